@@ -80,6 +80,7 @@ def _check_certificate(settings: "Settings") -> None:
 def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: bool) -> int:
     """Print the summary and return the exit code: a provider that does not answer is a failure."""
     from gateway.cli import summary  # noqa: PLC0415 - pydantic only where it is needed
+    from gateway.settings.loader import keys_in_clear  # noqa: PLC0415 - likewise
     from providers.catalog import load_catalog  # noqa: PLC0415 - likewise
     from providers.datasheets import DatasheetTable  # noqa: PLC0415 - likewise
 
@@ -93,6 +94,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
     notes = [
         *summary.warnings(settings, deployments, catalog),
         *summary.withheld(settings, os.environ, catalog),
+        *keys_in_clear(path),
         *_silent(liveness),
         *_absent(settings, catalog, liveness),
     ]
@@ -187,15 +189,19 @@ def _write_models(deployments: "list[DeploymentLine]", fallbacks: "list[Fallback
 
 def _write_asking(deployments: "list[DeploymentLine]") -> None:
     """Print how each deployment is called, with its models if they differ."""
-    asked = dict.fromkeys((line.deployment, ", ".join(line.apis), ", ".join(_said(line))) for line in deployments)
+    asked = dict.fromkeys((line.deployment, _apis(line), ", ".join(_said(line))) for line in deployments)
     by_model = len({name for name, *_ in asked}) < len(asked)
     said = any(words for *_, words in asked)
     rows = (
-        [[line.model, line.deployment, ", ".join(line.apis), ", ".join(_said(line))] for line in deployments]
+        [[line.model, line.deployment, _apis(line), ", ".join(_said(line))] for line in deployments]
         if by_model
         else [list(cells) if said else cells[:2] for cells in asked]
     )
     write_table([*(["model"] if by_model else []), "deployment", "APIs", *(["settings"] if said else [])], rows)
+
+
+def _apis(line: "DeploymentLine") -> str:
+    return ", ".join(line.apis) if line.apis_known else "chat; others are tried when asked"
 
 
 def _said(line: "DeploymentLine") -> list[str]:

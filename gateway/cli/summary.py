@@ -39,6 +39,7 @@ class DeploymentLine(msgspec.Struct, frozen=True):
     bills_after_disconnect: bool | None
     capabilities: Capabilities
     apis: tuple[Api, ...]
+    apis_known: bool  # False: a server of one's own, of which nothing is said; they are what a call may try
     enabled: bool
     weight: float
     canary: float | None  # its share of the model's calls
@@ -109,6 +110,7 @@ def deployment_lines(settings: Settings, catalog: Catalog, table: DatasheetTable
                     bills_after_disconnect=bills_on(item, vendor),
                     capabilities=datasheet.capabilities,
                     apis=item.apis or provided.apis or apis_of(vendor, provided.kind),
+                    apis_known=bool(item.apis or provided.apis or vendor or provided.kind == "anthropic"),
                     enabled=item.enabled,
                     weight=item.weight,
                     canary=item.canary,
@@ -149,12 +151,13 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine], catalog: Catal
         )
     elif not settings.models:
         found.append("no model is configured: deployments can be named directly, as provider/model")
-    unpriced = [line.deployment for line in lines if line.input_usd is None]
-    if unpriced:
-        found.append(
-            "price unknown, so the cost of calls is unknown too; set price_per_mtok:"
-            f" {', '.join(dict.fromkeys(unpriced))}"
-        )
+    unpriced: dict[str, str] = {}  # each deployment once, with the first of its models
+    for line in lines:
+        if line.input_usd is None:
+            unpriced.setdefault(line.deployment, line.model)
+    for where in dict.fromkeys(unpriced.values()):
+        names = ", ".join(name for name, its_model in unpriced.items() if its_model == where)
+        found.append(f"price unknown, so the cost of calls is unknown too: {names}; {races.set_price(where)}")
     priced = {line.model for line in lines if line.input_usd is not None}
     counted = settings.limits_dollars
     for name, model in settings.models.items():

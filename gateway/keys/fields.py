@@ -43,7 +43,7 @@ def client_settings(
     try:
         settings = ClientSettings.model_validate({**fields, "key_sha256": tuple(digests)})
     except ValidationError as error:
-        details = error.errors(include_url=False, include_input=False)
+        details = error.errors(include_url=False)
         for detail in details:
             detail["loc"] = (*place, *detail["loc"])
         known = [detail for detail in details if detail["type"] != "default_factory_not_called"]

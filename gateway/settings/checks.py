@@ -150,8 +150,11 @@ def _model(name: str, settings: Settings, catalog: Catalog) -> Iterator[Complain
         here = (*place, "deployments", index)
         provider = deployment.deployment.partition("/")[0]
         if provider not in settings.providers:
-            hint = nearest(provider, [*settings.providers, *catalog])
-            yield Complaint(here, f"{deployment.deployment!r}: there is no provider {provider!r}; {hint}")
+            yield Complaint(
+                here,
+                f"{deployment.deployment!r}: there is no provider {provider!r};"
+                f" {_known_provider(provider, settings, catalog)}",
+            )
         if deployment.name in seen:
             yield Complaint(
                 here, f"{deployment.name!r} is listed twice: remove one, or give it another name with `as:`"
@@ -162,6 +165,12 @@ def _model(name: str, settings: Settings, catalog: Catalog) -> Iterator[Complain
             yield from _apis((*here, "apis"), deployment.apis, kind)
             yield from _headers((*here, "extra_headers"), deployment)
     yield from _answering(place, name, settings)
+
+
+def _known_provider(provider: str, settings: Settings, catalog: Catalog) -> str:
+    """Return the provider that may be meant, or how to make one, with the vendors that need no section."""
+    hint = nearest(provider, [*settings.providers, *catalog])
+    return hint if "?" in hint else f"give it a section in `providers:` with its base_url; {nearest(provider, catalog)}"
 
 
 def _answering(place: Place, name: str, settings: Settings) -> Iterator[Complaint]:

@@ -152,13 +152,64 @@ def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
+# What PyYAML says, and what its reader can do about it: by the beginning of its words. {line} is where what it was
+# reading began. None of it repeats the file, which may contain a key.
+_EXPLAINED: tuple[tuple[str, str], ...] = (
+    ("found character '\\t'", "there is a tab: indent with spaces"),
+    ("found a tab character", "there is a tab: indent with spaces"),
+    ("found character", "a value cannot begin with this character: put it in quotes"),
+    ("expected ',' or '}'", "the { of line {line} is not closed: a comma or a } is missing"),
+    ("expected ',' or ']'", "the [ of line {line} is not closed: a comma or a ] is missing"),
+    ("expected <block end>, but found '}'", "there is a } without its {"),
+    ("expected <block end>, but found ']'", "there is a ] without its ["),
+    ("expected <block end>, but found '-'", "there is a list item (-) among keys: indent it below the key it is for"),
+    ("expected <block end>, but found ','", "there is a comma after the value: remove it, or put the value in quotes"),
+    (
+        "expected <block end>, but found '<scalar>'",
+        "there is text after the closing quote: put all of the value in quotes",
+    ),
+    ("expected <block end>", "this line is indented unlike those before it: the keys of a section begin in one column"),
+    ("expected the node content", "a value is missing"),
+    ("mapping values are not allowed", ""),
+    ("could not find expected ':'", "a colon is missing: write `key: value`"),
+    ("found unexpected end of stream", "a quote is not closed"),
+    ("found unexpected document separator", "a quote is not closed"),
+    ("found unknown escape character", "a backslash means something else in double quotes: use single quotes"),
+    ("expected escape sequence", "a backslash means something else in double quotes: use single quotes"),
+    ("expected chomping or indentation", "after | or > the text begins in the next line"),
+    ("expected a comment or a line break", "after | or > the text begins in the next line"),
+    ("expected alphabetic or numeric", "a value that begins with * or & must be in quotes"),
+    ("found undefined alias", "an alias (*name) without an anchor; quote values that begin with *"),
+    ("found duplicate anchor", "an anchor (&name) is there twice"),
+    ("found undefined tag handle", "a value that begins with ! must be in quotes"),
+    ("expected a single document", "a second document (---); a configuration has only one"),
+)
+_AT_THE_BEGINNING = ("a colon is missing: write `key: value`", "a quote is not closed")  # there is the mistake
+
+
 def _invalid(error: yaml.MarkedYAMLError, file: str) -> Problem:
     """Describe a syntax error without PyYAML's excerpt of the file, which may contain a key."""
     mark = error.problem_mark or error.context_mark
-    reason = error.problem or error.context or "not readable"
-    if isinstance(error, yaml.composer.ComposerError) and "alias" in reason:
-        reason = "an alias (*name) without an anchor; quote values that begin with *"
-    if "single document" in (error.context or ""):
-        reason = "a second document (---); a configuration has only one"
+    said = [str(error.problem), str(error.context)]
+    reason = next((words for begins, words in _EXPLAINED if any(each.startswith(begins) for each in said)), None)
+    if reason is None:
+        reason = "this cannot be read: is a quote, a colon or a bracket missing?"
+    elif not reason:
+        reason = "there is a colon too many" if mark is None else _odd_colon(mark)
+    if error.context_mark is not None:
+        reason = reason.replace("{line}", str(error.context_mark.line + 1))
+        if reason in _AT_THE_BEGINNING:
+            mark = error.context_mark
     column = f" (column {mark.column + 1})" if mark else ""
-    return Problem(f"invalid YAML: {reason.translate(_UNMASK)}{column}", file, mark.line + 1 if mark else None)
+    return Problem(f"invalid YAML: {reason}{column}", file, mark.line + 1 if mark else None)
+
+
+def _odd_colon(mark: yaml.Mark) -> str:
+    """Return why the colon at ``mark`` cannot be there."""
+    *others, own = (mark.buffer or "")[: mark.pointer].split("\n")
+    before = next((line for line in reversed(others) if line.strip()), "")
+    if ":" in own:
+        return "there is a second colon in this line: put the value in quotes"
+    if ":" in before:
+        return "this is below a key that has its value in its own line: indent it less, or remove that value"
+    return "the line before this has no colon: write `key: value`"

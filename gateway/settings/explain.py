@@ -1,18 +1,44 @@
-"""Converts pydantic's errors to sentences that say what to write instead. Values are never repeated."""
+"""Converts pydantic's errors to sentences that say what to write instead.
+
+Of values only those are repeated that cannot be secrets: numbers, and single short words.
+"""
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from gateway.settings.model import NO_DIGEST, Settings
-from gateway.settings.problems import Complaint, Place
+from gateway.settings.problems import Complaint, Place, written
 
 _ALIKE = 0.6  # difflib's ratio above which two words are thought to be meant as one
+_REPEATABLE = re.compile(r"[A-Za-z]{1,12}|-?[\d.,_]{1,12} ?[A-Za-z%]{0,3}")  # "soon", "10s": no key looks like this
+_KNOWN = "known: "
+_LONG_LIST = 8  # commas
+_NEARLY = 0.8  # above which a word is a misspelt key beside it, rather than a key of another section
+_MOST_PLACES = 2  # of a key that another section has: more say nothing
 
-
+# By pydantic's type of error; the value follows.
+_LIMITS: Mapping[str, str] = {
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
+    "finite_number": "must be a finite number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a smaller number",
+    "int_from_float": "must be a whole number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "enum": "must be {expected}",
+    "literal_error": "must be {expected}",
+}
 _SENTENCES: Mapping[str, str] = {
     "missing": "is missing",
     "string_type": "must be text; put it in quotes",
@@ -29,14 +55,42 @@ def explain(error: ErrorDetails) -> Complaint:
     place: Place = error["loc"]
     kind = error["type"]
     if kind == "extra_forbidden":
-        message = f"unknown key; {nearest(str(place[-1]), known_keys(place[:-1]))}"
+        message = f"unknown key; {_meant(place)}"
     elif kind == "value_error":
         message = str(error["ctx"]["error"])
     elif kind == "string_pattern_mismatch" and "key_sha256" in place:
         message = NO_DIGEST
+    elif kind in _LIMITS:
+        limits = {name: _plain(value) for name, value in error.get("ctx", {}).items()}
+        message = _LIMITS[kind].format(**limits) + _instead_of(error.get("input"))
     else:
         message = _SENTENCES.get(kind) or error["msg"].replace("Input should be", "must be")
     return Complaint(place, message)
+
+
+def _instead_of(value: object) -> str:
+    """Return ", not 99999" for a value that cannot be a secret."""
+    if isinstance(value, bool):
+        return f", not {str(value).lower()}"
+    if isinstance(value, int | float):
+        return f", not {_plain(value)}"
+    return f", not {value!r}" if isinstance(value, str) and _REPEATABLE.fullmatch(value) else ""
+
+
+def _plain(value: object) -> str:
+    """Return a limit or a number as text: 0.0 as "0"."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _meant(place: Place) -> str:
+    """Return where an unknown key belongs, or which one was meant."""
+    key = str(place[-1])
+    beside = known_keys(place[:-1])
+    elsewhere = [where for where, keys in _sections(place) if key in keys]
+    near = [where for where in elsewhere if where.startswith(f"{_general(place[:-1])}.")] or elsewhere
+    if not difflib.get_close_matches(key, beside, n=1, cutoff=_NEARLY) and 0 < len(near) <= _MOST_PLACES:
+        return f"it belongs in {' or '.join(near)}"
+    return nearest(key, beside)
 
 
 def nearest(word: str, known: Iterable[str], spell: Callable[[str], str] = str) -> str:
@@ -45,7 +99,21 @@ def nearest(word: str, known: Iterable[str], spell: Callable[[str], str] = str) 
     near = difflib.get_close_matches(word, names, n=1, cutoff=_ALIKE)
     if near:
         return f"did you mean '{spell(near[0])}'?"
-    return f"known: {', '.join(map(spell, names)) or 'none'}"
+    return f"{_KNOWN}{', '.join(map(spell, names)) or 'none'}"
+
+
+def listed_once(messages: Iterable[str]) -> list[str]:
+    """Return ``messages`` without long lists of what is known that an earlier one has."""
+    said: set[str] = set()
+    result = []
+    for message in messages:
+        words, known, names = message.rpartition(f"; {_KNOWN}")
+        if known and names.count(",") >= _LONG_LIST:
+            result.append(f"{words}; {_KNOWN}the same as above" if names in said else message)
+            said.add(names)
+        else:
+            result.append(message)
+    return result
 
 
 def known_keys(place: Place) -> list[str]:
@@ -54,6 +122,32 @@ def known_keys(place: Place) -> list[str]:
     for step in place:
         annotation = _inside(annotation, step)
     return list(_fields(annotation))
+
+
+def _sections(place: Place) -> Iterator[tuple[str, Collection[str]]]:
+    """Yield the sections of providers, models and clients, with their keys; those of ``place`` by its own names."""
+    for top in ("providers", "models", "clients"):
+        yield from _sections_in(_inside(_fields(Settings)[top], ""), f"{top}.{_own(place, top)}")
+
+
+def _own(place: Place, top: str) -> str:
+    return written(place[1:2]) if len(place) > 2 and place[0] == top else "NAME"  # noqa: PLR2004 - a key inside an entry
+
+
+def _general(place: Place) -> str:
+    """Return ``place`` as sections are named: items of lists have no number."""
+    return re.sub(r"\[\d+\]", "[]", written(place))
+
+
+def _sections_in(annotation: Any, where: str) -> Iterator[tuple[str, Collection[str]]]:
+    fields = _fields(annotation)
+    if fields:
+        yield where, fields
+    for name, inner in fields.items():
+        if get_origin(inner) is tuple:
+            yield from _sections_in(_inside(inner, 0), f"{where}.{name}[]")
+        else:
+            yield from _sections_in(inner, f"{where}.{name}")
 
 
 def _inside(annotation: Any, step: str | int) -> Any:

@@ -4,7 +4,8 @@ The command line takes precedence over the environment, the environment over the
 and reads the variables; ``document`` reads the file, because messages name the line of every key.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,21 @@ from pydantic import SecretStr
 from gateway.settings.checks import check
 from gateway.settings.document import Document, read_document
 from gateway.settings.environment import from_environment, variable_of
+from gateway.settings.explain import listed_once
 from gateway.settings.installation import Installation, Watched, deployed
 from gateway.settings.model import Settings
 from gateway.settings.presets import Catalog, complete
 from gateway.settings.problems import Complaint, ConfigurationError, Place, Problem, within, written
-from gateway.settings.references import resolve
+from gateway.settings.references import is_literal, resolve
 from gateway.settings.target_checks import unknown_subjects
 from gateway.settings.validation import validate
 from providers.catalog import load_catalog
 
 DEFAULT_PATH = Path("config/gateway.yaml")
 _NOTHING: Mapping[str, object] = {}
+_LITELLM = "model_list"  # the one section that every configuration of a LiteLLM proxy has
+_SHORTEST_KEY = 8  # characters; "none" and the like are for servers that take any key
+_SECRET_HEADERS = re.compile(r"(^|-)(authorization|key|token|secret)$", re.IGNORECASE)
 
 
 def locate(option: Path | None, environ: Mapping[str, str], default: Path = DEFAULT_PATH) -> Path | None:
@@ -63,6 +68,31 @@ def load(
     if inputs.problems or complaints or settings is None:
         raise ConfigurationError(inputs.sorted_problems(complaints))
     return settings
+
+
+def keys_in_clear(path: Path | None) -> list[str]:
+    """Return a note for each provider's key that is itself in the file, not a reference; it never has the key."""
+    document = read_document(path) if path is not None else Document()
+    notes = []
+    for place, value in _keys(document.data):
+        if isinstance(value, str) and len(value) >= _SHORTEST_KEY and is_literal(value):
+            words = "is in the file itself, where everyone who can read the file sees it: write ${NAME}, or file:PATH"
+            notes.append(str(Problem(f"{written(place)} {words}", document.file, document.lines.get(place))))
+    return notes
+
+
+def _keys(data: Mapping[str, Any]) -> Iterator[tuple[Place, Any]]:
+    """Yield the places of providers' keys, and what they have."""
+    for name, provider in _section(data.get("providers")).items():
+        place: Place = ("providers", name)
+        provided = _section(provider)
+        yield (*place, "api_key"), provided.get("api_key")
+        keys = provided.get("api_keys")
+        for step, key in enumerate(keys) if isinstance(keys, list) else _section(keys).items():
+            yield (*place, "api_keys", step), key
+        for header, value in _section(provided.get("headers")).items():
+            if _SECRET_HEADERS.search(header):
+                yield (*place, "headers", header), value
 
 
 def load_database_url(path: Path | None, environ: Mapping[str, str]) -> SecretStr:
@@ -139,7 +169,9 @@ class _Inputs(msgspec.Struct, frozen=True):
     def sorted_problems(self, complaints: Iterable[Complaint]) -> list[Problem]:
         """Return all problems without duplicates, those of the file in its order."""
         located = dict.fromkeys([*self.problems, *map(self._located, complaints)])
-        return sorted(located, key=lambda problem: problem.line or 0)
+        found = sorted(located, key=lambda problem: problem.line or 0)
+        messages = listed_once(problem.message for problem in found)
+        return [msgspec.structs.replace(each, message=message) for each, message in zip(found, messages, strict=True)]
 
     def _located(self, complaint: Complaint) -> Problem:
         """Add the source of a complaint: an option, a variable, or a line of the file."""
@@ -168,6 +200,9 @@ def _read(path: Path | None, environ: Mapping[str, str], overrides: Mapping[str,
     document = read_document(path) if path is not None else Document()
     if document.problems and not document.data:
         raise ConfigurationError(document.problems)
+    if _LITELLM in document.data and path is not None:
+        words = f"this is a LiteLLM file: convert it with `holeshot import litellm {path}`"
+        raise ConfigurationError([Problem(words, document.file, document.lines[_LITELLM,])])
     variables, problems = from_environment(environ)
     given = {key: value for key, value in overrides.items() if value is not None}
     return _Inputs(

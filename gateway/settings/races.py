@@ -8,11 +8,16 @@ from gateway.attempt_records import WinOn
 from gateway.calls import Mode, Objective
 from gateway.settings.deployment import DeploymentSettings
 from gateway.settings.model import ModelSettings, RaceSettings
-from gateway.settings.problems import Complaint
+from gateway.settings.problems import Complaint, written
 from gateway.settings.slo import FASTEST_TOK_S, SOONEST_TTFT_MS
 
 # Changes for a race with one attempt at a time: no second one besides the first, even if that hangs.
 ONE_AT_A_TIME: Mapping[str, Any] = MappingProxyType({"mode": Mode.SINGLE, "budget": 0.0})
+
+
+def set_price(model: str) -> str:
+    """Return what to do about an unknown price, with the place in the file."""
+    return f"set price_per_mtok in {written(('models', model))}.deployments[]"
 
 
 def contradictions(race: RaceSettings, said: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -48,7 +53,7 @@ def impossible(name: str, model: ModelSettings, is_priced: Callable[[DeploymentS
             (*place, "width"), f"{race.width} deployments cannot race, the model has {count}: add one, or lower width"
         )
     if race.objective is Objective.COST and not any(map(is_priced, model.deployments)):
-        yield Complaint((*place, "objective"), "cost needs a known price: set price_per_mtok")
+        yield Complaint((*place, "objective"), f"cost needs a known price: {set_price(name)}")
 
 
 def doubtful(name: str, model: ModelSettings, *, priced: bool, counted: bool = False) -> Iterator[str]:
@@ -59,11 +64,11 @@ def doubtful(name: str, model: ModelSettings, *, priced: bool, counted: bool = F
     race = model.race
     for limit in ("usd_per_day", "extra_usd_per_call"):
         if getattr(race, limit) is not None and not priced:
-            yield f"model {name!r}: {limit} has no effect, because no price is known: set price_per_mtok"
+            yield f"model {name!r}: {limit} has no effect, because no price is known: {set_price(name)}"
     if counted and not priced:
-        yield f"model {name!r}: clients' limits in dollars do not count it, as no price is known: set price_per_mtok"
+        yield f"model {name!r}: clients' limits in dollars do not count it, as no price is known: {set_price(name)}"
     if model.usd_per_day is not None and not priced:
-        yield f"model {name!r}: its usd_per_day has no effect, because no price is known: set price_per_mtok"
+        yield f"model {name!r}: its usd_per_day has no effect, because no price is known: {set_price(name)}"
     if race.mode is Mode.RACE and race.width - 1 > race.budget:
         yield (
             f"model {name!r}: races of {race.width} start {race.width - 1} extra attempts a call, the budget pays for"

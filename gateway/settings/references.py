@@ -1,7 +1,8 @@
 """Resolves references, which keep secrets out of the file: ``${NAME}``, ``os.environ/NAME``, ``file:/path``.
 
 ``${NAME}`` and ``${NAME:-default}`` may be anywhere in a string, the other two are whole strings; ``$${`` is a literal
-``${``. An empty variable counts as not set, as in the shell's ``:-``. Resolved values are not resolved again.
+``${``. A bare ``$NAME`` is refused, as it would be taken as it stands. An empty variable counts as not set, as in the
+shell's ``:-``. Resolved values are not resolved again.
 """
 
 import re
@@ -13,6 +14,10 @@ from gateway.settings.problems import Complaint, Place
 
 _EXPRESSION = re.compile(r"\$\$(?=\{)|\$\{([^{}]*)\}|\$\{")
 _NAMED = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
+_BARE = re.compile(
+    r"(?:.*\s)?\$(?P<name>[A-Z_][A-Z0-9_]*)", re.DOTALL
+)  # the whole value, or its last word: "Bearer $KEY"
+_FREE = frozenset({"defaults", "extra_body", "system_prefix"})  # requests' own text, which may have a dollar sign
 _ENVIRON = "os.environ/"
 _FILE = ("file:/", "file:./", "file:../")
 
@@ -32,12 +37,17 @@ def resolve(data: Any, environ: Mapping[str, str], folder: Path) -> tuple[Any, l
         if not isinstance(value, str):
             return value
         try:
-            return _resolve_text(value, environ, folder)
+            return _resolve_text(value, environ, folder, may_be_bare=not _FREE.isdisjoint(place))
         except _UnresolvedError as error:
             complaints.append(Complaint(place, f"{error}; {_way_out(place)}" if error.missing else str(error)))
             return ""
 
     return walk(data, ()), complaints
+
+
+def is_literal(text: str) -> bool:
+    """Whether ``text`` has no reference."""
+    return not text.startswith((_ENVIRON, *_FILE)) and not _EXPRESSION.search(text)
 
 
 class _UnresolvedError(Exception):
@@ -46,7 +56,9 @@ class _UnresolvedError(Exception):
         self.missing = missing
 
 
-def _resolve_text(text: str, environ: Mapping[str, str], folder: Path) -> str:
+def _resolve_text(text: str, environ: Mapping[str, str], folder: Path, *, may_be_bare: bool) -> str:
+    if not may_be_bare and (bare := _BARE.fullmatch(text)):
+        raise _UnresolvedError(f"${bare['name']} is not a reference: write ${{{bare['name']}}}", missing=False)
     if text.startswith(_ENVIRON):
         return _variable(text.removeprefix(_ENVIRON), environ)
     if text.startswith(_FILE):

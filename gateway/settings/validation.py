@@ -25,7 +25,7 @@ def validate(data: Mapping[str, Any], complaints: list[Complaint], broken: set[P
         try:
             return Settings(**remaining)
         except ValidationError as error:
-            found = error.errors(include_url=False, include_input=False)
+            found = error.errors(include_url=False)
             places: list[Place] = [detail["loc"] for detail in found]
             for detail, place in zip(found, places, strict=True):
                 if detail["type"] == "default_factory_not_called" or any(

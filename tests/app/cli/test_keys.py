@@ -136,7 +136,7 @@ def test_an_expiry_may_be_a_time_from_now_on(keys: Holeshot, text: str, days: fl
     [
         (["new", "a b"], 2, "'a b' is not a valid client name"),
         (["new", "app", "--set", "max_witdh=1"], 2, "max_witdh: unknown key; did you mean 'max_width'?"),
-        (["new", "app", "--set", "max_width=9"], 2, "max_width: must be less than or equal to 8"),
+        (["new", "app", "--set", "max_width=9"], 2, "max_width: must be at most 8"),
         (["new", "app", "--set", "max_width"], 2, "write it like --set rpm=60"),
         (["new", "app", "--set", "models=[a"], 2, "is not YAML"),
         (["new", "app", "--models", "lama"], 2, "there is no model 'lama'; did you mean 'llama'?"),
@@ -153,7 +153,7 @@ def test_an_expiry_may_be_a_time_from_now_on(keys: Holeshot, text: str, days: fl
         (["rotate", "taken", "--grace", "1000w"], 2, "grace_s must be from 0"),
         (["limits", "nobody"], 1, "there is no client 'nobody'"),
         (["limits", "nobody", "--role", "admin"], 1, "no client 'nobody' has a key"),
-        (["limits", "taken", "--set", "max_width=0"], 2, "max_width: must be greater"),
+        (["limits", "taken", "--set", "max_width=0"], 2, "max_width: must be at least"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(keys: Holeshot, arguments: list[str], code: int, words: str) -> None:

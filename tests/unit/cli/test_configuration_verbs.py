@@ -160,6 +160,43 @@ def test_check_says_what_is_unknown(holeshot: Holeshot) -> None:
     assert told["deployments"][0]["input_usd"] is None
     assert "price unknown" in told["warnings"][0]
     assert "mine/x" in told["warnings"][0]
+    assert told["warnings"][0].endswith("set price_per_mtok in models.m.deployments[]")
+
+
+def test_check_does_not_claim_apis_of_a_server_of_which_nothing_is_said(holeshot: Holeshot) -> None:
+    servers = "{ mine: { base_url: 'http://box/v1' }, said: { base_url: 'http://box/v1', apis: [chat, embeddings] } }"
+    Path("ok.yaml").write_text(f"providers: {servers}\nmodels: {{ m: {{ deployments: [mine/x, said/x] }} }}\n")
+
+    lines = [" ".join(line.split()) for line in holeshot("check", "--config", "ok.yaml").stdout.splitlines()]
+    told = json.loads(holeshot("check", "--config", "ok.yaml", "--json").stdout)
+
+    assert "mine/x chat; others are tried when asked" in lines
+    assert "said/x chat, embeddings" in lines
+    assert [each["apis_known"] for each in told["deployments"]] == [False, True]
+
+
+KEYS = """providers:
+  a: { base_url: "http://127.0.0.1", api_key: sk-in-the-file }
+  b: { base_url: "http://127.0.0.1", api_keys: ["${GIVEN}", sk-also-in-it] }
+  c: { base_url: "http://127.0.0.1", headers: { authorization: Bearer sk-and-there, x-team: some-people } }
+  d: { base_url: "http://127.0.0.1", api_key: none }
+  e: { base_url: "http://127.0.0.1", api_key: os.environ/GIVEN }
+"""
+
+
+def test_check_notes_keys_that_are_in_the_file_and_shows_none(holeshot: Holeshot) -> None:
+    Path("ok.yaml").write_text(KEYS)
+
+    result = holeshot("check", "--config", "ok.yaml", "--json", GIVEN="sk-1")
+
+    noted = [note for note in json.loads(result.stdout)["warnings"] if "in the file" in note]
+    assert [note.partition(" is in the file itself")[0] for note in noted] == [
+        "ok.yaml:2: providers.a.api_key",
+        "ok.yaml:3: providers.b.api_keys[1]",
+        "ok.yaml:4: providers.c.headers.authorization",
+    ]
+    assert all(note.endswith("write ${NAME}, or file:PATH") for note in noted)
+    assert "sk-" not in result.output
 
 
 def test_check_takes_a_price_from_the_configuration(holeshot: Holeshot) -> None:

@@ -81,7 +81,7 @@ def test_a_role_changes_by_either_word(patch: dict[str, Any], role: str) -> None
 
 
 def test_a_change_that_is_not_valid_changes_nothing() -> None:
-    with pytest.raises(InvalidRequest, match="max_width: must be less than or equal to 8"):
+    with pytest.raises(InvalidRequest, match="max_width: must be at most 8"):
         changes.changed("app", {"max_width": 9}, client_settings)([row(1)])
 
 

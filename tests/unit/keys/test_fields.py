@@ -41,8 +41,8 @@ def test_null_is_as_if_it_was_left_out() -> None:
     [
         ({"modles": ["m"]}, "modles", "unknown key; did you mean 'models'?"),
         ({"require": {"zrd": True}}, "require.zrd", "did you mean 'zdr'?"),
-        ({"max_width": 9}, "max_width", "must be less than or equal to 8"),
-        ({"max_width": "wide"}, "max_width", "must be a valid integer"),
+        ({"max_width": 9}, "max_width", "must be at most 8"),
+        ({"max_width": "wide"}, "max_width", "must be a whole number"),
         ({"role": "owner"}, "role", "must be 'client', 'viewer' or 'admin'"),
         ({"expires": "soon"}, "expires", "must be a date or an instant, like"),
         ({"models": ["nix"]}, "models[0]", "there is no model 'nix'"),

@@ -19,13 +19,13 @@ def model(race: str, deployments: str = "ollama/x, ollama/y") -> str:
 @pytest.mark.parametrize(
     ("race", "words"),
     [
-        ("width: 0", "race.width: must be greater than or equal to 1"),
-        ("budget: -0.1", "race.budget: must be greater than or equal to 0"),
+        ("width: 0", "race.width: must be at least 1"),
+        ("budget: -0.1", "race.budget: must be at least 0"),
         ("objective: fastest", "race.objective: must be 'auto', 'first_token', 'reading', 'completion' or 'cost'"),
         ("profile: gaming", "race.profile: must be 'chat', 'voice', 'agent' or 'batch'"),
         ("profile: [chat]", "race.profile: must be"),
-        ("usd_per_day: -1", "race.usd_per_day: must be greater than or equal to 0"),
-        ("min_tok_s: 0", "race.min_tok_s: must be greater than 0"),
+        ("usd_per_day: -1", "race.usd_per_day: must be at least 0"),
+        ("min_tok_s: 0", "race.min_tok_s: must be above 0"),
         (
             "hedge_delay_s: 0.5",
             "race.hedge_delay_s: has an effect in mode hedge only, not in auto: set mode: hedge, or remove it",
@@ -60,7 +60,7 @@ def test_the_cheapest_needs_to_be_told_how_fast_is_fast_enough(problems: Problem
 def test_a_deployment_that_may_have_nothing_in_flight_is_refused(problems: Problems) -> None:
     (problem,) = problems(model("mode: auto", "{ deployment: ollama/x, max_in_flight: 0 }"))
 
-    assert "deployments[0].max_in_flight: must be greater than or equal to 1" in problem
+    assert "deployments[0].max_in_flight: must be at least 1" in problem
 
 
 def test_everything_wrong_with_two_races_is_said_at_once(problems: Problems) -> None:
@@ -94,7 +94,8 @@ def test_a_daily_limit_without_any_price_is_noted(loaded: Load) -> None:
 
     (note,) = doubtful("m", settings.models["m"], priced=False)
 
-    assert note == "model 'm': usd_per_day has no effect, because no price is known: set price_per_mtok"
+    where = "models.m.deployments[]"
+    assert note == f"model 'm': usd_per_day has no effect, because no price is known: set price_per_mtok in {where}"
     assert not list(doubtful("m", settings.models["m"], priced=True))
 
 

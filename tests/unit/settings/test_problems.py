@@ -192,7 +192,7 @@ def test_a_misspelt_variable_is_refused_with_the_nearest_one(problems: Problems)
 def test_a_wrong_value_is_blamed_on_the_variable_that_set_it(problems: Problems) -> None:
     (problem,) = problems("port: 1\n", {"HOLESHOT_PORT": "x"})
 
-    assert problem.startswith("HOLESHOT_PORT: must be a valid integer")
+    assert problem.startswith("HOLESHOT_PORT: must be a whole number")
 
 
 def test_a_variable_that_holds_broken_json_is_named(problems: Problems) -> None:
@@ -253,3 +253,88 @@ def test_a_body_without_a_limit_is_refused(problems: Problems, limit: str) -> No
     (problem,) = problems(f"max_body_mb: {limit}\n")
 
     assert problem.startswith("gateway.yaml:1: max_body_mb: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("port: 99999\n", "port: must be at most 65535, not 99999"),
+        ("workers: 0\n", "workers: must be at least 1, not 0"),
+        ("lame_duck_s: soon\n", "lame_duck_s: must be a number, not 'soon'"),
+        ("lame_duck_s: 10s\n", "lame_duck_s: must be a number, not '10s'"),
+        ("lame_duck_s: -1.5\n", "lame_duck_s: must be at least 0, not -1.5"),
+        ("port: gsk-secret\n", "port: must be a whole number"),
+        ("responses_store: maybe\n", "responses_store: must be true or false, not 'maybe'"),
+        ("log_level: loud\n", "log_level: must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
+    ],
+)
+def test_a_wrong_number_or_word_is_named_unless_it_may_be_a_secret(problems: Problems, text: str, message: str) -> None:
+    assert problems(text) == [f"gateway.yaml:1: {message}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "providers: { ollama: { price_per_mtok: { input: 1, output: 2 } } }\n",
+            "providers.ollama.price_per_mtok: unknown key; it belongs in models.NAME.deployments[]",
+        ),
+        (
+            "models: { m: { deployments: [ollama/x], hedge_delay_s: 1 } }\n",
+            "models.m.hedge_delay_s: unknown key; it belongs in models.m.race",
+        ),
+        (
+            "models: { m: { deployments: [{ deployment: ollama/x, base_url: 'http://127.0.0.1' }] } }\n",
+            "models.m.deployments[0].base_url: unknown key; it belongs in providers.NAME",
+        ),
+    ],
+)
+def test_a_key_of_another_section_is_sent_there(problems: Problems, text: str, message: str) -> None:
+    assert problems(text) == [f"gateway.yaml:1: {message}"]
+
+
+def test_a_long_list_of_what_is_known_is_printed_once(problems: Problems) -> None:
+    first, second = problems("zzzz: 1\nyyyy: 2\n")
+
+    assert first.startswith("gateway.yaml:1: zzzz: unknown key; known: host, port, ")
+    assert second == "gateway.yaml:2: yyyy: unknown key; known: the same as above"
+
+
+def test_the_vendors_are_listed_once(tmp_path: Path) -> None:
+    (tmp_path / "gateway.yaml").write_text(
+        "providers: { qqq: { api_key: x } }\nmodels: { m: { deployments: [wwww/x, vvvv/y] } }\n"
+    )
+
+    with pytest.raises(ConfigurationError) as caught:
+        load(tmp_path / "gateway.yaml", {})
+
+    assert len(caught.value.problems) == 3
+    assert str(caught.value).count("fireworks") == 1
+
+
+def test_a_file_of_litellm_is_known_as_one(problems: Problems, tmp_path: Path) -> None:
+    text = (
+        "# mine\nmodel_list:\n  - model_name: m\n    litellm_params: { model: openai/gpt-4o, api_key: os.environ/A }\n"
+    )
+
+    (problem,) = problems(text + "litellm_settings: { drop_params: true }\n")
+
+    assert problem == ("gateway.yaml:2: this is a LiteLLM file: convert it with `holeshot import litellm gateway.yaml`")
+
+
+@pytest.mark.parametrize(
+    ("provider", "place"),
+    [
+        ("{ base_url: 'http://127.0.0.1', api_key: $MY_KEY }", "api_key"),
+        ("{ base_url: 'http://127.0.0.1', api_keys: [$MY_KEY] }", "api_keys[0]"),
+        ("{ base_url: 'http://127.0.0.1', headers: { authorization: Bearer $MY_KEY } }", "headers.authorization"),
+    ],
+)
+def test_a_reference_without_braces_is_refused(problems: Problems, provider: str, place: str) -> None:
+    assert problems(f"providers: {{ mine: {provider} }}\n", {"MY_KEY": "sk-1"}) == [
+        f"gateway.yaml:1: providers.mine.{place}: $MY_KEY is not a reference: write ${{MY_KEY}}"
+    ]
+
+
+def test_a_dollar_sign_in_the_text_of_requests_is_left_alone(loaded: Callable[..., object]) -> None:
+    assert loaded("models: { m: { deployments: [ollama/x], system_prefix: Prices are in $US } }\n")
