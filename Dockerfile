@@ -7,8 +7,9 @@ FROM python:${PYTHON} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /build
 RUN python -m venv /opt/holeshot
-COPY requirements/runtime.lock requirements/
-RUN /opt/holeshot/bin/pip install --require-hashes -r requirements/runtime.lock
+# with litellm: what the image serves is configured later
+COPY requirements/litellm.lock requirements/
+RUN /opt/holeshot/bin/pip install --require-hashes -r requirements/litellm.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY holeshot holeshot
 COPY gateway gateway

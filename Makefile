@@ -13,9 +13,10 @@ help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 run: install  ## from nothing to a running gateway on port 4000
+	@$(BIN)/python requirements/install.py --needed
 	@$(BIN)/holeshot serve
 
-install: $(VENV)/.runtime  ## install into .venv: .venv/bin/holeshot
+install: $(VENV)/.runtime  ## install into .venv: .venv/bin/holeshot (make run adds litellm for providers that need it)
 
 test: $(VENV)/.dev  ## everything that must pass; brings its own Postgres and Redis
 	$(BIN)/ruff format --check .
@@ -79,7 +80,7 @@ soak: $(VENV)/.dev  ## 100,000 calls, one in twenty with a fault: does the gatew
 	$(BIN)/python -m benchmarks.soak $(if $(COUNT),--calls $(COUNT)) $(if $(JSON),--json)
 
 docs: $(VENV)/.runtime  ## make the site of the documentation in var/site: offline, with a search, its links checked
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.lock
+	@$(BIN)/python requirements/install.py docs
 	@$(BIN)/python -m documentation
 	@PYTHONPATH=. $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --nitpicky -c documentation docs var/site
 	@echo "open var/site/index.html"
@@ -90,15 +91,17 @@ fmt: $(VENV)/.dev  ## format, and mend what can be mended
 
 lock: $(VENV)/.made  ## pin and hash the dependencies again, and take the newest table of prices
 	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
-	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra litellm --extra otel -o requirements/runtime.lock
-	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev --extra litellm --extra otel --extra parquet \
-	  -c requirements/runtime.lock -o requirements/dev.lock
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra otel -o requirements/runtime.lock
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra otel --extra litellm \
+	  -c requirements/runtime.lock -o requirements/litellm.lock
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev --extra otel --extra litellm --extra parquet \
+	  -c requirements/litellm.lock -o requirements/dev.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group browser -c requirements/dev.lock -o requirements/browser.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group monitoring -c requirements/dev.lock -o requirements/monitoring.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group docs -c requirements/dev.lock -o requirements/docs.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group build --group release \
 	  -c requirements/dev.lock -o requirements/release.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/runtime.lock
+	@$(BIN)/python requirements/install.py litellm
 	PYTHONPATH=. $(BIN)/python requirements/extract_datasheets.py
 
 release: $(VENV)/.dev  ## build sdist, wheel and SBOM into dist/, check them, and install them in an empty environment
@@ -115,16 +118,16 @@ LOCK_OPTIONS := --universal --python-version 3.11.0 --generate-hashes --no-emit-
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Holeshot needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "Making $(VENV) with $$($(PYTHON) --version) ..."
 	@$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	@touch $@
 
 $(VENV)/.runtime: requirements/runtime.lock pyproject.toml | $(VENV)/.made
-	@echo "Installing the pinned dependencies into $(VENV) (about half a minute) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/runtime.lock
+	@$(BIN)/python requirements/install.py runtime
+	@echo "Installing Holeshot itself, from this checkout ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.lock $(VENV)/.runtime
-	@echo "Installing what the tests need ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@$(BIN)/python requirements/install.py dev
 	@touch $@

@@ -18,7 +18,7 @@ from gateway.settings.environment import from_environment, variable_of
 from gateway.settings.explain import listed_once
 from gateway.settings.installation import Installation, Watched, deployed
 from gateway.settings.model import Settings
-from gateway.settings.presets import Catalog, complete
+from gateway.settings.presets import Catalog, complete, usual_key
 from gateway.settings.problems import Complaint, ConfigurationError, Place, Problem, within, written
 from gateway.settings.references import is_literal, resolve
 from gateway.settings.target_checks import unknown_subjects
@@ -140,6 +140,29 @@ def load_targets(path: Path | None, environ: Mapping[str, str]) -> Watched:
     if unknown or twice:
         raise ConfigurationError(inputs.sorted_problems(unknown))
     return Watched(settings.database_url, settings.slo)
+
+
+def through_litellm(path: Path | None, environ: Mapping[str, str], *, catalog: Catalog | None = None) -> list[str]:
+    """Return the names of providers that are called through litellm, whether it is installed or not.
+
+    Raises:
+        ConfigurationError: the file is not YAML.
+
+    """
+    merged = _read(path, environ, _NOTHING).merged
+    known = load_catalog() if catalog is None else catalog
+    implied = () if "providers" in merged else (name for name, row in known.items() if usual_key(row, environ))
+    providers = {
+        **dict.fromkeys([*implied, *deployed(merged.get("models"))], _NOTHING),
+        **_section(merged.get("providers")),
+    }
+
+    def kind(name: str) -> object:
+        section = _section(providers[name])
+        vendor = known.get(str(section.get("preset") or name))
+        return section.get("kind") or (vendor.kind if vendor is not None else None)
+
+    return sorted(name for name in providers if kind(name) == "litellm")
 
 
 def _part(inputs: "_Inputs", names: Sequence[str]) -> Settings:
