@@ -85,7 +85,10 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class CallsWanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which calls are listed. ``window`` None: of all time; ``client`` "": calls without a client."""
+    """Which calls are listed. ``window`` None: of all time; ``client`` "": calls without a client.
+
+    With ``attempts`` each has its attempts, in the columns of their table that a picture of a race needs.
+    """
 
     window: Window | None
     limit: int
@@ -98,6 +101,7 @@ class CallsWanted(msgspec.Struct, frozen=True, kw_only=True):
     slower_than_ms: float | None = None  # until the first token, or without one in all
     error: str | None = None
     request_id: str | None = None
+    attempts: bool = False
 
 
 class HistoryWanted(msgspec.Struct, frozen=True, kw_only=True):

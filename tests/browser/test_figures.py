@@ -1,7 +1,8 @@
 """What the page shows is what the database has."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from tests.browser.installation import MODEL, Installation
 from tests.browser.visit import Visit
@@ -16,6 +17,15 @@ TEN_FRAMES = """() => new Promise(done => {
   const painted = () => ((left -= 1) ? requestAnimationFrame(painted) : done());
   requestAnimationFrame(painted);
 })"""
+ROWS = "least => document.querySelectorAll('main tbody tr a').length >= least"
+IDS = "all => all.map(each => each.hash.split('/').pop())"
+# Keeps what is written on a canvas, with where it ends.
+WRITTEN = """window.written = new Map();
+const write = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+  if (this.textAlign === "left") written.set(text, x + this.measureText(text).width);
+  return write.call(this, text, x, y);
+};"""
 # Whether the list of calls has so many that are not among the known ones.
 NEW_ROWS = """([known, least]) => {
   const listed = [...document.querySelectorAll("main tbody tr a")].map(each => each.hash.split("/").pop());
@@ -104,6 +114,74 @@ def test_lanes_move_and_pause(demo: Installation, visit: Callable[..., Visit]) -
     page.evaluate(TEN_FRAMES)
     assert page.evaluate(PICTURE) == still
     assert seen.complaints == []
+
+
+def test_live_begins_with_the_calls_of_before(demo: Installation, visit: Callable[..., Visit]) -> None:
+    seen = visit(demo)
+    newest = [call["id"] for call in demo.ask("/api/calls?limit=12")[1]["data"]]
+    page = seen.open("live")
+    page.wait_for_function(ROWS, arg=12)
+    assert page.locator("main tbody tr a").evaluate_all(IDS) == newest
+    assert seen.complaints == []
+
+
+def test_words_of_lanes_are_whole_on_a_phone_with_fifteen_races_at_once(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    def tell(route: "Route") -> None:
+        began = datetime.now(UTC) - timedelta(seconds=20)
+        route.fulfill(json={"data": [race(number, began) for number in range(15)], "next": None, "sql": ""})
+
+    seen = visit(demo, width=390)
+    seen.page.add_init_script(WRITTEN)
+    seen.page.clock.set_fixed_time(datetime.now(UTC))
+    seen.page.route("**/api/calls?*", tell)
+    page = seen.open("live")
+    page.get_by_role("button", name="1 min").click()
+    page.wait_for_function("() => [...written.keys()].filter(text => /^1\\d\\d ms$/.test(text)).length === 15")
+    width = page.evaluate("() => document.querySelector('canvas.lanes').clientWidth")
+    assert max(page.evaluate("() => [...written.values()]")) <= width
+
+
+def race(number: int, began: datetime) -> dict[str, Any]:
+    """Return a call as /api/calls has it with its attempts: its winner's first token came after 1xx ms."""
+    call_id, first = f"00000000-0000-7000-8000-{number:012}", 100.0 + number
+    common: dict[str, Any] = {
+        "call_id": call_id,
+        "launch_offset_ms": 0.0,
+        "error_kind": None,
+        "first_event_ms": None,
+        "provider": "p",
+    }
+    won: dict[str, Any] = {
+        "outcome": "won",
+        "ttft_ms": first,
+        "token_ms": first,
+        "last_token_ms": 9000.0,
+        "censored_at_ms": None,
+    }
+    lost: dict[str, Any] = {
+        "outcome": "lost",
+        "ttft_ms": None,
+        "token_ms": None,
+        "last_token_ms": None,
+        "censored_at_ms": first,
+    }
+    attempts = [
+        {**common, **ended, "id": f"{call_id}-{at}", "number": at + 1, "deployment": f"p{at}/{MODEL}", "role": "race"}
+        | {"completion_tokens": 9}
+        for at, ended in enumerate((won, lost))
+    ]
+    call = {
+        "id": call_id,
+        "started_at": began.isoformat(),
+        "model": MODEL,
+        "client": None,
+        "api": "chat",
+        "mode": "race",
+    }
+    ended = {"status_code": 200, "error_kind": None, "ttft_ms": first, "total_ms": 9000.0, "completion_tokens": 9}
+    return {**call, **ended, "streamed": True, "replica": "r", "cost_usd": None, "attempts": attempts}
 
 
 def test_the_leaderboard_has_first_sentences_once_somebody_was_measured_by_them(

@@ -14,7 +14,10 @@ from gateway.reports import CallNotFound, CallsWanted, Ended, Position, Window
 
 
 class CallsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which calls, and how many of them at a time. ``window`` is a day, unless a request id is looked for."""
+    """Which calls, and how many of them at a time. ``window`` is a day, unless a request id is looked for.
+
+    With ``attempts`` each call has its attempts.
+    """
 
     window: Window | None = None
     model: str | None = None
@@ -25,6 +28,7 @@ class CallsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     error: str | None = None
     request_id: str | None = None
     deployment: str | None = None
+    attempts: bool = False
     after: str | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = 50
 
@@ -47,6 +51,7 @@ async def list_calls(request: web.Request) -> web.Response:
             slower_than_ms=query.slower_than_ms,
             error=query.error,
             request_id=query.request_id,
+            attempts=query.attempts,
         )
     )
     rows, more = table.rows[: query.limit], len(table.rows) > query.limit

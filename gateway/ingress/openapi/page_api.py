@@ -63,6 +63,7 @@ _ABOUT: Mapping[str, str] = {
     "error": "Only calls with this `error_kind`.",
     "request_id": "Only calls with this `x-request-id`, of all time.",
     "deployment": "Only this deployment.",
+    "attempts": "Each call with its attempts.",
     "after": "`next` of the page before.",
     "limit": "How many at most.",
     "metric": "Which figure.",

@@ -105,7 +105,8 @@ SCHEMAS: Mapping[str, Schema] = {
             "request_id": nullable(TEXT),
             "replica": nullable(TEXT),
             "is_stored": flag("False: from memory, as its row is not in the database yet."),
-        }
+        },
+        optional={"attempts": array({**ROW, "description": "With `attempts=true`: some columns of its table."})},
     ),
     "Alerts": record(
         {

@@ -21,7 +21,12 @@ _OF_CALL = (
     "request_id", "replica",
 )  # fmt: skip
 _OF_WINNER = ("deployment", "decode_tps")
+_OF_ATTEMPT = (
+    "id", "call_id", "number", "deployment", "provider", "role", "launch_offset_ms", "outcome", "error_kind", "ttft_ms",
+    "token_ms", "first_event_ms", "last_token_ms", "censored_at_ms", "completion_tokens",
+)  # fmt: skip
 _OUR_VERSION = 7  # of UUIDs
+_A_MINUTE = timedelta(minutes=1)  # by which a clock may be set back between a call and its attempts
 _A_DAY = timedelta(days=1)  # more than between an id's time and its row's, or between a call and its attempts
 
 
@@ -31,14 +36,34 @@ async def listed(reader: Reader, unshipped: Iterable[Shippable], wanted: CallsWa
     ``unshipped`` must be of before this, so that no call is missing in both.
     """
     recent = [
-        _listed(entry.call) for entry in unshipped if isinstance(entry, Finished) and _fits(wanted, since, entry.call)
+        _listed(entry.call, attempts=wanted.attempts)
+        for entry in unshipped
+        if isinstance(entry, Finished) and _fits(wanted, since, entry.call)
     ]
     found = shapes.rows(await reader.run(_list_sql(reader.words, wanted, since, wanted.limit + 1)))
     rows = [{**row, "id": str(row["id"]), "is_stored": True} for row in found]
     stored = {row["id"] for row in rows}
     rows += [row for row in recent if row["id"] not in stored]
     rows.sort(key=lambda row: (row["started_at"], row["id"]), reverse=True)
+    if wanted.attempts:
+        await _add_attempts(reader, [row for row in rows[: wanted.limit] if row["is_stored"]])
     return Table(rows[: wanted.limit + 1], _list_sql(reader.words, wanted, since, wanted.limit))
+
+
+async def _add_attempts(reader: Reader, calls: list[dict[str, Any]]) -> None:
+    """Add to each of these rows its attempts, which are read in one statement."""
+    by_call: dict[str, list[dict[str, Any]]] = {row["id"]: row.setdefault("attempts", []) for row in calls}
+    if not by_call:
+        return
+    words, columns = reader.words, ", ".join(_OF_ATTEMPT)
+    ids = ", ".join(words.text(each) for each in by_call)
+    sql = f"select {columns} from attempts where call_id in ({ids})"  # noqa: S608 - quoted
+    if words.is_postgres:  # the time says in which partitions they are
+        begun = [row["started_at"] for row in calls]
+        since, until = words.instant(min(begun) - _A_MINUTE), words.instant(max(begun) + _A_DAY)
+        sql += f" and started_at >= {since} and started_at < {until}"
+    for each in sorted(shapes.rows(await reader.run(sql)), key=_number):
+        by_call[str(each["call_id"])].append(each)
 
 
 async def exist(reader: Reader, unshipped: Iterable[Shippable]) -> bool:
@@ -165,9 +190,13 @@ def _of_winner(call: CallRecord) -> dict[str, Any]:
     return {name: getattr(winner, name, None) for name in _OF_WINNER}
 
 
-def _listed(call: CallRecord) -> dict[str, Any]:
+def _listed(call: CallRecord, *, attempts: bool) -> dict[str, Any]:
     row = shapes.of_record(call, _OF_CALL)
-    return {**row, "api": call.api or call.endpoint, **_of_winner(call), "is_stored": False}
+    row |= {"api": call.api or call.endpoint, **_of_winner(call), "is_stored": False}
+    if attempts:
+        ordered = sorted(call.attempts, key=lambda each: each.number)
+        row["attempts"] = [shapes.of_record(each, _OF_ATTEMPT) for each in ordered]
+    return row
 
 
 def _number(attempt: dict[str, Any]) -> int:

@@ -5,12 +5,16 @@ import { colourOf, onTheme, resolved } from "./colours.js";
 import { ms, OUTCOMES, tps } from "./format.js";
 import { stateOf } from "./races.js";
 
-// From roomy to dense: heights in pixels of a lane, between tracks, and of the answer's bar; whether lanes have words.
+// From roomy to dense: heights in pixels of a lane, between tracks, and of the answer's bar; whether each lane has words
+// ("all"), a track has them once ("winner"), or there is no room for any.
 const LEVELS = [
-  { lane: 15, between: 12, bar: 7, words: true },
-  { lane: 6, between: 5, bar: 4, words: false },
-  { lane: 3, between: 2, bar: 2, words: false },
+  { lane: 15, between: 12, bar: 7, words: "all" },
+  { lane: 12, between: 6, bar: 6, words: "all" },
+  { lane: 6, between: 6, bar: 4, words: "winner" },
+  { lane: 5, between: 3, bar: 3, words: null },
+  { lane: 3, between: 2, bar: 2, words: null },
 ];
+const WIDE = 640; // pixels: from there on there is room for names and whole sentences
 const AXIS = 22; // pixels at the foot
 const MOST_LANES = 4; // of a track; further attempts share the last one
 const APART = 14; // pixels between two calls of a track
@@ -76,7 +80,8 @@ export class Lanes {
     if (!this.width) return;
     const now = this.now();
     const spec = LEVELS[this.level];
-    this.head = this.width - (spec.words && this.width > 640 ? 150 : 20); // where now is
+    this.isWide = this.width > WIDE;
+    this.head = this.width - (spec.words ? this.roomAfter() : 20); // where now is
     this.scale = this.head / this.window_ms; // pixels a millisecond
     this.x = (at) => this.head + (at - now) * this.scale;
     this.place(now);
@@ -87,7 +92,7 @@ export class Lanes {
     this.ink = {
       soft: resolved("var(--soft)"), line: resolved("var(--line)"), bad: resolved("var(--bad)"), ink: resolved("var(--ink)"), wash: resolved("var(--sunken)"),
     };
-    this.axis(now);
+    this.axis(now, this.visible.length + this.left_out > 0);
     for (const call of this.visible) this.call(call, now);
   }
 
@@ -136,7 +141,7 @@ export class Lanes {
     for (let tries = 0; tries < count; tries += 1) {
       const at = (this.next + tries) % count;
       const last = this.tracks[at];
-      const room = (words ? this.before(call) + (last ? 130 : 0) : 0) + APART;
+      const room = (words ? this.before(call) + (last ? this.roomAfter() : 0) : 0) + APART;
       if (last !== undefined && (last.ended_ms === null || last.ended_ms + room / this.scale > call.at_ms)) continue;
       this.tracks[at] = call;
       this.next = at + 1;
@@ -150,8 +155,14 @@ export class Lanes {
     return lane * this.lanes + between;
   }
 
-  /** Pixels for the names before a call's lanes. */
+  /** Pixels for the words behind a lane: on a narrow canvas they are one figure. */
+  roomAfter() {
+    return this.isWide ? 150 : 74;
+  }
+
+  /** Pixels for the names before a call's lanes. On a narrow canvas the legend has them. */
   before(call) {
+    if (!this.isWide || LEVELS[this.level].words !== "all") return 0;
     return Math.max(60, ...call.attempts.map((each) => this.textWidth(each.deployment))) + 8;
   }
 
@@ -166,7 +177,8 @@ export class Lanes {
     return width;
   }
 
-  axis(now) {
+  /** The axis of time; its lines only where there is something to compare with them. */
+  axis(now, hasLines) {
     const { context, ink } = this;
     const foot = this.height - AXIS;
     const step = [1000, 2000, 5000, 10_000, 15_000, 30_000].find((each) => each * this.scale > 84) ?? 60_000;
@@ -175,12 +187,12 @@ export class Lanes {
     for (let at = Math.floor(now / step) * step; at > now - this.window_ms; at -= step) {
       const x = Math.round(this.x(at)) + 0.5;
       context.strokeStyle = ink.line;
-      stroke(context, x, 0, x, foot);
+      if (hasLines) stroke(context, x, 0, x, foot);
       context.fillStyle = ink.soft;
       if (x > 28) context.fillText(clock(at), x, this.height - AXIS / 2 + 2);
     }
     context.strokeStyle = ink.soft;
-    stroke(context, Math.round(this.head) + 0.5, 0, Math.round(this.head) + 0.5, foot);
+    if (hasLines) stroke(context, Math.round(this.head) + 0.5, 0, Math.round(this.head) + 0.5, foot);
     context.setLineDash([2, 3]);
     context.strokeStyle = ink.bad;
     for (const { at_ms: at, dropped } of this.races.gaps) {
@@ -203,6 +215,7 @@ export class Lanes {
       this.context.fillRect(left, top - 2, this.x(Math.min(now, call.ended_ms ?? now)) - left + 6, this.trackHeight() - spec.between + 4);
     }
     call.attempts.forEach((attempt, at) => this.attempt(call, attempt, top + (Math.min(at, this.lanes - 1) + 0.5) * spec.lane, now, spec));
+    if (spec.words === "winner") this.told(call, top, now, spec);
   }
 
   attempt(call, attempt, y, now, spec) {
@@ -231,17 +244,34 @@ export class Lanes {
       context.fillRect(last - 0.5, y - half, 1, spec.bar);
     }
     if (state === "failed" && end <= now) cross(context, this.ink.bad, last, y, Math.max(1.5, half));
-    if (spec.words) this.words(call, attempt, { state, begin, last, y, now, end });
+    if (spec.words === "all") this.words(call, attempt, { state, begin, last, y, now, end });
   }
 
   words(call, attempt, { state, begin, last, y, now, end }) {
     const { context, ink } = this;
+    const name = attempt.deployment;
     context.textAlign = "right";
     context.fillStyle = state === "won" ? ink.ink : ink.soft;
-    if (begin > 40) context.fillText(attempt.deployment, begin - 6, y + 0.5);
+    if (this.isWide && begin - 6 > this.textWidth(name)) context.fillText(name, begin - 6, y + 0.5);
     context.textAlign = "left";
     context.fillStyle = state === "failed" ? ink.bad : state === "won" ? ink.ink : ink.soft;
-    if (last > -200) context.fillText(said(attempt, state, end < now ? null : now - call.at_ms - attempt.offset_ms), last + 8, y + 0.5);
+    const age_ms = end < now ? null : now - call.at_ms - attempt.offset_ms;
+    if (last > -200) context.fillText(this.isWide ? said(attempt, state, age_ms) : shortly(attempt, state, age_ms), last + 8, y + 0.5);
+  }
+
+  /** Who answered and after what time, once for a call. */
+  told(call, top, now, spec) {
+    const at = call.attempts.findIndex((each) => ["won", "answering"].includes(stateOf(each)));
+    if (at < 0) return;
+    const winner = call.attempts[at];
+    const { context, ink } = this;
+    const last = this.x(Math.min(now, Math.max(...call.attempts.map((each) => endOf(call, each, now)))));
+    if (last < -200) return;
+    context.textAlign = "left";
+    context.fillStyle = ink.ink;
+    const [provider] = winner.deployment.split("/");
+    const words = this.isWide && this.textWidth(provider) < 90 ? `${provider} ${ms(winner.ttft_ms)}` : ms(winner.ttft_ms);
+    context.fillText(words, last + 8, top + (Math.min(at, this.lanes - 1) + 0.5) * spec.lane + 0.5);
   }
 
   /** The call at a point of the canvas, in its own pixels; null if there is none. */
@@ -265,6 +295,15 @@ export function said(attempt, state, age_ms) {
     }
     case "failed": return attempt.error ? attempt.error.replaceAll("_", " ") : OUTCOMES[attempt.outcome] ?? attempt.outcome;
     default: return OUTCOMES[attempt.outcome] ?? "cut";
+  }
+}
+
+/** The same where there is room for one figure only. */
+function shortly(attempt, state, age_ms) {
+  switch (state) {
+    case "waiting": return age_ms === null ? "" : ms(age_ms);
+    case "answering": case "won": return ms(attempt.ttft_ms);
+    default: return state;
   }
 }
 

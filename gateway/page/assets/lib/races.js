@@ -15,9 +15,9 @@ export class Races {
     this.scope = null; // {scope, reason}
     this.gaps = []; // {at_ms, dropped}, newest last
     this.running = 0;
-    this.ended = []; // {at_ms, ttft_ms, ok}: of FIGURED_MS
+    this.ended = []; // {at_ms, ttft_ms}: of FIGURED_MS
     this.began = []; // at_ms of calls: of RATED_MS
-    this.since = null; // at_ms of the first hello: rates over less than RATED_MS know it
+    this.since = null; // from when on all calls are known: the first hello, or before it what was remembered
     this.ahead_ms = 0; // the gateway's clock less ours
   }
 
@@ -44,7 +44,7 @@ export class Races {
     }
   }
 
-  /** Calls a second, the median time to first token, and how many run now. */
+  /** Calls a second, the median time to first token, of which calls and how many ms, and how many run now. */
   figures() {
     const now = this.now();
     this.ended = after(this.ended, (each) => each.at_ms, now - FIGURED_MS);
@@ -55,6 +55,7 @@ export class Races {
       rate: watched_ms >= 1000 ? this.began.length / (watched_ms / 1000) : null,
       ttft_p50_ms: ttfts.length ? ttfts[Math.floor((ttfts.length - 1) / 2)] : null,
       samples: ttfts.length,
+      figured_ms: Math.min(FIGURED_MS, now - (this.since ?? now)),
       running: this.running,
     };
   }
@@ -70,6 +71,27 @@ export class Races {
       for (const attempt of each.attempts) this.launch({ ...attempt, tokens: attempt.tokens ?? 0 });
     }
     return null;
+  }
+
+  /**
+   * Add calls that ended before anybody looked, or while the stream was lost: rows of api/calls with their attempts,
+   * the newest first. `since` is from when on they are all of them, in unix ms.
+   */
+  remember(rows, since) {
+    for (const row of rows.toReversed()) {
+      const known = this.calls.get(row.id);
+      if (known !== undefined && !known.lost) continue;
+      if (known !== undefined) this.drop(known);
+      const call = called(row);
+      this.calls.set(call.id, call);
+      for (const attempt of call.attempts) this.attempts.set(attempt.id, attempt);
+      this.ended.push({ at_ms: call.ended_ms, ttft_ms: call.ttft_ms });
+      this.began.push(call.at_ms);
+    }
+    this.calls = new Map([...this.calls].sort(([, one], [, other]) => one.at_ms - other.at_ms));
+    this.ended.sort((one, other) => one.at_ms - other.at_ms);
+    this.began.sort((one, other) => one - other);
+    this.since = Math.min(this.since ?? since, since);
   }
 
   start(data) {
@@ -153,10 +175,30 @@ export class Races {
       if (this.calls.size <= KEPT) return;
       if (call.ended_ms === null && this.calls.size <= 2 * KEPT) continue;
       if (call.ended_ms === null) this.running -= 1;
-      for (const attempt of call.attempts) this.attempts.delete(attempt.id);
-      this.calls.delete(id);
+      this.drop(call);
     }
   }
+
+  drop(call) {
+    for (const attempt of call.attempts) this.attempts.delete(attempt.id);
+    this.calls.delete(call.id);
+  }
+}
+
+/** A call as the stream would have told of it, of a row of api/calls with its attempts. */
+function called(row) {
+  const at = Date.parse(row.started_at);
+  const attempts = row.attempts.map((each) => ({
+    id: each.id, attempt: each.id, call: row.id, number: each.number, deployment: each.deployment, provider: each.provider, role: each.role,
+    at_ms: at + each.launch_offset_ms, offset_ms: each.launch_offset_ms, ttft_ms: each.token_ms ?? each.ttft_ms,
+    tokens: each.completion_tokens ?? 0, outcome: each.outcome, error: each.error_kind,
+    ms: each.last_token_ms ?? each.censored_at_ms ?? each.first_event_ms, // null: until the end of its call
+  }));
+  return {
+    id: row.id, at_ms: at, client: row.client, model: row.model, endpoint: row.api, streamed: row.streamed, mode: row.mode, replica: row.replica,
+    status: row.status_code, ttft_ms: row.ttft_ms, total_ms: row.total_ms, completion_tokens: row.completion_tokens, cost_usd: row.cost_usd, error: row.error_kind,
+    winner: attempts.find((each) => each.outcome === "won")?.id ?? null, attempts, ended_ms: at + (row.total_ms ?? 0), lost: false,
+  };
 }
 
 /** An attempt's state in one word: "waiting", "answering", "won", "cut", "failed". */

@@ -3,7 +3,7 @@
 import { get } from "../lib/api.js";
 import { fill, h, say } from "../lib/dom.js";
 import { choice, figure, named, selects, swatch } from "../lib/figures.js";
-import { count, counted, ms, NOTHING, rate, time } from "../lib/format.js";
+import { count, counted, ms, NOTHING, rate, span, time } from "../lib/format.js";
 import { Lanes, said } from "../lib/lanes.js";
 import { listen, Races, stateOf } from "../lib/races.js";
 import { filter, to } from "../lib/route.js";
@@ -16,6 +16,10 @@ const OUTCOMES = { won: "Answered", cut: "With a cut", failed: "With a failure",
 const ROWS = 12;
 const SLOW_MS = 1000; // between frames for who wants little motion, between figures and rows for everybody
 const WORTH_EVERY_MS = 30_000;
+const REMEMBERED = 200; // calls of before the page was opened, at most
+const REMEMBERED_MS = 3_600_000; // for so long: the window of one hour
+const ASKED_EVERY_MS = 30_000; // whether the database still answers
+const AGAIN_MS = 5000; // while it does not
 
 /** Show them in `root` until closed. */
 export function view(root, params, session, query) {
@@ -27,12 +31,15 @@ export function view(root, params, session, query) {
   let frame = null;
   let drawn_ms = 0;
   let worth = null;
+  let asking = null;
+  let closed = false;
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
   const canvas = h("canvas", { class: "lanes", tabindex: "0", role: "img", "aria-label": "Races as lanes. The table below has the same calls.", "aria-describedby": "live-keys" });
   const tip = h("div", { class: "tip", hidden: true });
   const nothing = h("div", { class: "over", hidden: true });
   const trouble = h("div");
+  const away = h("div");
   const scope = h("span", { class: "chip" }, "connecting");
   const dense = h("p", { class: "soft", role: "status" });
   const pause = h("button", { type: "button", "aria-pressed": "false", onclick: toggle }, "Pause");
@@ -59,12 +66,12 @@ export function view(root, params, session, query) {
         deployments,
         selects("Outcome", Object.entries(OUTCOMES), outcome, (value) => narrow(value), "All"),
         choice("Time shown", WINDOWS, "15", (value) => widen(value * 1000)), pause)),
-    trouble, figures,
+    trouble, away, figures,
     h("section", { class: "card", "aria-label": "Races" },
       h("div", { class: "stage" }, canvas, tip, nothing),
       h("footer", { class: "foot" }, seen, key(), dense),
       h("p", { id: "live-keys", class: "unseen" }, "Space pauses. Arrow keys choose a call, Enter opens it.")),
-    h("section", { class: "card" }, h("header", {}, h("h2", {}, "Last calls"), h("p", {}, "still while you point at them")), last.element));
+    h("section", { class: "card" }, h("header", {}, h("h2", {}, "Last calls"), h("p", {}, "The list stands still while you point at it.")), last.element));
 
   connect();
   names();
@@ -86,6 +93,28 @@ export function view(root, params, session, query) {
     stream = listen(races, asked, heard, state);
     show(false);
     tick();
+  }
+
+  /** Ask for the calls of before: when a stream begins. Later only whether the database still answers. */
+  async function remember(isNew) {
+    clearTimeout(asking);
+    const mine = races;
+    const { deployment, ...of } = asked;
+    try {
+      const { data, next } = await get("calls", { ...of, window: "1h", attempts: true, limit: isNew ? REMEMBERED : 1 });
+      if (mine !== races || closed) return;
+      fill(away);
+      if (isNew) {
+        const rows = data.filter((row) => !deployment || row.attempts.some((each) => each.deployment === deployment));
+        races.remember(rows, next ? Date.parse(data.at(-1).started_at) : races.now() - REMEMBERED_MS);
+        tick();
+      }
+      asking = setTimeout(remember, ASKED_EVERY_MS, false);
+    } catch (error) {
+      if (mine !== races || closed || error.status === 401) return;
+      fill(away, failed(error, () => remember(true)));
+      asking = setTimeout(remember, AGAIN_MS, true);
+    }
   }
 
   function choose(change) {
@@ -115,6 +144,7 @@ export function view(root, params, session, query) {
 
   function heard(kind) {
     if (kind === "hello" || kind === "scope" || kind === "gap") said_scope();
+    if (kind === "hello") remember(true);
   }
 
   function state(is, error) {
@@ -144,15 +174,16 @@ export function view(root, params, session, query) {
 
   /** Once a second: figures, legend, rows. */
   function tick() {
-    const { rate: perSecond, ttft_p50_ms: ttft, samples, running } = races.figures();
+    const { rate: perSecond, ttft_p50_ms: ttft, samples, figured_ms: figured, running } = races.figures();
+    const within = figured >= 60_000 ? "last minute" : `last ${span(Math.ceil(figured / 1000))}`;
     fill(figures, h("dl", { class: "stats" }, [
       ["Calls a second", rate(perSecond), "last 10 s"],
-      ["First token, median", ms(ttft), samples ? `of ${counted(samples, "call")}, last minute` : "no call in the last minute"],
+      ["First token, median", ms(ttft), samples ? `of ${counted(samples, "call")}, ${within}` : `no call, ${within}`],
       ["Saved by racing", worth?.figure ?? NOTHING, worth?.note ?? "not known yet"],
       ["Running now", count(running), counted(attempts(), "attempt")],
     ].map(([label, text, note]) => h("div", { class: "stat" }, h("dt", {}, label), h("dd", {}, figure(text)), h("dd", { class: "note" }, note)))));
     const all = [...races.calls.values()].filter(shown);
-    show(races.calls.size === 0 && races.scope !== null);
+    show(lanes.visible.length + lanes.left_out === 0 && races.scope !== null);
     if (!last.element.matches(":hover, :focus-within") && !lanes.stopped_ms) last.update(all.slice(-ROWS).reverse());
     const drawn = [...new Set(lanes.visible.flatMap((call) => call.attempts.map((each) => each.deployment)))].sort();
     const text = drawn.join();
@@ -172,16 +203,20 @@ export function view(root, params, session, query) {
   }
 
   function show(isEmpty) {
-    if (isEmpty === !nothing.hidden) return;
+    const kind = !isEmpty ? "" : session.calls_ever === false && races.calls.size === 0 && !isFiltered() ? "first" : isFiltered() ? "filtered" : "none";
+    if (nothing.dataset.kind === kind) return;
+    nothing.dataset.kind = kind;
     nothing.hidden = !isEmpty;
-    fill(nothing, isEmpty ? unseen() : null);
+    fill(nothing, kind === "" ? null : kind === "first" ? first(session) : unseen());
+  }
+
+  function isFiltered() {
+    return Object.values(asked).some(Boolean) || Boolean(outcome);
   }
 
   function unseen() {
-    const filtered = Object.values(asked).some(Boolean);
-    if (session.calls_ever === false && !filtered) return first(session);
     return empty("No race is running",
-      filtered ? "Nobody calls what the filters name. Calls appear here the moment they begin." : "Calls appear here the moment they begin.",
+      isFiltered() ? "Calls that fit the filters appear here the moment they begin." : "Calls appear here the moment they begin.",
       h("a", { class: "button", href: to("playground") }, "Open the playground"));
   }
 
@@ -249,6 +284,8 @@ export function view(root, params, session, query) {
 
   return {
     close() {
+      closed = true;
+      clearTimeout(asking);
       stream.close();
       lanes.close();
       cancelAnimationFrame(frame);

@@ -75,6 +75,8 @@ FILTERS: list[tuple[dict[str, Any], list[int]]] = [
     ({"error": "all_failed"}, [4]),
     ({"request_id": WILD}, [2]),
     ({"request_id": "order-1", "tag": ("variant", "a")}, [8]),
+    ({"attempts": True}, [1, 2, 3, 4, 5, 6, 7, 8]),
+    ({"attempts": True, "client": "nobody"}, []),
 ]
 
 
@@ -101,6 +103,18 @@ async def test_a_filter_finds_the_same_calls_in_memory_and_in_sql(
         del row["is_stored"]
     assert plain(waiting.rows) == plain(stored.rows)
     assert [str(row["id"]) for row in await library.ask(stored.sql)] == [row["id"] for row in stored.rows]
+
+
+async def test_calls_are_listed_with_their_own_attempts_in_order(library: Library) -> None:
+    calls = [made(30), made(20)]
+    await library.store(calls[0])
+    library.keep(calls[1])
+    table = await library.reports.calls(asked({"attempts": True}))
+    listed = {row["id"]: [str(each["id"]) for each in row["attempts"]] for row in table.rows}
+    assert listed == {
+        record.id: [each.id for each in sorted(record.attempts, key=lambda each: each.number)] for record in calls
+    }
+    assert "attempts" not in (await library.reports.calls(asked({}))).rows[0]
 
 
 async def test_a_call_that_is_in_memory_and_in_sql_is_listed_once_as_stored(library: Library) -> None:
