@@ -14,7 +14,7 @@ _LAUNCHES = {"delay_s": "after s", "deployment": "deployment", "role": "role", "
 _DEPLOYMENTS = {
     "deployment": "deployment",
     "score_s": "score s",
-    "draw": "drawn",
+    "draw": "chosen",
     "state": "state",
     "events": "seen",
     "ttft_mean_s": "mean s",

@@ -11,7 +11,7 @@ Cells = Mapping[str, Sequence[object]]  # by column, one cell for each deploymen
 
 # The gateway's names, and the headings; a gateway of another version may send more or fewer.
 _COLUMNS = {
-    "rank": "#",
+    "place": "#",
     "deployment": "deployment",
     "n": "n",
     "censored": "cut",
@@ -31,7 +31,7 @@ _COLUMNS = {
     "state": "state",
     "in_flight": "now",
 }
-_ALWAYS = ("rank", "deployment", "ttft_p50_ms", "ttft_p95_ms", "error_rate", "rate_limited")  # even if unknown
+_ALWAYS = ("place", "deployment", "ttft_p50_ms", "ttft_p95_ms", "error_rate", "rate_limited")  # even if unknown
 # The order in which columns are dropped on a narrow screen. Those of _ALWAYS stay, and so does the state.
 _LEAST_IMPORTANT = (
     "flaw_rate_interval",
@@ -76,7 +76,8 @@ def _parts(model: Mapping[str, Any], width: int) -> Iterator[Any]:
     """Yield a model's title, its table, and the legend."""
     from rich.text import Text  # noqa: PLC0415 - only where it is needed
 
-    rows = [row for row in model.get("deployments", []) if isinstance(row, Mapping)]
+    listed = [row for row in model.get("deployments", []) if isinstance(row, Mapping)]
+    rows = [{**row, "place": place} for place, row in enumerate(listed, start=1)]  # the gateway's order, and no other
     cells = {name: [_figure(name, row) for row in rows] for name in _COLUMNS}
     known = [name for name in _COLUMNS if name in _ALWAYS or any(value is not None for value in cells[name])]
     shown, widths = _fitting(known, cells, width)

@@ -19,6 +19,8 @@ from gateway.steering.constants import (
     HEDGE_SHARE,
     MEETS_QUANTILE,
     RESCUE_FACTOR,
+    RESCUE_MAX_S,
+    RESCUE_MIN_S,
 )
 from gateway.steering.explanation import Explanation, Prospect, Start, Why
 from gateway.steering.health import State
@@ -205,14 +207,37 @@ def _facts(
 ) -> dict[str, object]:
     """Return the values for the sentences about launches."""
     primary = plan.launches[0].deployment
+    estimate = by_name[primary].estimate
     return {
         "race": race,
         "tokens": tokens,
-        "primary": by_name[primary].estimate,
-        "draw": known.chances[primary],
+        "primary": estimate,
+        "chosen": _chosen(known.chances[primary], len(known.near)),
         "near": len(known.near),
         "share": 1.0 - min(race.budget, HEDGE_SHARE),
+        "hangs": _hangs(estimate.q95_s),
     }
+
+
+def _chosen(share: float, near: int) -> str:
+    """Return how often the primary is chosen, and with how many others it shares such calls."""
+    if near > 1:
+        return f"chosen for {share:.0%} of such calls; {near} deployments are about equally good and share them"
+    return "chosen for its score" if share >= _ALL else f"chosen for its score, for {share:.0%} of such calls"
+
+
+def _hangs(q95_s: float) -> str:
+    """Return when the primary counts as hanging, with the figures of which that is made."""
+    if not isfinite(q95_s):
+        return f"the primary often has no first token; a rescue starts after {RESCUE_MAX_S:g} s"
+    after_s = RESCUE_FACTOR * q95_s
+    limit = ""
+    if after_s < RESCUE_MIN_S:
+        limit = f", but {RESCUE_MIN_S:g} s at least"
+    elif after_s > RESCUE_MAX_S:
+        limit = f", but {RESCUE_MAX_S:g} s at most"
+    usual = f"95% of the primary's first tokens come within {q95_s:.2f} s"
+    return f"{usual}; it counts as hanging after {RESCUE_FACTOR:g} times that{limit}"
 
 
 def _bill(plan: Plan, by_name: Mapping[str, Candidate], costs: Mapping[str, float]) -> dict[str, float]:
@@ -234,16 +259,19 @@ def _reached(seconds: float) -> float | None:
     return round(seconds, 4) if isfinite(seconds) else None
 
 
+_ALL = 0.995  # of the calls: told as all of them
+
 _WORDS = {
-    Why.DRAWN: "drawn with probability {draw:.2f} out of {near} near the best",
+    Why.DRAWN: "{chosen}",
     Why.CANARY: "canary: gets a share of {canary:g} of the calls, whatever its score",
-    Why.CACHE_WARM: "cache warm: of {near} near the best it should hold most of the prompt, its first {held_kb} KB;"
-    " drawn with probability {draw:.2f}",
-    Why.RENDEZVOUS: "rendezvous: no cache is known to hold this prompt; of {near} near the best, every replica sends"
-    " prompts that begin with the same 4 KB to this one",
+    Why.CACHE_WARM: "cache warm: of {near} that are about equally good its provider should hold most of the prompt, the"
+    " first {held_kb} KB",
+    Why.RENDEZVOUS: "rendezvous: no cache is known to hold this prompt; of {near} that are about equally good, every"
+    " replica sends prompts that begin with the same 4 KB to this one",
     Why.FLAWED: f"flawed: a last resort for such calls, but {EXPLORE_FLAWED_SHARE:.0%} of them see if it has recovered",
     Why.PROBE: "probe: it was broken and may have recovered",
-    Why.EXPLORE: f"explore: not asked for longest, {{events:.1f}} first tokens lately; {EXPLORE_SHARE:.0%} do so",
+    Why.EXPLORE: "explore: it was not asked for the longest time, and had {events:.1f} first tokens lately;"
+    f" {EXPLORE_SHARE:.0%} of the calls ask such a one",
     Why.SUSPECT: "suspect: usually {usual_s:.3f} s, lately {score_s:.3f} s, which may be over",
     Why.COLD_START: "cold start: the primary has {primary.events:.1f} first tokens of the "
     f"{COLD_EVENTS} to be known by",
@@ -255,6 +283,6 @@ _WORDS = {
     " limited and a vendor bills losers in full",
     Why.ASKED_DELAY: "hedge: hedge_delay_s as set",
     Why.DEADLINE: "hedge: the latest start that can meet ttft_ms {race.ttft_ms:g} if it takes {meets_s:.3f} s",
-    Why.RESCUE: f"rescue: the primary hangs, {RESCUE_FACTOR:g} x its q95 of {{primary.q95_s:.3f}} s within limits",
+    Why.RESCUE: "rescue: {hangs}",
     None: "",
 }

@@ -29,7 +29,7 @@ WINDOW_S = SLOT_S * SLOTS_KEPT  # of the board; its last half-minute is incomple
 class Row(msgspec.Struct, frozen=True):
     """One deployment. Unknown figures are None; with the ledger as source, so are those only a gateway knows."""
 
-    rank: int | None  # by TTFT: the median, then the p95
+    rank: int | None  # by TTFT: the median, then the p95; no place in the policy's order
     deployment: str
     state: str | None  # "ok", "cooling 3.2 s", "open", "half-open", "out"
     reason: str | None  # why its state is not ok: its last error, if known

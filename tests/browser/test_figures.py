@@ -64,6 +64,15 @@ def test_the_leaderboard_has_every_deployment(demo: Installation, visit: Callabl
         assert deployment in said
 
 
+def test_the_leaderboard_is_numbered_in_the_order_of_its_rows(demo: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(demo).open("leaderboard")
+    board = page.locator("section.board").first
+    board.locator("tbody .rank").first.wait_for()
+    [first, *_] = demo.ask("/api/leaderboard")[1]["models"]
+    numbers = board.locator("tbody .rank").all_inner_texts()
+    assert numbers == [str(place) for place in range(1, len(first["deployments"]) + 1)]
+
+
 def test_targets_have_the_calls_that_count_and_sql_that_says_so(
     demo: Installation, visit: Callable[..., Visit]
 ) -> None:

@@ -89,6 +89,16 @@ def test_what_matters_is_there_on_every_screen_and_the_title_names_the_rest(
     assert {"2", "212?", "2310?", "8.3%", "17", "cooling"} <= set(cells)
 
 
+def test_rows_are_numbered_in_the_order_in_which_they_stand(holeshot: Holeshot, site: Any) -> None:
+    rows = [full_row(f"{name}/x", rank=rank) for name, rank in (("a", 1), ("b", 3), ("c", 2), ("d", None), ("e", 4))]
+    site.answers["/leaderboard"] = {"models": [{"model": "m", "deployments": rows}]}
+
+    lines = holeshot("leaderboard", "--url", site.url).output.splitlines()
+
+    numbered = [line.split()[:2] for line in lines if "/x" in line]
+    assert numbered == [["1", "a/x"], ["2", "b/x"], ["3", "c/x"], ["4", "d/x"], ["5", "e/x"]]
+
+
 def test_figures_that_may_be_too_high_are_marked_and_the_mark_is_explained_once(holeshot: Holeshot, site: Any) -> None:
     rows = [full_row("a/x", biased=True), full_row("b/x", biased=True, ttft_p50_ms=None), full_row("c/x")]
     site.answers["/leaderboard"] = {"models": [{"model": "m", "deployments": rows}]}

@@ -297,7 +297,7 @@ def test_a_plan_says_that_a_cache_is_warm_and_how_much_it_holds() -> None:
     told = replica.plan(prefix=CHAT, prices=PRICES, explain=True).explanation
     assert told is not None
     assert told.launches[0].why == (
-        "cache warm: of 3 near the best it should hold most of the prompt, its first 8 KB; drawn with probability 1.00"
+        "cache warm: of 3 that are about equally good its provider should hold most of the prompt, the first 8 KB"
     )
     prospects = {each.deployment: each for each in told.deployments}
     assert [(prospects[name].held_bytes, prospects[name].draw) for name in "abc"] == [(None, 0), (8 * KB, 1), (None, 0)]

@@ -1,5 +1,7 @@
 """Explanations: every number behind a plan, and a reason for each launch."""
 
+import re
+
 import msgspec
 import pytest
 
@@ -75,9 +77,10 @@ def test_each_launch_names_the_rule_behind_it() -> None:
         ("b", Role.RACE, True),
         ("c", Role.FAILOVER, False),
     ]
-    assert raced.launches[0].why == "drawn with probability 1.00 out of 1 near the best"
+    assert raced.launches[0].why == "chosen for its score"
     assert raced.launches[1].why == "raced: its budget of extra attempts is 1 a call, 20.0 saved up"
-    assert raced.launches[2].why.startswith("rescue: the primary hangs, 4 x its q95 of 0.5")
+    assert raced.launches[2].why.startswith("rescue: 95% of the primary's first tokens come within 0.5")
+    assert raced.launches[2].why.endswith("it counts as hanging after 4 times that")
     hedged = explained(replica.plan(explain=True, budget=0.1)).launches[1]
     assert hedged.why == "hedge: 90% of the primary's first tokens come sooner; 20.0 extra attempts saved up"
     asked = explained(replica.plan(explain=True, mode=Mode.HEDGE, hedge_delay_s=0.7)).launches[1]
@@ -88,6 +91,39 @@ def test_each_launch_names_the_rule_behind_it() -> None:
     assert thrifty.why.startswith("hedge: the latest start that can meet ttft_ms 2000 if it takes 0.5")
 
 
+@pytest.mark.parametrize(
+    ("usual_s", "starts_s", "words"),
+    [
+        (0.02, 1.5, "after 4 times that, but 1.5 s at least"),
+        (0.6, None, "after 4 times that"),
+        (9.0, 15.0, "after 4 times that, but 15 s at most"),
+    ],
+)
+def test_a_rescue_is_told_with_the_figures_of_which_its_start_is_made(
+    usual_s: float, starts_s: float | None, words: str
+) -> None:
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=usual_s, b=usual_s * 3)
+    [rescue] = [
+        start for start in explained(replica.plan(explain=True, mode=Mode.SINGLE)).launches if "rescue" in start.why
+    ]
+    within = re.search(r"first tokens come within (\d+\.\d\d) s", rescue.why)
+    assert within is not None
+    assert rescue.why.endswith(words)
+    assert rescue.delay_s == pytest.approx(4 * float(within[1]) if starts_s is None else starts_s, rel=0.02)
+
+
+def test_deployments_that_share_calls_are_told_with_their_share() -> None:
+    replica = VirtualReplica(("a", "b", "c"), seed=3)
+    replica.warm_up(a=0.30, b=0.31, c=2.0)
+    told = explained(replica.plan(explain=True, mode=Mode.SINGLE))
+    share = prospect(told, told.launches[0].deployment).draw
+    assert 0 < share < 1
+    assert told.launches[0].why == (
+        f"chosen for {share:.0%} of such calls; 2 deployments are about equally good and share them"
+    )
+
+
 def test_cold_starts_exploring_and_probes_are_called_so() -> None:
     replica = VirtualReplica(("a", "b"), seed=1)
     assert (
@@ -95,7 +131,10 @@ def test_cold_starts_exploring_and_probes_are_called_so() -> None:
     )
     replica.warm_up(a=0.3, b=0.6)
     whys = {start.role: start.why for _ in range(300) for start in explained(replica.plan(explain=True)).launches}
-    assert whys[Role.EXPLORE] == "explore: not asked for longest, 30.0 first tokens lately; 2% do so"
+    assert whys[Role.EXPLORE] == (
+        "explore: it was not asked for the longest time, and had 30.0 first tokens lately; 2% of the calls ask such"
+        " a one"
+    )
     for _ in range(4):
         replica.fail("b")
     replica.now_s += 5.0
@@ -146,7 +185,7 @@ def test_with_every_breaker_open_the_draw_is_among_the_broken() -> None:
         replica.fail(name)
     told = explained(replica.plan(explain=True))
     assert sum(each.draw for each in told.deployments) == pytest.approx(1.0)
-    assert told.launches[0].why.startswith("drawn")
+    assert told.launches[0].why.startswith("chosen for 50% of such calls")
 
 
 def test_who_may_not_run_for_this_call_is_told_with_the_reason_and_never_planned() -> None:

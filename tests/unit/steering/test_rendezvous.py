@@ -138,8 +138,8 @@ def test_a_plan_says_why() -> None:
     told = replica.plan(prefix=CHATS[0], prices=PRICES, mode=Mode.SINGLE, explain=True).explanation
     assert told is not None
     assert told.launches[0].why == (
-        "rendezvous: no cache is known to hold this prompt; of 3 near the best, every replica sends prompts that begin"
-        " with the same 4 KB to this one"
+        "rendezvous: no cache is known to hold this prompt; of 3 that are about equally good, every replica sends"
+        " prompts that begin with the same 4 KB to this one"
     )
     assert {each.deployment: each.draw for each in told.deployments} == {
         name: float(name == home(replica)) for name in "abc"

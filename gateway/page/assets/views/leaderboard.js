@@ -72,7 +72,7 @@ function board(model) {
 
   function figures() {
     return table([
-      { title: "Deployment", head: true, cell: name, help: "In the order in which the policy would choose; the number is the rank by time to first token" },
+      { title: "Deployment", head: true, cell: name, help: "Numbered in the order in which the gateway would choose for the next call" },
       { title: "State", cell: state, wide: true },
       { title: head, cell: (row) => range(row, axis, colourOf(row.deployment)), label: "First token", wide: true },
       { title: "p50", right: true, cell: (row) => time(row, row.ttft_p50_ms), sort: (row) => row.ttft_p50_ms, help: "Half of the first tokens came sooner",
@@ -87,7 +87,7 @@ function board(model) {
         under: { title: "Flaws", cell: flaws, sort: (row) => row.flaw_rate, help: "Complete answers that were empty, cut short, refused, or broken JSON or tool calls" } },
       { title: "$/M prompt", right: true, cell: (row) => usd(row.price?.prompt), sort: (row) => row.price?.prompt, help: "Price of a million tokens of prompts",
         under: { title: "$/M answer", cell: (row) => usd(row.price?.completion), sort: (row) => row.price?.completion, help: "Price of a million tokens of answers" } },
-      { title: "Room", right: true, cell: (row) => figure(percent(row.headroom)), sort: (row) => row.headroom, help: "The part of the provider's rate limit that is left" },
+      { title: "Headroom", right: true, cell: (row) => figure(percent(row.headroom)), sort: (row) => row.headroom, help: "The part of the provider's rate limit that is left" },
     ], { caption: `Deployments of ${model}`, key: (row) => row.deployment, stacks: true, fingerprint: (row) => `${axis?.key}${JSON.stringify(row)}` });
   }
 
@@ -105,7 +105,7 @@ function board(model) {
       rows = made;
     }
     fill(head, h("span", {}, "First token"), axisHead(axis));
-    rows.update(deployments);
+    rows.update(deployments.map((row, at) => ({ ...row, place: at + 1 })));
     say(summary, `last ${span(window_s)} · ${counted(deployments.reduce((sum, each) => sum + each.n, 0), "attempt")}`);
     refill(notes, legend(deployments));
     refill(next, plan ? planned(plan.explanation) : []);
@@ -128,7 +128,7 @@ function state(row) {
 }
 
 function name(row) {
-  return h("span", { class: "name" }, h("span", { class: "rank" }, row.rank ?? NOTHING), named(row.deployment));
+  return h("span", { class: "name" }, h("span", { class: "rank" }, count(row.place)), named(row.deployment));
 }
 
 function time(row, value, isBiased = row.biased) {
