@@ -87,6 +87,8 @@ export function plot(data, { title, format = count, axis = format, log = false, 
       hooks: { drawClear: [bands], draw: over ? [over] : [], setCursor: [show] },
     }, columns(), drawing);
     chart.root.append(tip);
+    chart.ctx.canvas.setAttribute("role", "img");
+    chart.ctx.canvas.setAttribute("aria-label", title);
   }
 
   function bounds(low, high) {

@@ -3,6 +3,7 @@
 import { fill, h } from "./dom.js";
 
 const SOON_MS = 2000; // until somebody is asked for patience
+const AGAIN_MS = 5000; // until what failed for now is tried again
 
 /** Lines that stand for what is coming. */
 export function waiting(lines = 5) {
@@ -24,7 +25,8 @@ export function empty(title, words, ...actions) {
 
 /**
  * Load and show, and again every `everyMs` while the page is visible. `load(signal)` resolves to a value, `show(value)`
- * draws it. `place` shows lines while the first one loads, and errors above what was shown before.
+ * draws it. `place` shows lines while the first one loads, and errors above what was shown before; two places of a view
+ * tell the same error once. What fails because the gateway or its database is away is tried again until it works.
  * `patience`: words that ask for it, for what may take many seconds.
  * Returns {again(), close()}; `again` also starts over at once, for other filters.
  */
@@ -35,6 +37,7 @@ export function watching(place, load, show, { everyMs = 0, lines = 5, patience =
   let timer = null;
   let running = null;
   let closed = false;
+  let isAway = false;
 
   async function look() {
     clearTimeout(timer);
@@ -46,20 +49,23 @@ export function watching(place, load, show, { everyMs = 0, lines = 5, patience =
       const value = await load(mine.signal);
       if (mine.signal.aborted) return;
       fill(trouble);
+      isAway = false;
       show(value, body);
     } catch (error) {
       if (mine.signal.aborted) return;
       if (error.name !== "ApiError" && error.status === undefined) console.error(error);
-      if (error.status !== 401) fill(trouble, failed(error, look));
+      isAway = error.status === 0 || error.status === 503;
+      if (error.status !== 401) fill(trouble, isTold(error, trouble) ? null : failed(error, look));
       if (body.querySelector(":scope > .waiting")) fill(body);
     } finally {
       clearTimeout(late);
     }
     running = null;
-    if (everyMs && !closed && !document.hidden) timer = setTimeout(look, everyMs);
+    const waitMs = isAway ? AGAIN_MS : everyMs;
+    if (waitMs && !closed && !document.hidden) timer = setTimeout(look, waitMs);
   }
   function seen() {
-    if (!document.hidden && everyMs && running === null) look();
+    if (!document.hidden && (everyMs || isAway) && running === null) look();
   }
   document.addEventListener("visibilitychange", seen);
   look();
@@ -72,4 +78,9 @@ export function watching(place, load, show, { everyMs = 0, lines = 5, patience =
       document.removeEventListener("visibilitychange", seen);
     },
   };
+}
+
+/** Whether another place of the view tells the same. */
+function isTold(error, place) {
+  return [...document.querySelectorAll("main .failed > p")].some((each) => !place.contains(each) && each.textContent === error.message);
 }

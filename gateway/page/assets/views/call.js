@@ -12,6 +12,7 @@ import { timeline } from "./parts/timeline.js";
 import { attemptOutcome, callOutcome, errorWords, roleWords } from "./parts/words.js";
 
 const RUNNING_EVERY_MS = 500;
+const AGAIN_MS = 5000; // after a failure
 const UNSTORED_EVERY_MS = 2000;
 const AUDITS_AWAITED_MS = 60_000; // rows of audited losers follow their call's
 
@@ -58,6 +59,8 @@ export function view(root, [id]) {
       else if (error.status !== 401) {
         fill(note, failed(error, look));
         if (shown === null) fill(body);
+        clearTimeout(timer);
+        timer = setTimeout(look, AGAIN_MS);
       }
       return;
     }

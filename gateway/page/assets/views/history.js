@@ -16,6 +16,7 @@ const EVERY_MS = 60_000;
 const HEAT_EVERY_MS = 10 * 60_000;
 const MARK_PX = 16; // of a mark at which everything failed
 const WEEKS_AT_ONCE = 8;
+const FEWEST_STEPS = 6; // of an axis that begins with the first attempt
 
 const QUANTILES = { p50: "Median", p95: "p95", p99: "p99" };
 
@@ -70,10 +71,12 @@ export function view(root, params, session, address) {
   };
   const wanted = { metric: address.get("metric") in METRICS ? address.get("metric") : "ttft_p50_ms", window: address.get("heat") === "30d" ? "30d" : "7d" };
   const hidden = new Set(); // deployments
+  let isChosen = address.has("window"); // else the time shown begins with the first attempt
   let found = null;
 
   const legend = h("div", { class: "plot-legend", role: "group", "aria-label": "Deployments" });
   const copy = copies(() => found?.sql ?? "", "Copy SQL");
+  const windows = h("div");
   const place = h("div");
   const heatPlace = h("div");
   const outages = table(OUTAGES, { caption: "Outages", key: (each) => `${each.deployment} ${each.from} ${each.replica}`, stacks: true, sorted: [1, "descending"] });
@@ -82,8 +85,9 @@ export function view(root, params, session, address) {
       selects("Model", others(session?.models, asked.model), asked.model === "all" ? "" : asked.model, (value) => change({ model: value || "all" }), "All models"),
       selects("Client", others(session?.clients, asked.client), asked.client, (value) => change({ client: value }), "All clients"),
       choice("Quantile", QUANTILES, asked.quantile, (value) => change({ quantile: value })),
-      windowChoice(asked.window, (window) => change({ window })), copy)),
+      windows, copy)),
     place, heatPlace);
+  drawWindows();
 
   const cards = PLOTS.map(card);
   const marks = h("p", { class: "marks soft" }, h("i", { class: "mark-error" }), "errors", h("i", { class: "mark-limit" }), "rate limits", h("i", { class: "mark-outage" }), "outage: not asked after failures", h("i", { class: "mark-slow" }), "slower than usual");
@@ -99,7 +103,19 @@ export function view(root, params, session, address) {
     const { window, model, client } = asked;
     const of = { window, model: model === "all" ? null : model };
     const [history, slowdowns] = await Promise.all([get("history", { ...of, client }, { signal }), get("slowdowns", of, { signal })]);
+    if (!isChosen && window !== "1h" && isOfOneHour(history)) {
+      asked.window = "1h";
+      drawWindows();
+      return await load(signal);
+    }
     return { ...history, slowdowns: slowdowns.data };
+  }
+
+  function drawWindows() {
+    fill(windows, windowChoice(asked.window, (window) => {
+      isChosen = true;
+      change({ window });
+    }));
   }
 
   function show(value, body) {
@@ -145,7 +161,7 @@ export function view(root, params, session, address) {
   function drawPlots() {
     if (!found?.series.length) return;
     const shown = found.series.filter((each) => !hidden.has(each.deployment));
-    const t = grid(found);
+    const t = grid(found, isChosen);
     const bands = found.outages.filter((each) => shown.some((line) => line.deployment === each.deployment)).map((each) => ({
       from: Date.parse(each.from) / 1000,
       to: each.to ? Date.parse(each.to) / 1000 : each.may_last ? null : Date.parse(each.from) / 1000, // a line where it began
@@ -269,12 +285,27 @@ function drawMarks(u, { errors, limited }) {
   ctx.restore();
 }
 
-/** Every step of the window, in unix seconds: a step in which nothing ran is a gap, not a line across. */
-function grid({ from, to: end, step_s: step, series }) {
+/** Whether there are attempts, and all of them are of the last hour. */
+function isOfOneHour({ series, to: end }) {
+  return series.length > 0 && Date.parse(end) / 1000 - begun(series) <= 3600;
+}
+
+/** When the first step with attempts began, in unix seconds. */
+function begun(series) {
+  return Math.min(...series.map((each) => each.t[each.n.findIndex((n) => n > 0)] ?? Infinity));
+}
+
+/**
+ * Every step of the window, in unix seconds: a step in which nothing ran is a gap, not a line across. Unless the window is
+ * `whole`, they begin with the first attempt.
+ */
+function grid({ from, to: end, step_s: step, series }, whole) {
   const offset = series[0].t.length ? series[0].t[0] % step : 0;
-  const first = Math.floor((Date.parse(from) / 1000 - offset) / step) * step + offset;
+  const last = Date.parse(end) / 1000;
+  const least = whole ? -Infinity : Math.min(begun(series) - step, last - FEWEST_STEPS * step);
+  const first = Math.floor((Math.max(Date.parse(from) / 1000, least) - offset) / step) * step + offset;
   const steps = [];
-  for (let at = first; at <= Date.parse(end) / 1000; at += step) steps.push(at);
+  for (let at = first; at <= last; at += step) steps.push(at);
   return steps;
 }
 
