@@ -306,6 +306,11 @@ REASONS: Mapping[str, Reasons] = {
             "What wins: `any` first token, `answer` (thinking alone does not win), `sentence` (a clause that can be"
             " spoken), `valid` (a tool call or JSON that is complete and fits its schema)."
         ),
+        "hold": (
+            "Whether a first token may wait for an attempt that should give the answer sooner. Not set: of a stream"
+            " only if `objective: reading` or `completion` is written, here or in the request (`auto` and profiles do"
+            " not count); of a whole answer always. `false` always wins."
+        ),
         "keep_rival": (
             "For answers that are not streamed: the second attempt runs on, and answers if the winner breaks. It costs"
             " two whole answers, so it is off by default."

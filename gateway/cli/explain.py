@@ -62,6 +62,13 @@ def explain(  # noqa: PLR0917 - options are named on the command line
     mode: Annotated[
         Literal["single", "race", "hedge", "auto"] | None, typer.Option(help="Assume this mode. [default: the model's]")
     ] = None,
+    hold: Annotated[
+        bool | None,
+        typer.Option(
+            "--hold/--no-hold",
+            help="Assume that a first token may wait for a faster answer, or wins at once. [default: the model's]",
+        ),
+    ] = None,
     url: UrlOption = LOCAL_URL,
     key: KeyOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the gateway's JSON.")] = False,
@@ -84,6 +91,7 @@ def explain(  # noqa: PLR0917 - options are named on the command line
         "objective": objective,
         "profile": profile,
         "mode": mode,
+        "hold": None if hold is None else str(hold).lower(),
     }
     try:
         explained = _fetch(url, key, {name: value for name, value in asked.items() if value is not None})
@@ -149,7 +157,9 @@ def _head(explained: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
     profile = explained.get("profile")
     return (
         f"{explained.get('model')}: objective {_said(plan, 'objective')}, mode {_said(plan, 'mode')}"
-        f"{f', profile {profile}' if profile else ''}; a prompt of {_said(plan, 'prompt_tokens')} tokens,"
+        f"{f', profile {profile}' if profile else ''};"
+        f" {'a first token may wait for a faster answer' if plan.get('hold') else 'the first token wins at once'};"
+        f" a prompt of {_said(plan, 'prompt_tokens')} tokens,"
         f" an answer of about {_said(plan, 'answer_tokens')}"
         f"{', read at ' + _said(plan, 'reading_tok_s') + ' tok/s' if plan.get('reading_tok_s') is not None else ''}"
     )

@@ -137,6 +137,7 @@ def enter(
         answer_kind=call.answer_kind,
         bills_losers=model.bills_losers,
         is_counted=is_counted(call, model),
+        holds=model.race.holds(streamed=asked.stream),
     )
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(model.name, names, model.race, terms, call.prompt_class, explain=origin.explain)

@@ -98,6 +98,7 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
             ),
             answer_kind=_answer_kind(call),
             bills_losers=model.bills_losers,
+            holds=model.race.holds(streamed=call.stream),
         ),
         answer_class(size_class(call.prompt_tokens * CHARS_PER_TOKEN)),
     )

@@ -21,8 +21,8 @@ def is_wanted(headers: Mapping[str, str]) -> bool:
 def written(explanation: Explanation) -> str:
     """Return a plan as one line of ASCII JSON, with as many launches as fit into the limit.
 
-    ``{"objective", "mode", "notes", "launches": [{"deployment", "delay_s", "role", "why", "score_s"}], "left_out",
-    "excluded": {deployment: why}}``; if the excluded ones do not fit, only their number is given.
+    ``{"objective", "mode", "hold", "notes", "launches": [{"deployment", "delay_s", "role", "why", "score_s"}],
+    "left_out", "excluded": {deployment: why}}``; if the excluded ones do not fit, only their number is given.
     """
     scores = {each.deployment: round(each.score_s, 4) for each in explanation.deployments}
     launches = [
@@ -35,7 +35,7 @@ def written(explanation: Explanation) -> str:
         }
         for each in explanation.launches
     ]
-    head: dict[str, Any] = {"objective": explanation.objective, "mode": explanation.mode}
+    head: dict[str, Any] = {"objective": explanation.objective, "mode": explanation.mode, "hold": explanation.hold}
     whole = {**head, "notes": explanation.notes, "launches": launches}
     if excluded := explanation.excluded:
         whole["excluded"] = excluded

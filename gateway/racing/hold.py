@@ -1,11 +1,11 @@
-"""Holding back a first token: a slower starter that decodes faster may still be the better answer.
+"""Holding back a first token, where that is asked for: who starts later but decodes faster may be the better answer.
 
 After its first token, attempt *i* costs the reader a predicted after_i: all its decoding under ``completion``, the part
 that a reader waits for under ``reading``, its stalls under ``first_token`` (``Plan.decode_s``;
 docs/policy.md#the-loss). If *i* has its first token while *j* with a smaller figure still runs, *i* is held for at most
 min(5 s, after_i - min_j after_j): after that even the best could not make up for the wait. A hold ends before the
 call's deadline, if that can be met. An attempt is not held for a probe, which may hang, nor for a deployment without
-such a prediction.
+such a prediction. Without ``RaceSettings.holds`` a plan has no predictions, and the first token wins at once.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -4,7 +4,14 @@ import re
 from typing import Annotated, Literal, Self
 
 import msgspec
-from pydantic import Field, IPvAnyNetwork, SecretStr, field_validator, model_validator
+from pydantic import (
+    Field,
+    IPvAnyNetwork,
+    ModelWrapValidatorHandler,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gateway.attempt_records import Invalid, WinOn
@@ -31,6 +38,7 @@ _DeploymentName = Annotated[str, Field(pattern="^[^/]+/.+")]
 _Origin = Annotated[str, Field(json_schema_extra={"pattern": "^[a-z][a-z0-9+.-]*://[^/*]+$"})]
 _DIGEST = "^[0-9a-f]{64}$"
 _Digest = Annotated[str, Field(pattern=_DIGEST)]
+_HELD_FOR = frozenset({Objective.READING, Objective.COMPLETION})
 _TlsVersion = Literal["1.2", "1.3"] | Annotated[float, Field(json_schema_extra={"enum": [1.2, 1.3]})]
 
 
@@ -52,6 +60,7 @@ class RaceSettings(Section):
     # Each call saves this many US dollars for extra attempts, at most those of 20 calls. In addition to the budget.
     extra_usd_per_call: Annotated[float, Field(ge=0)] | None = None
     win_on: WinOn = WinOn.ANY
+    hold: bool | None = None  # whether a first token may wait for a faster answer; None: as ``holds`` says
     keep_rival: bool = False  # of whole answers: the second attempt runs on, and answers if the winner breaks
     invalid: Invalid = Invalid.ERROR  # win_on valid: what the client has if no answer is
     sentence_words: Annotated[int, Field(ge=1, le=200)] = 12  # win_on sentence: or so many words without an end
@@ -61,22 +70,37 @@ class RaceSettings(Section):
     audit_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     cache_affinity: bool = True  # a conversation prefers deployments that have it in a cache, if about as fast
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _start_from_the_profile(cls, value: object) -> object:
-        if isinstance(value, dict) and isinstance(profile := value.get("profile"), str) and profile in PROFILES:
-            return {**PROFILES[Profile(profile)], **{key: entry for key, entry in value.items() if entry is not None}}
-        return value
+    def _start_from_the_profile(cls, value: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Take what is not written from the profile; ``model_fields_set`` has only what is written."""
+        written = without_nulls(value)
+        profile = written.get("profile") if isinstance(written, dict) else None
+        if not isinstance(written, dict) or not isinstance(profile, str) or profile not in PROFILES:
+            return handler(value)
+        made = handler({**PROFILES[Profile(profile)], **written})
+        made.model_fields_set.intersection_update(written)
+        return made
 
     def under(self, profile: Profile) -> "RaceSettings":
         """Return these settings with ``profile`` over them, instead of the one they began with.
 
         The budget is set by the operator: a profile may lower it, never raise it.
         """
-        began = {} if self.profile is None else PROFILES[self.profile]
-        own = {name: value for name in self.model_fields_set if (value := getattr(self, name)) != began.get(name)}
-        laid = RaceSettings.model_validate({**own, **PROFILES[profile], "profile": profile})
+        own = {name: getattr(self, name) for name in self.model_fields_set if name not in PROFILES[profile]}
+        laid = RaceSettings.model_validate({**own, "profile": profile})
         return laid.model_copy(update={"budget": min(self.budget, laid.budget)})
+
+    def holds(self, *, streamed: bool) -> bool:
+        """Whether a first token may be held back for an attempt that should give the answer sooner.
+
+        Without ``hold``, that of a stream goes out at once unless the objective was written as ``reading`` or
+        ``completion``: neither ``auto`` nor a profile asks its reader to wait. A whole answer is not seen before its
+        end.
+        """
+        if self.hold is not None:
+            return self.hold
+        return not streamed or (self.objective in _HELD_FOR and "objective" in self.model_fields_set)
 
 
 class ModelSettings(Section):

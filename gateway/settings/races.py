@@ -74,6 +74,8 @@ def doubtful(name: str, model: ModelSettings, *, priced: bool, counted: bool = F
             f"model {name!r}: races of {race.width} start {race.width - 1} extra attempts a call, the budget pays for"
             f" {race.budget:g}: many will be narrower"
         )
+    if race.hold and race.objective is Objective.COST:
+        yield f"model {name!r}: hold has no effect under the objective cost, which compares no speeds"
     if race.keep_rival and not race.budget:
         yield f"model {name!r}: keep_rival has no rival to keep, because budget is 0: no second attempt is started"
     if race.win_on is WinOn.VALID and len(model.deployments) == 1 and race.mode is not Mode.RACE:

@@ -37,6 +37,7 @@ class Terms(msgspec.Struct, frozen=True):
     flawed: Mapping[str, str] | None = None  # by deployment: why it is a last resort for such answers
     is_counted: bool = False  # whether limits count what the call will use
     bills_losers: frozenset[str] = frozenset()  # deployments whose vendors bill the whole answer after a disconnect
+    holds: bool = False  # whether a first token may be held back for an attempt that should give the answer sooner
 
 
 _NONE: Mapping[str, float] = {}

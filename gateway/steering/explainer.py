@@ -63,6 +63,7 @@ def explained(
         mode=plan.mode,
         prompt_tokens=terms.prompt_tokens,
         answer_tokens=round(answer_tokens, 1),
+        hold=terms.holds,
         reading_tok_s=race.reading_tok_s if terms.objective is Objective.READING else None,
         ttft_ms=race.ttft_ms,
         min_tok_s=race.min_tok_s,

@@ -86,6 +86,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode
     prompt_tokens: int  # estimated
     answer_tokens: float  # expected
+    hold: bool = False  # whether a first token may be held back for an attempt that should give the answer sooner
     reading_tok_s: float | None = None  # for the objective reading: how fast the answer is read
     ttft_ms: float | None  # the call's target
     min_tok_s: float | None

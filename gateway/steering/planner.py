@@ -17,6 +17,7 @@ from gateway.steering.lineup import Lineup
 from gateway.steering.plans import Plan
 
 _NOTHING_COSTS: Mapping[str, float] = {}
+_NOTHING_AFTER: Mapping[str, float] = {}
 
 
 def plan(
@@ -77,7 +78,7 @@ def plan(
         race.mode,
         rescue_s=rescue_s,
         tripped=frozenset([each.deployment for each in lineup.tripped]) if lineup.tripped else _NOBODY,
-        decode_s=lineup.after_s,
+        decode_s=lineup.after_s if terms.holds else _NOTHING_AFTER,
         cost_usd=cost_usd,
         answer_tokens=answer_tokens,
         reasons=tuple(draft.reasons),

@@ -36,8 +36,9 @@ class Plan(msgspec.Struct, frozen=True):
     retry_after_s: float | None = None
     rescue_s: float | None = None
     tripped: frozenset[str] = frozenset()  # the broken ones of ``rest``: used last, after waiting for full ones
-    # The expected loss of each after its first token, seconds: under ``completion`` all of its decoding, under
-    # ``reading`` the part that the reader waits for, under ``first_token`` its stalls; empty if all are 0.
+    # If first tokens may be held, the expected loss of each after its first token, seconds: under ``completion`` all
+    # of its decoding, under ``reading`` the part that the reader waits for, under ``first_token`` its stalls. Empty if
+    # they may not be held, or if all are 0: then the first token wins at once.
     decode_s: Mapping[str, float] = {}
     cost_usd: Mapping[str, float] = {}  # expected cost of a whole attempt at list price; only if dollars are limited
     answer_tokens: float = 0.0  # the expected length of the answer; only if the call is counted

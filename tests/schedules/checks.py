@@ -328,6 +328,24 @@ def the_last_token_wins_nothing_it_should_not(evidence: Evidence) -> Iterator[st
                 yield f"call {call.id}: {late}, and it was won at {call.ttft_ms} ms"
 
 
+def the_first_token_wins_where_no_hold_is_asked_for(evidence: Evidence) -> Iterator[str]:
+    """By default nobody with an earlier token loses a streamed call, whatever its mode and objective are."""
+    race = evidence.scenario.race
+    written = race.get("hold", race.get("objective") in {"reading", "completion"})
+    for call in evidence.store.calls.values():
+        winner = _winner(call)
+        if not call.streamed or winner is None or winner.token_ms is None or winner.model != MODEL or written:
+            continue
+        first_ms = winner.launch_offset_ms + winner.token_ms
+        for attempt in call.attempts:
+            if attempt.outcome is not Outcome.SUPERSEDED or attempt.token_ms is None or attempt.audited:
+                continue
+            if attempt.model == MODEL and attempt.launch_offset_ms + attempt.token_ms < first_ms - MS:
+                yield f"call {call.id}: {attempt.deployment} had a token before {winner.deployment}, which has won"
+        if call.ttft_ms is not None and winner.outcome is Outcome.WON and call.ttft_ms > first_ms + MS:
+            yield f"call {call.id}: {winner.deployment} had a token at {first_ms} ms, its client at {call.ttft_ms} ms"
+
+
 def nobody_is_held_for_longer_than_it_can_gain(evidence: Evidence) -> Iterator[str]:
     for call_id, task in evidence.witness.begun_by.items():
         call = evidence.store.calls.get(call_id)
@@ -412,6 +430,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     the_budget_is_as_recounted,
     the_board_is_as_recounted,
     the_last_token_wins_nothing_it_should_not,
+    the_first_token_wins_where_no_hold_is_asked_for,
     nobody_is_held_for_longer_than_it_can_gain,
     who_is_valid_wins,
     a_rival_answers_when_its_winner_breaks,

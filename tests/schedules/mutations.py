@@ -27,6 +27,7 @@ from gateway.racing.seats import Line, Seat
 from gateway.racing.tasks import AttemptTasks
 from gateway.racing.validity import Validity
 from gateway.recorders import Recorders
+from gateway.settings.model import RaceSettings
 from gateway.steering.budget import Budget
 from gateway.steering.learning import Learning
 from providers.errors import UpstreamError
@@ -104,6 +105,10 @@ def a_hold_is_never_released(patch: pytest.MonkeyPatch) -> None:
         return held
 
     patch.setattr(Hold, "begin", begin)
+
+
+def a_token_is_held_without_being_asked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RaceSettings, "holds", lambda self, *, streamed: True)
 
 
 def a_seat_is_not_given_back(patch: pytest.MonkeyPatch) -> None:
@@ -260,6 +265,7 @@ MUTATIONS: Collection[Mutation] = (
     a_late_row_is_lost,
     an_attempt_ends_twice,
     a_hold_is_never_released,
+    a_token_is_held_without_being_asked_for,
     a_seat_is_not_given_back,
     a_seat_is_given_back_too_soon,
     nobody_asks_for_a_permit,

@@ -23,6 +23,7 @@ REFUSALS = (
 )
 VALID_SHARE = 0.15  # of the scenarios are about win_on: valid
 RIVAL_SHARE = 0.25  # are about race.keep_rival
+HOLD_SHARE = 0.25  # are about race.hold
 LIES = ("garbage", "error_event", "empty", "html", "no_finish", "foreign_shape")
 
 
@@ -112,6 +113,8 @@ def drawn(seed: int) -> Scenario:
     scenario, dice = _drawn(seed), Random(f"{seed} valid")
     if dice.random() < VALID_SHARE:
         scenario = _valid(scenario, dice)
+    if Random(f"{seed} hold").random() < HOLD_SHARE:
+        scenario = _held(scenario, dice)
     return _kept(scenario, dice) if Random(f"{seed} rival").random() < RIVAL_SHARE else scenario
 
 
@@ -163,6 +166,27 @@ def _valid(scenario: Scenario, dice: Random) -> Scenario:
         for client in scenario.clients
     )
     return msgspec.structs.replace(scenario, race={**scenario.race, **changes}, behaviours=behaviours, clients=clients)
+
+
+def _held(scenario: Scenario, dice: Random) -> Scenario:
+    """Return a scenario in which ``hold`` is written: the first with a token decodes slowest, as is known of it."""
+    objective = dice.choice(("auto", "completion", "completion"))
+    race = {**scenario.race, "hold": dice.random() < 0.8, "objective": objective}
+    if race["mode"] == "single":
+        race["mode"] = "auto"
+    starts = {PROVIDERS[0]: (0.01,)}
+    return msgspec.structs.replace(
+        scenario,
+        race=race,
+        behaviours={
+            name: tuple(
+                msgspec.structs.replace(each, first_s=dice.choice(starts.get(name, (0.05, 3.0))), tokens=30, gap_s=0.1)
+                for each in several
+            )
+            for name, several in scenario.behaviours.items()
+        },
+        remembered=dict(zip(PROVIDERS, ((0.02, 150.0), (0.02, 200.0), (0.02, 250.0), (0.02, 300.0)), strict=True)),
+    )
 
 
 def _kept(scenario: Scenario, dice: Random) -> Scenario:

@@ -35,6 +35,7 @@ class RaceOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     reading_tok_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
     takeover: bool | None = None  # an answer that breaks is finished by another deployment
     invalid: Invalid | None = None
+    hold: bool | None = None  # whether a first token may wait for a faster answer
 
 
 NOTHING = RaceOverride()

@@ -248,4 +248,9 @@ def _raced(
     width = changes.get("width", race.width)
     if narrowed and width > len(left):
         changes["width"] = max(1, len(left))  # a single deployment would race itself
-    return race.model_copy(update=changes) if changes else race
+    if not changes:
+        return race
+    changed = race.model_copy(update=changes)
+    if preferences.sort is not None:
+        changed.model_fields_set.discard("objective")  # a sort order says whom to ask, not to hold a token back
+    return changed

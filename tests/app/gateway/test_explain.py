@@ -24,10 +24,37 @@ async def test_the_plan_is_told_on_request_in_a_header(serve: Serve) -> None:
             plan = json.loads(response.headers["x-holeshot-plan"])
             assert plan["mode"] == "race"
             assert plan["objective"] == ("reading" if stream else "completion")
+            assert plan["hold"] is not stream
             first = plan["launches"][0]
             assert (first["deployment"], first["role"], first["delay_s"]) == ("fast/m", "primary", 0)
             assert all(launch["why"] for launch in plan["launches"])
             assert {launch["deployment"] for launch in plan["launches"]} == {"fast/m", "slow/m"}
+
+
+async def test_the_plan_says_whether_a_first_token_may_be_held(serve: Serve) -> None:
+    voice = {"models": {MODEL: {"race": {"profile": "voice"}}}}
+    async with serve(fast=answer("Hello"), slow=answer("Hello"), config=voice) as running:
+
+        async def held(headers: dict[str, str] | None = None, **fields: Any) -> bool:
+            async with running.chat({"x-holeshot-plan": "1", **(headers or {})}, stream=True, **fields) as response:
+                await response.read()
+            return bool(json.loads(response.headers["x-holeshot-plan"])["hold"])
+
+        assert not await held()
+        assert not await held(race="agent")
+        assert await held(race={"objective": "reading"})
+        assert await held(race={"profile": "agent", "hold": True})
+        assert await held({"x-holeshot-race": '{"hold": true}'})
+        assert not await held(race={"objective": "reading", "hold": False})
+
+        for arguments, words in (
+            ((), "the first token wins at once"),
+            (("--objective", "completion"), "a first token may wait for a faster answer"),
+            (("--hold",), "a first token may wait for a faster answer"),
+            (("--objective", "completion", "--no-hold"), "the first token wins at once"),
+        ):
+            explained = await holeshot(running, "explain", MODEL, *arguments)
+            assert words in explained.stdout, explained.output
 
 
 async def test_nobody_is_told_a_plan_unasked(serve: Serve) -> None:
@@ -153,7 +180,9 @@ async def test_the_command_line_explains_number_by_number(serve: Serve) -> None:
         unknown = await holeshot(running, "explain", "lama")
         assert running.requests == 0
     assert result.exit_code == 0, result.output
-    assert f"{MODEL}: objective reading, mode race, profile voice; a prompt of 500 tokens" in result.stdout
+    assert (
+        f"{MODEL}: objective reading, mode race, profile voice; the first token wins at once; a prompt" in result.stdout
+    )
     for words in ("Who runs", "primary", "fast/m", "slow/m", "Deployments, best first", "score s", "floor: 100 tok/s"):
         assert words in result.stdout
     assert json.loads(as_json.stdout)["explanation"]["objective"] == "completion"

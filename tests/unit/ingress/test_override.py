@@ -41,11 +41,14 @@ def test_an_object_says_everything_a_request_may_say() -> None:
         "ttft_ms": 800,
         "min_tok_s": 50,
         "reading_tok_s": 90,
+        "hold": False,
     }
 
     override = read_override(msgspec.Raw(msgspec.json.encode(said)), None)
 
-    assert override == RaceOverride(Profile.VOICE, Mode.HEDGE, 3, 0.5, WinOn.ANSWER, Objective.COST, 800, 50, 90)
+    assert override == RaceOverride(
+        Profile.VOICE, Mode.HEDGE, 3, 0.5, WinOn.ANSWER, Objective.COST, 800, 50, 90, hold=False
+    )
 
 
 @pytest.mark.parametrize("word", [*Mode, *Profile])
@@ -162,3 +165,61 @@ def test_a_wish_that_contradicts_itself_is_refused(race: dict[str, Any], words: 
 def test_what_leaves_something_behind_at_the_provider_is_never_sent_twice() -> None:
     assert asked(model(mode="race"), stateful=True).mode is Mode.SINGLE
     assert asked(model(), stateful=True, profile="voice").mode is Mode.SINGLE
+
+
+PLAIN: dict[str, Any] = {}
+WRITTEN = [{"objective": "reading"}, {"objective": "completion"}]
+UNWRITTEN = [
+    PLAIN,
+    {"objective": "auto"},
+    {"objective": "first_token"},
+    {"objective": "cost", "ttft_ms": 900},
+    *({"profile": profile} for profile in Profile),
+    *({"mode": mode} for mode in Mode),
+    {"win_on": "answer"},
+    {"win_on": "sentence"},
+    {"reading_tok_s": 90, "min_tok_s": 50, "ttft_ms": 900},
+]
+
+
+@pytest.mark.parametrize("of_model", UNWRITTEN, ids=str)
+@pytest.mark.parametrize("of_request", UNWRITTEN, ids=str)
+@pytest.mark.parametrize("profile", [None, *Profile])
+def test_the_first_token_of_a_stream_wins_at_once_unless_an_objective_is_written(
+    of_model: dict[str, Any], of_request: dict[str, Any], profile: Profile | None
+) -> None:
+    race = asked(model(**of_model), Client(profile=profile), **of_request)
+
+    assert not race.holds(streamed=True)
+    assert race.holds(streamed=False)
+
+
+@pytest.mark.parametrize("written", WRITTEN, ids=str)
+def test_who_writes_an_objective_may_be_held(written: dict[str, Any]) -> None:
+    assert asked(model(**written)).holds(streamed=True)
+    assert asked(model(**written, profile="chat")).holds(streamed=True)
+    for other in UNWRITTEN:
+        assert asked(model(**other), Client(profile=Profile.VOICE), **written).holds(streamed=True)
+        assert asked(model(**other), **{"profile": "chat", **other, **written}).holds(streamed=True)
+
+
+@pytest.mark.parametrize("written", WRITTEN, ids=str)
+@pytest.mark.parametrize("weaker", ["auto", "first_token"])
+def test_an_objective_that_is_replaced_asks_for_no_hold(written: dict[str, Any], weaker: str) -> None:
+    assert not asked(model(**written), objective=weaker).holds(streamed=True)
+    for profile in Profile:
+        assert not asked(model(**written), Client(profile=profile)).holds(streamed=True)
+        assert not asked(model(**written), profile=profile).holds(streamed=True)
+
+
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("profile", [None, *Profile])
+@pytest.mark.parametrize("hold", [True, False])
+def test_hold_is_stronger_than_any_objective_and_the_requests_stronger_than_the_models(
+    hold: bool, profile: Profile | None, streamed: bool
+) -> None:
+    client = Client(profile=profile)
+    for each in (*WRITTEN, *UNWRITTEN):
+        for other in (*WRITTEN, *UNWRITTEN):
+            assert asked(model(hold=hold, **each), client, **other).holds(streamed=streamed) is hold
+        assert asked(model(hold=not hold, **each), client, hold=hold).holds(streamed=streamed) is hold

@@ -321,6 +321,14 @@ def test_wishes_about_speed_change_the_race_but_not_what_it_may_cost() -> None:
     assert chosen(race=configured, zdr=True).race is configured
 
 
+def test_a_sort_order_holds_no_first_token_back() -> None:
+    written = RaceSettings(objective=Objective.READING)
+
+    assert chosen(race=written, preferred_min_throughput=50).race.holds(streamed=True)
+    assert not chosen(race=written, sort="throughput").race.holds(streamed=True)
+    assert chosen(race=RaceSettings(hold=True), sort="throughput").race.holds(streamed=True)
+
+
 def test_who_is_left_alone_does_not_race_itself() -> None:
     wide = RaceSettings(mode=Mode.RACE, width=3)
 

@@ -1,15 +1,27 @@
 import asyncio
+from typing import Any
 
+import msgspec
 import pytest
 
 from gateway.attempt_records import Role
+from gateway.calls import Mode, Objective
 from gateway.racing.gather import GatheringSink
+from gateway.settings.model import RaceSettings
+from gateway.settings.profiles import Profile
+from gateway.steering.plans import Plan
 from providers.dialects.chat.dialect import CHAT
 from providers.errors import ErrorKind, UpstreamError
 from tests.unit.racing.test_race import answers
 from tests.unit.racing.track import DONE, FINISH, ROLE, Timetable, Track, delta
 from tests.unit.racing.virtual_time import run
+from tests.unit.steering.virtual_replica import VirtualReplica
 
+BY_DEFAULT: list[dict[str, Any]] = [
+    *({"mode": mode} for mode in (Mode.AUTO, Mode.RACE, Mode.HEDGE)),
+    *({"profile": profile} for profile in Profile),
+    *({"profile": profile, "mode": "race", "budget": 1.0} for profile in Profile),
+]
 SPEEDS = {"slow-decoder": 10.0, "fast-decoder": 2.0}
 
 
@@ -170,3 +182,46 @@ def test_who_is_let_go_during_a_hold_stands_by() -> None:
     fast = Timetable("fast-decoder", [(7.0, UpstreamError(ErrorKind.SERVER_ERROR, "no", status=500))] * 2)
     track = Track(slow, answers("third", 0.5), fast, decode_s=speeds, sink=GatheringSink(CHAT), streamed=False)
     assert run(track.run()).status_code == 200
+
+
+def planned(**race: Any) -> Plan:
+    """Return the plan of a streamed chat call, or what is raced first in it, among a slow and a fast decoder."""
+    settings = RaceSettings.model_validate(race)
+    replica = VirtualReplica(("slow-decoder", "fast-decoder"))
+    for _ in range(200):
+        replica.win("slow-decoder", 0.2, speed_tps=8.0)
+        replica.win("fast-decoder", 0.3, speed_tps=300.0)
+    replica.now_s += 1.0
+    objective = Objective.READING if settings.objective is Objective.AUTO else settings.objective
+    settled = {name: getattr(settings, name) for name in settings.model_fields_set - {"objective"}}
+    options: dict[str, Any] = {"objective": objective, "holds": settings.holds(streamed=True), "max_tokens": 400}
+    return replica.plan(**{**settled, **options})
+
+
+def raced(plan: Plan) -> Track:
+    """Return a race in which the slow decoder is first with a token, and the fast one follows 100 ms later."""
+    slow = answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0)
+    launches = [("slow-decoder", 0.0, Role.PRIMARY), ("fast-decoder", 0.0, Role.RACE)]
+    track = Track(slow, answers("fast-decoder", 0.3), launches=launches)
+    track.plan = msgspec.structs.replace(track.plan, decode_s=plan.decode_s)
+    return track
+
+
+@pytest.mark.parametrize("race", BY_DEFAULT, ids=str)
+def test_by_default_the_first_token_wins_at_once_and_is_not_overtaken(race: dict[str, Any]) -> None:
+    plan = planned(**race)
+    track = raced(plan)
+    record = run(track.run())
+    assert track.outcomes == {"slow-decoder": "won", "fast-decoder": "lost"}
+    assert record.ttft_ms == pytest.approx(200)
+    assert {launch.deployment for launch in plan.launches} <= set(SPEEDS)
+
+
+@pytest.mark.parametrize("race", [each for each in BY_DEFAULT if each.get("profile") is not Profile.BATCH], ids=str)
+def test_a_token_is_held_where_that_is_asked_for(race: dict[str, Any]) -> None:
+    for asked in ({"hold": True}, {"objective": "reading"}, {"objective": "completion"}):
+        track = raced(planned(**race, **asked))
+        assert run(track.run()).ttft_ms == pytest.approx(300)
+        assert track.outcomes == {"slow-decoder": "superseded", "fast-decoder": "won"}
+        refused = raced(planned(**race, **{**asked, "hold": False}))
+        assert run(refused.run()).ttft_ms == pytest.approx(200)

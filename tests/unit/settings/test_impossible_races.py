@@ -107,6 +107,14 @@ def test_a_width_the_budget_does_not_pay_for_is_noted(loaded: Load) -> None:
     assert "races of 2 start 1 extra attempts a call, the budget pays for 0.1" in note
 
 
+def test_a_hold_that_compares_nothing_is_noted(loaded: Load) -> None:
+    settings = loaded(model("objective: cost, ttft_ms: 800, hold: true", PRICED))
+
+    (note,) = doubtful("m", settings.models["m"], priced=True)
+
+    assert note == "model 'm': hold has no effect under the objective cost, which compares no speeds"
+
+
 @pytest.mark.parametrize(
     ("race", "deployments", "words"),
     [

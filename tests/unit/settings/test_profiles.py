@@ -59,3 +59,34 @@ def test_no_profile_raises_what_the_operator_pays(profile: Profile, budget: floa
 
 def test_leaving_the_batch_profile_does_not_raise_its_budget() -> None:
     assert RaceSettings.model_validate({"profile": "batch"}).under(Profile.CHAT).budget == 0
+
+
+def test_what_is_written_beside_a_profile_is_known_from_what_the_profile_says() -> None:
+    race = RaceSettings.model_validate({"profile": "voice", "mode": "race", "width": None})
+
+    assert race.model_fields_set == {"profile", "mode"}
+    laid = race.under(Profile.CHAT)
+    assert (laid.mode, laid.objective, laid.reading_tok_s) == (Mode.RACE, Objective.READING, 30)
+    assert laid.model_fields_set - {"budget"} == {"profile", "mode"}
+
+
+@pytest.mark.parametrize("profile", Profile)
+def test_no_profile_asks_for_a_hold_and_none_takes_one_away(profile: Profile) -> None:
+    assert "hold" not in PROFILES[profile]
+    for own in ({}, {"profile": "chat"}):
+        for hold in (True, False):
+            race = RaceSettings.model_validate({**own, "hold": hold})
+            assert race.under(profile).holds(streamed=True) is hold
+
+
+@pytest.mark.parametrize("objective", Objective)
+@pytest.mark.parametrize("hold", [None, True, False])
+def test_a_stream_is_held_only_where_that_is_written(objective: Objective, hold: bool | None) -> None:
+    race = RaceSettings.model_validate({"objective": objective, "hold": hold})
+
+    asks = objective in {Objective.READING, Objective.COMPLETION}
+    assert race.holds(streamed=True) is (asks if hold is None else hold)
+    assert race.holds(streamed=False) is (hold is not False)
+    assert RaceSettings.model_validate({"profile": "agent", **race.model_dump(exclude_unset=True)}).holds(
+        streamed=True
+    ) is race.holds(streamed=True)

@@ -133,3 +133,13 @@ def test_readers_of_different_speed_and_of_answers_of_different_length_take_turn
     again = [waits(tok_s, tokens) for tok_s in (30.0, 100.0) for tokens in (16, 128)]
     assert first == again
     assert len({each["quick"] for each in first}) == 4
+
+
+@pytest.mark.parametrize("objective", [READING, COMPLETION])
+def test_who_is_launched_does_not_depend_on_whether_tokens_are_held(objective: Objective) -> None:
+    held, free = (two(quick=(0.06, 33.0), fast=(0.16, 250.0)) for _ in range(2))
+    plan = held.plan(objective=objective, max_tokens=4000)
+    unheld = free.plan(objective=objective, max_tokens=4000, holds=False)
+    assert plan.launches == unheld.launches
+    assert plan.decode_s
+    assert not unheld.decode_s

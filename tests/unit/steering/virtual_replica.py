@@ -64,6 +64,7 @@ class VirtualReplica:
         kind: Kind | None = None,
         answer_kind: AnswerKind = AnswerKind.PLAIN,
         bills_losers: frozenset[str] = frozenset(),
+        holds: bool = True,
         explain: bool = False,
         **race: float | str,
     ) -> Plan:
@@ -85,6 +86,7 @@ class VirtualReplica:
                 kind,
                 answer_kind=answer_kind,
                 bills_losers=bills_losers,
+                holds=holds,
             ),
             SHORT,
             explain=explain,

@@ -173,7 +173,7 @@ function planned(plan) {
   return [
     h("div", { class: "who" },
       h("h3", {}, "The next call"),
-      h("p", { class: "soft" }, `${kind} · mode ${plan.mode}, objective ${plan.objective.replace("_", " ")}${aims(plan)}`),
+      h("p", { class: "soft" }, `${kind} · mode ${plan.mode}, objective ${plan.objective.replace("_", " ")}${aims(plan)} · ${plan.hold ? "a first token may wait for a faster answer" : "the first token wins at once"}`),
       plan.launches.length
         ? h("ol", {}, plan.launches.map((each, at) => h("li", {}, h("span", { class: "when" }, when(each, at)), h("span", {}, named(each.deployment), h("span", { class: "why" }, each.why)))))
         : h("p", { class: "bad" }, plan.retry_after_s === null ? "Nobody runs: no deployment can answer." : `Nobody runs: try again in ${span(plan.retry_after_s)}.`),
