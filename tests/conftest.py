@@ -1,5 +1,6 @@
 """What holds for every test: none leaves the process's logging other than it found it."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -17,6 +18,12 @@ hypothesis.settings.load_profile("no deadline")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.pop("COLUMNS", None)  # pytest-xdist says 80; without a terminal, tables are as wide as they are
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported and collected out of all garbage collections: each would stand still for it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

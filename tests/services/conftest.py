@@ -14,7 +14,9 @@ import pytest
 import redis
 from sqlalchemy.engine import make_url
 
+from gateway.ledger import alert_book, key_store, probe_book
 from gateway.ledger.database import migrate
+from tests.patience import PATIENCE_S
 from tests.services import servers
 
 
@@ -76,6 +78,13 @@ def redis_url(redis_server_url: str) -> str:
     with redis.Redis.from_url(redis_server_url) as client:
         client.flushdb()
     return redis_server_url
+
+
+@pytest.fixture(autouse=True)
+def patient_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the stores wait for a database that is slow, as all that they wait for here answers in the end."""
+    for store in (alert_book, key_store, probe_book):
+        monkeypatch.setattr(store, "TIMEOUT_S", PATIENCE_S)
 
 
 async def _administer(url: str, statement: str) -> None:

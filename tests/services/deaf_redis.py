@@ -8,6 +8,8 @@ from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from tests.patience import PATIENCE_S
+
 
 class DeafRedis(Redis):
     """Its exchange number ``deaf`` waits until it is cancelled, and says that Redis is away; so do all others at once.
@@ -44,7 +46,7 @@ class DeafPipeline(Pipeline):
 async def ends(closing: Coroutine[Any, Any, None]) -> bool:
     """Return whether it ends; one that waits for ever is cancelled."""
     task = asyncio.create_task(closing)
-    done, waiting = await asyncio.wait([task], timeout=10.0)
+    done, waiting = await asyncio.wait([task], timeout=PATIENCE_S)
     for each in waiting:
         each.cancel()
     return bool(done)

@@ -22,8 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 10.0
+from tests.patience import PATIENCE_S
 
 # Runs in the child before the server does, as the same process: becomes another user when told to (Postgres refuses
 # to run as root), then asks the kernel (Linux only) to be stopped with its parent. In this order: changing the user
@@ -165,7 +164,7 @@ def _initialised_data(binaries: Path, home: Path, user: pwd.struct_passwd | None
         cwd=home,
         check=True,
         capture_output=True,
-        timeout=START_TIMEOUT_S,
+        timeout=PATIENCE_S,
     )
     return data
 
@@ -198,7 +197,7 @@ def _running(
         )
 
     def until(ready: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while not ready():
             if process.poll() is not None or time.monotonic() > deadline:
                 raise ServerUnavailableError(
@@ -211,7 +210,7 @@ def _running(
     finally:
         process.send_signal(stop_signal)
         try:
-            process.wait(STOP_TIMEOUT_S)
+            process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -226,14 +225,14 @@ def _launched(
 
 def _succeeds(command: Sequence[str], folder: Path, user: pwd.struct_passwd | None) -> bool:
     finished = subprocess.run(
-        _launched(command, user), cwd=folder, check=False, capture_output=True, timeout=START_TIMEOUT_S
+        _launched(command, user), cwd=folder, check=False, capture_output=True, timeout=PATIENCE_S
     )
     return finished.returncode == 0
 
 
 def _answers_ping(port: int) -> bool:
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
             connection.sendall(b"PING\r\n")
             return connection.recv(16).startswith(b"+PONG")
     except OSError:

@@ -25,10 +25,11 @@ from gateway.alerts.sender import Sender
 from gateway.settings.alerts import Format, WebhookSettings
 from tests.app.alerts.receiver import Receiver
 from tests.app.alerts.verifying import verified
+from tests.patience import PATIENCE_S
 from tests.unit.alerts.world import START, World, condition
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-TIMEOUT_S = 0.2
+HANGS_S = 2.0  # then a receiver hangs
 
 
 @pytest.fixture
@@ -40,11 +41,11 @@ async def receiver() -> AsyncIterator[Receiver]:
 class Post:
     """A world whose messages are really sent."""
 
-    def __init__(self, world: World, webhooks: Mapping[str, WebhookSettings]) -> None:
+    def __init__(self, world: World, webhooks: Mapping[str, WebhookSettings], timeout_s: float) -> None:
         self.world = world
         self.webhooks = webhooks
         self.sender = Sender(
-            unix_clock=lambda: world.elapsed_s + START.timestamp(), user_agent="holeshot/test", timeout_s=TIMEOUT_S
+            unix_clock=lambda: world.elapsed_s + START.timestamp(), user_agent="holeshot/test", timeout_s=timeout_s
         )
         self.delivery = Delivery(
             [world.book, world.owns[0]],
@@ -70,9 +71,9 @@ class Post:
 
 
 @asynccontextmanager
-async def posting(**urls: str) -> AsyncIterator[Post]:
+async def posting(*, timeout_s: float = PATIENCE_S, **urls: str) -> AsyncIterator[Post]:
     webhooks = {name: WebhookSettings(url=SecretStr(url), secret=SecretStr(SECRET)) for name, url in urls.items()}
-    post = Post(World(webhooks=tuple(urls)), webhooks)
+    post = Post(World(webhooks=tuple(urls)), webhooks, timeout_s)
     try:
         yield post
     finally:
@@ -156,7 +157,7 @@ async def test_a_redirect_is_not_followed_anywhere(receiver: Receiver) -> None:
 
 async def test_a_receiver_that_hangs_delays_no_other(receiver: Receiver) -> None:
     receiver.answer = receiver.hang
-    async with Receiver.running() as other, posting(bad=receiver.url, good=other.url) as post:
+    async with Receiver.running() as other, posting(timeout_s=HANGS_S, bad=receiver.url, good=other.url) as post:
         for number in range(5):
             await post.open(f"m{number}")
         await post.deliver()
@@ -168,7 +169,7 @@ async def test_several_that_hang_with_all_that_waits_for_them_delay_no_other(rec
     async with (
         Receiver.running() as second,
         Receiver.running() as other,
-        posting(bad=receiver.url, worse=second.url, good=other.url) as post,
+        posting(timeout_s=HANGS_S, bad=receiver.url, worse=second.url, good=other.url) as post,
     ):
         receiver.answer, second.answer = receiver.hang, second.hang
         for number in range(30):
@@ -205,7 +206,7 @@ async def test_the_status_of_an_answer_is_enough_whatever_its_body_does(receiver
         return web.Response(body=b"not that", headers={"content-encoding": coding})
 
     receiver.answer = head_only if kind in {"hangs", "breaks"} else encoded
-    async with posting(ops=receiver.url) as post:
+    async with posting(timeout_s=HANGS_S, ops=receiver.url) as post:
         await post.open()
         await post.deliver()
     assert post.results == [("ops", "sent")]
@@ -256,7 +257,7 @@ async def test_a_receiver_that_is_not_there_is_named_without_its_address(url: st
 
 
 async def test_a_connection_that_drops_and_one_that_hangs_are_failures_in_words(receiver: Receiver) -> None:
-    async with posting(ops=receiver.url) as post:
+    async with posting(timeout_s=HANGS_S, ops=receiver.url) as post:
         await post.open()
         with structlog.testing.capture_logs() as logged:
             receiver.answer = receiver.drop
@@ -264,7 +265,7 @@ async def test_a_connection_that_drops_and_one_that_hangs_are_failures_in_words(
             receiver.answer = receiver.hang
             await post.deliver()
     answers = [each["answer"] for each in logged]
-    assert answers == ["the connection was closed without an answer", f"no answer within {TIMEOUT_S:g} s"]
+    assert answers == ["the connection was closed without an answer", f"no answer within {HANGS_S:g} s"]
 
 
 async def test_a_gateway_that_stops_while_a_receiver_hangs_leaves_the_message_to_the_next_one(
@@ -272,7 +273,6 @@ async def test_a_gateway_that_stops_while_a_receiver_hangs_leaves_the_message_to
 ) -> None:
     receiver.answer = receiver.hang
     async with posting(ops=receiver.url) as post:
-        post.sender._timeout_s = 60
         world = post.world
         world.sources[0].now = [condition()]
         alerts = Alerts(
@@ -284,7 +284,7 @@ async def test_a_gateway_that_stops_while_a_receiver_hangs_leaves_the_message_to
             enabled=lambda: True,
         )
         alerts.start()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await receiver.asked.wait()
             await alerts.close()
         receiver.answer = receiver.status(200)

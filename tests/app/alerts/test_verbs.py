@@ -19,6 +19,7 @@ from gateway.ledger.database import migrate
 from tests.app.alerts.receiver import Receiver
 from tests.app.alerts.verifying import verified
 from tests.app.cli.conftest import holeshot
+from tests.patience import PATIENCE_S
 
 Holeshot = Callable[..., Result]
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -43,7 +44,7 @@ def receiving(*codes: int) -> Iterator[Receiver]:
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()
-    assert started.wait(20)
+    assert started.wait(PATIENCE_S)
     try:
         yield found[0]
     finally:

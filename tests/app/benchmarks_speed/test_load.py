@@ -13,6 +13,7 @@ from benchmarks.harness.caller import Question
 from benchmarks.harness.delay import NearEnd
 from benchmarks.harness.load import LoadError, Order, carry_out
 from benchmarks.harness.mock_upstream import Connection
+from tests.patience import PATIENCE_S
 
 
 class Told(Counter[str]):
@@ -46,7 +47,7 @@ class Mock:
         await self.until("hung_up", self.counts["connections"])
 
     async def until(self, what: str, number: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while self.counts[what] < number:
                 self.counts.changed.clear()
                 await self.counts.changed.wait()

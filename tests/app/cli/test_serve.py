@@ -10,7 +10,8 @@ import pytest
 import trustme
 
 from gateway.connections.ports import bind
-from tests.app.gateway.running_gateway import PATIENCE_S, configuration, write
+from tests.app.gateway.running_gateway import configuration, write
+from tests.patience import PATIENCE_S
 
 
 async def refused(folder: Path, *, descriptors: int = 4096, **settings: Any) -> tuple[int, str]:

@@ -34,8 +34,8 @@ from tests.app.documentation.snippets import (
     snippets_in,
 )
 from tests.app.gateway.process import COMMAND, GatewayProcess
+from tests.patience import PATIENCE_S
 
-PATIENCE_S = 60.0  # for a block, and for the start of the gateway
 _WRITTEN = re.compile(r"(?:127\.0\.0\.1|localhost):4000")  # where the pages say that the gateway listens
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _VALUES = {
@@ -233,8 +233,13 @@ async def demo(folder: Path) -> AsyncIterator[Run]:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        async with asyncio.timeout(PATIENCE_S):
-            said, _ = await started.communicate()
+        try:
+            async with asyncio.timeout(3 * PATIENCE_S):  # a block starts some processes, one after the other
+                said, _ = await started.communicate()
+        finally:
+            if started.returncode is None:
+                started.kill()
+                await started.wait()
         return started.returncode, said.decode()
 
     try:

@@ -13,7 +13,8 @@ import msgspec
 
 from providers.simulator.scripted import ScriptedProvider
 from tests.app.gateway.process import launched
-from tests.app.gateway.running_gateway import PATIENCE_S, chat_body, configuration
+from tests.app.gateway.running_gateway import chat_body, configuration
+from tests.patience import PATIENCE_S
 
 PIPE_BYTES = 4096  # a dozen lines
 CALLS = 100

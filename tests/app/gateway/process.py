@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from tests.app.gateway.running_gateway import PATIENCE_S, write
+from tests.app.gateway.running_gateway import write
+from tests.patience import PATIENCE_S
 
 CHECKOUT = Path(__file__).parents[3]
 COMMAND = (sys.executable, "-P", "-m", "gateway.cli")

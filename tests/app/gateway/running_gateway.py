@@ -27,10 +27,10 @@ from gateway.steering.evidence import event
 from gateway.steering.tally import event_field
 from providers.simulator.script import Gate, Step, answer
 from providers.simulator.scripted import ScriptedProvider
+from tests.patience import PATIENCE_S
 
 MODEL = "llama"  # the one model, with a deployment at every provider
 PROMPT: Sequence[Any] = ({"role": "user", "content": "Say hello."},)
-PATIENCE_S = 20.0  # a test that waits longer than this waits for what will not come
 
 
 class Incurious(Random):
@@ -132,6 +132,7 @@ def configuration(folder: Path, base_urls: Mapping[str, str], **settings: Any) -
         "port": 0,
         "log_format": "json",
         "lame_duck_s": 0,  # nobody balances
+        "connections": {"headers_timeout_s": PATIENCE_S},  # client and gateway may stand still between two turns
         "providers": {name: {"base_url": url, "api_key": f"upstream-{name}-secret"} for name, url in base_urls.items()},
         "models": {
             MODEL: {

@@ -12,6 +12,7 @@ import uvloop
 
 from gateway.connections.acceptor import BATCH, Acceptor
 from gateway.connections.ports import bind
+from tests.patience import PATIENCE_S
 
 LOOPS: tuple[Callable[[], asyncio.AbstractEventLoop], ...] = (uvloop.new_event_loop, asyncio.new_event_loop)
 
@@ -34,7 +35,7 @@ class Taken:
         self._changed.set()
 
     async def until(self, *, taken: int = 0, exhausted: int = 0) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while len(self.sockets) < taken or self.exhausted < exhausted:
                 self._changed.clear()
                 await self._changed.wait()
@@ -118,7 +119,7 @@ def test_a_socket_that_cannot_accept_does_not_keep_the_loop_busy(loop: Callable[
         acceptor = Acceptor(sock, taken.take, on_exhausted=taken.refused)
         acceptor.start()
         sock.shutdown(socket.SHUT_RDWR)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while acceptor._pause is None:  # noqa: ASYNC110 - nobody is told
                 await asyncio.sleep(0)
         assert not taken.exhausted

@@ -9,6 +9,7 @@ from gateway.alerts.alert import Event
 from providers.simulator.script import Status
 from tests.app.alerts.receiver import Receiver
 from tests.app.gateway.running_gateway import RunningGateway, Serve
+from tests.patience import PATIENCE_S
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -31,7 +32,7 @@ async def test_a_model_that_is_out_is_said_once_shown_and_counted(serve: Serve, 
             alerts = running.gateway.context.process.alerts
             await alerts.look()
             await alerts.look()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_S):
                 await receiver.asked.wait()
             found = await shown(running)
             [row] = await running.rows("select key, summary, replica, scope from alerts")

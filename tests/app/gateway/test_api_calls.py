@@ -10,6 +10,7 @@ import pytest
 from providers.simulator.script import Hang, answer
 from tests.app.gateway.key_desk import ROOT, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import RunningGateway, Serve
+from tests.patience import PATIENCE_S
 
 ID = "0198f1d2-0000-7000-8000-000000000000"
 
@@ -152,5 +153,5 @@ async def test_without_its_tables_a_report_is_a_503_that_says_what_to_do(serve: 
         assert (status, body["error"]["code"]) == (503, "database_unreachable")
         assert str(running.folder) not in body["error"]["message"]
         call_id = await chat(running)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await read(running, f"/api/calls/{call_id}"))[0] in {200, 503}

@@ -6,6 +6,7 @@ import pytest
 
 from providers.simulator.script import Delta, Gate, Hang, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.patience import PATIENCE_S
 
 ALWAYS = {"models": {MODEL: {"race": {"audit_share": 1.0}}}}
 
@@ -13,7 +14,7 @@ ALWAYS = {"models": {MODEL: {"race": {"audit_share": 1.0}}}}
 async def audited(running: RunningGateway) -> dict[str, object]:
     """Return the primary's row, once the audit has ended."""
     rows: list[dict[str, object]] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not rows:
             await asyncio.sleep(0.01)  # nobody is told of a row
             rows = await running.rows("select * from attempts where provider = 'slow' and number = 1")

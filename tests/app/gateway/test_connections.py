@@ -11,7 +11,7 @@ import msgspec
 import trustme
 from structlog.typing import EventDict
 
-from tests.app.gateway.running_gateway import RunningGateway, Serve
+from tests.app.gateway.running_gateway import RunningGateway, Serve, read
 
 KEY = "hs-key-of-a-client"
 CLIENTS = {"someone": {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest()}}
@@ -162,8 +162,9 @@ async def test_who_says_nothing_is_cut_without_a_word(serve: Serve) -> None:
 
 
 async def test_headers_that_come_in_drops_are_not_waited_for(serve: Serve) -> None:
-    async with serve(config=limits(headers_timeout_s=0.3)) as running, calling(running) as [slow]:
+    async with serve(config=limits()) as running, calling(running) as [slow]:
         assert await slow.ask() == 200
+        running.gateway.reload(read({**running.config, **limits(headers_timeout_s=0.3)}, running.folder))
 
         async def drip() -> None:
             slow.say(LIVE[:-2])

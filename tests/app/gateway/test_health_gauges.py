@@ -9,9 +9,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import __version__
 from providers.simulator.script import Headers, Status, answer
-from tests.app.gateway.running_gateway import MODEL, PATIENCE_S, RunningGateway, Serve, read, single
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read, single
 from tests.app.gateway.test_limits import PRICED, statuses
 from tests.app.gateway.test_objectives import KEY, client
+from tests.patience import PATIENCE_S
 
 Page = Mapping[str, Mapping[tuple[str, ...], float]]  # by name, and by the values of labels in the order of their names
 

@@ -1,7 +1,6 @@
 """A gateway with room for two calls, over real sockets: who waits, who is refused, in which words, and who never is."""
 
 import asyncio
-import copy
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -70,6 +69,11 @@ async def empty(running: RunningGateway) -> None:
     """Return when every seat was given back; the test fails by its time limit if one never is."""
     intake = running.gateway.context.intake
     await until(lambda: intake.in_flight == intake.waiting == 0)
+
+
+def reload(running: RunningGateway, **settings: Any) -> None:
+    """Have the gateway read its configuration again, with other settings."""
+    running.gateway.reload(read({**running.config, **settings}, running.folder))
 
 
 @asynccontextmanager
@@ -188,15 +192,16 @@ async def test_a_form_is_refused_too(serve: Serve) -> None:
 
 
 async def test_every_way_to_end_gives_the_seat_back(serve: Serve) -> None:
-    config = limited(1)
-    config["models"][MODEL]["timeouts"] = {"ttft_timeout_s": 0.05}
-    async with serve(alpha=None, config=config) as running:
+    async with serve(alpha=None, config=limited(1)) as running:
         upstream = running["alpha"]
         for script, status in (([Status(500)], 502), ([Status(400)], 400), ([Drop()], 502), ([Hang()], 504)):
             upstream.script = script
+            if status == 504:
+                reload(running, timeouts={"ttft_timeout_s": 0.05})
             for stream in (False, True):
                 assert (await ask(running, stream=stream)).status == status
                 await empty(running)
+        reload(running)
         upstream.script = answer("Hello")
         assert (await ask(running, model="nobody's")).status == 404
         async with running.post(b"{", path=CHAT) as response:
@@ -225,16 +230,14 @@ async def test_a_reload_makes_room(serve: Serve) -> None:
     async with full(serve, go, limited(1)) as running:
         second = asyncio.create_task(ask(running))
         await waiting(running, 1)
-        config = copy.deepcopy(running.config)
-        config["overload"]["max_in_flight"] = 2
-        running.gateway.reload(read(config, running.folder))
+        reload(running, overload={**running.config["overload"], "max_in_flight": 2})
         await running["alpha"].reach(requests=2)
         go.set()
         assert (await second).status == 200
 
 
 async def test_what_is_refused_is_counted_by_reason_and_so_is_what_is_in_flight(serve: Serve) -> None:
-    async with full(serve, asyncio.Event(), limited(queue=1, queue_timeout_s=0.05)) as running:
+    async with full(serve, asyncio.Event(), limited(queue=1)) as running:
         waits = asyncio.create_task(ask(running))
         await waiting(running, 1)
         assert (await ask(running)).status == 503
@@ -242,7 +245,10 @@ async def test_what_is_refused_is_counted_by_reason_and_so_is_what_is_in_flight(
             page = await response.text()
         assert 'holeshot_shed_calls_total{limit="max_in_flight",reason="queue_full"} 1.0' in page
         assert 'holeshot_refusals_total{reason="overloaded",status="503"} 1.0' in page
-        assert (await waits).status == 503
+        waits.cancel()
+        await waiting(running, 0)
+        reload(running, overload={**running.config["overload"], "queue_timeout_s": 0.05})
+        assert (await ask(running)).status == 503
         async with running.get("/metrics") as response:
             page = await response.text()
         assert 'holeshot_shed_calls_total{limit="max_in_flight",reason="queue_timeout"} 1.0' in page

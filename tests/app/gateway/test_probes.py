@@ -9,8 +9,9 @@ from typing import Any
 
 from gateway.probe_records import NotProbed
 from providers.simulator.script import Gate, Hang, answer
-from tests.app.gateway.running_gateway import PATIENCE_S, RunningGateway, Serve, read
+from tests.app.gateway.running_gateway import RunningGateway, Serve, read
 from tests.app.gateway.watcher import watching
+from tests.patience import PATIENCE_S
 
 PRICE = {"input": 1.0, "output": 2.0}
 

@@ -5,6 +5,7 @@ import json
 
 from providers.simulator.script import Delta, Drop, Finish, Gate, Step
 from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.watcher import watching
 
 
 def kept(*, keep_rival: bool) -> dict[str, object]:
@@ -13,15 +14,16 @@ def kept(*, keep_rival: bool) -> dict[str, object]:
 
 
 async def test_the_rival_answers_and_nobody_is_asked_again(serve: Serve) -> None:
-    breaks = asyncio.Event()
-    first: list[Step] = [Delta("bro"), Gate(breaks), Drop()]
+    asked, breaks = asyncio.Event(), asyncio.Event()
+    first: list[Step] = [Gate(asked), Delta("bro"), Gate(breaks), Drop()]
     second: list[Step] = [Gate(breaks), Delta("whole"), Finish()]
     async with serve(alpha=first, beta=second, config=kept(keep_rival=True)) as running:
         running.prefer("alpha", "beta")
-        asking = asyncio.ensure_future(running.chat().__aenter__())
-        await asyncio.wait_for(running["beta"].requested.wait(), 10)
-        await asyncio.wait_for(running["alpha"].requested.wait(), 10)
-        await asyncio.sleep(0.2)  # its token is on its way, and claims
+        async with watching(running.http, running.url, None) as watcher:
+            asking = asyncio.ensure_future(running.chat().__aenter__())
+            await running["beta"].requested.wait()
+            asked.set()
+            await watcher.seen("first")
         breaks.set()
         response = await asking
         body = json.loads(await response.read())

@@ -87,17 +87,18 @@ async def test_who_takes_nothing_of_a_whole_answer_is_cut(serve: Serve) -> None:
 
 
 async def test_who_reads_slowly_but_reads_is_not_cut(serve: Serve) -> None:
-    """A second in all, five times what it may take nothing."""
-    body, loop = chat_body(stream=True), asyncio.get_running_loop()
-    async with serve(alpha=[*ENDLESS[:480], *answer("!")[1:]], config=CLOCKS) as running:
+    """Between two reads nearly all the time passes in which it may take nothing: of a clock that the test has."""
+    body, loop, limit_s = chat_body(stream=True), asyncio.get_running_loop(), 10.0
+    async with serve(alpha=[*ENDLESS[:480], *answer("!")[1:]]) as running:
         async with silent_socket(running, body) as sock:
-            received, began = b"", loop.time()
+            looks, now_s, received = running.connections._stalled, 0.0, b""
             while not received.endswith(b"[DONE]\n\n\r\n0\r\n\r\n"):
-                if loop.time() - began < 1.0:
-                    await asyncio.sleep(0.05)  # a slow reader is what this is about
                 data = await loop.sock_recv(sock, 65_536)
                 assert data
                 received = (received + data)[-100:]
+                now_s += 0.9 * limit_s
+                assert looks.look(running.connections._all, now_s, limit_s) == []
+        assert now_s > 100 * limit_s
         assert (await running.call())["status_code"] == 200
 
 

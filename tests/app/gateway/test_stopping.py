@@ -15,7 +15,8 @@ from gateway.connections.ports import bind
 from gateway.ingress.phase import Phase
 from providers.simulator.script import Delta, Gate, Hang, RoleOnly, answer
 from providers.simulator.scripted import ScriptedProvider
-from tests.app.gateway.running_gateway import PATIENCE_S, Serve, chat_body, configuration, read
+from tests.app.gateway.running_gateway import Serve, chat_body, configuration, read
+from tests.patience import PATIENCE_S
 
 LIVE = b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 

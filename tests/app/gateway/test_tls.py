@@ -17,7 +17,8 @@ import trustme
 from providers.simulator.scripted import ScriptedProvider
 from tests.app.gateway.key_desk import sha256
 from tests.app.gateway.process import GatewayProcess, started
-from tests.app.gateway.running_gateway import MODEL, PATIENCE_S, PROMPT, configuration
+from tests.app.gateway.running_gateway import MODEL, PROMPT, configuration
+from tests.patience import PATIENCE_S
 
 CA = trustme.CA()
 TRUST = ssl.create_default_context()

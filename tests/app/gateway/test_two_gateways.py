@@ -14,7 +14,8 @@ import pytest
 from gateway.connections.ports import bind
 from providers.simulator.scripted import ScriptedProvider
 from tests.app.gateway.process import CHECKOUT, started
-from tests.app.gateway.running_gateway import PATIENCE_S, chat_body, configuration, write
+from tests.app.gateway.running_gateway import chat_body, configuration, write
+from tests.patience import PATIENCE_S
 
 
 def test_an_address_is_taken_from_the_moment_it_is_bound() -> None:
@@ -23,7 +24,7 @@ def test_an_address_is_taken_from_the_moment_it_is_bound() -> None:
         with pytest.raises(OSError, match="already in use") as refusal:
             bind("127.0.0.1", first.getsockname()[1])
         assert refusal.value.errno == errno.EADDRINUSE
-        with socket.create_connection(first.getsockname(), timeout=1.0):
+        with socket.create_connection(first.getsockname(), timeout=PATIENCE_S):
             pass  # waits for whoever will serve it
     finally:
         first.close()

@@ -13,6 +13,7 @@ from providers.errors import ErrorKind, UpstreamError
 from providers.http.client import Client
 from providers.http.message import Request, checked
 from providers.sendings import Sendings
+from tests.patience import PATIENCE_S
 
 CONNECT_TIMEOUT_S = 10.0
 
@@ -69,7 +70,7 @@ class Own:
     async def ready(self) -> None:
         """Wait until there is a connection with room."""
         (pool,) = self.client._pools.values()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while not pool._free:  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0)
 

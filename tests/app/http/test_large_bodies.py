@@ -12,6 +12,7 @@ from tests.app.http.conftest import OWN_WAYS, Trust, Way, meeting
 from tests.app.http.http2_line import Http2Line
 from tests.app.http.lines import Server
 from tests.app.providers.origin import soon
+from tests.patience import PATIENCE_S
 
 MIB = 1024 * 1024
 LARGE = random.Random(1).randbytes(5 * MIB)
@@ -66,7 +67,7 @@ async def test_a_slow_reader_holds_its_sender_back(server: Server, caller: Calle
     kept_bytes = HTTP2_STREAM_BYTES if way.version == "2" else BUFFERED_BYTES + HANDED_OVER_BYTES
     read = bytearray()
     for number in range(20):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while answer.buffered < BUFFERED_BYTES // 2:  # noqa: ASYNC110 - bytes have no event
                 await asyncio.sleep(0)
         for _ in range(1000):  # turns in which the sender could send all of it
@@ -149,7 +150,7 @@ async def test_a_body_waits_for_the_servers_windows(way: Way, trust: Trust) -> N
         assert isinstance(line, Miser)
         room = 65_535
         while not exchange.whole.is_set():
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 while len(exchange.body) < min(room, len(body)):  # noqa: ASYNC110 - bytes have no event
                     await asyncio.sleep(0)
             for _ in range(10):  # turns in which more could come

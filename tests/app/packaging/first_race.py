@@ -11,7 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-PATIENCE_S = 60
+from tests.patience import PATIENCE_S
+
 _STARTED = re.compile(r"http://127\.0\.0\.1:(\d+)/v1")
 
 

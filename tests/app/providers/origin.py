@@ -12,6 +12,8 @@ from typing import TypeVar, cast
 
 import trustme
 
+from tests.patience import PATIENCE_S
+
 _T = TypeVar("_T")
 
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -20,7 +22,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 async def soon(awaitable: Awaitable[_T]) -> _T:
     """Wait for what must happen; fail instead of hanging when it does not."""
-    return await asyncio.wait_for(awaitable, 20)
+    return await asyncio.wait_for(awaitable, PATIENCE_S)
 
 
 def chunked(body: bytes) -> bytes:

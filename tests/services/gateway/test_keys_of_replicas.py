@@ -17,6 +17,7 @@ from gateway.ledger.key_store import SqlKeyStore
 from providers.simulator.script import Delta, Hang, RoleOnly, Step
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database
 from tests.app.gateway.running_gateway import RunningGateway, serving
+from tests.patience import PATIENCE_S
 from tests.services.relay import Relay
 
 ENDLESS: Sequence[Step] = (RoleOnly(), Delta("a"), Hang())
@@ -34,6 +35,11 @@ async def relay(postgres_url: str) -> AsyncIterator[Relay]:
 @pytest.fixture
 def relayed_url(postgres_url: str, relay: Relay) -> str:
     return make_url(postgres_url).set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
+
+
+def given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a database that hangs given up at once; one that answers may take its time until then."""
+    monkeypatch.setattr(key_store, "TIMEOUT_S", 0.3)
 
 
 async def changed(running: RunningGateway) -> None:
@@ -101,12 +107,12 @@ async def test_what_the_command_line_changes_reaches_a_running_gateway(tmp_path:
 async def test_a_database_that_goes_away_leaves_known_keys_good_and_is_said_loudly(
     tmp_path: Path, relay: Relay, relayed_url: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_store, "TIMEOUT_S", 0.3)
     monkeypatch.setattr(watch, "STALE_S", 0.0)
     with structlog.testing.capture_logs() as logged:
         async with serving(tmp_path, {"alpha": None}, database_url=relayed_url, **in_database()) as running:
             desk = Desk(running)
             key = await desk.create("app")
+            given_up_soon(monkeypatch)
             if how == "hangs":
                 relay.hang()
             else:
@@ -125,6 +131,7 @@ async def test_a_database_that_goes_away_leaves_known_keys_good_and_is_said_loud
             assert (status, word, keys["loaded"], keys["clients"]) == (200, "ok", True, 1)
             assert b"holeshot_keys_stale_s 0.0\n" not in (await running.gateway.metrics.render())[0]
 
+            monkeypatch.setattr(key_store, "TIMEOUT_S", PATIENCE_S)
             if how == "hangs":
                 relay.resume()
             else:
@@ -139,9 +146,9 @@ async def test_a_database_that_goes_away_leaves_known_keys_good_and_is_said_loud
 async def test_until_the_keys_were_read_they_are_answered_with_503_and_those_of_the_file_are_good(
     tmp_path: Path, postgres_url: str, relay: Relay, relayed_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_store, "TIMEOUT_S", 0.3)
     async with serving(tmp_path / "one", {"alpha": None}, database_url=postgres_url, **in_database()) as one:
         key = await Desk(one).create("app")
+    given_up_soon(monkeypatch)
     relay.hang()
     async with serving(tmp_path / "two", {"alpha": None}, database_url=relayed_url, **in_database()) as two:
         async with two.chat(bearer(key)) as response:
@@ -154,6 +161,7 @@ async def test_until_the_keys_were_read_they_are_answered_with_503_and_those_of_
         assert await ready(two) == (503, ("keys_not_loaded", {"loaded": False, "stale_s": 0.0, "clients": 0}))
 
         seen = asyncio.create_task(changed(two))
+        monkeypatch.setattr(key_store, "TIMEOUT_S", PATIENCE_S)
         relay.resume()
         await seen
         assert await Desk(two).status_with(key) == (200, None)
@@ -163,12 +171,13 @@ async def test_until_the_keys_were_read_they_are_answered_with_503_and_those_of_
 async def test_a_gateway_ends_while_the_database_of_its_keys_hangs(
     tmp_path: Path, relay: Relay, relayed_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_store, "TIMEOUT_S", 0.3)
     async with serving(tmp_path, {"alpha": None}, database_url=relayed_url, **in_database()) as running:
         key = await Desk(running).create("app")
         await Desk(running).status_with(key)
         keys = running.gateway.context.admission.keys
+        given_up_soon(monkeypatch)
         relay.hang()
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(PATIENCE_S):
             await keys.close()
+        monkeypatch.setattr(key_store, "TIMEOUT_S", PATIENCE_S)
         relay.resume()

@@ -12,7 +12,8 @@ from gateway.probe_records import NotProbed
 from providers.simulator.script import Hang
 from providers.simulator.scripted import ScriptedProvider
 from tests.app.gateway.process import started
-from tests.app.gateway.running_gateway import PATIENCE_S, RunningGateway, configuration, serving
+from tests.app.gateway.running_gateway import RunningGateway, configuration, serving
+from tests.patience import PATIENCE_S
 
 NAMES = ("alpha", "beta", "gamma", "delta")
 USD = 0.01  # assumed for each probe: no price is known

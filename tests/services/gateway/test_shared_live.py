@@ -17,6 +17,7 @@ from gateway.steering.redis_commands import connect
 from providers.simulator.script import Delta, Gate, Hang, answer
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.gateway.watcher import Watcher, watching
+from tests.patience import PATIENCE_S
 from tests.services.relay import Relay
 
 
@@ -38,7 +39,7 @@ async def relay(redis_url: str) -> AsyncIterator[Relay]:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done each second is done at once."""
-    for name, value in (("POLL_S", 0.05), ("FLUSH_S", 0.01), ("TIMEOUT_S", 0.3)):
+    for name, value in (("POLL_S", 0.05), ("FLUSH_S", 0.01), ("TIMEOUT_S", PATIENCE_S)):
         monkeypatch.setattr(sharing, name, value)
 
 
@@ -147,12 +148,13 @@ async def test_a_filter_holds_for_the_calls_of_other_replicas(tmp_path: Path, re
 
 @pytest.mark.parametrize("how", ["is gone", "hangs"])
 async def test_a_stream_goes_on_without_redis_and_says_so_and_when_it_is_back(
-    tmp_path: Path, redis_url: str, relay: Relay, how: str
+    tmp_path: Path, redis_url: str, relay: Relay, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     relayed = f"redis://127.0.0.1:{relay.port}/0"
     go_on = asyncio.Event()
     async with replicas(tmp_path, relayed, redis_url) as [here, there], look(here) as watcher:
         await publishing(there)
+        monkeypatch.setattr(sharing, "TIMEOUT_S", 0.3)
         if how == "hangs":
             relay.hang()
         else:
@@ -165,6 +167,7 @@ async def test_a_stream_goes_on_without_redis_and_says_so_and_when_it_is_back(
         there["alpha"].script = [Delta("a"), Gate(go_on), *answer("b")]
         async with there.chat(stream=True) as response:
             await response.content.readuntil(b'"a"')
+            monkeypatch.setattr(sharing, "TIMEOUT_S", PATIENCE_S)
             if how == "hangs":
                 relay.resume()
             else:

@@ -12,6 +12,7 @@ from gateway.ledger.database import create_engine
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.retention import Retention, expired, prune
 from gateway.ledger.writer import Ledger
+from tests.patience import PATIENCE_S
 from tests.unit.ledger.records import call, new_id, won
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=UTC)
@@ -94,7 +95,7 @@ async def test_a_running_gateway_deletes_by_itself(ledger_url: str, tmp_path: Pa
     await (await fill(ledger_url, tmp_path, 4000)).close()
     ledger = Ledger(ledger_url, tmp_path / "spool", "w2", retention=Retention(calls_days=1, attempts_days=1))
     await ledger.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while await ages(ledger_url, "attempts"):  # noqa: ASYNC110 - rows have no event
             await asyncio.sleep(0.05)
     await ledger.close()

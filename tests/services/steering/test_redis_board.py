@@ -23,12 +23,12 @@ from gateway.steering.redis_board import RedisBoard
 from gateway.steering.redis_commands import connect
 from gateway.steering.spending import Spending
 from gateway.steering.steering import Steering
+from tests.patience import PATIENCE_S
 from tests.services.deaf_redis import DeafRedis, ends
 from tests.services.servers import free_port, redis_server
 
 START_S = 1_800_000_000.0
 MODEL = "meta/llama {70b}"
-PATIENCE_S = 30.0
 
 NewBoard = Callable[[], RedisBoard]
 
@@ -328,7 +328,7 @@ async def test_a_slot_given_back_counts_once_although_its_confirmation_was_lost(
     redis_url: str, redis: Redis, clock: Clock, replica: NewBoard
 ) -> None:
     async with Link(redis_url) as link:
-        board = RedisBoard(impatient(link.url), unix_clock=clock)
+        board = RedisBoard(connect(link.url, PATIENCE_S), unix_clock=clock)
         board.add(MODEL, {"a|n": 5.0}, START_S)
         with capture_logs():
             assert await board.sync()
@@ -418,7 +418,7 @@ async def test_replicas_share_what_they_have_spent_today(redis_url: str, redis: 
 
 def impatient(url: str) -> Redis:
     """A client that gives a silent Redis up soon, so that no test waits for it."""
-    return connect(url, timeout_s=0.2)
+    return connect(url, timeout_s=1.0)
 
 
 class Link:

@@ -11,8 +11,7 @@ from gateway.trace_context import begun_here
 from gateway.tracing import sender
 from gateway.tracing.ended import Ended, EndedCall
 from gateway.tracing.sender import Sender
-
-PATIENCE_S = 20.0
+from tests.patience import PATIENCE_S
 
 
 class FakeExporter:

@@ -68,7 +68,7 @@ async def test_json_passes_untouched_and_is_recorded(
 async def test_a_failure_is_replaced_by_the_next_deployment(  # noqa: PLR0917 - what pytest hands in, by name
     opened: Open, path: str, endpoint: str, body: dict[str, Any], answer: Any, failure: Script
 ) -> None:
-    config = {"models": {MODEL: {"timeouts": {"ttft_timeout_s": 0.2}}}} if failure is hangs else {}
+    config = {"providers": {"alpha": {"timeouts": {"ttft_timeout_s": 0.2}}}} if failure is hangs else {}
     async with opened(alpha=[failure], beta=[says(answer)], config=config) as (running, _):
         async with running.post({"model": MODEL, **body, **in_order("alpha", "beta")}, path=path) as response:
             assert (response.status, await response.json()) == (200, answer)

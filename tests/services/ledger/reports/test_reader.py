@@ -7,13 +7,15 @@ from pathlib import Path
 import asyncpg
 import pytest
 from sqlalchemy.engine import make_url
+from sqlalchemy.pool import QueuePool
 
 from gateway.ledger import queries
 from gateway.ledger.database import is_sqlite, parse_url
-from gateway.ledger.reports.reader import Reader
+from gateway.ledger.reports.reader import CONNECTIONS, Reader
 from gateway.ledger.reports.words import Words
 from gateway.ledger.writer import Ledger
 from gateway.reports import ReportsUnreachable, ReportTooSlow
+from tests.patience import PATIENCE_S
 from tests.services.relay import Relay
 from tests.unit.ledger.records import raced_call
 
@@ -34,27 +36,35 @@ def through(relay: Relay, url: str) -> str:
     return make_url(url).set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
 
 
+def checked_out(reader: Reader) -> int:
+    """Return how many of the reader's connections are in use."""
+    pool = None if reader._engine is None else reader._engine.sync_engine.pool
+    return pool.checkedout() if isinstance(pool, QueuePool) else 0
+
+
 async def test_a_report_that_takes_too_long_is_stopped_and_the_next_is_answered(ledger_url: str) -> None:
     reader = Reader(ledger_url, timeout_s=0.3)
     for _ in range(6):  # more than there are connections
         with pytest.raises(ReportTooSlow, match="shorter window"):
             await reader.run(ENDLESS)
+    reader._timeout_s = PATIENCE_S
     assert (await reader.run("select count(*) from calls")).rows[0][0] == 0
     await reader.aclose()
     if not is_sqlite(parse_url(ledger_url)):
         running = "select count(*) from pg_stat_activity where query like 'with recursive n %' and state = 'active'"
-        async with asyncio.timeout(5):  # the server may be about to stop the last one
+        async with asyncio.timeout(PATIENCE_S):  # the server may be about to stop the last one
             while (await queries.run(ledger_url, running)).rows[0][0] != 0:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.05)
 
 
 async def test_rows_are_shipped_while_every_report_hangs(ledger_url: str, tmp_path: Path) -> None:
-    reader = Reader(ledger_url, timeout_s=5.0)
+    reader = Reader(ledger_url, timeout_s=10 * PATIENCE_S)
     slow = [asyncio.create_task(reader.run(ENDLESS)) for _ in range(20)]
-    await asyncio.sleep(0.1)
+    while checked_out(reader) < CONNECTIONS:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.01)
     ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
     ledger.call_finished(raced_call())
-    async with asyncio.timeout(4):  # before one of them ends
+    async with asyncio.timeout(PATIENCE_S):
         await ledger.flush()
     assert not any(task.done() for task in slow)
     assert ledger.pending == 0
@@ -75,7 +85,7 @@ async def test_reports_cannot_write(ledger_url: str, sql: str) -> None:
 
 
 async def test_a_database_that_is_away_is_told_of_and_asked_again(postgres_url: str, relay: Relay) -> None:
-    reader = Reader(through(relay, postgres_url), timeout_s=2.0)
+    reader = Reader(through(relay, postgres_url), timeout_s=PATIENCE_S)
     assert (await reader.run("select 1")).rows[0][0] == 1
     await relay.cut()
     with pytest.raises(ReportsUnreachable) as told:
@@ -88,14 +98,16 @@ async def test_a_database_that_is_away_is_told_of_and_asked_again(postgres_url: 
 
 
 async def test_a_database_that_hangs_holds_nobody_up(postgres_url: str, relay: Relay) -> None:
-    reader = Reader(through(relay, postgres_url), timeout_s=0.3)
+    reader = Reader(through(relay, postgres_url), timeout_s=PATIENCE_S)
     await reader.run("select 1")
+    reader._timeout_s = 0.3
     relay.hang()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         with pytest.raises(ReportTooSlow):
             await reader.run("select 1")
         with pytest.raises(ReportTooSlow):
             await reader.run("select 1")
+        reader._timeout_s = PATIENCE_S
         relay.resume()
         assert (await reader.run("select 1")).rows[0][0] == 1
         await reader.aclose()
