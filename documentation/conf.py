@@ -1,5 +1,8 @@
 """How Sphinx makes the site from docs/: ``make docs``."""
 
+from importlib import import_module
+from typing import Any
+
 from documentation.links import to_repository
 
 project = "Holeshot"
@@ -17,6 +20,7 @@ nitpicky = True
 html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = ["numbers.js"]
 html_show_sphinx = False
 html_copy_source = False
 html_show_sourcelink = False
@@ -27,6 +31,17 @@ highlight_language = "none"
 smartquotes = False  # they make one dash of the two of an option
 
 
-def setup(app: object) -> None:
-    """Let links to files of the repository that are no pages go to the repository."""
-    app.connect("source-read", to_repository)  # type: ignore[attr-defined]
+def setup(app: Any) -> None:
+    """Let links to files of the repository that are no pages go to the repository, and the search find numbers."""
+    app.connect("source-read", to_repository)
+    app.add_search_language(_with_numbers(import_module("sphinx.search.en").SearchEnglish))
+
+
+def _with_numbers(english: Any) -> Any:
+    """Return Sphinx's class for English, with numbers in the index: a reader looks for "429". See static/numbers.js."""
+
+    class WithNumbers(english):  # type: ignore[misc] # known when the site is made
+        def word_filter(self, word: str) -> bool:
+            return word.isdigit() or super().word_filter(word)
+
+    return WithNumbers

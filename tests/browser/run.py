@@ -3,7 +3,8 @@
 By hand: ``python tests/browser/run.py [PYTEST-ARGUMENTS]``.
 
 A process of its own, because Playwright's loop and pytest-asyncio's do not share one. Playwright comes from
-requirements/browser.lock; a browser is never downloaded. Without a Chromium it says so and ends with 0.
+requirements/browser.lock, and Sphinx, for the documentation's search, from requirements/docs.lock; a browser is never
+downloaded. Without a Chromium it says so and ends with 0.
 """
 
 import importlib.util
@@ -16,8 +17,8 @@ sys.path.insert(0, str(ROOT))
 
 from tests.browser.chromium import HOW, chromium  # noqa: E402 - the checkout is found by the line above
 
-LOCK = ROOT / "requirements" / "browser.lock"
-_PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r", str(LOCK))
+LOCKS = {"playwright": "browser.lock", "sphinx": "docs.lock"}  # by a module of each
+_PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r")
 
 
 def main() -> int:
@@ -25,8 +26,9 @@ def main() -> int:
     if chromium() is None:
         print(f"skipped: the tests of the page, as there is no Chromium ({HOW})")  # noqa: T201 - for who runs it
         return 0
-    if importlib.util.find_spec("playwright") is None:
-        subprocess.run([sys.executable, *_PIP], check=True)
+    for module, lock in LOCKS.items():
+        if importlib.util.find_spec(module) is None:
+            subprocess.run([sys.executable, *_PIP, str(ROOT / "requirements" / lock)], check=True)
     asked = sys.argv[1:]
     is_narrowed = any(Path(each.partition("::")[0]).exists() for each in asked)
     everything = [str(Path(__file__).parent), "--numprocesses", "2", "--dist", "loadfile"]
