@@ -13,6 +13,7 @@ from providers.simulator.persona import CHAT_MODEL, DEMO_FLEET, EMBEDDING_MODEL
 
 START_LIMIT_S = 20.0
 _LONGEST_COMPLAINT_BYTES = 8192
+_NOT_THERE = "http://127.0.0.1:1"
 
 
 class DemoFailedError(Exception):
@@ -56,6 +57,11 @@ async def _log_complaints(stderr: asyncio.StreamReader) -> None:
     """Write the child's standard error to our log."""
     while said := await stderr.read(_LONGEST_COMPLAINT_BYTES):
         structlog.get_logger().error("demo.complained", problem=said.decode(errors="replace").rstrip())
+
+
+def demo_before_it_runs(settings: Settings) -> Settings:
+    """Return what ``with_demo`` will return, but for the simulated providers' addresses: nothing is there."""
+    return with_demo(settings, {persona.name: _NOT_THERE for persona in DEMO_FLEET})
 
 
 def with_demo(settings: Settings, base_urls: Mapping[str, str]) -> Settings:

@@ -8,11 +8,13 @@ import msgspec
 
 from gateway.app import Gateway
 from gateway.attempt_records import AttemptRecord, AttemptStart
+from gateway.background_tasks import BackgroundTasks
 from gateway.calls import Call, CallRecord, CallStart, Mode, Recorder
 from gateway.cli.lanes import Lanes
 from gateway.cli.views import View
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.model import Model
+from gateway.fleets import Fleets
 from gateway.ingress.admission import LOCAL
 from gateway.ingress.asked import Asked
 from gateway.ingress.body import Contents
@@ -78,6 +80,27 @@ async def open_gateway(settings: Settings, demo_starts: Callable[[], None]) -> A
         stack.push_async_callback(gateway.close)
         await gateway.start()
         yield gateway
+
+
+async def check_model(settings: Settings, name: str) -> None:
+    """Check that ``name`` can be raced, before anything is started.
+
+    Raises:
+        ModelNotFound: with the nearest known names.
+
+    """
+    if not settings.providers:
+        from gateway.demo import demo_before_it_runs  # noqa: PLC0415 - only for users without a key
+
+        settings = demo_before_it_runs(settings)
+    tasks = BackgroundTasks()
+    fleets = Fleets(None, tasks)
+    fleet = fleets.build(settings, None)
+    try:
+        fleet.find(name, adhoc=True)
+    finally:
+        await fleet.aclose()
+        await fleets.aclose()
 
 
 async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:

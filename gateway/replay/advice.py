@@ -54,14 +54,10 @@ def missing(replayed: Replayed) -> str:
     if replayed.note is not None and not any(each.more for each in replayed.needs):
         return f"Not enough data: {replayed.note}."
     short = [each for each in replayed.needs if each.more]
-    told = "; ".join(
-        f"{each.deployment} has {each.audits} of {AUDITS_FOR_TAIL} audited losers, {each.more} more are needed"
-        f" ({_time(each)})"
-        for each in short
-    )
-    words = f"Not enough data for p95: {told}."
-    if not short:
-        words = "Not enough data for p95."
+    words = "Not enough data for p95."
+    if short:
+        which = f"{len(short)} deployments have" if len(short) > 1 else f"{short[0].deployment} has"
+        words = f"Not enough data for p95: {which} fewer than {AUDITS_FOR_TAIL} audited losers."
     if (raised := _share(short)) is not None:
         words += f" With race.audit_share at {raised:g} it would take a week."
     return words
@@ -91,9 +87,10 @@ def _share(short: Sequence[Need]) -> float | None:
     return min(1.0, -int(-max(shares) * 100 // 1) / 100) if shares else None
 
 
-def _time(need: Need) -> str:
+def time_left(need: Need) -> str:
+    """Return in words when a deployment will have the audits it needs."""
     if need.days is None:
-        return "nobody knows when: none was audited in this time"
+        return "unknown: none audited yet"
     if need.days < 2:  # noqa: PLR2004 - days
         hours = max(1, round(need.days * 24))
         return f"about {hours} {'hour' if hours == 1 else 'hours'} at the present rate"
