@@ -346,7 +346,7 @@ def test_check_notes_what_may_not_be_meant_and_still_succeeds(holeshot: Holeshot
     assert checked.exit_code == 0
     assert "note: model 'm': usd_per_day has no effect, because no price is known" in checked.stdout
     assert "note: model 'm': races of 2 start 1 extra attempts a call, the budget pays for 0.1" in checked.stdout
-    assert "nobody is known to continue those of chat: set `continues:` at deployments that do" in checked.stdout
+    assert "none is known to continue those of chat: set `continues:` at deployments that do" in checked.stdout
     assert as_json["ok"]
     assert any("usd_per_day" in note for note in as_json["warnings"])
 

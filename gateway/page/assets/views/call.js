@@ -136,7 +136,7 @@ function plan(call, attempts) {
 }
 
 function objective(name) {
-  const words = { reading: "text before it is read", first_token: "the earliest first token", completion: "the earliest whole answer", cost: "the cheapest in time" };
+  const words = { reading: "text that arrives faster than it is read", first_token: "the earliest first token", completion: "the earliest whole answer", cost: "the cheapest in time" };
   return name ? `for ${words[name] ?? name}` : null;
 }
 
