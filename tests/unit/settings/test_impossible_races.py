@@ -119,7 +119,7 @@ def test_a_hold_that_compares_nothing_is_noted(loaded: Load) -> None:
     ("race", "deployments", "words"),
     [
         ("win_on: valid", "ollama/x", "no other deployment to ask"),
-        ("win_on: valid, budget: 0", "ollama/x, ollama/y", "nothing follows an invalid answer"),
+        ("win_on: valid, budget: 0", "ollama/x, ollama/y", "asks no other deployment after an invalid answer"),
     ],
 )
 def test_waiting_for_a_valid_answer_with_nobody_else_to_ask_is_noted(
