@@ -219,7 +219,8 @@ class Spent(msgspec.Struct, frozen=True, gc=False):
 class Recorder(Protocol):
     """Receives the events of calls: ledger, leaderboard, metrics and log, combined by ``app.py``.
 
-    Every method is synchronous, fast and never raises: it runs on the hot path.
+    Every method is synchronous and fast, and should not raise. Of first tokens and ends it is told a little later, when
+    the bytes that clients wait for are written: ``ago_s`` is how many seconds ago it was.
     """
 
     def call_started(self, start: CallStart) -> None:
@@ -228,10 +229,12 @@ class Recorder(Protocol):
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
         """An attempt of ``call`` is launched; ``attempt_ended`` follows for every one."""
 
-    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
         """An attempt has its first token (by the model's ``win_on``), ``ttft_s`` seconds after its launch."""
 
-    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
         """An attempt has ended, however; a loser's end comes before its call's."""
 
     def call_finished(self, record: CallRecord) -> None:

@@ -115,7 +115,7 @@ async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
     context = gateway.context
     asked = question.asked()
     services = context.services
-    lanes = Lanes(services.clock, view)
+    lanes = Lanes(services.clock, view, services.outbox.drain)
     both = msgspec.structs.replace(services, recorder=_Both(services.recorder, lanes))
 
     def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> Entry:
@@ -161,13 +161,15 @@ class _Both:
         for each in self._all:
             each.attempt_started(call, start)
 
-    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
         for each in self._all:
-            each.first_token(model, prompt_class, start, ttft_s)
+            each.first_token(model, prompt_class, start, ttft_s, ago_s)
 
-    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
         for each in self._all:
-            each.attempt_ended(model, prompt_class, attempt)
+            each.attempt_ended(model, prompt_class, attempt, ago_s)
 
     def call_finished(self, record: CallRecord) -> None:
         for each in self._all:

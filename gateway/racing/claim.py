@@ -42,6 +42,7 @@ class Claim:
         self, attempts: Sequence[Attempt], winner: Attempt | None, status_code: int, error_kind: str | None
     ) -> CallRecord:
         """Record the call, once."""
+        self._open_call.services.outbox.drain()  # the winner's record is built with the others
         times = self.times(attempts, winner)
         return self._open_call.finish(
             None if winner is None else winner.record,

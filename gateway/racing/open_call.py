@@ -90,8 +90,9 @@ class OpenCall:
         self._deployments = {**known, **model.deployments} if known else model.deployments
 
     def launch(self, deployment: Deployment, role: Role, *, now: float, audited: bool = False) -> AttemptStart:
-        """Return the start record of the next attempt."""
+        """Return the start record of the next attempt. Recorders know by then what has happened before."""
         services, call = self.services, self.call
+        services.outbox.drain()
         self.launched += 1
         return AttemptStart(
             id=services.new_id(),
@@ -113,16 +114,24 @@ class OpenCall:
         if starts[0].number == 1:
             self.services.recorder.call_started(call_start(self.call, tuple(starts)))
 
-    def ended(self, attempt: AttemptRecord) -> None:
-        """Add the record of an attempt that has ended."""
-        recorder, call = self.services.recorder, self.call
-        recorder.attempt_ended(attempt.model or call.model, call.prompt_class, attempt)
-        if self.record is None:
+    def first_token(self, call: Call, start: AttemptStart, launched_at: float, at: float) -> None:
+        """Tell the recorder of an attempt's first token; ``call`` is as built for its model. For the outbox."""
+        services = self.services
+        ttft_s, ago_s = at - launched_at, services.clock() - at
+        services.recorder.first_token(call.model, call.prompt_class, start, ttft_s, ago_s)
+
+    def ended(self, attempt: AttemptRecord, at: float) -> None:
+        """Add the record of an attempt that ended at ``at``, and tell the recorder. For the outbox."""
+        services, call, record = self.services, self.call, self.record
+        if record is None:
             self.attempts.append(attempt)
-            return
-        max_tokens = self.record.max_tokens
-        bill = settle([attempt], self._winner, self._deployments, call.prompt_tokens, max_tokens)
-        recorder.attempt_audited(bill.attempts[0])
+        ago_s = services.clock() - at
+        try:
+            services.recorder.attempt_ended(attempt.model or call.model, call.prompt_class, attempt, ago_s)
+        finally:
+            if record is not None:
+                bill = settle([attempt], self._winner, self._deployments, call.prompt_tokens, record.max_tokens)
+                services.recorder.attempt_audited(bill.attempts[0])
 
     def finish(
         self,
@@ -143,6 +152,7 @@ class OpenCall:
         """
         if self.record is not None:
             return self.record
+        self.services.outbox.drain()  # its attempts' records first
         if self.broken:
             times = self.broken[0].times
             ttft_ms, overhead_ms, alone = times.ttft_ms, times.overhead_ms, times.alone

@@ -41,7 +41,7 @@ def a_losers_bytes_are_let_through(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_loser_is_not_cancelled(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Attempt, "cut", lambda self, outcome, error=None: self._fix(outcome, error))
+    patch.setattr(Attempt, "cut", lambda self, outcome, error=None: self._settle(outcome, error))
 
 
 def a_provider_is_not_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -78,9 +78,9 @@ def a_call_is_recorded_twice(patch: pytest.MonkeyPatch) -> None:
 def a_late_row_is_lost(patch: pytest.MonkeyPatch) -> None:
     original = OpenCall.ended
 
-    def ended(self: OpenCall, attempt: AttemptRecord) -> None:
+    def ended(self: OpenCall, attempt: AttemptRecord, at: float) -> None:
         if self.record is None:
-            original(self, attempt)
+            original(self, attempt, at)
 
     patch.setattr(OpenCall, "ended", ended)
 
@@ -88,9 +88,9 @@ def a_late_row_is_lost(patch: pytest.MonkeyPatch) -> None:
 def an_attempt_ends_twice(patch: pytest.MonkeyPatch) -> None:
     original = OpenCall.ended
 
-    def ended(self: OpenCall, attempt: AttemptRecord) -> None:
-        original(self, attempt)
-        self.services.recorder.attempt_ended("raced", self.call.prompt_class, attempt)
+    def ended(self: OpenCall, attempt: AttemptRecord, at: float) -> None:
+        original(self, attempt, at)
+        self.services.recorder.attempt_ended("raced", self.call.prompt_class, attempt, 0.0)
 
     patch.setattr(OpenCall, "ended", ended)
 

@@ -139,13 +139,15 @@ class Witness:
         self.launched.append((self._loop.time(), start))
         self._recorder.attempt_started(call, start)
 
-    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
         self.tokens.append((start.id, ttft_s))
-        self._recorder.first_token(model, prompt_class, start, ttft_s)
+        self._recorder.first_token(model, prompt_class, start, ttft_s, ago_s)
 
-    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
         self.ended.append(attempt)
-        self._recorder.attempt_ended(model, prompt_class, attempt)
+        self._recorder.attempt_ended(model, prompt_class, attempt, ago_s)
 
     def call_finished(self, record: CallRecord) -> None:
         self.finished.append(record)

@@ -16,13 +16,12 @@ from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.entries import Audited, Entry, Finished
 from gateway.ledger.inserts import insert
 from gateway.prompt_classes import answer_class
-from gateway.racing.attempt_recording import attempt_record
+from gateway.racing.attempt_recording import Ending, attempt_record
 from gateway.racing.gaps import LEAST_BUCKET
 from gateway.racing.measurement import Measurement
 from gateway.steering.constants import BUCKETS
 from gateway.steering.histogram import edge_s
 from providers.dialects.chat.events import read_event
-from providers.sendings import Sendings
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
 from tests.unit.racing.track import delta
 
@@ -204,9 +203,8 @@ def measured(at: datetime, *gaps_ms: float) -> Entry:
         region=None,
     )  # fmt: skip
     start = AttemptStart(new_id(), 1, at, Role.PRIMARY, "groq", "groq/llama", 0.0, model="llama")
-    record = attempt_record(
-        asked, start, Outcome.WON, measurement, exchange=None, sendings=Sendings(), error=None, censored_at=None
-    )
+    ending = Ending(Outcome.WON, now, sends=1, key_name=None)
+    record = attempt_record(asked, start, ending, measurement, exchange=None, censored_at=None)
     return Finished(call(record, started_at=at, client="anna", model="llama"))
 
 
