@@ -52,7 +52,7 @@ class Outbox:
             try:
                 tell(*args)
             except Exception:  # noqa: BLE001 - a defect of a recorder must not end a call, nor hide what others did
-                structlog.get_logger().exception("recorder.failed")
+                structlog.get_logger().exception("call.recorder_failed")
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -34,7 +34,7 @@ class Outages:
         return cls(lambda _: None, utc_now=lambda: datetime.fromtimestamp(0, UTC), new_id=str, replica="")
 
     def opened(self, deployment: str, reason: str | None, model: str | None, ago_s: float = 0.0) -> None:
-        """Log that a breaker opened ``ago_s`` seconds ago; record it, unless it was open before and a probe has failed."""
+        """Log that a breaker opened ``ago_s`` seconds ago; record it, unless it was open and a probe has failed."""
         where = {} if model is None else {"model": model}
         _log.warning("steering.opened", **where, deployment=deployment, cause=reason)
         if deployment in self._lasting:
