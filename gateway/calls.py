@@ -155,6 +155,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     total_ms: float
     overhead_ms: float | None  # the gateway's share of the time to the first byte
     held_ms: float | None = None  # how long the winner's first token was held back; None: it was not
+    held_for: str | None = None  # the deployment that it waited for
+    held_gain_ms: float | None = None  # how much less that should have taken after its first token, as was predicted
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     reasoning_tokens: int | None = None

@@ -73,6 +73,8 @@ calls = Table(
     Column("alone_predicted_ms", Double),
     Column("alone_age_ms", Double),
     Column("held_ms", Double),
+    Column("held_for", Text),
+    Column("held_gain_ms", Double),
     Column("deadline_ms", Double),
     Column("deadline_met", Boolean),
     Column("profile", Text),

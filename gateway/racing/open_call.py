@@ -17,6 +17,7 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.model import Model
 from gateway.racing.alone import UNKNOWN, Alone
 from gateway.racing.costs import settle
+from gateway.racing.hold import Held
 from gateway.racing.milliseconds import milliseconds
 from gateway.racing.recording import call_record, call_start, taken_over
 from gateway.racing.services import Services
@@ -40,6 +41,7 @@ class Times(msgspec.Struct, frozen=True):
     ttft_ms: float | None
     overhead_ms: float | None
     alone: Alone = UNKNOWN
+    held: Held | None = None
 
 
 class Broken(msgspec.Struct, frozen=True):
@@ -142,20 +144,21 @@ class OpenCall:
         ttft_ms: float | None = None,
         overhead_ms: float | None = None,
         alone: Alone = UNKNOWN,
+        held: Held | None = None,
         priced_as: Callable[[Mapping[str, Deployment], Sequence[AttemptRecord]], Mapping[str, Deployment]]
         | None = None,
     ) -> CallRecord:
         """Record the call, once. Returns the record, also when called again.
 
-        ``alone`` is the estimate for the first model's primary alone; ``priced_as`` replaces the deployments by whose
-        prices the attempts are billed.
+        ``alone`` is the estimate for the first model's primary alone, ``held`` the hold before the win; ``priced_as``
+        replaces the deployments by whose prices the attempts are billed.
         """
         if self.record is not None:
             return self.record
         self.services.outbox.drain()  # its attempts' records first
         if self.broken:
             times = self.broken[0].times
-            ttft_ms, overhead_ms, alone = times.ttft_ms, times.overhead_ms, times.alone
+            ttft_ms, overhead_ms, alone, held = times.ttft_ms, times.overhead_ms, times.alone, times.held
         call, self._winner = self.call, winner
         attempts = sorted(self.attempts, key=_number) if len(self.attempts) > 1 else self.attempts
         deployments = self._deployments if priced_as is None else priced_as(self._deployments, attempts)
@@ -172,6 +175,7 @@ class OpenCall:
             total_ms=self.since_received_ms(self.services.clock()),
             overhead_ms=overhead_ms,
             alone=alone,
+            held=held,
             answered_model=call.model if is_fallback and winner is not None else None,
             dropped=call.dropped.get(winner.deployment, ()) if call.dropped and winner is not None else (),
         )

@@ -255,7 +255,7 @@ class Race:
 
     def _win(self, attempt: Attempt, now: float) -> None:
         self.winner = attempt
-        self._claim.claimed_at = now
+        self._claim.claimed_at, self._claim.held = now, self._hold.held(now)
         self._hold.end()
         self._cancel_launches()
         for loser in self._attempts.overtaken(attempt, now):

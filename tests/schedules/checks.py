@@ -383,6 +383,8 @@ def nobody_is_held_for_longer_than_it_can_gain(evidence: Evidence) -> Iterator[s
         if winner.is_kept:  # it was not held, but behind a winner that broke
             continue
         held_ms = call.ttft_ms - winner.launch_offset_ms - winner.token_ms
+        if held_ms > MS and (call.held_ms is None or abs(call.held_ms - held_ms) > MS):
+            yield f"call {call_id}: {winner.deployment} was held for {held_ms} ms, its row says {call.held_ms}"
         gains_s = [0.0]
         for model, plan in evidence.steering.plans.get(task, ()):
             known = plan.decode_s

@@ -97,7 +97,7 @@ function drawn({ call, attempts, source, sql }) {
       h("div", { class: "controls" }, copiesSql(sql))),
     h("p", { class: `lead ${kind}`, role: "status" }, h("span", { "aria-hidden": "true" }, `${sign} `), sentence(call, ordered, source, nowMs)),
     stored(source),
-    h("section", { class: "card", "aria-labelledby": "race" }, h("header", {}, h("h2", { id: "race" }, "The race"), h("p", {}, plan(call, ordered))),
+    h("section", { class: "card", "aria-labelledby": "race" }, h("header", {}, h("h2", { id: "race" }, "The race"), h("p", {}, plan(call, ordered)), known(call.held_ms) ? h("p", {}, held(call)) : null),
       h("div", { class: "inside" },
         ordered.length ? timeline(call, ordered, nowMs) : h("p", { class: "soft" }, "Nothing was launched."),
         errors(ordered),
@@ -119,6 +119,12 @@ function sentence(call, attempts, source, nowMs) {
   const by = winner ? ` by ${winner.deployment}` : "";
   const first = known(call.ttft_ms) ? `, first token after ${ms(call.ttft_ms)}` : "";
   return `Answered${by}${first}${known(call.total_ms) ? `, in ${ms(call.total_ms)}` : ""}.`;
+}
+
+/** Why the first token did not go out at once. */
+function held(call) {
+  const why = call.objective === "reading" ? `keeps a reader waiting ${ms(call.held_gain_ms)} less` : `finishes ${ms(call.held_gain_ms)} sooner`;
+  return `Held ${ms(call.held_ms)}: ${call.held_for} usually ${why}, from its first token on.`;
 }
 
 /** The plan as it was carried out; a row does not have what was not launched. */
