@@ -32,7 +32,7 @@ def models(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object; with --live, all models.")] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Show the configured models, or with --live what providers sell.
+    """Show the configured models, or those that providers sell.
 
     Configured models are shown with their deployments, prices and contexts; without a provider, those of the simulated
     ones that `holeshot serve` starts.

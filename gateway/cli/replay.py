@@ -44,7 +44,9 @@ def replay(  # noqa: PLR0917 - options are named on the command line
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print only the recommended setting, as YAML.")] = False,
 ) -> None:
-    """Show what another setting would have done: speed with intervals, attempts and cost, and which one to take.
+    """Show what another setting would have done.
+
+    It shows speed with intervals, attempts and cost, and which setting to take.
 
     It replays the ledger's calls: with one attempt, races of two and three, several budgets, without a provider. What
     cancelled losers would have done is known from audited ones, so p95 needs 500 of them per deployment: if there are

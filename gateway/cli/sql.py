@@ -58,7 +58,9 @@ def sql(
     ] = None,
     limit: Annotated[int, typer.Option(min=0, help="Rows shown in a table; 0 shows all.")] = 200,
 ) -> None:
-    """Query the ledger in SQL, read-only: no function with side effects is run, and no other SQLite file is opened.
+    """Query the ledger in SQL, read-only.
+
+    No function with side effects is run, and no other SQLite file is opened.
 
     On Postgres, use a role that can only read: --reader-role prints the SQL for one, HOLESHOT_SQL_URL uses it.
 

@@ -30,7 +30,9 @@ def tail(  # noqa: PLR0917 - options are named on the command line
     key: KeyOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each call as JSON on a line of its own.")] = False,
 ) -> None:
-    """Show calls as they end, until Ctrl-C: who was asked, who answered first, and who was cut.
+    """Show calls as they end, until Ctrl-C.
+
+    Each line says which deployments were asked, which one answered first, and which ones were cut.
 
     It waits for a gateway that restarts. Prompts and answers are never shown: the gateway does not keep them.
 

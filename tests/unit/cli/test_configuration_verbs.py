@@ -376,3 +376,15 @@ def test_check_reads_certificate_and_key(holeshot: Holeshot) -> None:
 
     issued.private_key_pem.write_to_path("key.pem")
     assert holeshot("check", "--config", "gateway.yaml", GROQ_API_KEY="gsk-1").exit_code == 0
+
+
+@pytest.mark.parametrize("verb", [(), ("keys",), ("alerts",), ("import",)])
+def test_what_each_verb_does_is_said_in_a_whole_line_of_eighty_columns(
+    holeshot: Holeshot, verb: tuple[str, ...]
+) -> None:
+    shown = holeshot(*verb, "--help", COLUMNS="80").output
+
+    lines = shown.partition("Commands:")[2].splitlines()
+    assert any(lines)
+    assert not [line for line in lines if line.endswith("...")]
+    assert max(map(len, shown.splitlines())) <= 80
