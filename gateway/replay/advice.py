@@ -4,11 +4,13 @@ import json
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gateway.replay.draws import Outcome
 from gateway.replay.needs import AUDITS_FOR_TAIL, Need
 from gateway.replay.replay import Replayed
 
+FEW_CALLS = 1_000  # below this the intervals of p95 are wide, which a reader is told
 WORTH = 0.1  # of the p95 of single: what one more attempt per call must take off it
 _SOON_DAYS = 7  # at the present rate: then nothing need be changed
 
@@ -23,6 +25,13 @@ class Advice(Struct, frozen=True):
 
 def advice(replayed: Replayed) -> Advice:
     """Return the setting that is worth its attempts: each of them is to take a tenth of its p95 off single."""
+    told = _advice(replayed)
+    if told.setting is None or replayed.calls >= FEW_CALLS:
+        return told
+    return replace(told, why=f"{told.why} These are only {replayed.calls} calls, so the intervals are wide.")
+
+
+def _advice(replayed: Replayed) -> Advice:
     known = [each for each in replayed.outcomes if each.ttft["p95"].value is not None]
     if replayed.note is not None or not replayed.is_enough or not known:
         return Advice(None, _audit_more(replayed.needs), missing(replayed))
