@@ -123,8 +123,9 @@ function sentence(call, attempts, source, nowMs) {
 
 /** Why the first token did not go out at once. */
 function held(call) {
-  const why = call.objective === "reading" ? `keeps a reader waiting ${ms(call.held_gain_ms)} less` : `finishes ${ms(call.held_gain_ms)} sooner`;
-  return `Held ${ms(call.held_ms)}: ${call.held_for} usually ${why}, from its first token on.`;
+  const gain = ms(call.held_gain_ms);
+  const why = { reading: `keeps a reader waiting ${gain} less`, first_token: `is silent ${gain} less` }[call.objective] ?? `finishes ${gain} sooner`;
+  return `Held ${ms(call.held_ms)}: ${call.held_for} usually ${why} after its first token.`;
 }
 
 /** The plan as it was carried out; a row does not have what was not launched. */
