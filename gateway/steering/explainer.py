@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from math import isfinite
+from typing import cast
 
 import msgspec
 
@@ -18,6 +19,7 @@ from gateway.steering.constants import (
     EXPLORE_SHARE,
     HEDGE_SHARE,
     MEETS_QUANTILE,
+    NEXT_AT_LATEST_S,
     RESCUE_FACTOR,
     RESCUE_MAX_S,
     RESCUE_MIN_S,
@@ -168,6 +170,8 @@ def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, known
         held_kb=known.held.get(launch.deployment, 0) // 1024,
         **facts,
     )
+    if launch.why is Why.RESCUE and launch.delay_s > cast("float", facts["rescue_s"]):
+        why += f"; the second rescue at twice that, {NEXT_AT_LATEST_S:g} s at most"
     return Start(launch.deployment, round(launch.delay_s, 4), launch.role, launch.audited, launch.role not in FREE, why)
 
 
@@ -217,6 +221,7 @@ def _facts(
         "near": len(known.near),
         "share": 1.0 - min(race.budget, HEDGE_SHARE),
         "hangs": _hangs(estimate.q95_s),
+        "rescue_s": min((each.delay_s for each in plan.launches if each.why is Why.RESCUE), default=0.0),
     }
 
 
