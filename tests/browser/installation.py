@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KEYS: Mapping[str, str] = {"root": "hs-browser-root", "guest": "hs-browser-guest", "app": "hs-browser-app"}
 ROLES: Mapping[str, str] = {"root": "admin", "guest": "viewer", "app": "client"}
 MODEL = "demo-chat"
+START_LIMIT_S = 5 * PATIENCE_S  # several start at once
 
 
 class Installation:
@@ -103,7 +104,7 @@ def installed(folder: Path, **config: Any) -> Iterator[Installation]:
     reader = threading.Thread(target=read, args=(process.stderr,))
     reader.start()
     try:
-        assert begun.wait(PATIENCE_S), b"".join(log).decode()
+        assert begun.wait(START_LIMIT_S), b"".join(log).decode()
         assert found, b"".join(log).decode()
         yield Installation(found[0], database)
     finally:
