@@ -69,7 +69,7 @@ def sql(
     rows need no memory. A Parquet file has the columns' types: times are UTC, numerics doubles, UUIDs and JSON text;
     the file appears when it is complete. SQLite has no types, so the query runs twice.
 
-    docs/sql.md explains each column.
+    docs/sql.md explains each column; on Postgres its comment does, too. On SQLite times may be written as 2026-11-22T14:00:00Z here.
 
     \b
     Tables: calls, attempts, refusals, outages, slowdowns, alerts, alert_messages,
@@ -78,7 +78,7 @@ def sql(
     Views: leaderboard, samples, throughput_5m, load_5m, load_peaks,
       tag_differences, speed_by_hour, speed_days, rollup_pending
     Views of all time: race_value, slo, throughput, provider_errors,
-      answer_quality, client_usage, tag_values, cache_value
+      answer_quality, client_usage, tag_values, cache_value, waste
     The same of the last hour, day or month: add _1h, _24h or _30d.
       Only for these: gaps_1h, gaps_24h, gaps_30d, cache_latency_24h,
       refusals_1h, refusals_24h, refusals_30d,

@@ -151,6 +151,8 @@ attempts = Table(
     Column("would_take_over_ms", Double),
     Column("overtaken_at_ms", Double),
     Column("predicted_ms", Double),
+    Column("wasted_low_tokens", Integer),
+    Column("wasted_high_tokens", Integer),
     Column("judged_as", Text),
     Column("flaw", Text),
     Column("price", JSON()),
