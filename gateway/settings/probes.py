@@ -1,4 +1,4 @@
-"""The settings of probes: the gateway's own small calls to deployments that get no calls."""
+"""The settings of probes: the gateway's own small calls to deployments that nobody calls."""
 
 from typing import Annotated
 

@@ -21,10 +21,9 @@ def limits(
     assignments: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Change or show what a client of the database may do.
+    """Change what a client of the database may do; without options, show it.
 
-    Without options it is shown. Changes count for new calls, on all replicas within two seconds. Running calls go on,
-    unless the client expires.
+    Changes count for new calls, on all replicas within two seconds. Running calls go on, unless the client expires.
 
     Example: holeshot keys limits my-team
 
