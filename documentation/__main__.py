@@ -1,18 +1,18 @@
-"""Writes docs/reference/ from the code: ``python -m documentation``."""
+"""Writes docs/reference/ from the code, and the ledger's comments from docs/sql.md: ``python -m documentation``."""
 
 import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from documentation import commands, configuration, errors, events, headers, http_api
+from documentation import commands, configuration, errors, events, headers, http_api, ledger_comments
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = "docs/reference"
 
 
 def pages() -> Mapping[str, str]:
-    """Return the text of each page, by its path below the checkout."""
+    """Return the text of each file, by its path below the checkout."""
     made = {
         "configuration": configuration.page(),
         "command-line": commands.page(),
@@ -21,7 +21,8 @@ def pages() -> Mapping[str, str]:
         "errors": errors.page(),
         "events": events.page(),
     }
-    return {f"{FOLDER}/{name}.md": text for name, text in made.items()}
+    written = {f"{FOLDER}/{name}.md": text for name, text in made.items()}
+    return written | {"migrations/comments.json": ledger_comments.text()}
 
 
 def main() -> None:

@@ -80,6 +80,11 @@ EVENTS: Mapping[str, Advice] = {
     "audit.crashed": Advice(
         "A loser that ran on after its call to be measured failed by a bug. The caller had its answer.", BUG
     ),
+    "call.recorder_failed": Advice(
+        "One of those that keep figures of calls (steering, metrics, live view, traces) failed on a first token or the"
+        " end of an attempt. The call and what the others were told are not affected.",
+        BUG,
+    ),
     "call.finished": Advice(
         "The one line of each call: who answered (`winner`), how soon (`ttft_ms`, ms since the request arrived) and"
         " how fast (`decode_tps`, tokens per second). A failed call has `error_kind` and `causes`, with the reason of"

@@ -34,7 +34,7 @@ from gateway.overload.intake import Intake
 from gateway.overload.memory import calls_in, memory_limit
 from gateway.probes import prober
 from gateway.racing.seats import MAX_IN_FLIGHT, Seats
-from gateway.racing.services import Services
+from gateway.racing.services import Outbox, Services
 from gateway.racing.tasks import AttemptTasks
 from gateway.readiness import readiness
 from gateway.recollection import Recollection
@@ -75,7 +75,7 @@ class Gateway:
         self.fleets = Fleets(runtime.open_upstream, self._tasks)
         replica = settings.replica or socket.gethostname()
         self.metrics = Metrics(lambda: self.context.fleet.models)
-        tasks = AttemptTasks()
+        tasks, outbox = AttemptTasks(), Outbox()
         intake = Intake(
             settings.overload,
             default_most=calls_in(memory_limit(), settings.workers),
@@ -90,7 +90,12 @@ class Gateway:
         process_id = runtime.new_id()
         worker = f"{replica}-{process_id}"  # no other process may ever use the same spool
         self.live = Live(
-            tasks, clock=runtime.clock, unix_clock=runtime.unix_clock, replica=replica, worker=process_id[-12:]
+            tasks,
+            clock=runtime.clock,
+            unix_clock=runtime.unix_clock,
+            replica=replica,
+            worker=process_id[-12:],
+            catch_up=outbox.drain,
         )
         self.tracing = Tracing(settings, worker=worker, clock=runtime.clock)
         self.live_sharing = live_sharing(settings, self.live, runtime)
@@ -114,6 +119,7 @@ class Gateway:
             strikes=strikes,
             lateness=intake.delay,
             outages=self.outages,
+            catch_up=outbox.drain,
         )
         self._reports = LedgerReports(
             Reader(settings.database_url.get_secret_value()),
@@ -148,7 +154,6 @@ class Gateway:
                     self.steering,
                     self.metrics,
                     log,
-                    seats,
                     limits=limits,
                     live=self.live,
                     tracing=self.tracing,
@@ -159,6 +164,7 @@ class Gateway:
                 clock=runtime.clock,
                 new_id=runtime.new_id,
                 utc_now=runtime.utc_now,
+                outbox=outbox,
             ),
             intake=intake,
             live=self.live,
@@ -210,6 +216,7 @@ class Gateway:
             fleet=lambda: self.context.fleet,
         )
         add_process_figures(self.metrics)
+        self.metrics.on_render(outbox.drain)
         targets = target_watch(settings, runtime, reports=self._reports, metrics=self.metrics, targets=self._targets)
         self._tasks.later(targets.run)
         if settings.ledger.slowdowns and runtime.store is None:
@@ -264,6 +271,7 @@ class Gateway:
             last_first.push_async_callback(self.fleets.close_retired)
             last_first.push_async_callback(self._tasks.close)
             last_first.callback(self.context.intake.delay.close)
+            last_first.callback(self.context.services.outbox.drain)
             last_first.push_async_callback(self.context.services.tasks.close)  # early: they read from upstreams
             last_first.push_async_callback(self.probes.close)
 

@@ -136,6 +136,9 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     itl_p95_ms: float | None = None
     itl_max_ms: float | None = None
     speech_pause_ms: float | None = None  # the longest time a listener had nothing left to hear; win_on: sentence
+    # Of an attempt that lost: the tokens of its answer that were generated for nothing, at least and at most.
+    wasted_low_tokens: int | None = None
+    wasted_high_tokens: int | None = None
     cost_usd: float | None = None
     cost_is_lower_bound: bool = False
     cache_saved_usd: float | None = None  # cached tokens at the price of input, minus their own price

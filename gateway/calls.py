@@ -155,6 +155,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     total_ms: float
     overhead_ms: float | None  # the gateway's share of the time to the first byte
     held_ms: float | None = None  # how long the winner's first token was held back; None: it was not
+    held_for: str | None = None  # the deployment that it waited for
+    held_gain_ms: float | None = None  # how much less that should have taken after its first token, as was predicted
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     reasoning_tokens: int | None = None
@@ -219,7 +221,8 @@ class Spent(msgspec.Struct, frozen=True, gc=False):
 class Recorder(Protocol):
     """Receives the events of calls: ledger, leaderboard, metrics and log, combined by ``app.py``.
 
-    Every method is synchronous, fast and never raises: it runs on the hot path.
+    Every method is synchronous and fast, and should not raise. Of first tokens and ends it is told a little later, when
+    the bytes that clients wait for are written: ``ago_s`` is how many seconds ago it was.
     """
 
     def call_started(self, start: CallStart) -> None:
@@ -228,10 +231,12 @@ class Recorder(Protocol):
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
         """An attempt of ``call`` is launched; ``attempt_ended`` follows for every one."""
 
-    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
         """An attempt has its first token (by the model's ``win_on``), ``ttft_s`` seconds after its launch."""
 
-    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
         """An attempt has ended, however; a loser's end comes before its call's."""
 
     def call_finished(self, record: CallRecord) -> None:

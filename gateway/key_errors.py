@@ -38,7 +38,7 @@ class KeyUnusable(ApiError):
 
 
 class KeysNotLoaded(ApiError):
-    """The keys could not be read from the database yet, so nobody knows whether this one is good."""
+    """The keys could not be read from the database yet, so whether this one is good is not known."""
 
     status = 503
     type = "service_unavailable"

@@ -35,7 +35,7 @@ def prober(context: Context, runtime: Runtime, ledger: Ledger, metrics: Metrics)
     def book() -> ProbeBook:
         return runtime.probe_book or SqlProbeBook(context.settings.database_url.get_secret_value())
 
-    recorder = ProbeRecorder(context.steering, metrics, ledger, context.services.seats)
+    recorder = ProbeRecorder(context.steering, metrics, ledger)
     return Prober(
         _View(context),
         book,

@@ -1,6 +1,5 @@
 """The recorders of a gateway, combined to one ``Recorder``."""
 
-import asyncio
 from collections.abc import Callable
 
 from gateway.attempt_records import AttemptRecord, AttemptStart
@@ -9,7 +8,6 @@ from gateway.ledger.writer import Ledger
 from gateway.limits.limits import Limits
 from gateway.live.live import Live
 from gateway.prompt_classes import PromptClass
-from gateway.racing.seats import Seats
 from gateway.steering.steering import Steering
 from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
@@ -26,7 +24,6 @@ class Recorders:
         steering: Steering,
         metrics: Metrics,
         log: CallLog,
-        seats: Seats,
         *,
         limits: Limits,
         live: Live,
@@ -37,7 +34,6 @@ class Recorders:
         self._steering = steering
         self._metrics = metrics
         self._log = log
-        self._seats = seats
         self._limits = limits
         self._live = live
         self._tracing = tracing
@@ -55,22 +51,22 @@ class Recorders:
         if (live := self._live.own) is not None:
             live.attempt_started(call, start)
 
-    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
         """Count it on the board."""
-        self._steering.first_token(model, prompt_class, start, ttft_s)
+        self._steering.first_token(model, prompt_class, start, ttft_s, ago_s)
         if (live := self._live.own) is not None:
             live.first_token(start, ttft_s)
 
-    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
-        """Update board, health and metrics, and the seat of one that was launched before its deployment had a limit."""
-        self._steering.attempt_ended(model, prompt_class, attempt)
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
+        """Update board, health and metrics."""
+        self._steering.attempt_ended(model, prompt_class, attempt, ago_s)
         self._metrics.attempt_ended(model, attempt)
-        if self._seats.strangers:
-            self._seats.ended(attempt.id, asyncio.get_running_loop())
         if (live := self._live.own) is not None:
-            live.attempt_ended(attempt)
+            live.attempt_ended(attempt, ago_s)
         if (tracing := self._tracing.own) is not None:
-            tracing.attempt_ended(attempt)
+            tracing.attempt_ended(attempt, ago_s)
 
     def call_finished(self, record: CallRecord) -> None:
         """Spool the record, count it, log its line."""

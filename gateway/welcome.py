@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gateway.settings.model import Settings
 from gateway.terminal_text import counted
+from providers.simulator.persona import are_demo
 
 
 def welcome(settings: Settings, url: str) -> str:
@@ -17,7 +18,7 @@ def welcome(settings: Settings, url: str) -> str:
     api_key = 'os.environ["HOLESHOT_KEY"]' if needs_key else '"none"'
     python, holeshot = _program("python"), _program("holeshot")
     return f"""
-{_who_races(settings)}{_who_calls(settings)}
+{_who_races(settings, url)}{_who_calls(settings)}
 Try it:
 
   curl -N {url}/v1/chat/completions{authorization} \\
@@ -42,12 +43,13 @@ Then ask which provider was fast:
 """  # noqa: S608 - text for people; the SQL in it is an example
 
 
-def _who_races(settings: Settings) -> str:
+def _who_races(settings: Settings, url: str) -> str:
     number = len(settings.providers)
-    if all(name.startswith("sim-") for name in settings.providers):
+    if are_demo(settings.providers):
         return (
             f"No provider keys were found, so {number} simulated providers race, over real HTTP on loopback.\n"
             "To use real providers, set for example GROQ_API_KEY and CEREBRAS_API_KEY, then run `holeshot init`.\n"
+            f"To see what racing saves, open {url} and send calls for a minute: there is a button.\n"
         )
     if not settings.models:
         return f"{counted(number, 'provider')} and no model: name deployments directly, as provider/model.\n"

@@ -1,10 +1,58 @@
-"""Alembic's way in: runs migrations on the connection the ledger hands it."""
+"""Alembic's way in: runs migrations on the connection the ledger hands it, and writes Postgres's comments."""
+
+import json
+from pathlib import Path
 
 from alembic import context
+from sqlalchemy import text
 
 from gateway.ledger.tables import metadata
+
+COMMENTS = Path(__file__).with_name("comments.json")  # made of docs/sql.md: python -m documentation
+_THERE = """
+select relname as name, coalesce(attname, '') as column, relkind = 'v' as is_view, coalesce(description, '') as said
+from pg_class
+cross join lateral (
+  select 0 as attnum, null as attname
+  union all
+  select attnum, attname from pg_attribute where attrelid = pg_class.oid and attnum > 0 and not attisdropped
+) as columns
+left join pg_description on objoid = pg_class.oid and classoid = 'pg_class'::regclass and objsubid = columns.attnum
+where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p', 'v')
+"""
+
+
+SPANS = {"1h": "Of the last hour.", "24h": "Of the last 24 hours.", "30d": "Of the last 30 days."}
+
+
+def of_name(comments: dict[str, dict[str, str]], name: str) -> dict[str, str]:
+    """Return the comments of a table or view; a view of a window has those of the view of all time."""
+    whole, _, span = name.rpartition("_")
+    if name in comments or span not in SPANS:
+        return comments.get(name, {})
+    found = comments.get(whole, {})
+    return {**found, "": f"{found[''].removesuffix('.')}. {SPANS[span]}"} if found else {}
+
+
+def comment() -> None:
+    """Write the comments of tables, views and columns that are not as they should be."""
+    connection, wanted = context.get_bind(), json.loads(COMMENTS.read_text(encoding="utf-8"))
+    statements = []
+    for name, column, is_view, said in connection.execute(text(_THERE)):
+        new = of_name(wanted, name).get(column, said)
+        if new != said:
+            kind = "column" if column else "view" if is_view else "table"
+            place = f'"{name}"."{column}"' if column else f'"{name}"'
+            quoted = "'" + new.replace("'", "''") + "'"
+            statements.append(f"comment on {kind} {place} is {quoted};")
+    if statements:
+        connection.exec_driver_sql(f"do $comments$ begin {' '.join(statements)} end $comments$")
+
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 
 with context.begin_transaction():
     context.run_migrations()
+    is_current = context.get_context().get_current_revision() == context.get_head_revision()
+    if is_current and context.get_bind().dialect.name == "postgresql":
+        comment()

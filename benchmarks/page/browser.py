@@ -37,15 +37,17 @@ async def chromium() -> AsyncIterator[Browser]:
 
 
 @asynccontextmanager
-async def window(browser: Browser, *, height: int, theme: str = "light", scale: float = 1.0) -> AsyncIterator[Page]:
-    """Open one of 1280 by ``height`` CSS pixels.
+async def window(
+    browser: Browser, *, height: int, width: int = 1280, theme: str = "light", scale: float = 1.0
+) -> AsyncIterator[Page]:
+    """Open one of ``width`` by ``height`` CSS pixels.
 
     Raises:
         ComplaintError: by the end of the block the page had complained.
 
     """
     context = await browser.new_context(
-        viewport={"width": 1280, "height": height},
+        viewport={"width": width, "height": height},
         color_scheme="dark" if theme == "dark" else "light",
         device_scale_factor=scale,
     )

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import yaml
@@ -18,6 +19,7 @@ from benchmarks.harness.servers import ROOT
 
 MODEL = "demo-chat"
 CALLS_PER_S = 6.0
+SHORT_TOKENS, APART_S = 60, 2.0  # of slow calls
 PROMPTS = ("Why race?", "Summarize this page.", "What is a holeshot?", "Write a haiku about latency.", "Translate: go!")
 START_LIMIT_S = 30.0
 
@@ -63,6 +65,23 @@ async def called(url: str) -> AsyncIterator[None]:
             calling.cancel()
 
 
+@asynccontextmanager
+async def called_slowly(url: str) -> AsyncIterator[None]:
+    """Have short answers raced by three, one after the other, until the block ends: each race can be read."""
+    async with aiohttp.ClientSession(url) as client, asyncio.TaskGroup() as group:
+        calling = group.create_task(_call_slowly(client))
+        try:
+            yield
+        finally:
+            calling.cancel()
+
+
+async def _call_slowly(client: aiohttp.ClientSession) -> None:
+    while True:
+        await _call(client, PROMPTS[0], race={"mode": "race", "width": 3}, max_tokens=SHORT_TOKENS)
+        await asyncio.sleep(APART_S)
+
+
 async def _call_on(client: aiohttp.ClientSession) -> None:
     draw = random.Random(16)
     async with asyncio.TaskGroup() as running:
@@ -71,8 +90,8 @@ async def _call_on(client: aiohttp.ClientSession) -> None:
             running.create_task(_call(client, draw.choice(PROMPTS)))
 
 
-async def _call(client: aiohttp.ClientSession, prompt: str) -> None:
-    body = {"model": MODEL, "stream": True, "messages": [{"role": "user", "content": prompt}]}
+async def _call(client: aiohttp.ClientSession, prompt: str, **more: Any) -> None:
+    body = {"model": MODEL, "stream": True, "messages": [{"role": "user", "content": prompt}], **more}
     with suppress(aiohttp.ClientError):  # a simulated provider may end a stream with an error: that is to be seen too
         async with client.post("/v1/chat/completions", json=body) as response:
             async for _ in response.content.iter_any():

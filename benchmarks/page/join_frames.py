@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image  # type: ignore[import-not-found]  # it is in the other environment
 
 STEP_S = 0.1  # ten pictures a second look smooth enough, and are a sixth of the bytes
-WIDTH = 900
+WIDTH = 1200
 QUALITY = 60
 
 
@@ -23,7 +23,7 @@ def main() -> None:
     pictures = []
     for _, path in chosen:
         with Image.open(path) as whole:
-            scale = whole.width / 1280
+            scale = whole.width / job["window_px"]
             part = whole.convert("RGB").crop(tuple(round(each * scale) for each in (x, y, x + width, y + height)))
             pictures.append(part.resize((WIDTH, round(height * WIDTH / width)), Image.Resampling.LANCZOS))
     times = [at_s for at_s, _ in chosen]

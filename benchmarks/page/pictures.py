@@ -15,7 +15,7 @@ from playwright.async_api import Browser, Page
 
 from benchmarks.harness.installing import python_tool
 from benchmarks.page.browser import chromium, window
-from benchmarks.page.installation import called, installed
+from benchmarks.page.installation import called, called_slowly, installed
 
 PILLOW = "pillow==13.0.0"
 THEMES = ("light", "dark")
@@ -23,6 +23,7 @@ MOST_STILL_BYTES = 200_000
 MOST_MOVING_BYTES = 1_500_000
 MOVING_S = 7.0
 LANES_FILLED_S = 12.0  # of the 15 seconds that the lanes show
+LANES_PX, LANES_SCALE = 820, 1.5  # the window of the moving ones: their words are read in a README
 _JOIN = Path(__file__).with_name("join_frames.py")
 
 
@@ -37,8 +38,8 @@ class Frame(msgspec.Struct, frozen=True):
     at_s: float
 
 
-async def take(folder: Path, warm_up_s: float) -> None:
-    """Write them into ``folder``.
+async def take(folder: Path, warm_up_s: float, *, stills: bool) -> None:
+    """Write them into ``folder``: the lanes, and ``stills`` of other views.
 
     Raises:
         TooLargeError: one is too large.
@@ -46,12 +47,15 @@ async def take(folder: Path, warm_up_s: float) -> None:
     """
     pillow = await asyncio.to_thread(python_tool, "pillow", PILLOW)
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-    async with installed() as url, called(url), chromium() as browser:
-        _say(f"{url}: calls for {warm_up_s:.0f} s")
-        await asyncio.sleep(warm_up_s)
-        frames, stage = await _lanes(browser, url)
-        for theme in THEMES:
-            await _stills(browser, url, folder, theme)
+    async with installed() as url, chromium() as browser:
+        async with called_slowly(url):
+            frames, stage = await _lanes(browser, url)
+        if stills:
+            _say(f"{url}: calls for {warm_up_s:.0f} s")
+            async with called(url):
+                await asyncio.sleep(warm_up_s)
+                for theme in THEMES:
+                    await _stills(browser, url, folder, theme)
     moving = folder / "lanes.webp"
     await asyncio.to_thread(_join, pillow / "python", frames, stage, moving)
     _hold(moving, MOST_MOVING_BYTES)
@@ -88,9 +92,11 @@ async def _still(page: Page, path: Path) -> None:
 
 async def _lanes(browser: Browser, url: str) -> tuple[list[Frame], dict[str, float]]:
     """Return what was painted in a few seconds, and where the lanes are: x, y, width, height."""
-    async with window(browser, height=620, theme="dark") as page:
+    async with window(browser, width=LANES_PX, height=520, theme="dark", scale=LANES_SCALE) as page:
         await page.goto(f"{url}/#/live")
+        await page.get_by_role("button", name="6 s", exact=True).click()
         await page.wait_for_timeout(LANES_FILLED_S * 1000)
+        await page.locator("section.card:has(canvas.lanes)").scroll_into_view_if_needed()
         box = await page.locator("section.card:has(canvas.lanes)").bounding_box()
         assert box is not None
         async with _screencast(page) as frames:
@@ -119,7 +125,13 @@ def _join(python: Path, frames: list[Frame], stage: dict[str, float], path: Path
     with tempfile.TemporaryDirectory() as folder:
         for number, frame in enumerate(frames):
             (Path(folder) / f"{number:04}.png").write_bytes(frame.png)
-        job = {"at_s": [frame.at_s for frame in frames], "stage": stage, "folder": folder, "path": str(path.absolute())}
+        job: dict[str, Any] = {
+            "at_s": [frame.at_s for frame in frames],
+            "stage": stage,
+            "folder": folder,
+            "path": str(path.absolute()),
+        }
+        job |= {"window_px": LANES_PX}
         subprocess.run([python, str(_JOIN)], input=msgspec.json.encode(job), check=True)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from random import Random
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from benchmarks.steering.baselines import BASELINES
 from benchmarks.steering.fleet import Fleet
@@ -40,7 +39,6 @@ class Contender(Struct, frozen=True):
     mode: Mode = Mode.AUTO
     lengths: Lengths = Lengths.BY_KIND
     deadline: bool = False  # calls ask for their first token within the world's goal; under cost they always do
-    holds: bool = False  # first tokens may be held, as where the model's objective is written
 
     @property
     def label(self) -> str:
@@ -50,7 +48,6 @@ class Contender(Struct, frozen=True):
             name = f"{name}, {self.mode}"
         name = name if self.objective is Objective.FIRST_TOKEN else f"{name}, {self.objective}"
         name = f"{name}, deadline" if self.deadline else name
-        name = f"{name}, held" if self.holds else name
         return name if self.lengths is Lengths.BY_KIND else f"{name}, lengths {self.lengths.value}"
 
 
@@ -130,8 +127,7 @@ def warm(where: Setting, results: list[Result]) -> list[Result]:
 
 
 def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: Fleet) -> list[Policy]:
-    drawn = replace(contender, holds=False).label  # the same with and without holds
-    dice = [Random(f"{where.seed}:{drawn}:{replica}") for replica in range(where.world.replicas)]
+    dice = [Random(f"{where.seed}:{contender.label}:{replica}") for replica in range(where.world.replicas)]
     if contender.budget is not None:
         race = RaceSettings(mode=contender.mode, budget=contender.budget, objective=contender.objective)
         if (deadline_s := _deadline_s(where, contender)) is not None:
@@ -147,7 +143,6 @@ def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: F
                 objective=contender.objective,
                 world=where.world,
                 lengths=contender.lengths,
-                holds=contender.holds,
                 strikes=strikes,
             )
             for (board, strikes), random in zip(

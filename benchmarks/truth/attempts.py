@@ -103,6 +103,15 @@ def _side(side: str) -> Rule:
     return bound(side, lambda one: bill([one]), only=lambda one: _arrived(one) and one.persona.overstates == 1)
 
 
+def _has_lost(one: Attempt) -> bool:
+    return _arrived(one) and one.row["outcome"] in {"lost", "superseded"} and one.persona.overstates == 1
+
+
+def _generated(one: Attempt) -> int:
+    """Return the tokens of its answer, sent or not."""
+    return sum(seen.draw.tokens if one.persona.bills_on and seen.is_cut else seen.sent for seen in one.requests)
+
+
 def _is_billed(one: Attempt) -> bool:
     return _has_told(one) and _has_won(one) and one.persona.overstates == 1 and len(one.requests) == 1
 
@@ -246,6 +255,8 @@ ATTEMPTS: Mapping[str, Sequence[Rule]] = {
     "cost_low_usd": [same(lambda one: bill([one]), only=_is_billed, name=" of an answer"), _side("low")],
     "cost_high_usd": [same(lambda one: bill([one]), only=_is_billed, name=" of an answer"), _side("high")],
     "cost_is_lower_bound": [same(_is_least)],
+    "wasted_low_tokens": [bound("low", _generated, only=_has_lost)],
+    "wasted_high_tokens": [bound("high", _generated, only=_has_lost)],
     "cache_saved_usd": [same(saved, only=lambda one: _is_billed(one) and one.persona.cached_usd is not None)],
     "chars": [same(lambda one: sum(one.seen.chars), only=_is_stream)],
     "chunks": [same(lambda one: len(one.seen.writes), only=_is_stream)],

@@ -51,6 +51,10 @@ def _objective(call: Called) -> str:
     return "completion" if not call.made.job.scenario.streamed or asks_tools(call.made.job) else "reading"
 
 
+def _streams(call: Called) -> bool:
+    return bool(call.made.job.scenario.streamed)
+
+
 def _honest(call: Called) -> bool:
     return all(one.persona.overstates == 1 for one in call.attempts)
 
@@ -206,7 +210,8 @@ CALLS: Mapping[str, Sequence[Rule]] = {
     "takeover": [same(lambda _: None)],  # off in this fleet's gateway, as are win_on sentence and valid
     "takeovers": [same(lambda _: None)],
     "first_was_invalid": [same(lambda _: None)],
-    "held_ms": [same(lambda _: None)],  # no call asks for it
+    # No stream asks for it; whole answers may be held.
+    **{name: [same(lambda _: None, only=_streams)] for name in ("held_ms", "held_for", "held_gain_ms")},
     "cache_saved_usd": [
         same(_winners(saved), only=lambda call: _is_one_answer(call) and call.winner.persona.cached_usd)
     ],

@@ -66,13 +66,13 @@ def at_most(most: Truth, *, only: Truth = lambda _: True, least: float = 0.0, of
     return rule
 
 
-def bound(side: str, cost_usd: Truth, *, only: Truth) -> Rule:
-    """See that a bound (``low`` or ``high``) of a cost is there, and on its side of what the providers' bills say."""
+def bound(side: str, truth: Truth, *, only: Truth) -> Rule:
+    """See that a bound (``low`` or ``high``) is there, and on its side of the truth: of what a provider has billed."""
 
     def rule(column: str, rows: Sequence[One]) -> Iterator[Figure]:
         picked = [one for one in rows if only(one)]
         sign = 1 if side == "low" else -1
-        wrong = [one for one in picked if one.row[column] is None or sign * (one.row[column] - cost_usd(one)) > 1e-12]
+        wrong = [one for one in picked if one.row[column] is None or sign * (one.row[column] - truth(one)) > 1e-12]
         example = f"; call {wrong[0].made.job.number}" if wrong else ""
         yield Figure(f"{column}, on the wrong side of {len(picked)}{example}", 0, len(wrong), "none", not wrong)
 

@@ -18,7 +18,7 @@ from gateway.ingress.asked import Asked
 from gateway.ingress.body import Contents
 from gateway.ingress.fitting import Question, fitted
 from gateway.ingress.surfaces.chat import read_chat
-from gateway.racing.attempt_recording import attempt_record, outcome_of
+from gateway.racing.attempt_recording import Ending, attempt_record, outcome_of
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.costs import settle
 from gateway.racing.exchanges import drain, open_exchange
@@ -155,16 +155,9 @@ class _Request:
             launch_offset_ms=0.0,
             in_flight=in_flight - 1,
         )
-        return attempt_record(
-            self._call,
-            start,
-            Outcome.WON if error is None else outcome_of(error),
-            self.measurement,
-            exchange=self._exchange,
-            sendings=self._sendings,
-            error=error,
-            censored_at=None,
-        )
+        outcome, sendings = Outcome.WON if error is None else outcome_of(error), self._sendings
+        ending = Ending(outcome, self._clock(), sendings.times, sendings.key_name, error)
+        return attempt_record(self._call, start, ending, self.measurement, exchange=self._exchange, censored_at=None)
 
     async def _read(self, clocks: AttemptClocks) -> None:
         exchange = self._exchange = await open_exchange(self._deployment, self._call, self._call.id, self._sendings)

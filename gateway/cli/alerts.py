@@ -34,7 +34,7 @@ def _alerts(
     sql: Annotated[bool, typer.Option("--sql", help="Also print the SQL that shows each one's evidence.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of objects.")] = False,
 ) -> None:
-    """Show the alerts: the open ones first, then the newest of the others.
+    """Show the alerts, the open ones first.
 
     docs/alerts.md has when an alert opens and ends. `holeshot alerts test` tries the webhooks.
 

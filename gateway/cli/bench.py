@@ -86,7 +86,9 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     html: Annotated[Path | None, typer.Option(help="Write the report with plots as one HTML file.")] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Compare deployments: the same requests to each, in turns, in a random order.
+    """Compare deployments by the same requests to each.
+
+    The deployments take turns, in a random order.
 
     It asks the providers directly, with the keys of the configuration, or a running gateway with --url. Each request
     is in the journal as soon as it has ended; neither prompts nor answers are stored. Nothing is written to the ledger,

@@ -13,7 +13,7 @@ from gateway.cli.terminal import FAILED, OK, UNKNOWN, say, write_json, write_tab
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gateway.cli.live import Liveness
+    from gateway.cli.live import Liveness, Unlisted
     from gateway.cli.summary import DeploymentLine, FallbackLine, PolicyLine, ProviderLine
     from gateway.settings import Problem, Settings
     from gateway.settings.presets import Catalog
@@ -32,7 +32,11 @@ _ABILITIES = ("context", "longest answer", "tools", "JSON schema", "vision", "au
 def check(
     config: ConfigOption = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Also ask each provider for its models; costs no tokens.")
+        bool,
+        typer.Option(
+            "--live",
+            help="Also ask each provider for its models, and for one token of each model that it does not list.",
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -78,7 +82,7 @@ def _check_certificate(settings: "Settings") -> None:
 
 
 def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: bool) -> int:
-    """Print the summary and return the exit code: a provider that does not answer is a failure."""
+    """Print the summary and return the exit code: a provider or model that does not answer is a failure."""
     from gateway.cli import summary  # noqa: PLC0415 - pydantic only where it is needed
     from gateway.settings.loader import keys_in_clear  # noqa: PLC0415 - likewise
     from providers.catalog import load_catalog  # noqa: PLC0415 - likewise
@@ -90,15 +94,15 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
     source = table.source()
     deployments = summary.deployment_lines(settings, catalog, table)
     fallbacks, policies = summary.fallback_lines(settings), summary.policy_lines(settings)
-    liveness = _ask(settings, catalog) if live else {}
+    liveness, unlisted = _ask(settings, catalog) if live else ({}, [])
     notes = [
         *summary.warnings(settings, deployments, catalog),
         *summary.withheld(settings, os.environ, catalog),
         *keys_in_clear(path),
         *_silent(liveness),
-        *_absent(settings, catalog, liveness),
+        *(each.note for each in unlisted),
     ]
-    works = all(answer.works for answer in liveness.values())
+    works = all(answer.works for answer in liveness.values()) and all(each.answers is not False for each in unlisted)
     if as_json:
         write_json(
             {
@@ -115,7 +119,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
             }
         )
         return OK if works else FAILED
-    state = "ok" if works else "usable, but not every provider works: see the notes"
+    state = "ok" if works else "usable, but not every provider and model answers: see the notes"
     say(f"{_name(path) or 'no file: environment and defaults'}: {state}")
     _write_providers(providers, liveness)
     _write_deployments(deployments, fallbacks)
@@ -127,34 +131,18 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
     return OK if works else FAILED
 
 
-def _ask(settings: "Settings", catalog: "Catalog") -> "dict[str, Liveness]":
-    from gateway.cli.live import ask, open_listing  # noqa: PLC0415 - an HTTP client, only for --live
+def _ask(settings: "Settings", catalog: "Catalog") -> "tuple[dict[str, Liveness], list[Unlisted]]":
+    from gateway.cli.live import ask, ask_for_unlisted, open_listing  # noqa: PLC0415 - an HTTP client, only for --live
 
-    return asyncio.run(ask(lambda: open_listing(settings, catalog)))
+    async def asked() -> "tuple[dict[str, Liveness], list[Unlisted]]":
+        liveness = await ask(lambda: open_listing(settings, catalog))
+        return liveness, await ask_for_unlisted(settings, catalog, liveness)
+
+    return asyncio.run(asked())
 
 
 def _silent(liveness: "dict[str, Liveness]") -> list[str]:
     return [f"{name}: {answer.message}" for name, answer in liveness.items() if not answer.works]
-
-
-def _absent(settings: "Settings", catalog: "Catalog", liveness: "dict[str, Liveness]") -> list[str]:
-    """Return a note for each deployment whose provider answered but does not list its model.
-
-    Providers whose paths contain the customer's deployments, like Azure's, are skipped: their lists are of models.
-    """
-    from gateway.settings.presets import vendor_of  # noqa: PLC0415 - as above
-
-    notes = []
-    for name, model in settings.models.items():
-        for item in model.deployments:
-            provider, _, wanted = item.deployment.partition("/")
-            vendor = vendor_of(provider, settings.providers[provider], catalog)
-            if vendor is not None and "{model}" in vendor.chat_path:
-                continue
-            offered = liveness[provider].models if provider in liveness else ()
-            if offered and wanted not in offered:
-                notes.append(f"{provider} does not list {wanted!r} (model {name!r})")
-    return notes
 
 
 def _write_providers(providers: "list[ProviderLine]", liveness: "dict[str, Liveness]") -> None:

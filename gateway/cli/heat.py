@@ -8,11 +8,13 @@ import msgspec
 
 from gateway.app import Gateway
 from gateway.attempt_records import AttemptRecord, AttemptStart
+from gateway.background_tasks import BackgroundTasks
 from gateway.calls import Call, CallRecord, CallStart, Mode, Recorder
 from gateway.cli.lanes import Lanes
 from gateway.cli.views import View
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.model import Model
+from gateway.fleets import Fleets
 from gateway.ingress.admission import LOCAL
 from gateway.ingress.asked import Asked
 from gateway.ingress.body import Contents
@@ -80,6 +82,27 @@ async def open_gateway(settings: Settings, demo_starts: Callable[[], None]) -> A
         yield gateway
 
 
+async def check_model(settings: Settings, name: str) -> None:
+    """Check that ``name`` can be raced, before anything is started.
+
+    Raises:
+        ModelNotFound: with the nearest known names.
+
+    """
+    if not settings.providers:
+        from gateway.demo import demo_before_it_runs  # noqa: PLC0415 - only for users without a key
+
+        settings = demo_before_it_runs(settings)
+    tasks = BackgroundTasks()
+    fleets = Fleets(None, tasks)
+    fleet = fleets.build(settings, None)
+    try:
+        fleet.find(name, adhoc=True)
+    finally:
+        await fleet.aclose()
+        await fleets.aclose()
+
+
 async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
     """Race ``question`` as the gateway would, with ledger and leaderboard, and show it in ``view``.
 
@@ -92,7 +115,7 @@ async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
     context = gateway.context
     asked = question.asked()
     services = context.services
-    lanes = Lanes(services.clock, view)
+    lanes = Lanes(services.clock, view, services.outbox.drain)
     both = msgspec.structs.replace(services, recorder=_Both(services.recorder, lanes))
 
     def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> Entry:
@@ -138,13 +161,15 @@ class _Both:
         for each in self._all:
             each.attempt_started(call, start)
 
-    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
         for each in self._all:
-            each.first_token(model, prompt_class, start, ttft_s)
+            each.first_token(model, prompt_class, start, ttft_s, ago_s)
 
-    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
         for each in self._all:
-            each.attempt_ended(model, prompt_class, attempt)
+            each.attempt_ended(model, prompt_class, attempt, ago_s)
 
     def call_finished(self, record: CallRecord) -> None:
         for each in self._all:

@@ -49,18 +49,24 @@ class Spectator(Protocol):
 
 
 class Lanes:
-    """A recorder and a sink that keep what they receive. ``clock`` is the gateway's own, monotonic seconds."""
+    """A recorder and a sink that keep what they receive. ``clock`` is the gateway's own, monotonic seconds.
+
+    ``catch_up`` has recorders told what has happened.
+    """
 
     streams = True
     understands = True
 
-    def __init__(self, clock: Callable[[], float], spectator: Spectator) -> None:
+    def __init__(
+        self, clock: Callable[[], float], spectator: Spectator, catch_up: Callable[[], None] = lambda: None
+    ) -> None:
         self.lanes: list[Lane] = []
         self.record: CallRecord | None = None  # set when the call has ended
         self.error: str | None = None  # why there is no answer, or an incomplete one
         self.tokens = 0  # of the answer so far: its meaningful chunks, at most providers one token each
         self.claimed_ms: float | None = None  # the claim, since the call began
         self._clock = clock
+        self._catch_up = catch_up
         self._spectator = spectator
         self._began_at: float | None = None
         self._thoughts: list[str] = []
@@ -100,24 +106,27 @@ class Lanes:
         self.lanes.append(lane)
         self._spectator.changed(lane, self.elapsed_ms)
 
-    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
         """Record the first token in its lane."""
         del model, prompt_class
         for lane in self.lanes:
             if lane.start.id == start.id:
                 lane.first_token_ms = ttft_s * 1000
-                self._spectator.changed(lane, self.elapsed_ms)
+                self._spectator.changed(lane, self.elapsed_ms - ago_s * 1000)
 
-    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
         """Close a lane; ignore losers that were watched longer than the race."""
         del model, prompt_class
         if self.record is not None:
             return
         for lane in self.lanes:
             if lane.start.id == attempt.id:
+                at_ms = self.elapsed_ms - ago_s * 1000
                 lane.record = attempt
-                lane.ended_ms = self.elapsed_ms - attempt.launch_offset_ms
-                self._spectator.changed(lane, self.elapsed_ms)
+                lane.ended_ms = at_ms - attempt.launch_offset_ms
+                self._spectator.changed(lane, at_ms)
 
     def call_finished(self, record: CallRecord) -> None:
         """Keep the record, whose attempts have their costs."""
@@ -131,6 +140,7 @@ class Lanes:
 
     async def begin(self, winner: Winner) -> None:
         """Record the winner, and drop text of an earlier one."""
+        self._catch_up()
         self._text, self._thoughts, self.tokens = [], [], 0
         self.claimed_ms = winner.ttft_ms
         running = [lane for lane in self.lanes if lane.deployment == winner.deployment and lane.record is None]

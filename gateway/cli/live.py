@@ -1,6 +1,10 @@
-"""Asks every provider for its models: it may be unreachable, refuse the key, or lack the models."""
+"""Asks every provider for its models: it may be unreachable, refuse the key, or lack the models.
+
+A model that its provider does not list is asked for one token: lists leave out aliases and fine-tunes.
+"""
 
 import asyncio
+import difflib
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,14 +18,22 @@ from gateway.settings.model import Settings
 from gateway.settings.presets import Catalog, vendor_of
 from gateway.settings.provider import ProviderSettings
 from gateway.upstreams import Upstreams
-from providers.catalog import Vendor, apis_of
+from providers.catalog import Api, Vendor, apis_of
+from providers.dialects.index import DIALECTS
 from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Upstream
+from providers.exchange import Request, Upstream
 from providers.listed import Listed
 from providers.listings import Listing
 from providers.rate_limits import headroom
 
 _TIMEOUT_S = 15.0
+_MESSAGES = [{"role": "user", "content": "1"}]
+_SMALLEST: Mapping[Api, Mapping[str, object]] = {  # requests for one token, or one short embedding
+    "chat": {"messages": _MESSAGES, "max_tokens": 1, "stream": True},
+    "messages": {"messages": _MESSAGES, "max_tokens": 1, "stream": True},
+    "completions": {"prompt": "1", "max_tokens": 1, "stream": True},
+    "embeddings": {"input": "1"},
+}
 _STATES = {
     ErrorKind.PROVIDER_AUTH: "unauthorised",
     ErrorKind.NOT_FOUND: "no model list",
@@ -67,6 +79,28 @@ OpenLists = Callable[[], Lists]
 OnAnswer = Callable[[str, Liveness], None]
 
 
+class Unlisted(msgspec.Struct, frozen=True):
+    """A deployment whose provider does not list its model, and whether a request for one token was answered."""
+
+    deployment: str
+    model: str  # the public name
+    near: str | None  # the most similar model that the provider lists
+    answers: bool | None  # None: not asked, as its APIs cannot be asked for one token
+    said: str | None = None  # by the provider that refused it
+
+    @property
+    def note(self) -> str:
+        """What there is to say of it."""
+        provider, _, name = self.deployment.partition("/")
+        note = f"{provider} does not list {name!r} (model {self.model!r})"
+        if self.answers:
+            return f"{note}, but answers a request for it"
+        if self.answers is not None:
+            note += f", and refuses a request for it: {self.said}"
+        is_said = self.near is None or repr(self.near) in note
+        return note if is_said else f"{note}; did you mean {self.near!r}?"
+
+
 class Unopened:
     """Replaces an upstream whose settings are contradictory: it fails like one without a connection."""
 
@@ -88,6 +122,53 @@ class Unopened:
 
 def _ignored(provider: str, answer: Liveness) -> None:
     """Ignore an answer."""
+
+
+async def ask_for_unlisted(settings: Settings, catalog: Catalog, liveness: Mapping[str, Liveness]) -> list[Unlisted]:
+    """Ask for one token of each deployment that its provider, which has a list, does not list.
+
+    Providers whose paths contain the customer's deployments, like Azure's, are left out: their lists are of models.
+    """
+    upstreams = Upstreams()
+    found = []
+    for name, model in settings.models.items():
+        for item in model.deployments:
+            provider, _, wanted = item.deployment.partition("/")
+            vendor = vendor_of(provider, settings.providers[provider], catalog)
+            offered = liveness[provider].models if provider in liveness else ()
+            if not offered or wanted in offered or (vendor is not None and "{model}" in vendor.chat_path):
+                continue
+            apis = item.apis or settings.providers[provider].apis or apis_of(vendor, settings.providers[provider].kind)
+            answers, said = await _ask_for_a_token(
+                upstreams.open(provider, settings.providers[provider], vendor), wanted, apis
+            )
+            near = difflib.get_close_matches(wanted, offered, n=1)
+            found.append(Unlisted(item.deployment, name, near[0] if near else None, answers, said))
+    await upstreams.aclose()
+    return found
+
+
+async def _ask_for_a_token(upstream: Upstream, model: str, apis: Sequence[Api]) -> tuple[bool | None, str | None]:
+    """Return whether ``model`` answers, and what is said if it does not; (None, None) if it cannot be asked cheaply."""
+    api = next((api for api in apis if api in _SMALLEST), None)
+    if api is None:
+        return None, None
+    fields = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in {"model": model, **_SMALLEST[api]}.items()}
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            if api == "embeddings":
+                await upstream.send("embeddings", Request(model, fields))
+            else:
+                exchange = await upstream.stream(Request(model, fields, dialect=DIALECTS[api]))
+                exchange.abort()
+    except UpstreamError as error:
+        return False, error.message
+    except TimeoutError:
+        return False, f"no answer within {_TIMEOUT_S:g} s"
+    else:
+        return True, None
+    finally:
+        await upstream.aclose()
 
 
 def open_listing(settings: Settings, catalog: Catalog) -> Lists:

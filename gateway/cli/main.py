@@ -35,7 +35,7 @@ The first token wins, the losers are cancelled, and every attempt is a row in SQ
 First steps:
   holeshot init --live    a configuration from the keys in your environment
   holeshot check --live   does every provider answer, and accept its key?
-  holeshot serve          then point any OpenAI SDK at http://127.0.0.1:4000/v1
+  holeshot serve          point any OpenAI SDK at http://127.0.0.1:4000/v1
   holeshot race "Hello!"  watch one race, without a server
   holeshot leaderboard    which deployments are fast now
   holeshot tail           calls as they end

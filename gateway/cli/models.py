@@ -32,9 +32,10 @@ def models(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object; with --live, all models.")] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Show the configured models, or with --live what providers sell.
+    """Show the configured models, or those that providers sell.
 
-    Configured models are shown with their deployments, prices and contexts.
+    Configured models are shown with their deployments, prices and contexts; without a provider, those of the simulated
+    ones that `holeshot serve` starts.
 
     With --live every provider is asked for its list, and models that several providers sell are shown side by side. Two
     names match only if family, version, size and kind agree. Quantization is shown if the provider gives it.
@@ -46,8 +47,17 @@ def models(
     settings, _ = read_settings(config)
     if live:
         _show_sold(settings, match, everything=everything, as_json=as_json)
-    else:
-        _show_configured(settings, match, as_json=as_json)
+        return
+    if not settings.providers:
+        from gateway.demo import demo_before_it_runs  # noqa: PLC0415 - only for users without a key
+
+        settings = demo_before_it_runs(settings)
+        say(
+            "no provider is configured: these are the simulated ones that `holeshot serve` starts;"
+            " `holeshot init --live` writes a configuration from your keys",
+            err=True,
+        )
+    _show_configured(settings, match, as_json=as_json)
 
 
 def _show_configured(settings: "Settings", match: str | None, *, as_json: bool) -> None:

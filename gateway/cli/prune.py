@@ -21,9 +21,10 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the rows that would be deleted.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
-    """Delete rows older than `ledger.keep_calls_days`, `keep_attempts_days`, and so on.
+    """Delete rows that are older than `ledger:` says.
 
-    There are also `keep_rollups_days`, `keep_refusals_days` and `keep_outages_days`. A running gateway does this every
+    It says so with `keep_calls_days`, `keep_attempts_days`, `keep_rollups_days`, `keep_refusals_days` and
+    `keep_outages_days`. A running gateway does this every
     hour. Use this command to do it at once, or to see what would be deleted. On Postgres a whole day is deleted
     together (a week, if rows are kept for more than three months), and its space is free at once. On SQLite, and for
     rows from before partitioning, rows are deleted in small batches.

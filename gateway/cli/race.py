@@ -83,11 +83,13 @@ def race(  # noqa: PLR0917 - options are named on the command line
 
 async def _race(settings: "Settings", question: "Question", view: "View", times: int) -> bool:
     """Run the races; return whether all were answered."""
-    from gateway.cli.heat import open_gateway, run_heat  # noqa: PLC0415 - as above
+    from gateway.cli.heat import check_model, open_gateway, run_heat  # noqa: PLC0415 - as above
     from gateway.errors import ApiError  # noqa: PLC0415 - likewise
     from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
 
     try:
+        if question.model:
+            await check_model(settings, question.model)
         async with open_gateway(settings, _tell_of_the_demo) as gateway:
             question = _with_model(question, gateway.context.fleet.models)
             heats = [await run_heat(gateway, question, view) for _ in range(times)]

@@ -81,12 +81,14 @@ def _parts(model: Mapping[str, Any], width: int) -> Iterator[Any]:
     cells = {name: [_figure(name, row) for row in rows] for name in _COLUMNS}
     known = [name for name in _COLUMNS if name in _ALWAYS or any(value is not None for value in cells[name])]
     shown, widths = _fitting(known, cells, width)
-    yield Text(_title(model, [_COLUMNS[name] for name in known if name not in shown]), style="bold")
+    yield Text(_title(model), style="bold")
     yield table(
         [_COLUMNS[name] for name in shown], list(zip(*(cells[name] for name in shown), strict=True)), widths=widths
     )
     marks = {str(value)[-1:] for name in shown for value in cells[name] if value is not None and name != "deployment"}
-    notes = [f"{mark} {meaning}" for mark, meaning in _LEGEND.items() if mark in marks]
+    left_out = [_COLUMNS[name] for name in known if name not in shown]
+    notes = [f"a wider terminal also shows: {', '.join(left_out)}"] if left_out else []
+    notes += [f"{mark} {meaning}" for mark, meaning in _LEGEND.items() if mark in marks]
     notes += [f"{row.get('deployment')}: {why}" for row in rows if (why := _why(row))]
     notes += [f"{row.get('deployment')}: {seen}" for row in rows if (seen := _seen(row))]
     for note in notes:
@@ -111,13 +113,11 @@ def _seen(row: Mapping[str, Any]) -> str | None:
     return f"last asked by a probe, {f'{minutes} min' if minutes else f'{seconds} s'} ago"
 
 
-def _title(model: Mapping[str, Any], left_out: Sequence[str]) -> str:
+def _title(model: Mapping[str, Any]) -> str:
     title = f"{model.get('model', '?')}: first token in ms, speed in tok/s"
     window_s = model.get("window_s")
     if isinstance(window_s, int | float):
         title += f", over {window_s / 60:g} min"
-    if left_out:
-        title += f"; no room for {', '.join(left_out)}"
     return visible(title)
 
 

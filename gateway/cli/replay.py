@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_database_url
-from gateway.cli.terminal import MISUSED, fail, say, write_json, write_table
+from gateway.cli.terminal import MISUSED, explain, fail, say, write_json, write_table
 from gateway.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.cli.replaying import Found, Request, Told
     from gateway.replay.draws import Outcome
     from gateway.replay.figures import Figure
+    from gateway.replay.needs import Need
 
 _WINDOW = re.compile(r"(\d+)([mhd])")
 _UNIT_S = {"m": 60, "h": 3600, "d": 86_400}
@@ -43,7 +44,9 @@ def replay(  # noqa: PLR0917 - options are named on the command line
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print only the recommended setting, as YAML.")] = False,
 ) -> None:
-    """Show what another setting would have done: speed with intervals, attempts and cost, and which one to take.
+    """Show what another setting would have done.
+
+    It shows speed with intervals, attempts and cost, and which setting to take.
 
     It replays the ledger's calls: with one attempt, races of two and three, several budgets, without a provider. What
     cancelled losers would have done is known from audited ones, so p95 needs 500 of them per deployment: if there are
@@ -136,7 +139,8 @@ def _show(answers: "Sequence[Found]", request: "Request", *, as_json: bool, as_y
             if number:
                 say("")
             _table(each, request)
-            say(told.why if told.setting is None else f"Recommended: {told.setting}. {told.why}")
+            explain(told.why if told.setting is None else f"Recommended: {told.setting}. {told.why}")
+            _write_needs(each.replayed.needs)
         if written is not None:
             say(written)
     if not as_yaml:
@@ -153,6 +157,15 @@ def _table(found: "Found", request: "Request") -> None:
         say(f"As it was: TTFT {was} ms, {each.seen_attempts:.2f} attempts per call")
     if each.outcomes:
         write_table(_HEADS, [_line(one) for one in each.outcomes])
+
+
+def _write_needs(needs: "Sequence[Need]") -> None:
+    """Print which deployments have too few audited losers, and when they will have enough."""
+    from gateway.replay.advice import time_left  # noqa: PLC0415 - as above
+
+    rows = [[each.deployment, each.audits, each.more, time_left(each)] for each in needs if each.more]
+    if rows:
+        write_table(["deployment", "audited losers", "more needed", "when"], rows)
 
 
 _HEADS = ("setting", "attempts", "TTFT p50", "p95", "p99", "off p95", "total p50", "total p95", "USD of 1000")

@@ -4,7 +4,9 @@ from gateway.cli.terminal import write_json
 
 
 def schema() -> None:
-    """Print the JSON Schema of the configuration file, for editors that complete and check it while you type.
+    """Print the JSON Schema of the configuration file.
+
+    Editors complete and check the file with it while you type.
 
     `holeshot init` writes it beside the configuration, which names it in its first line:
     # yaml-language-server: $schema=gateway.schema.json

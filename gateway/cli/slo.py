@@ -25,7 +25,9 @@ def slo(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with the SQL of each figure.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a target is missed.")] = False,
 ) -> None:
-    """Show whether the targets of `slo:` are kept, what is left of their error budgets, and how fast they are spent.
+    """Show whether the targets of `slo:` are kept.
+
+    It also shows what is left of their error budgets, and how fast they are spent.
 
     A burn of 1 spends the budget just within the target's days; 14.4 for an hour spends 2 % of a month's. The figures
     are read from the ledger; no gateway need run. docs/targets.md says which calls count.

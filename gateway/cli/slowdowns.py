@@ -24,7 +24,7 @@ def slowdowns(
     now: Annotated[bool, typer.Option("--now", help="Only those that go on.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list, with the SQL that shows each.")] = False,
 ) -> None:
-    """Show when deployments were slower than usual, or failed more often.
+    """Show when deployments were slower or failed more than usual.
 
     A running gateway compares each deployment every five minutes with its own earlier weeks and with the model's other
     deployments. docs/detector.md says how, and how soon it notices what.

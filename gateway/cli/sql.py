@@ -58,7 +58,9 @@ def sql(
     ] = None,
     limit: Annotated[int, typer.Option(min=0, help="Rows shown in a table; 0 shows all.")] = 200,
 ) -> None:
-    """Query the ledger in SQL, read-only: no function with side effects is run, and no other SQLite file is opened.
+    """Query the ledger in SQL, read-only.
+
+    No function with side effects is run, and no other SQLite file is opened.
 
     On Postgres, use a role that can only read: --reader-role prints the SQL for one, HOLESHOT_SQL_URL uses it.
 
@@ -67,7 +69,8 @@ def sql(
     rows need no memory. A Parquet file has the columns' types: times are UTC, numerics doubles, UUIDs and JSON text;
     the file appears when it is complete. SQLite has no types, so the query runs twice.
 
-    docs/sql.md explains each column.
+    docs/sql.md explains each column; on Postgres its comment does, too. Times may be written as
+    2026-11-22T14:00:00Z, also on SQLite.
 
     \b
     Tables: calls, attempts, refusals, outages, slowdowns, alerts, alert_messages,
@@ -76,7 +79,7 @@ def sql(
     Views: leaderboard, samples, throughput_5m, load_5m, load_peaks,
       tag_differences, speed_by_hour, speed_days, rollup_pending
     Views of all time: race_value, slo, throughput, provider_errors,
-      answer_quality, client_usage, tag_values, cache_value
+      answer_quality, client_usage, tag_values, cache_value, waste
     The same of the last hour, day or month: add _1h, _24h or _30d.
       Only for these: gaps_1h, gaps_24h, gaps_30d, cache_latency_24h,
       refusals_1h, refusals_24h, refusals_30d,

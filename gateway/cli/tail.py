@@ -1,6 +1,7 @@
 """``holeshot tail``: calls of a running gateway, a line each as they end."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -29,7 +30,9 @@ def tail(  # noqa: PLR0917 - options are named on the command line
     key: KeyOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each call as JSON on a line of its own.")] = False,
 ) -> None:
-    """Show calls as they end, until Ctrl-C: who was asked, who answered first, and who was cut.
+    """Show calls as they end, until Ctrl-C.
+
+    Each line says which deployments were asked, which one answered first, and which ones were cut.
 
     It waits for a gateway that restarts. Prompts and answers are never shown: the gateway does not keep them.
 
@@ -50,6 +53,8 @@ def tail(  # noqa: PLR0917 - options are named on the command line
     with suppress(KeyboardInterrupt):
         try:
             _check_model(url, key, model)
+            if sys.stderr.isatty():
+                say(_waiting_for(url, wanted, failed=failed, slower_than_ms=slower_than_ms), err=True)
             for told in tailed(_events(address, key)):
                 if isinstance(told, str):
                     say(f"holeshot: {told}", err=True)
@@ -57,6 +62,15 @@ def tail(  # noqa: PLR0917 - options are named on the command line
                     _show(told, as_json=as_json)
         except GatewayError as error:
             fail(str(error))
+
+
+def _waiting_for(url: str, wanted: Mapping[str, str | None], *, failed: bool, slower_than_ms: float | None) -> str:
+    """Return what is waited for, in a line."""
+    kinds = [f"{name} {value}" for name, value in wanted.items() if value is not None]
+    kinds += ["failed"] if failed else []
+    kinds += [f"slower than {slower_than_ms:g} ms"] if slower_than_ms is not None else []
+    only = f" ({', '.join(kinds)})" if kinds else ""
+    return f"waiting for calls{only} at {url.rstrip('/')}; Ctrl-C stops"
 
 
 def _check_model(url: str, key: str | None, model: str | None) -> None:

@@ -17,6 +17,7 @@ FAILED = 1
 MISUSED = 2  # a wrong option (as click does) or, for `serve`, an unusable configuration
 
 _NARROWEST = 24  # minimum width of a column of names
+_NARROWER = 16  # if the table does not fit otherwise
 _PIPE_WIDTH = 250
 _ENDLESS = 100_000
 _FIGURE = re.compile(r"-?[\d,]+(\.\d+)?(e-?\d+)?%?[?*]?")  # the last character is a mark that a legend explains
@@ -33,6 +34,17 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
 def say(text: str, *, err: bool = False) -> None:
     """Print ``text`` with a newline. Control characters from clients and providers are escaped."""
     typer.echo(visible(text, lines=True), err=err)
+
+
+def explain(text: str, *, err: bool = False) -> None:
+    """Print ``text`` with a newline; on a terminal it is broken between words, elsewhere it is one line."""
+    if not (sys.stderr if err else sys.stdout).isatty():
+        say(text, err=err)
+        return
+    from rich.console import Console  # noqa: PLC0415 - slow imports only where they are used
+    from rich.text import Text  # noqa: PLC0415 - likewise
+
+    Console(stderr=err, markup=False, emoji=False, highlight=False).print(Text(visible(text, lines=True)))
 
 
 @contextmanager
@@ -72,12 +84,19 @@ def json_text(value: Any) -> str:
 def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
     """Print a table with figures aligned right; on a terminal in colours, unless ``NO_COLOR`` is set.
 
-    On a narrow screen, headings break between words and names anywhere. A table that is still too wide is transposed,
-    with as many rows side by side as fit.
+    On a narrow screen, headings break between words, also after underscores, and names anywhere. A table that is still
+    too wide is transposed, with as many rows side by side as fit.
     """
     screen = console()
-    for heads in (columns, [column.replace(" ", "\n") for column in columns]):
-        widths = fitting_widths(heads, rows, screen.width)
+    by_words = [column.replace(" ", "\n") for column in columns]
+    by_all_words = [column.replace("_", "_\n") for column in by_words]
+    for heads, narrowest in (
+        (columns, _NARROWEST),
+        (by_words, _NARROWEST),
+        (by_all_words, _NARROWEST),
+        (by_all_words, _NARROWER),
+    ):
+        widths = fitting_widths(heads, rows, screen.width, narrowest=narrowest)
         if widths is not None or not rows:
             screen.print(table(heads, rows, title=title, widths=widths))
             return
@@ -165,6 +184,7 @@ def cell(value: object, column: str = "") -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if _is_figure(value):
+        column = column.replace("\n", "")  # a heading may be broken
         digits = 0 if column.endswith("_ms") else 1 if "_tps" in column else 6 if column.endswith("_usd") else 3
         return str(value) if isinstance(value, int) else f"{value:,.{digits}f}"
     if isinstance(value, dict | list | tuple):

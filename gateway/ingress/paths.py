@@ -6,6 +6,18 @@ from collections.abc import Sequence
 
 _ALIKE = 0.8  # difflib's ratio, 0 to 1: a typing error, not another word
 _VERSION = re.compile(r"^v\d+$")
+# APIs of OpenAI and Anthropic that the gateway does not have: their state is at one provider, so nothing can be raced.
+_NOT_OFFERED = (
+    *("assistants", "batches", "chatkit", "containers", "conversations", "evals", "files", "fine_tuning", "fine-tunes"),
+    *("messages/batches", "organization", "realtime", "responses/compact", "responses/input_tokens", "skills"),
+    *("threads", "uploads", "vector_stores", "videos"),
+)
+
+
+def is_not_offered(path: str) -> bool:
+    """Whether ``path`` belongs to an API that others have and the gateway does not."""
+    bare = "/".join(_bare([word for word in path.split("/") if word]))
+    return any(bare == api or bare.startswith(f"{api}/") for api in _NOT_OFFERED)
 
 
 def nearest_path(path: str, known: Sequence[str]) -> str | None:
@@ -19,8 +31,10 @@ def nearest_path(path: str, known: Sequence[str]) -> str | None:
         for candidate in known:
             if bare and bare == _bare(candidate.strip("/").split("/")):
                 return candidate
-    near = difflib.get_close_matches("/" + "/".join(words), known, n=1, cutoff=_ALIKE)
-    return near[0] if near else None
+    # Without their versions, which are alike in all of them.
+    bare_known = {"/".join(_bare(candidate.strip("/").split("/"))): candidate for candidate in reversed(known)}
+    near = difflib.get_close_matches("/".join(_bare(words)), bare_known, n=1, cutoff=_ALIKE)
+    return bare_known[near[0]] if near else None
 
 
 def _bare(words: Sequence[str]) -> list[str]:

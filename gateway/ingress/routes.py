@@ -28,7 +28,7 @@ from gateway.ingress.cors import add_headers, preflight
 from gateway.ingress.kept_responses import kept_response
 from gateway.ingress.models import get_model, list_models, spoken_by
 from gateway.ingress.openapi.serving import describe, docs
-from gateway.ingress.paths import nearest_path
+from gateway.ingress.paths import is_not_offered, nearest_path
 from gateway.ingress.phase import Phase
 from gateway.ingress.refusals import Refused
 from gateway.ingress.relayed.apis import (
@@ -185,6 +185,9 @@ def _facts(request: web.Request, *, has_client: bool = True) -> Refused:
 
 
 def _translate(request: web.Request, error: web.HTTPException) -> ApiError:
+    if error.status in _NO_ROUTE and is_not_offered(request.path):
+        shown = redact(request.path)[:_LONGEST_PATH]
+        return NotFound(f"{shown!r} is of an API that this gateway does not have; below /v1 it has {_OFFERED}")
     match error:
         case web.HTTPNotFound():
             meant = nearest_path(request.path, _PATHS)
@@ -236,6 +239,8 @@ CALLS: Mapping[str, Dialect] = {
     )
 }
 _PATHS = tuple(dict.fromkeys(route.path for route in ROUTES if "{" not in route.path))
+_MODELS = "/v1/models"  # several vendors have this path
+_OFFERED = ", ".join(dict.fromkeys(path.split("/")[2] for path in (*CALLS, *_RELAYED, _MODELS)))
+_NO_ROUTE = (404, 405)
 _LONGEST_PATH = 200  # characters of an unknown path: the client chose it
 _CHAT = SURFACES[PIVOT].route
-_MODELS = "/v1/models"  # several vendors have this path

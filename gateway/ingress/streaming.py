@@ -63,12 +63,16 @@ class StreamingSink:
         self.response: web.StreamResponse | None = None
 
     def keep_alive(self, every_s: float) -> None:
-        """Send a comment every ``every_s`` seconds until the answer begins. The first one commits status 200."""
+        """Send a comment every ``every_s`` seconds until the answer begins. The first one commits status 200.
+
+        Comments of an earlier time are closed by then.
+        """
         self._keeping_alive = asyncio.get_running_loop().create_task(self._comment(every_s))
 
     async def begin(self, winner: Winner) -> Forward | None:
         """Prepare the response's headers. They are sent with the first events, unless a comment has sent them."""
-        await self.close()
+        if self._keeping_alive is not None:
+            self._keeping_alive.cancel()  # ``close`` awaits it: here the first events would wait for it
         if self._keep is not None:
             self._deployment = winner.deployment
         if self.response is None:

@@ -47,6 +47,7 @@ async def finish(entry: Entry, open_call: OpenCall, sink: StreamingSink, broken:
         open_call.takeover = begun.obstacle or "nobody"
     else:
         open_call.takeover = FINISHED
+        await sink.close()
         sink.keep_alive(min(COMMENT_S, entry.model.keepalive_s or COMMENT_S))
         ending = await _in_time(_race(entry, open_call, sink, begun, candidates), entry.model.takeover.within_s)
         await sink.close()

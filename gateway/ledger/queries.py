@@ -1,8 +1,10 @@
 """Read-only queries of the ledger, in the user's own SQL."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +22,11 @@ from gateway.ledger.roles import powers
 QUERY_TIMEOUT_S = 60.0
 BATCH_ROWS = 1000  # in memory at a time
 _NEVER_S = 10.0**9  # the caller has its own timeout, or wants none
+_TOKEN = re.compile(
+    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?(?:\*/|\Z)|\w+|\s+|[<>!=]=|<>|.""", re.DOTALL
+)
+_COMPARISONS = frozenset({"=", "==", "<", ">", "<=", ">=", "<>", "!="})
+_STORED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d(\.\d+)?)?")
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -180,7 +187,7 @@ async def _asked_sqlite(path: Path, sql: str) -> AsyncIterator[Answer]:
             await connection.execute("pragma query_only = on")
             await connection.set_authorizer(guard)
             try:
-                async with connection.execute(sql) as cursor:
+                async with connection.execute(in_sqlite_time(sql)) as cursor:
                     columns = tuple(column[0] for column in cursor.description or ())
                     yield Answer(columns, _batches_of_sqlite(cursor))
             except asyncio.CancelledError:
@@ -193,3 +200,55 @@ async def _asked_sqlite(path: Path, sql: str) -> AsyncIterator[Answer]:
 async def _batches_of_sqlite(cursor: aiosqlite.Cursor) -> AsyncIterator[list[tuple[Any, ...]]]:
     while rows := await cursor.fetchmany(BATCH_ROWS):
         yield [tuple(row) for row in rows]
+
+
+def in_sqlite_time(sql: str) -> str:
+    """Return ``sql`` with instants in the form in which SQLite's rows have them, where one is compared with a column.
+
+    SQLite compares times as text: ``started_at > '2026-11-22T00:00:00Z'`` finds nothing of that day, as "T" comes after
+    a blank. Only literals that are compared with a column of times are changed.
+    """
+    tokens = _TOKEN.findall(sql)
+    words = [index for index, token in enumerate(tokens) if not (token.isspace() or token.startswith(("--", "/*")))]
+    plain = [tokens[index].strip('"`[]').lower() for index in words]
+    for place, index in enumerate(words):
+        if tokens[index].startswith("'") and (column := _compared(plain, place)) is not None:
+            tokens[index] = _in_form(tokens[index], column)
+    return "".join(tokens)
+
+
+def _compared(plain: list[str], place: int) -> str | None:
+    """Return the column of times that the token at ``place`` is compared with; None without one."""
+    before = ["", "", *plain[:place]]
+    after = [*plain[place + 1 : place + 5], "", "", "", ""]
+    if before[-1] in _COMPARISONS:
+        return _time_column(before[-2])
+    if after[0] in _COMPARISONS:
+        return _time_column(after[3] if after[2] == "." else after[1])
+    if before[-1] == "and":  # the second end of a range, whatever the first is
+        depth = 0
+        while before and (depth or before[-1] != "between"):
+            depth += (before[-1] == ")") - (before[-1] == "(")
+            if depth < 0:
+                return None
+            before.pop()
+    if before and before[-1] == "between":
+        return _time_column(before[-3] if before[-2] == "not" else before[-2])
+    return None
+
+
+def _time_column(name: str) -> str | None:
+    return name if name in {"at", "window_start"} or name.endswith("_at") else None
+
+
+def _in_form(literal: str, column: str) -> str:
+    """Return a literal in the form of that column: UTC, with a blank; anything but an instant as it is."""
+    value = literal[1:-1].strip()
+    if len(value) <= len("2026-11-22") or _STORED.fullmatch(value):
+        return literal
+    try:
+        at = datetime.fromisoformat(value.upper())
+    except ValueError:
+        return literal
+    at = at.astimezone(UTC) if at.tzinfo else at
+    return f"'{at:%Y-%m-%d %H:%M:%S}'" if column == "window_start" else f"'{at:%Y-%m-%d %H:%M:%S.%f}'"

@@ -19,7 +19,8 @@ RETRY_AFTER_S = 10
 class Live:
     """The live view of a process. ``own`` is what recorders tell of calls: None as long as nobody looks.
 
-    ``on_viewers`` is called when the first viewer comes and when the last one has gone.
+    ``on_viewers`` is called when the first viewer comes and when the last one has gone, ``catch_up`` before running
+    calls are looked at: it reports what has happened.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class Live:
         unix_clock: Callable[[], float],
         replica: str,
         worker: str,
+        catch_up: Callable[[], None] = lambda: None,
     ) -> None:
         self.own: OwnCalls | None = None
         self.hub = Hub()  # empty while nobody looks
@@ -38,6 +40,7 @@ class Live:
         self.scope = PROCESS
         self.on_viewers: Callable[[], None] = lambda: None
         self._tasks = tasks
+        self._catch_up = catch_up
         self._clock = clock
         self._unix_clock = unix_clock
         self._viewers: set[Viewer] = set()  # of clients
@@ -81,6 +84,7 @@ class Live:
     def add(self, viewer: Viewer) -> bytes:
         """Show calls to ``viewer`` from now on; return its first event, with those that run."""
         if self.own is None:
+            self._catch_up()
             self.own = OwnCalls(self.hub, self._tasks, clock=self._clock, replica=self.replica, worker=self.worker)
             self._timer = asyncio.get_running_loop().call_later(SAMPLE_S, self._sample)
         running, left_out = self.hub.add(viewer)
@@ -121,4 +125,5 @@ class Live:
     def _sample(self) -> None:
         if self.own is not None:
             self._timer = asyncio.get_running_loop().call_later(SAMPLE_S, self._sample)
+            self._catch_up()
             self.own.sample()

@@ -26,7 +26,7 @@ class OwnCalls:
         self._worker = worker
         self._launched_at: dict[str, float] = {}  # running attempts, in seconds of the clock
         for attempt in tasks.attempts:
-            if attempt.record is None:
+            if attempt.ending is None:
                 race, token_at = attempt.race, attempt.token_at()
                 ttft_s = None if token_at is None else token_at - attempt.measurement.started
                 self._find(race.open_call, race.call, attempt.start, ttft_s)
@@ -46,10 +46,10 @@ class OwnCalls:
         if lane is not None:
             self._hub.first(First(call=lane.launched.call, attempt=start.id, ttft_ms=milliseconds(ttft_s)))
 
-    def attempt_ended(self, attempt: AttemptRecord) -> None:
-        """Show an attempt's end."""
+    def attempt_ended(self, attempt: AttemptRecord, ago_s: float) -> None:
+        """Show an attempt's end, which was ``ago_s`` seconds ago."""
         at = self._launched_at.pop(attempt.id, None)
-        self._hub.ended(_ended(attempt, None if at is None else self._clock() - at))
+        self._hub.ended(_ended(attempt, None if at is None else self._clock() - ago_s - at))
 
     def call_finished(self, record: CallRecord) -> None:
         """Show a call's end. One that is not known yet never had an attempt since somebody looks."""
@@ -76,7 +76,7 @@ class OwnCalls:
 
     def _tokens(self) -> Iterator[tuple[str, int]]:
         for attempt in self._tasks.attempts:
-            if attempt.measurement.meaningful and attempt.record is None:
+            if attempt.measurement.meaningful and attempt.ending is None:
                 yield attempt.start.id, attempt.measurement.tokens_so_far
 
     def _find(self, open_call: OpenCall, call: Call, start: AttemptStart, ttft_s: float | None = None) -> None:

@@ -1,6 +1,5 @@
 """Who hears of a probe: steering and the ledger's attempts. Nothing that counts calls, clients or their money."""
 
-import asyncio
 from typing import Protocol
 
 import msgspec
@@ -9,7 +8,6 @@ from gateway.attempt_records import AttemptRecord, AttemptStart, Role
 from gateway.calls import Call, CallRecord, CallStart
 from gateway.probe_records import PROBES
 from gateway.prompt_classes import PromptClass
-from gateway.racing.seats import Seats
 
 NUMBER = 0  # of a probe's attempt: it belongs to no call
 
@@ -20,10 +18,12 @@ class Learns(Protocol):
     def attempt_started(self, model: str, start: AttemptStart) -> None:
         """An attempt starts."""
 
-    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
         """An attempt has its first token."""
 
-    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
         """An attempt has ended."""
 
 
@@ -47,11 +47,10 @@ class Stores(Protocol):
 class ProbeRecorder:
     """The recorder of probes."""
 
-    def __init__(self, learns: Learns, counts: Counts, stores: Stores, seats: Seats) -> None:
+    def __init__(self, learns: Learns, counts: Counts, stores: Stores) -> None:
         self._learns = learns
         self._counts = counts
         self._stores = stores
-        self._seats = seats
 
     def call_started(self, start: CallStart) -> None:
         """Do nothing: the book has it."""
@@ -62,17 +61,17 @@ class ProbeRecorder:
         self._learns.attempt_started(call.model, start)
         self._counts.attempt_started(call.model, start)
 
-    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
         """Count it on the board."""
-        self._learns.first_token(model, prompt_class, _started(start), ttft_s)
+        self._learns.first_token(model, prompt_class, _started(start), ttft_s, ago_s)
 
-    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
-        """Update board, health and metrics, and the seat of one launched before its deployment had a limit."""
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
+        """Update board, health and metrics."""
         attempt = as_probe(attempt)
-        self._learns.attempt_ended(model, prompt_class, attempt)
+        self._learns.attempt_ended(model, prompt_class, attempt, ago_s)
         self._counts.attempt_ended(model, attempt)
-        if self._seats.strangers:
-            self._seats.ended(attempt.id, asyncio.get_running_loop())
 
     def call_finished(self, record: CallRecord) -> None:
         """Store its attempt, not the call: there was none."""

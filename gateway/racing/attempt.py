@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gateway.attempt_records import AttemptRecord, AttemptStart, Flaw, Outcome, WinOn
 from gateway.fleet.deployment import Deployment
-from gateway.racing.attempt_recording import outcome_of, record_of
+from gateway.racing.attempt_recording import Ending, outcome_of, record_of
 from gateway.racing.attempt_state import FOLLOWING, State
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.course import Bid, Course
@@ -34,7 +34,7 @@ class Attempt:
     """A running upstream request, which its race sees as something that may claim, fail or be cut."""
 
     __slots__ = (
-        "__weakref__", "_passage", "_sendings", "_turn", "_watch", "deployment", "exchange", "failed_at",
+        "__weakref__", "_passage", "_sendings", "_turn", "_watch", "deployment", "ending", "exchange", "failed_at",
         "measurement", "overtaken", "race", "record", "seat", "start", "state", "task",
     )  # fmt: skip
 
@@ -43,7 +43,8 @@ class Attempt:
         self.start = start
         self.state = State.ASKED
         self.task: asyncio.Task[None] | None = None
-        self.record: AttemptRecord | None = None
+        self.ending: Ending | None = None  # set when it is settled; nothing is measured after that
+        self.record: AttemptRecord | None = None  # made of ``ending`` when recorders are told
         self.failed_at: float | None = None
         self.measurement = Measurement(at)
         self.overtaken: Overtaken | None = None
@@ -70,7 +71,7 @@ class Attempt:
                 await self._broke(error.without_frames())
             except asyncio.CancelledError:
                 expiry = clocks.take_expiry()
-                if expiry is None or self.record is not None:
+                if expiry is None or self.ending is not None:
                     raise
                 self._drop()
                 await self._broke(expiry)
@@ -110,9 +111,9 @@ class Attempt:
         self._watch.cut_in(left_s, self.cut, self.race.loop)
 
     def end(self, outcome: Outcome, error: UpstreamError | None = None) -> None:
-        """Fix the attempt's record, unless it is fixed, and drop the exchange."""
-        self._fix(Outcome.SUPERSEDED if outcome is Outcome.LOST and self.token_at() is not None else outcome, error)
+        """Drop the exchange, and settle how the attempt ends, unless that is settled."""
         self._drop()
+        self._settle(Outcome.SUPERSEDED if outcome is Outcome.LOST and self.token_at() is not None else outcome, error)
 
     def token_at(self) -> float | None:
         """The time of the delta that may win the call; None before it."""
@@ -136,8 +137,7 @@ class Attempt:
 
     def _conclude(self) -> None:
         """Release everything but the attempt's record."""
-        self._fix(Outcome.INTERRUPTED)  # unless an outcome was set
-        self._drop()
+        self.end(Outcome.INTERRUPTED)  # unless an outcome was set
         if self.state is not State.OVER:
             self._go_to(State.OVER)
         if self._watch is not None:
@@ -228,6 +228,7 @@ class Attempt:
         self._go_to(State.ANSWERING)
         forward = await self.race.begin(self, now)
         await passage.begin(self.race.sink, forward, now)
+        self.race.open_call.services.outbox.drain_soon()
         if forward is not None and self.exchange is not None:
             self.exchange.offer_to(passage.pass_on)
 
@@ -255,8 +256,8 @@ class Attempt:
         if passage.announced or (at := self.token_at()) is None:
             return
         passage.announced = True
-        call, recorder = self.race.call, self.race.open_call.services.recorder
-        recorder.first_token(call.model, call.prompt_class, self.start, at - self.measurement.started)
+        open_call = self.race.open_call
+        open_call.services.outbox.add(open_call.first_token, self.race.call, self.start, self.measurement.started, at)
 
     async def _broke(self, error: UpstreamError) -> None:
         """Handle an early end of the stream: after a finish reason the answer still counts as complete."""
@@ -274,12 +275,12 @@ class Attempt:
                 await self._won(passage)
                 return
         self.failed_at, is_rival = now, self.state is not State.WATCHED
-        self._fix(outcome_of(error), error)
+        self._settle(outcome_of(error), error)
         if is_rival:  # else its race goes on without it anyway
             await self.race.failed(self, error)
 
     async def _won(self, passage: Passage) -> None:
-        self._fix(Outcome.WON)
+        self._settle(Outcome.WON)
         if self.seat is not None:
             self._leave_seat()
         await self.race.complete(passage.take_last(self.race.call))
@@ -289,12 +290,23 @@ class Attempt:
         if self.seat is not None and self.exchange is not None and self.exchange.ended:
             self.seat.give_back()
 
-    def _fix(self, outcome: Outcome, error: UpstreamError | None = None) -> None:
-        """Fix the attempt's record; only its cost is added later, when the winner's usage is known."""
-        if self.record is not None:
+    def _settle(self, outcome: Outcome, error: UpstreamError | None = None) -> None:
+        """Note how and when it ends, once; its record is built later."""
+        if self.ending is not None:
             return
-        passage, had_won = self._passage, self.state is State.ANSWERING
+        had_won, open_call = self.state is State.ANSWERING, self.race.open_call
         self._go_to(State.ANSWERED if outcome is Outcome.WON else State.OVER)
-        judgement = UNJUDGED if passage is None else passage.judgement(self.race.call, outcome, had_won=had_won)
-        self.record = record_of(self, outcome, error, self._sendings, judgement, had_won=had_won)
-        self.race.open_call.ended(self.record)
+        services, sendings = open_call.services, self._sendings
+        self.ending = Ending(outcome, services.clock(), sendings.times, sendings.key_name, error, had_won)
+        if services.seats.strangers:
+            services.seats.ended(self.start.id, self.race.loop)
+        services.outbox.add(self._report, self.ending)
+        if open_call.record is not None:  # audited, and its call is over: limits count its cost at once
+            services.outbox.drain()
+
+    def _report(self, ending: Ending) -> None:
+        """Build the record, and tell recorders; only its cost is added later, when the winner's usage is known."""
+        passage, call, had_won = self._passage, self.race.call, ending.had_won
+        judgement = UNJUDGED if passage is None else passage.judgement(call, ending.outcome, had_won=had_won)
+        self.record = record_of(self, ending, judgement)
+        self.race.open_call.ended(self.record, ending.at)

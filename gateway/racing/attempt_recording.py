@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, WinOn
 from gateway.calls import Call
 from gateway.racing.judging import UNJUDGED, Judgement
@@ -18,7 +20,6 @@ from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.rate_limits import headroom
 from providers.redaction import redact, redact_word
-from providers.sendings import Sendings
 
 if TYPE_CHECKING:
     from gateway.racing.attempt import Attempt
@@ -41,25 +42,28 @@ _OUTCOMES = {
 }
 
 
+class Ending(msgspec.Struct, frozen=True):
+    """How an attempt has ended, as noted in that instant."""
+
+    outcome: Outcome
+    at: float
+    sends: int | None  # how often it was sent; None: unknown
+    key_name: str | None
+    error: UpstreamError | None = None
+    had_won: bool = False
+
+
 def outcome_of(error: UpstreamError) -> Outcome:
     """Return the outcome of an attempt that failed with ``error``. A lack of local resources is not its fault."""
     return _OUTCOMES.get(error.kind, Outcome.FAILED)
 
 
-def record_of(
-    attempt: "Attempt",
-    outcome: Outcome,
-    error: UpstreamError | None,
-    sendings: Sendings,
-    judgement: Judgement,
-    *,
-    had_won: bool,
-) -> AttemptRecord:
-    """Return the record of an ``attempt`` that ends now."""
+def record_of(attempt: "Attempt", ending: Ending, judgement: Judgement) -> AttemptRecord:
+    """Return the record of an ``attempt`` that has ended."""
     race, measurement, deployment = attempt.race, attempt.measurement, attempt.deployment.name
-    paces, streamed = race.open_call.services.paces, race.call.streamed
+    paces, streamed, outcome = race.open_call.services.paces, race.call.streamed, ending.outcome
     dribble = UNKNOWN
-    if had_won and streamed:
+    if ending.had_won and streamed:
         first_at, last_at = measurement.first_at, measurement.last_at
         is_long = first_at is not None and last_at is not None and last_at - first_at >= FOR_S
         dribble = paces.dribble(deployment, measurement) if is_long else NONE
@@ -67,12 +71,10 @@ def record_of(
     record = attempt_record(
         race.call,
         attempt.start,
-        outcome,
+        ending,
         measurement,
         exchange=attempt.exchange,
-        sendings=sendings,
-        error=error,
-        censored_at=race.open_call.services.clock() if cut else None,
+        censored_at=ending.at if cut else None,
         overtaken=attempt.overtaken,
         kept=None if streamed else race.was_kept(attempt),
         judgement=judgement,
@@ -86,12 +88,10 @@ def record_of(
 def attempt_record(
     call: Call,
     start: AttemptStart,
-    outcome: Outcome,
+    ending: Ending,
     measurement: Measurement,
     *,
     exchange: Exchange | None,
-    sendings: Sendings,
-    error: UpstreamError | None,
     censored_at: float | None,
     overtaken: Overtaken | None = None,
     kept: bool | None = None,
@@ -106,7 +106,7 @@ def attempt_record(
     since_start_ms = measurement.since_start_ms
     ttft_ms, answer_ms = since_start_ms(measurement.first_at), since_start_ms(measurement.answer_at)
     tokens, tools = measurement.tokens(), measurement.reported.tool_calls
-    gaps = measurement.gaps.figures()
+    gaps, error = measurement.gaps.figures(), ending.error
     secrets = exchange.secrets if exchange is not None else ()
     return AttemptRecord(
         id=start.id,
@@ -117,7 +117,7 @@ def attempt_record(
         provider=start.provider,
         deployment=start.deployment,
         launch_offset_ms=start.launch_offset_ms,
-        outcome=outcome,
+        outcome=ending.outcome,
         audited=start.audited,
         continues=start.continues,
         connect_ms=measurement.connect_ms,
@@ -164,10 +164,10 @@ def attempt_record(
         finish_reason=short(measurement.reported.finish_reason, secrets),
         tool_calls=None if measurement.reported.finish_reason is None else tools.number() if tools is not None else 0,
         tool_calls_valid=None if tools is None or measurement.reported.finish_reason is None else tools.valid(),
-        key_name=sendings.key_name,
+        key_name=ending.key_name,
         model_version=short(measurement.reported.model_version, secrets),
         provider_request_id=_request_id(exchange, measurement),
-        sends=sendings.times,
+        sends=ending.sends,
         chars=measurement.chars if measurement.meaningful else None,
         chunks=measurement.meaningful or None,
         first_chars=measurement.first_chars if measurement.meaningful else None,

@@ -101,10 +101,10 @@ class Attempts:
         losers = [attempt for attempt in self.active if attempt is not winner]
         rival = None if self._rival is None else self._rival.choose(losers)
         for loser in losers:
-            if loser.token_at() is None:
-                loser.overtaken = Overtaken(now, self._expected_s(loser, now))
             if loser is not rival:
                 self.let_go(loser)
+            if loser.token_at() is None:
+                loser.overtaken = Overtaken(now, self._expected_s(loser, now))
         return losers if rival is None else [loser for loser in losers if loser is not rival]
 
     def is_behind(self, attempt: Attempt) -> bool:

@@ -1,6 +1,7 @@
 """The times of a race from its plan to its win, and their part in the call's record."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from gateway.calls import CallRecord
 from gateway.racing.alone import UNKNOWN, alone
@@ -10,15 +11,19 @@ from gateway.racing.open_call import OpenCall, Times
 from gateway.racing.sink import Winner
 from providers.exchange import Exchange
 
+if TYPE_CHECKING:
+    from gateway.racing.hold import Held
+
 
 class Claim:
     """Times of one race, by the gateway's clock."""
 
-    __slots__ = ("_open_call", "_overhead_ms", "claimed_at", "planned_at")
+    __slots__ = ("_open_call", "_overhead_ms", "claimed_at", "held", "planned_at")
 
     def __init__(self, open_call: OpenCall) -> None:
         self.planned_at = 0.0  # when the first attempt is launched, unless it waits for a seat
         self.claimed_at: float | None = None
+        self.held: Held | None = None  # the hold that the win has ended
         self._open_call = open_call
         self._overhead_ms: float | None = None
 
@@ -42,6 +47,7 @@ class Claim:
         self, attempts: Sequence[Attempt], winner: Attempt | None, status_code: int, error_kind: str | None
     ) -> CallRecord:
         """Record the call, once."""
+        self._open_call.services.outbox.drain()  # the winner's record is built with the others
         times = self.times(attempts, winner)
         return self._open_call.finish(
             None if winner is None else winner.record,
@@ -50,6 +56,7 @@ class Claim:
             ttft_ms=times.ttft_ms,
             overhead_ms=times.overhead_ms,
             alone=times.alone,
+            held=times.held,
         )
 
     def times(self, attempts: Sequence[Attempt], winner: Attempt | None) -> Times:
@@ -62,4 +69,5 @@ class Claim:
             None if first_at is None else since_received_ms(first_at),
             self._overhead_ms,
             alone(attempts, winner, first_at, since_received_ms) if is_first else UNKNOWN,
+            None if winner is None else self.held,
         )

@@ -9,6 +9,7 @@ sent.
 """
 
 from functools import lru_cache
+from math import ceil
 
 import msgspec
 
@@ -44,7 +45,29 @@ class Bounds(msgspec.Struct, frozen=True):
     high_usd: float
 
 
+class Generated(msgspec.Struct, frozen=True):
+    """How many tokens of an answer its provider has generated, at least and at most."""
+
+    low_tokens: int
+    high_tokens: int
+
+
 _NOTHING = Bounds(0.0, 0.0)
+_NO_TOKENS = Generated(0, 0)
+
+
+def generated(
+    record: AttemptRecord, deployment: Deployment, *, winner: AttemptRecord | None, max_tokens: int | None
+) -> Generated:
+    """Return the bounds of the length of one attempt's answer, received or not."""
+    if _is_refused(record):
+        return _NO_TOKENS
+    seen = record.completion_tokens or 0
+    if record.tokens_source is TokensSource.REPORTED and seen:
+        is_whole = record.outcome is Outcome.WON or record.finish_reason is not None
+        return Generated(seen, seen if is_whole else ceil(_most_tokens(record, deployment, winner, max_tokens)))
+    least = int(max(0, seen - FEW_TOKENS) / MISCOUNT)
+    return Generated(least, ceil(_most_tokens(record, deployment, winner, max_tokens)))
 
 
 def bounds(
@@ -57,7 +80,7 @@ def bounds(
     max_tokens: int | None,
 ) -> Bounds:
     """Return the bounds of one attempt. ``prompt_tokens`` is its own count, another attempt's, or an estimate."""
-    if (record.error_kind in _REFUSED and not record.completion_tokens) or is_unsent(record):
+    if _is_refused(record):
         return _NOTHING
     off = 1.0 if _counted(record) or (winner is not None and _counted(winner)) else MISCOUNT
     if record.cached_tokens is None:
@@ -97,6 +120,11 @@ def per_million(price: Price) -> dict[str, float]:
 def is_unsent(record: AttemptRecord) -> bool:
     """Whether the request was never written to a connection."""
     return record.sends == 0 and record.headers_ms is None
+
+
+def _is_refused(record: AttemptRecord) -> bool:
+    """Whether nothing was generated, as the request was refused or not sent."""
+    return (record.error_kind in _REFUSED and not record.completion_tokens) or is_unsent(record)
 
 
 def _is_unheard(record: AttemptRecord) -> bool:

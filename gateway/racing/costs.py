@@ -15,10 +15,11 @@ import msgspec
 
 from gateway.attempt_records import AttemptRecord, Outcome, Role, TokensSource
 from gateway.fleet.deployment import Deployment
-from gateway.racing.cost_bounds import bounds, is_unsent, per_million
+from gateway.racing.cost_bounds import bounds, generated, is_unsent, per_million
 from providers.prices import cache_saved_usd, cost_usd
 
 _CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
+_BEATEN = frozenset({Outcome.LOST, Outcome.SUPERSEDED})
 _SENT = frozenset({Outcome.WON, Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
 _BESIDE = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE, Role.PROBE})  # a call without racing would not have them
 
@@ -107,6 +108,9 @@ def _priced(
         # The same prompt, counted by another tokenizer, or estimated.
         sent_tokens = prompt_tokens
         changes = {"prompt_tokens": prompt_tokens, "tokens_source": record.tokens_source or TokensSource.ESTIMATED}
+    if record.outcome in _BEATEN:
+        wasted = generated(record, deployment, winner=winner, max_tokens=max_tokens)
+        changes |= {"wasted_low_tokens": wasted.low_tokens, "wasted_high_tokens": wasted.high_tokens}
     if price is not None and (sent_tokens or prompt_tokens) is not None:
         tokens = sent_tokens or prompt_tokens or 0
         limits = bounds(record, deployment, tokens, price=price, winner=winner, max_tokens=max_tokens)

@@ -11,7 +11,10 @@ such a prediction. Without ``RaceSettings.holds`` a plan has no predictions, and
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
+import msgspec
+
 from gateway.attempt_records import AttemptStart, Role
+from gateway.racing.milliseconds import milliseconds
 from gateway.racing.timers import Timer, Timers
 
 HOLD_MIN_S = 0.005  # a shorter hold is not worth a timer: predictions are less exact
@@ -23,6 +26,14 @@ class Launched(Protocol):
     """The fields of an attempt on which its hold depends."""
 
     start: AttemptStart
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A hold that ended with a win: of the attempt that was held, or of one that has overtaken it."""
+
+    ms: float  # from the held token to the win
+    awaited: str  # the deployment that should have been better
+    gain_ms: float  # by how much less it should take after its first token, as the plan predicted
 
 
 _A = TypeVar("_A", bound=Launched)
@@ -48,6 +59,9 @@ class Hold(Generic[_A]):
         self._clock = clock
         self._deadline_at = deadline_at
         self._timer: Timer | None = None
+        self._since = 0.0  # when the leader had its token
+        self._awaited = ""
+        self._gained_s = 0.0
 
     @property
     def possible(self) -> bool:
@@ -58,25 +72,32 @@ class Hold(Generic[_A]):
         """Hold ``attempt`` if one of ``others`` may be worth the wait; return whether it is held."""
         if not self._decode_s or self._release is None:
             return False
-        hold_s = min(HOLD_MAX_S, self._gain_s(attempt, others))
+        gain_s, awaited = self._gain(attempt, others)
+        hold_s = min(HOLD_MAX_S, gain_s)
         if hold_s > HOLD_MIN_S and self._deadline_at is not None and (left_s := self._deadline_at - self._clock()) > 0:
             hold_s = min(hold_s, left_s - HOLD_MARGIN_S)
         if hold_s <= HOLD_MIN_S:
             return False
-        self.leader = attempt
+        self.leader, self._since, self._awaited, self._gained_s = attempt, self._clock(), awaited, gain_s
         self._timer = self._loop.call_later(hold_s, self._release, attempt)
         return True
 
     def overtakes(self, attempt: _A) -> bool:
         """Whether ``attempt`` is better than the held one."""
-        return self.leader is not None and self._gain_s(self.leader, (attempt,)) > 0
+        return self.leader is not None and self._gain(self.leader, (attempt,))[0] > 0
 
     def failed(self, attempt: _A, running: Iterable[_A]) -> None:
         """Handle a failure of the held attempt, or of one it waits for."""
         if attempt is self.leader:
             self.end()
-        elif self.leader is not None and self._release is not None and self._gain_s(self.leader, running) <= 0:
+        elif self.leader is not None and self._release is not None and self._gain(self.leader, running)[0] <= 0:
             self._release(self.leader)
+
+    def held(self, now: float) -> Held | None:
+        """Return the hold that a win at ``now`` ends; None if there is none."""
+        if self.leader is None:
+            return None
+        return Held(milliseconds(now - self._since), self._awaited, milliseconds(self._gained_s))
 
     def end(self) -> None:
         """Hold no attempt any more."""
@@ -90,10 +111,10 @@ class Hold(Generic[_A]):
         self.end()
         self._release = None
 
-    def _gain_s(self, attempt: _A, others: Iterable[_A]) -> float:
-        """Return how many seconds earlier the best of ``others`` should complete; 0 if none would."""
+    def _gain(self, attempt: _A, others: Iterable[_A]) -> tuple[float, str]:
+        """Return how many seconds earlier the best of ``others`` should complete, and its name; 0 if none would."""
         known = self._decode_s
         own_s = known.get(attempt.start.deployment)
         awaited = (other.start.deployment for other in others if other.start.role is not Role.PROBE)
-        sooner_s = [known[name] for name in awaited if name in known]
-        return 0.0 if own_s is None or not sooner_s else own_s - min(sooner_s)
+        best = min((name for name in awaited if name in known), key=known.__getitem__, default=None)
+        return (0.0, "") if own_s is None or best is None else (own_s - known[best], best)

@@ -17,6 +17,7 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.model import Model
 from gateway.racing.alone import UNKNOWN, Alone
 from gateway.racing.costs import settle
+from gateway.racing.hold import Held
 from gateway.racing.milliseconds import milliseconds
 from gateway.racing.recording import call_record, call_start, taken_over
 from gateway.racing.services import Services
@@ -40,6 +41,7 @@ class Times(msgspec.Struct, frozen=True):
     ttft_ms: float | None
     overhead_ms: float | None
     alone: Alone = UNKNOWN
+    held: Held | None = None
 
 
 class Broken(msgspec.Struct, frozen=True):
@@ -90,8 +92,9 @@ class OpenCall:
         self._deployments = {**known, **model.deployments} if known else model.deployments
 
     def launch(self, deployment: Deployment, role: Role, *, now: float, audited: bool = False) -> AttemptStart:
-        """Return the start record of the next attempt."""
+        """Return the start record of the next attempt. Recorders know by then what has happened before."""
         services, call = self.services, self.call
+        services.outbox.drain()
         self.launched += 1
         return AttemptStart(
             id=services.new_id(),
@@ -113,16 +116,24 @@ class OpenCall:
         if starts[0].number == 1:
             self.services.recorder.call_started(call_start(self.call, tuple(starts)))
 
-    def ended(self, attempt: AttemptRecord) -> None:
-        """Add the record of an attempt that has ended."""
-        recorder, call = self.services.recorder, self.call
-        recorder.attempt_ended(attempt.model or call.model, call.prompt_class, attempt)
-        if self.record is None:
+    def first_token(self, call: Call, start: AttemptStart, launched_at: float, at: float) -> None:
+        """Tell the recorder of an attempt's first token; ``call`` is as built for its model. For the outbox."""
+        services = self.services
+        ttft_s, ago_s = at - launched_at, services.clock() - at
+        services.recorder.first_token(call.model, call.prompt_class, start, ttft_s, ago_s)
+
+    def ended(self, attempt: AttemptRecord, at: float) -> None:
+        """Add the record of an attempt that ended at ``at``, and tell the recorder. For the outbox."""
+        services, call, record = self.services, self.call, self.record
+        if record is None:
             self.attempts.append(attempt)
-            return
-        max_tokens = self.record.max_tokens
-        bill = settle([attempt], self._winner, self._deployments, call.prompt_tokens, max_tokens)
-        recorder.attempt_audited(bill.attempts[0])
+        ago_s = services.clock() - at
+        try:
+            services.recorder.attempt_ended(attempt.model or call.model, call.prompt_class, attempt, ago_s)
+        finally:
+            if record is not None:
+                bill = settle([attempt], self._winner, self._deployments, call.prompt_tokens, record.max_tokens)
+                services.recorder.attempt_audited(bill.attempts[0])
 
     def finish(
         self,
@@ -133,19 +144,21 @@ class OpenCall:
         ttft_ms: float | None = None,
         overhead_ms: float | None = None,
         alone: Alone = UNKNOWN,
+        held: Held | None = None,
         priced_as: Callable[[Mapping[str, Deployment], Sequence[AttemptRecord]], Mapping[str, Deployment]]
         | None = None,
     ) -> CallRecord:
         """Record the call, once. Returns the record, also when called again.
 
-        ``alone`` is the estimate for the first model's primary alone; ``priced_as`` replaces the deployments by whose
-        prices the attempts are billed.
+        ``alone`` is the estimate for the first model's primary alone, ``held`` the hold before the win; ``priced_as``
+        replaces the deployments by whose prices the attempts are billed.
         """
         if self.record is not None:
             return self.record
+        self.services.outbox.drain()  # its attempts' records first
         if self.broken:
             times = self.broken[0].times
-            ttft_ms, overhead_ms, alone = times.ttft_ms, times.overhead_ms, times.alone
+            ttft_ms, overhead_ms, alone, held = times.ttft_ms, times.overhead_ms, times.alone, times.held
         call, self._winner = self.call, winner
         attempts = sorted(self.attempts, key=_number) if len(self.attempts) > 1 else self.attempts
         deployments = self._deployments if priced_as is None else priced_as(self._deployments, attempts)
@@ -162,6 +175,7 @@ class OpenCall:
             total_ms=self.since_received_ms(self.services.clock()),
             overhead_ms=overhead_ms,
             alone=alone,
+            held=held,
             answered_model=call.model if is_fallback and winner is not None else None,
             dropped=call.dropped.get(winner.deployment, ()) if call.dropped and winner is not None else (),
         )

@@ -192,6 +192,7 @@ class Race:
 
     async def _break_off(self, attempt: Attempt, error: UpstreamError) -> None:
         """End the race with a part of an answer; if nobody else may finish it, its client is told."""
+        self.open_call.services.outbox.drain()
         if attempt.record is not None and self.sink.may_be_continued(error):
             self._ending = Broken(attempt.record, error, self._claim.times(self._attempts.all, attempt))
         else:
@@ -248,12 +249,13 @@ class Race:
 
     def _fail(self) -> None:
         """End the race: no attempt has answered, and no candidate is left."""
+        self.open_call.services.outbox.drain()
         self._ending = Unanswered(tuple(self._failures), self._grid.full(), self._attempts.asked)
         self._finish()
 
     def _win(self, attempt: Attempt, now: float) -> None:
         self.winner = attempt
-        self._claim.claimed_at = now
+        self._claim.claimed_at, self._claim.held = now, self._hold.held(now)
         self._hold.end()
         self._cancel_launches()
         for loser in self._attempts.overtaken(attempt, now):

@@ -14,6 +14,7 @@ from gateway.fleet.deployment import Deployment
 from gateway.prompt_classes import encoded_class
 from gateway.racing.alone import UNKNOWN, Alone
 from gateway.racing.costs import settle
+from gateway.racing.hold import Held
 from gateway.racing.judging import CUT_SHORT
 from gateway.racing.requested import requested
 from gateway.racing.validity import first_was_invalid
@@ -55,6 +56,7 @@ def call_record(
     total_ms: float,
     overhead_ms: float | None,
     alone: Alone = UNKNOWN,
+    held: Held | None = None,
     answered_model: str | None = None,
     dropped: tuple[str, ...] = (),
 ) -> CallRecord:
@@ -90,6 +92,9 @@ def call_record(
         ttft_ms=ttft_ms,
         total_ms=total_ms,
         overhead_ms=overhead_ms,
+        held_ms=None if held is None else held.ms,
+        held_for=None if held is None else held.awaited,
+        held_gain_ms=None if held is None else held.gain_ms,
         prompt_tokens=counted.prompt_tokens if counted is not None else None,
         completion_tokens=counted.completion_tokens if counted is not None else None,
         reasoning_tokens=counted.reasoning_tokens if counted is not None else None,

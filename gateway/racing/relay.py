@@ -123,7 +123,7 @@ class Relay:
         call, now = open_call.call, open_call.services.clock()
         ttft_s = now - attempt.began
         start = attempt.start
-        open_call.services.recorder.first_token(call.model, call.prompt_class, start, ttft_s)
+        open_call.services.outbox.add(open_call.first_token, call, start, attempt.began, now)
         relayed = self.answer = Relayed(
             call=call,
             provider=start.provider,
@@ -141,7 +141,7 @@ class Relay:
         self, attempt: RelayedAttempt, relayed: Relayed, rest: Rest, outlet: Outlet, ttft_s: float
     ) -> CallRecord:
         """Forward an answer as it arrives; record the call before its last byte is sent."""
-        answer = relayed.answer
+        answer, outbox = relayed.answer, self._open_call.services.outbox
 
         def end(outcome: Outcome, error: UpstreamError | None) -> AttemptRecord:
             return self._end(
@@ -155,6 +155,7 @@ class Relay:
             while not rest.ended:
                 if data:
                     await outlet.write(data)
+                    outbox.drain_soon()
                 data = await self._more(attempt, rest)
             error = rest.error  # reported within the stream: the client has received it; it is recorded
             attempted = end(Outcome.WON if error is None else Outcome.FAILED, error)
@@ -232,11 +233,14 @@ class Relay:
         error: UpstreamError | None = None,
         ttft_s: float | None = None,
     ) -> AttemptRecord:
-        now = self._open_call.services.clock()
+        open_call, services = self._open_call, self._open_call.services
+        now = services.clock()
         record = relayed_record(
-            self._open_call.call, attempt, outcome, now, answer=answer, said=said, error=error, ttft_s=ttft_s
+            open_call.call, attempt, outcome, now, answer=answer, said=said, error=error, ttft_s=ttft_s
         )
-        self._open_call.ended(record)
+        if services.seats.strangers:
+            services.seats.ended(record.id, asyncio.get_running_loop())
+        services.outbox.add(open_call.ended, record, now)
         return record
 
     def _close(self, winner: AttemptRecord | None, status_code: int, error_kind: str | None) -> CallRecord:

@@ -15,6 +15,7 @@ from gateway.replay.settings import Setting, hedge_delay_ms
 from gateway.replay.world import Completed, World
 
 _MEDIAN = 0.5
+LEAST_BEYOND = 5  # calls beyond a quantile: 100 for p95, 500 for p99. Of fewer, resampling does not see how wrong it is
 _MOST_OFF = 1.2  # times, by which the copula is corrected,
 _CORRECTED = 0.95  # up to this quantile: beyond, the correction is further off than the copula
 _P95 = QUANTILES.index(0.95)
@@ -169,10 +170,14 @@ def outcomes(
     weights = sample.weights()
     whole = sum(weights)
     answers = sum(weight * (call.answer_tokens or 0) for weight, call in zip(weights, sample.calls, strict=True))
+    beyond = [len(sample.calls) * (1 - share) for share in (*QUANTILES, *QUANTILES)]
+    reached = {n for n, calls in enumerate(beyond) if calls >= LEAST_BEYOND - 1e-9}
     for at, setting in enumerate(asked):
         is_possible = setting.widest <= left
         figures = [
-            found.of(at, n) if is_possible and (setting.name in tails or share <= _MEDIAN) else Figure(None)
+            found.of(at, n)
+            if is_possible and n in reached and (setting.name in tails or share <= _MEDIAN)
+            else Figure(None)
             for n, share in enumerate((*QUANTILES, *QUANTILES))
         ]
         tries = [weight * n for weight, n in zip(weights, first.launched[at], strict=True)]
@@ -190,7 +195,9 @@ def outcomes(
             low,
             high,
             failed / whole,
-            found.saved(at) if is_possible and {setting.name, asked[0].name} <= set(tails) else Figure(None),
+            found.saved(at)
+            if is_possible and _P95 in reached and {setting.name, asked[0].name} <= set(tails)
+            else Figure(None),
         )
 
 

@@ -11,6 +11,7 @@ LEAST_AUDITS = 30  # of a model, for its median
 AUDITS_FOR_TAIL = 500  # of each deployment, for p95 and beyond: then p95 is within 10 %
 LEADING = 0.05  # share of the calls, below which a deployment is no matter
 UNSEEN = 0.01  # of the calls, in which one of its attempts was cut unseen: fewer cannot move p95 much
+MOSTLY = 0.8  # of all overtaken attempts: if so many were watched, p95 is about as sure as so many calls make it
 LEAST_CALLS = 100
 _DAY_S = 86_400.0
 
@@ -32,12 +33,16 @@ def needs(calls: Sequence[Call], window_s: float) -> list[Need]:
     """
     counted = audits(calls, [call.weight for call in calls])
     whole = sum(call.weight for call in calls)
+    # Calls are drawn for audits, not deployments: the share of one deployment differs from this by chance alone.
+    is_mostly_seen = sum(each.watched for each in counted.values()) >= MOSTLY * sum(
+        each.overtaken for each in counted.values()
+    )
     found = []
     for deployment, each in sorted(counted.items()):
         if each.attempts < LEADING * whole:
             continue
         unseen = max(0.0, each.overtaken - each.watched)
-        more = 0 if unseen <= UNSEEN * whole else max(0, AUDITS_FOR_TAIL - each.count)
+        more = 0 if is_mostly_seen or unseen <= UNSEEN * whole else max(0, AUDITS_FOR_TAIL - each.count)
         days = share = None
         if more and each.watched:
             days = more / (each.watched * _DAY_S / window_s)

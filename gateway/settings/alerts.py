@@ -1,4 +1,4 @@
-"""The settings of alerts: when somebody should know, and where messages go."""
+"""The settings of alerts: when an operator should know, and where messages go."""
 
 import base64
 import binascii
@@ -19,7 +19,7 @@ class Format(StrEnum):
     """How a message is written."""
 
     JSON = "json"
-    SLACK = "slack"  # also Mattermost, Rocket.Chat and whoever else takes Slack's incoming webhooks
+    SLACK = "slack"  # also Mattermost, Rocket.Chat and others that take Slack's incoming webhooks
 
 
 class WebhookSettings(Section):
@@ -28,7 +28,7 @@ class WebhookSettings(Section):
     url: SecretStr
     secret: SecretStr | None = None  # signs each message; needed unless the format is slack, which verifies nothing
     format: Format = Format.JSON
-    tickets: bool = True  # false: only what needs somebody now
+    tickets: bool = True  # false: only what needs a person now
 
     @field_validator("url")
     @classmethod

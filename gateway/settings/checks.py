@@ -128,7 +128,7 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog) -> Iterat
     kind = _kind(name, provider, catalog)
     yield from _apis((*place, "apis"), provider.apis, kind)
     if kind == "litellm" and not has_litellm():
-        yield Complaint(place, f"needs litellm, which is not installed: {LITELLM}")
+        yield Complaint(place, f"needs litellm: {LITELLM}")
     known_url = provider.base_url or (vendor.base_url if vendor else None)
     if kind == "openai_compatible" and known_url is None:
         if vendor is not None:

@@ -29,7 +29,7 @@ def _problem(origin: str) -> str | None:
     """Return what is wrong with an origin; None: nothing."""
     if "*" in origin:
         return (
-            "names no origin: any page that somebody opens could then try keys here, from inside your network; "
+            "names no origin: any page that is opened could then try keys here, from inside your network; "
             "list each origin, like https://chat.example.com"
         )
     if origin == "null":

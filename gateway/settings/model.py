@@ -197,7 +197,7 @@ class TlsSettings(Section):
 
 
 class LedgerSettings(Section):
-    """For how many days rows are kept. Default: for ever, but for refusals: whoever has no key can make those."""
+    """For how many days rows are kept. Default: for ever, but for refusals: they can be made without a key."""
 
     keep_calls_days: Annotated[float, Field(gt=0)] | None = None
     keep_attempts_days: Annotated[float, Field(gt=0)] | None = None  # there are more of them, and they are larger

@@ -8,7 +8,7 @@ from gateway.settings.section import Section
 
 
 class OverloadSettings(Section):
-    """What a process takes on; each worker counts for itself. Whoever finds no room waits a moment, or gets a 503."""
+    """What a process takes on; each worker counts for itself. A call without room waits a moment, or gets a 503."""
 
     max_in_flight: Annotated[int, Field(ge=1)] | None = None  # calls; default: by memory and descriptors
     # While the event loop is later than this, fewer calls are let in. A first token passes the loop about five times:

@@ -45,6 +45,6 @@ def doubtful_page(settings: Settings) -> Iterator[str]:
     )
     if may_sign_in and not signing_secret(settings):
         yield (
-            "page.signing_key is not set, and database_url has no password to use instead: whoever reads the hash"
+            "page.signing_key is not set, and database_url has no password to use instead: anyone who reads the hash"
             " of an admin's key can sign in to the page. Set one (`openssl rand -hex 32`), the same in all replicas"
         )

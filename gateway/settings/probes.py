@@ -1,4 +1,4 @@
-"""The settings of probes: the gateway's own small calls to deployments that nobody calls."""
+"""The settings of probes: the gateway's own small calls to deployments that get no calls."""
 
 from typing import Annotated
 

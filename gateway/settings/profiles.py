@@ -14,7 +14,7 @@ class Profile(StrEnum):
     CHAT = "chat"  # a person reads the stream
     VOICE = "voice"  # a person listens: the first token counts most, and speech must not pause
     AGENT = "agent"  # a program waits for whole answers
-    BATCH = "batch"  # nobody waits: the cheapest
+    BATCH = "batch"  # no person waits: the cheapest
 
 
 # Reading needs about 30 tok/s, speech 100 with the lowest TTFT.

@@ -27,7 +27,7 @@ def contradictions(race: RaceSettings, said: Collection[str]) -> Iterator[tuple[
     if race.keep_rival and race.mode is Mode.SINGLE and "keep_rival" in said:
         yield "keep_rival", "needs a second attempt, and mode single starts none: set mode: race, hedge or auto"
     if race.win_on is WinOn.VALID and race.mode is Mode.SINGLE:
-        yield "win_on", "valid needs somebody else to ask if an answer is not: set mode: race, hedge or auto"
+        yield "win_on", "valid needs a second deployment to ask if an answer is not: set mode: race, hedge or auto"
     if race.objective is Objective.COST and race.ttft_ms is None:
         yield "objective", "cost chooses the cheapest that is fast enough: set ttft_ms"
     if race.ttft_ms is not None and race.ttft_ms < SOONEST_TTFT_MS:
@@ -79,6 +79,6 @@ def doubtful(name: str, model: ModelSettings, *, priced: bool, counted: bool = F
     if race.keep_rival and not race.budget:
         yield f"model {name!r}: keep_rival has no rival to keep, because budget is 0: no second attempt is started"
     if race.win_on is WinOn.VALID and len(model.deployments) == 1 and race.mode is not Mode.RACE:
-        yield f"model {name!r}: win_on: valid has nobody else to ask: add a deployment, or race this one with itself"
+        yield f"model {name!r}: win_on: valid has no other deployment to ask: add one, or race this one with itself"
     elif race.win_on is WinOn.VALID and not race.budget:
-        yield f"model {name!r}: win_on: valid asks nobody else, because budget is 0: nothing follows an invalid answer"
+        yield f"model {name!r}: win_on: valid asks no other deployment after an invalid answer, because budget is 0"

@@ -18,7 +18,7 @@ _PRESETS: Mapping[str, str] = MappingProxyType({"tok_s": "min_tok_s", "ttft_ms":
 class TargetSettings(Section):
     """One target. Its calls are those of ``model``, ``client`` and ``profile``, as far as these are set."""
 
-    model: str | None = None  # as clients name it, whoever answers
+    model: str | None = None  # as clients name it, whichever deployment answers
     client: str | None = None
     profile: Profile | None = None  # calls that are raced under it
     preset: Profile | None = None  # whose speeds are wanted; default: those of ``profile``

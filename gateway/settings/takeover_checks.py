@@ -34,7 +34,7 @@ def doubtful_takeovers(settings: Settings, catalog: Catalog) -> Iterator[str]:
             continue
         enabled = [each for each in model.deployments if each.enabled]
         if len(enabled) == 1:
-            yield f"model {name!r}: takeover has nobody to go on with an answer that breaks: add a second deployment"
+            yield f"model {name!r}: takeover has no other deployment to finish an answer that breaks: add one"
         elif enabled:
             yield from _by_api(name, _Continuers(settings, catalog, enabled))
 
@@ -73,6 +73,6 @@ def _by_api(name: str, continuers: _Continuers) -> Iterator[str]:
     only = f"takeover finishes only answers of {', '.join(works)}" if works else "takeover finishes few answers"
     declare = "set `continues:` at deployments that do (docs/takeover.md)"
     if nobody:
-        yield f"model {name!r}: {only}, as nobody is known to continue those of {', '.join(nobody)}: {declare}"
+        yield f"model {name!r}: {only}, as none is known to continue those of {', '.join(nobody)}: {declare}"
     for api, alone in lonely.items():
-        yield f"model {name!r}: only {alone} is known to continue answers of {api}; of its own nobody is: {declare}"
+        yield f"model {name!r}: only {alone} is known to continue answers of {api}; none of its own is: {declare}"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from math import isfinite
+from typing import cast
 
 import msgspec
 
@@ -18,6 +19,7 @@ from gateway.steering.constants import (
     EXPLORE_SHARE,
     HEDGE_SHARE,
     MEETS_QUANTILE,
+    NEXT_AT_LATEST_S,
     RESCUE_FACTOR,
     RESCUE_MAX_S,
     RESCUE_MIN_S,
@@ -168,6 +170,8 @@ def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, known
         held_kb=known.held.get(launch.deployment, 0) // 1024,
         **facts,
     )
+    if launch.why is Why.RESCUE and launch.delay_s > cast("float", facts["rescue_s"]):
+        why += f"; the second rescue at twice that, {NEXT_AT_LATEST_S:g} s at most"
     return Start(launch.deployment, round(launch.delay_s, 4), launch.role, launch.audited, launch.role not in FREE, why)
 
 
@@ -217,6 +221,7 @@ def _facts(
         "near": len(known.near),
         "share": 1.0 - min(race.budget, HEDGE_SHARE),
         "hangs": _hangs(estimate.q95_s),
+        "rescue_s": min((each.delay_s for each in plan.launches if each.why is Why.RESCUE), default=0.0),
     }
 
 
@@ -280,8 +285,6 @@ _WORDS = {
     Why.BUDGET: "raced: its budget of extra attempts is {race.budget:g} a call, {tokens:.1f} saved up",
     Why.LATE: "hedge: {share:.0%} of the primary's first tokens come sooner; {tokens:.1f} extra attempts saved up",
     Why.CROWDED: "hedge: {share:.0%} of the primary's first tokens come sooner; too much in flight there to race it",
-    Why.SLOWER: "hedge: {share:.0%} of the primary's first tokens come sooner; not raced from the start, because its"
-    " slower answer would cost more than its first token gains",
     Why.BILLED: "hedge: {share:.0%} of the primary's first tokens come sooner; not raced, because dollars are"
     " limited and a vendor bills losers in full",
     Why.ASKED_DELAY: "hedge: hedge_delay_s as set",

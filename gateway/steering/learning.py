@@ -89,32 +89,34 @@ class Learning:
         delayed_s = self._own_delay.lateness.total_s
         self._launched[start.id] = _Launched(self._unix_clock(), others, start.deployment, epoch, delayed_s)
 
-    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
-        """Count a first token; the deployment is healthy unless it came far too late."""
-        deployment, launched, now_s = start.deployment, self._launched.get(start.id), self._clock()
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
+        """Count a first token, ``ago_s`` seconds ago; the deployment is healthy unless it came far too late."""
+        deployment, launched, now_s = start.deployment, self._launched.get(start.id), self._clock() - ago_s
         health, api = self.health_of(deployment), prompt_class.api
         size = size_of(start.asked_tokens, prompt_class.size)
         estimate = self._snapshots.at(model, api, size).of(deployment)
         sizing = self._snapshots.sizing(model, api, deployment)
         counts = of_token(start, prompt_class, ttft_s)
         reference_s = ttft_s / sizing.factor(size)
-        unix_s = self._unix_clock() if launched is None else launched.unix_s
+        unix_s = self._unix_clock() - ago_s if launched is None else launched.unix_s
         fair_s = self._own_delay.left_out(ttft_s, launched, now_s) if ttft_s > late_s(estimate.well_q95_s) else ttft_s
         late = not health.tripped and fair_s > late_s(estimate.well_q95_s)
         if late and estimate.usual_events >= KNOWN_EVENTS:
             self._doubts.keep(
                 model, deployment, event(deployment, api, self._epoch(model, deployment), reference_s), unix_s
             )
-            self._strike(model, start, "slow")
+            self._strike(model, start, "slow", ago_s)
         else:
             if health.delivered(fair_s, estimate.well_q95_s, now_s):
-                self._outages.recovered(model, deployment)
-                self._recovered_at_s[deployment] = self._unix_clock()
+                self._outages.recovered(model, deployment, ago_s)
+                self._recovered_at_s[deployment] = self._unix_clock() - ago_s
             elif self._rebounds.add(model, deployment, estimate, reference_s):
                 self._snapshots.begin_epoch(model, deployment)
             if not health.tripped:
                 sizing.seen(size, ttft_s)
-                self._strikes.answered(deployment, start.provider)
+                self._strikes.answered(deployment, start.provider, ago_s)
                 self._doubts.believe(deployment)
             if prompt_class.is_sampled:
                 # Also for a broken one: being slow for hours becomes usual.
@@ -123,23 +125,23 @@ class Learning:
         if launched is not None:
             health.answered(prompt_class, launched.in_flight, ttft_s, now_s)
 
-    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
-        """Count the attempt's end: with a first token, censored, or an error."""
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
+        """Count the attempt's end, ``ago_s`` seconds ago: with a first token, censored, or an error."""
         health = self.health_of(attempt.deployment)
         health.ended()
         if attempt.role is Role.PROBE and attempt.number:  # the gateway's own have no number, and try no broken one
             health.probe_ended()
         if attempt.headroom is not None:
-            health.limit_left(attempt.headroom, self._clock())
+            health.limit_left(attempt.headroom, self._clock() - ago_s)
         launched = self._launched.pop(attempt.id, None)
-        unix_s = self._unix_clock() if launched is None else launched.unix_s
+        unix_s = self._unix_clock() - ago_s if launched is None else launched.unix_s
         self._count(model, of_end(attempt, prompt_class), unix_s)
         if attempt.judged_as is not None and not attempt.is_narrowed:
             self._judged(model, attempt)
         if attempt.outcome in BROKEN:
-            self._broken(model, prompt_class, attempt, launched)
+            self._broken(model, prompt_class, attempt, launched, ago_s)
         elif attempt.censored_at_ms is not None and attempt.outcome in CUT:
-            self._cut(model, prompt_class, attempt, launched)
+            self._cut(model, prompt_class, attempt, launched, ago_s)
         elif attempt.error_kind is not None and attempt.error_kind == ErrorKind.LOCAL_RESOURCES:
             self._shortage.hit(attempt)
 
@@ -167,9 +169,14 @@ class Learning:
         self.healths = {name: each for name, each in self.healths.items() if name in deployments or each.in_flight}
 
     def _broken(
-        self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, launched: "_Launched | None"
+        self,
+        model: str,
+        prompt_class: PromptClass,
+        attempt: AttemptRecord,
+        launched: "_Launched | None",
+        ago_s: float,
     ) -> None:
-        name, kind, now_s = attempt.deployment, attempt.error_kind, self._clock()
+        name, kind, now_s = attempt.deployment, attempt.error_kind, self._clock() - ago_s
         health = self.health_of(name)
         if kind is None or kind in _NOBODYS:
             return
@@ -190,17 +197,24 @@ class Learning:
         if attempt.retry_after_s is not None:
             health.cool(attempt.retry_after_s, now_s)  # a 503 with retry-after
         if attempt.ttft_ms is None and not (
-            kind in _TIMEOUTS and self._own_delay.explains(launched, self._unix_clock(), now_s)
+            kind in _TIMEOUTS and self._own_delay.explains(launched, self._unix_clock() - ago_s, now_s)
         ):
-            self._strike(model, attempt, kind)
+            self._strike(model, attempt, kind, ago_s)
 
-    def _cut(self, model: str, prompt_class: PromptClass, loser: AttemptRecord, launched: "_Launched | None") -> None:
+    def _cut(
+        self,
+        model: str,
+        prompt_class: PromptClass,
+        loser: AttemptRecord,
+        launched: "_Launched | None",
+        ago_s: float,
+    ) -> None:
         """Handle an attempt that was cancelled without a first token, at a claim or because its client left.
 
         A primary cancelled at the claim at a normal age did nothing wrong; only one beyond its q95 gets a strike. For
         a broken deployment nothing is counted: that it hangs is known, and shall be forgotten.
         """
-        deployment, api, now_s = loser.deployment, prompt_class.api, self._clock()
+        deployment, api, now_s = loser.deployment, prompt_class.api, self._clock() - ago_s
         health, age_s = self.health_of(deployment), (loser.censored_at_ms or 0.0) / 1000
         fair_s = self._own_delay.left_out(age_s, launched, now_s)
         size = size_of(loser.asked_tokens, prompt_class.size)
@@ -208,9 +222,9 @@ class Learning:
         if health.tripped:
             estimate = self._snapshots.at(model, api, size).of(deployment)
             if is_lost and health.cut(fair_s, estimate.well_q95_s, now_s):
-                self._strikes.struck(deployment, loser.provider, opened=True)
+                self._strikes.struck(deployment, loser.provider, opened=True, ago_s=ago_s)
             return
-        unix_s = self._unix_clock() if launched is None else launched.unix_s
+        unix_s = self._unix_clock() - ago_s if launched is None else launched.unix_s
         if not prompt_class.is_sampled or unix_s < self._recovered_at_s.get(deployment, 0.0):
             return  # it began during a fault that is over
         factor = self._snapshots.sizing(model, api, deployment).factor(size)
@@ -221,11 +235,11 @@ class Learning:
             return
         estimate = self._snapshots.at(model, api, size).of(deployment)
         if loser.role is Role.PRIMARY and fair_s >= estimate.q95_s:
-            self._strike(model, loser, "hangs")
+            self._strike(model, loser, "hangs", ago_s)
         elif self._doubts.is_silent(deployment, estimate, fair_s / factor):
             health.leave_alone(now_s)
-            self._strikes.struck(deployment, loser.provider, opened=True)
-            self._opened(deployment, "silent", model)
+            self._strikes.struck(deployment, loser.provider, opened=True, ago_s=ago_s)
+            self._opened(deployment, "silent", model, ago_s)
 
     def _epoch(self, model: str, deployment: str) -> int:
         return self._snapshots.epoch(model, deployment)
@@ -238,16 +252,16 @@ class Learning:
             event = "steering.demoted" if change.is_demoted else "steering.restored"
             tell(event, model=model, deployment=attempt.deployment, answers=attempt.judged_as, reason=change.reason)
 
-    def _strike(self, model: str, attempt: AttemptStart | AttemptRecord, cause: str | None) -> None:
-        opened = self.health_of(attempt.deployment).strike(self._clock())
-        self._strikes.struck(attempt.deployment, attempt.provider, opened=opened)
+    def _strike(self, model: str, attempt: AttemptStart | AttemptRecord, cause: str | None, ago_s: float) -> None:
+        opened = self.health_of(attempt.deployment).strike(self._clock() - ago_s)
+        self._strikes.struck(attempt.deployment, attempt.provider, opened=opened, ago_s=ago_s)
         if opened:
-            self._opened(attempt.deployment, cause, model)
+            self._opened(attempt.deployment, cause, model, ago_s)
 
-    def _opened(self, deployment: str, cause: str | None, model: str | None = None) -> None:
+    def _opened(self, deployment: str, cause: str | None, model: str | None = None, ago_s: float = 0.0) -> None:
         """Record that the breaker opened, and where that was observed; drop the samples of the fault."""
         self._doubts.drop(deployment)
-        self._outages.opened(deployment, cause, model)
+        self._outages.opened(deployment, cause, model, ago_s)
 
     def _fails_elsewhere(self, deployment: str) -> None:
         """Open the breaker of a deployment that other replicas report as broken; it is probed as usual."""

@@ -1,7 +1,7 @@
 """The outages that last in this process: recorded when a breaker opens, and again when it closes."""
 
 from collections.abc import Callable, Collection
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import structlog
@@ -33,8 +33,8 @@ class Outages:
         """Return outages that are only logged."""
         return cls(lambda _: None, utc_now=lambda: datetime.fromtimestamp(0, UTC), new_id=str, replica="")
 
-    def opened(self, deployment: str, reason: str | None, model: str | None) -> None:
-        """Log that a breaker has opened; record it, unless it was open before and a probe has failed."""
+    def opened(self, deployment: str, reason: str | None, model: str | None, ago_s: float = 0.0) -> None:
+        """Log that a breaker opened ``ago_s`` seconds ago; record it, unless it was open and a probe has failed."""
         where = {} if model is None else {"model": model}
         _log.warning("steering.opened", **where, deployment=deployment, cause=reason)
         if deployment in self._lasting:
@@ -43,17 +43,17 @@ class Outages:
             id=self._new_id(),
             deployment=deployment,
             model=model,
-            began_at=self._utc_now(),
+            began_at=self._utc_now() - timedelta(seconds=ago_s),
             reason=None if reason is None else str(reason),
             replica=self._replica,
         )
         self._lasting[deployment] = outage
         self._record(outage)
 
-    def recovered(self, model: str, deployment: str) -> None:
-        """Log that a deployment may be used again; record the end if its breaker was open."""
+    def recovered(self, model: str, deployment: str, ago_s: float = 0.0) -> None:
+        """Log that a deployment may be used again, since ``ago_s`` seconds; record the end if its breaker was open."""
         _log.info("steering.recovered", model=model, deployment=deployment)
-        self._end(deployment)
+        self._end(deployment, ago_s)
 
     def keep(self, deployments: Collection[str]) -> None:
         """End the outages of all other deployments, which are not used any more."""
@@ -64,7 +64,7 @@ class Outages:
         """End all: with this process, its breakers are gone."""
         self.keep(())
 
-    def _end(self, deployment: str) -> None:
+    def _end(self, deployment: str, ago_s: float = 0.0) -> None:
         outage = self._lasting.pop(deployment, None)
         if outage is not None:
-            self._record(msgspec.structs.replace(outage, ended_at=self._utc_now()))
+            self._record(msgspec.structs.replace(outage, ended_at=self._utc_now() - timedelta(seconds=ago_s)))

@@ -57,13 +57,18 @@ class Steering:
         strikes: Strikes | None = None,
         lateness: Lateness | None = None,
         outages: Outages | None = None,
+        catch_up: Callable[[], None] = lambda: None,
     ) -> None:
-        """Steer by ``board``. ``on_refused`` is called for each refused extra attempt with its model and the limit."""
+        """Steer by ``board``. ``on_refused`` is called for each refused extra attempt with its model and the limit.
+
+        ``catch_up`` is called before anything is planned or told by what was learnt: it reports what has happened.
+        """
         self._board = board
         self._on_refused = on_refused
         self._clock = clock  # monotonic seconds
         self._unix_clock = unix_clock  # Unix time, for slots that are the same in all replicas
         self._random = random
+        self._catch_up = catch_up
         self._snapshots = Snapshots(board, clock, unix_clock)
         self._lineups = Lineups()
         own, strikes = OwnDelay(lateness or InTime()), strikes or Strikes(unix_clock)
@@ -97,6 +102,7 @@ class Steering:
 
         ``explain`` fills ``Plan.explanation``.
         """
+        self._catch_up()
         budget = self._budgets.of(model)
         budget.accrue(race.budget)
         if race.extra_usd_per_call is not None:
@@ -124,6 +130,7 @@ class Steering:
         self, model: str, deployments: Sequence[str], race: RaceSettings, terms: Terms, prompt_class: PromptClass
     ) -> Explanation:
         """Explain the plan of the next such call, without counting it."""
+        self._catch_up()
         plan = self._planned_for(model, deployments, race, terms, prompt_class, explain=True)
         assert plan.explanation is not None
         return plan.explanation
@@ -166,13 +173,15 @@ class Steering:
         """Count it as in flight."""
         self._learning.attempt_started(model, start)
 
-    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
-        """Count a first token; the deployment is healthy."""
-        self._learning.first_token(model, prompt_class, start, ttft_s)
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float = 0.0
+    ) -> None:
+        """Count a first token, ``ago_s`` seconds ago; the deployment is healthy."""
+        self._learning.first_token(model, prompt_class, start, ttft_s, ago_s)
 
-    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
-        """Count the attempt's end: with a first token, censored, or an error."""
-        self._learning.attempt_ended(model, prompt_class, attempt)
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float = 0.0) -> None:
+        """Count the attempt's end, ``ago_s`` seconds ago: with a first token, censored, or an error."""
+        self._learning.attempt_ended(model, prompt_class, attempt, ago_s)
 
     def call_finished(self, record: CallRecord) -> None:
         """Learn the lengths of answers."""
@@ -180,18 +189,22 @@ class Steering:
 
     def health_of(self, deployment: str) -> Health:
         """Return the health of a deployment as this replica sees it."""
+        self._catch_up()
         return self._learning.health_of(deployment)
 
     def under_way(self, deployment: str) -> tuple[str, ...]:
         """Return the ids of the running attempts at ``deployment``, for all models."""
+        self._catch_up()
         return self._learning.under_way(deployment)
 
     def not_asked(self, deployments: Iterable[str], asked: Collection[str]) -> tuple[NotAsked, ...]:
         """Return which of ``deployments``, without those ``asked``, are out, cooling down or broken, and why."""
+        self._catch_up()
         return not_asked(self._learning.healths, deployments, asked, self._clock())
 
     def leaderboard(self, model: str) -> Leaderboard:
         """Return the published leaderboard of one model, up to now."""
+        self._catch_up()
         window = read_window(self._board.slots(model, self._unix_clock()))
         names = self._configured.get(model) or self._planned.get(model) or tuple(window.tallies)
         standings = self._snapshots.fresh(model, window.busiest_class)
@@ -201,6 +214,7 @@ class Steering:
 
     def healths(self) -> Mapping[str, Health]:
         """Return the health of each configured deployment."""
+        self._catch_up()
         return {name: self._learning.health_of(name) for names in self._configured.values() for name in names}
 
     def reset(self, models: Mapping[str, Sequence[str]]) -> None:
@@ -208,6 +222,7 @@ class Steering:
 
         What was learnt is kept; deployments that were out are tried again.
         """
+        self._catch_up()
         self._configured = {model: tuple(names) for model, names in models.items()}
         for health in self._learning.healths.values():
             health.reload()

@@ -60,17 +60,17 @@ class Strikes:
         """
         self._on_outage = on_outage
 
-    def struck(self, deployment: str, provider: str, *, opened: bool) -> None:
-        """Count a failure here; ``opened``: it opened the breaker, or was a failed probe."""
+    def struck(self, deployment: str, provider: str, *, opened: bool, ago_s: float = 0.0) -> None:
+        """Count a failure here, ``ago_s`` seconds ago; ``opened``: it opened the breaker, or was a failed probe."""
         own = self._of(deployment, provider)
         own.count = STRIKES if opened else min(STRIKES, own.count + 1)
-        own.struck_at_s = self._unix_clock()
+        own.struck_at_s = self._unix_clock() - ago_s
 
-    def answered(self, deployment: str, provider: str) -> None:
-        """Record a first token that leaves the breaker closed."""
+    def answered(self, deployment: str, provider: str, ago_s: float = 0.0) -> None:
+        """Record a first token that leaves the breaker closed, ``ago_s`` seconds ago."""
         own = self._of(deployment, provider)
         own.count = 0
-        own.answered_at_s = self._unix_clock()
+        own.answered_at_s = self._unix_clock() - ago_s
 
     def keep(self, deployments: set[str]) -> None:
         """Forget all other deployments."""

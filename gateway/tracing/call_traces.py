@@ -38,9 +38,9 @@ class CallTraces:
             return found
         return TraceContext(found.trace_id, found.parent_id, found.flags, found.state, self._is_passed_on)
 
-    def attempt_ended(self, attempt: AttemptRecord) -> None:
-        """Keep when an attempt has ended: records have the times of tokens, not of ends."""
-        self._ended_at[attempt.id] = self._clock()
+    def attempt_ended(self, attempt: AttemptRecord, ago_s: float) -> None:
+        """Keep when an attempt has ended, ``ago_s`` seconds ago: records have the times of tokens, not of ends."""
+        self._ended_at[attempt.id] = self._clock() - ago_s
 
     def call_finished(self, record: CallRecord) -> None:
         """Queue a call's spans, if it is sampled."""

@@ -226,6 +226,8 @@ class Dialect:
 # How an attempt, and a client's share of a model, are found among the series. A model's races are its clients'.
 Point = tuple[str, Sequence[str], str, str, str, str, str]  # window, key, metric, bucket, count, where from, condition
 Plain = tuple[str, str, str]  # metric, value, condition
+Added = Mapping[str, Mapping[str, str]]  # by table, sums that later revisions add
+NOTHING: Added = {}
 KEY = ("deployment", "provider", "model", "api", "size_class", "client")
 MODEL = "coalesce(f.model, (select calls.model from calls where calls.id = f.call_id), '')"
 OF_ATTEMPT = ("f.deployment", "f.provider", MODEL, "coalesce(f.api, '')", "coalesce(f.size_class, -1)", "''")
@@ -335,7 +337,9 @@ def _sums(always: Mapping[str, str], known: Mapping[str, str]) -> list[sa.Column
     return [*filled, *(sa.Column(name, kind(one)) for name, one in known.items())]
 
 
-def _statements(dialect: Dialect, table: str, fresh: str, more: Sequence[Plain] = ()) -> list[str]:
+def _statements(
+    dialect: Dialect, table: str, fresh: str, more: Sequence[Plain] = (), added: Added = NOTHING
+) -> list[str]:
     """Return what adds up the rows of ``fresh`` (named f), rows of ``table``; ``more`` histograms of attempts."""
     window = f"{dialect.epoch('f.started_at')} / 300 * 300"
     if table == "calls":
@@ -352,7 +356,7 @@ def _statements(dialect: Dialect, table: str, fresh: str, more: Sequence[Plain] 
             )
             for metric, column in (("call_ttft", "ttft_ms"), ("call_alone", "alone_ms"))
         ]
-        sums = CALL_SUMS | CALL_MONEY
+        sums = {**CALL_SUMS, **CALL_MONEY, **added.get(table, {})}
         who = "coalesce(f.client, '') as client, f.model as model"
         grouped = f"select {window} as w, {who}, {_named(sums)} from {fresh} group by 1, 2, 3"
         return [
@@ -361,10 +365,12 @@ def _statements(dialect: Dialect, table: str, fresh: str, more: Sequence[Plain] 
             _histograms(dialect, points),
             *_tags(dialect, fresh),
         ]
-    return _attempt_statements(dialect, fresh, window, more)
+    return _attempt_statements(dialect, fresh, window, more, added.get(table, {}))
 
 
-def _attempt_statements(dialect: Dialect, fresh: str, window: str, more: Sequence[Plain]) -> list[str]:
+def _attempt_statements(
+    dialect: Dialect, fresh: str, window: str, more: Sequence[Plain], added: Mapping[str, str]
+) -> list[str]:
     same_day = (
         "c.started_at <= f.started_at + interval '1 minute' and c.started_at > f.started_at - interval '1 day'"
         if dialect.is_postgres
@@ -405,11 +411,8 @@ def _attempt_statements(dialect: Dialect, fresh: str, window: str, more: Sequenc
             ("explored_alone", f"{EXPLORED} and {audited} is not null"),
         )
     ]
-    sums = ATTEMPT_SUMS | ATTEMPT_MONEY
-    by_series = (
-        f"select {window} as w, s.id as series_id, {_named(sums)} "
-        f"from {fresh} join rollup_series as s on {_is(OF_ATTEMPT)} group by 1, 2"
-    )
+    sums = {**ATTEMPT_SUMS, **ATTEMPT_MONEY, **added}
+    by_series = _by_series(fresh, window, sums)
     races = RACE_SUMS | RACE_MONEY
     won = "w.id = c.winner_attempt_id and w.call_id = c.id" + (
         " and w.started_at >= c.started_at - interval '1 minute' and w.started_at < c.started_at + interval '1 day'"
@@ -427,6 +430,13 @@ def _attempt_statements(dialect: Dialect, fresh: str, window: str, more: Sequenc
         _histograms(dialect, points),
         _add_up(dialect, "rollup_calls", ("client", "model"), races, raced),
     ]
+
+
+def _by_series(fresh: str, window: str, sums: Mapping[str, str]) -> str:
+    return (
+        f"select {window} as w, s.id as series_id, {_named(sums)} "
+        f"from {fresh} join rollup_series as s on {_is(OF_ATTEMPT)} group by 1, 2"
+    )
 
 
 def _named(sums: Mapping[str, str]) -> str:
@@ -540,7 +550,7 @@ def _errors(dialect: Dialect, fresh: str, window: str) -> str:
     )
 
 
-def _triggers(dialect: Dialect, more: Sequence[Plain] = ()) -> list[str]:
+def _triggers(dialect: Dialect, more: Sequence[Plain] = (), added: Added = NOTHING) -> list[str]:
     if dialect.is_postgres:
         return [one for table in ("calls", "attempts") for one in _postgres_trigger(dialect, table)]
     new = "(select {0}.* from {0} join rollup_fresh_{0} as new_ones on new_ones.id = {0}.id) as f"
@@ -551,15 +561,17 @@ def _triggers(dialect: Dialect, more: Sequence[Plain] = ()) -> list[str]:
         made.append(f"create trigger note_{table} after insert on {table} begin {noted} end")
     counts = ", ".join(f"(select count(*) from rollup_fresh_{table}) as {table}" for table in ("calls", "attempts"))
     made.append(f"create view rollup_pending as select {counts}")
-    adding = [one for table in ("calls", "attempts") for one in _statements(dialect, table, new.format(table), more)]
+    adding = [
+        one for table in ("calls", "attempts") for one in _statements(dialect, table, new.format(table), more, added)
+    ]
     adding += [f"delete from rollup_fresh_{table}" for table in ("calls", "attempts")]
     made.append(f"create trigger roll_up instead of delete on rollup_pending begin {'; '.join(adding)}; end")
     return made
 
 
-def _postgres_trigger(dialect: Dialect, table: str, more: Sequence[Plain] = ()) -> list[str]:
+def _postgres_trigger(dialect: Dialect, table: str, more: Sequence[Plain] = (), added: Added = NOTHING) -> list[str]:
     """Return a function and its trigger. Who stores rows needs no right to the sums; each look-up is by an index."""
-    body = "; ".join(_statements(dialect, table, "fresh as f", more))
+    body = "; ".join(_statements(dialect, table, "fresh as f", more, added))
     path = op.get_bind().scalar(sa.text("select current_schema()"))
     function = (
         f"create function roll_up_{table}() returns trigger language plpgsql security definer "

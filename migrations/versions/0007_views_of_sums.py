@@ -85,12 +85,18 @@ def _samples(there: str, instead: str) -> str:
 
 
 def create(name: str) -> None:
-    is_postgres = op.get_bind().dialect.name == "postgresql"
     file, span = VIEWS[name]
+    path = VIEWS_FOLDER / revision / f"{file}.sql"
+    definition = (path if path.exists() else _revision("0004").file_of("0004", file)).read_text(encoding="utf-8")
+    of_span = ("", "") if span is None else (windows(span), _first(span))
+    op.get_bind().exec_driver_sql(defined(definition, name, *of_span))
+
+
+def defined(definition: str, name: str, of_windows: str, first: str) -> str:
+    """Return the definition of a view of these windows, the first of which begins at ``first``."""
+    is_postgres = op.get_bind().dialect.name == "postgresql"
     before = _revision("0004")
     tag_sums = ", ".join(f"{expression} as {column}" for column, expression in _revision("0006").TAG_SUMS.items())
-    path = VIEWS_FOLDER / revision / f"{file}.sql"
-    definition = (path if path.exists() else before.file_of("0004", file)).read_text(encoding="utf-8")
     race_value = before.file_of("0004", "race_value").read_text(encoding="utf-8")
     hour = "extract(hour from r.window_start at time zone 'UTC')" if is_postgres else "strftime('%H', r.window_start)"
     words = {
@@ -106,8 +112,8 @@ def create(name: str) -> None:
         "wide": _WIDE[is_postgres],
         "each is wide": _IS_WIDE[is_postgres],
         "wide tags": "select r.tag from rollup_wide_tags as r where {windows}",
-        "windows": "" if span is None else windows(span),
-        "first": "" if span is None else _first(span),
+        "windows": of_windows,
+        "first": first,
         "each tag": "jsonb_each_text(f.tags)" if is_postgres else "json_each(f.tags)",
         "tag sums": tag_sums,
         # The estimate itself is that of the view over rows.
@@ -119,7 +125,7 @@ def create(name: str) -> None:
     definition = re.sub(r"\{quantile (\w+) ([\d.]+)\}", lambda found: _quantile(found[1], found[2]), definition)
     for word, text in words.items():
         definition = definition.replace(f"{{{word}}}", text)
-    op.get_bind().exec_driver_sql(definition)
+    return definition
 
 
 def _between(text: str, first: str, last: str | None) -> str:

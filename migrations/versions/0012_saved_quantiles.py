@@ -18,6 +18,11 @@ OF_SUMS = ("race_value_24h", "race_value_30d")
 
 def upgrade() -> None:
     _drop()
+    make()
+
+
+def make() -> None:
+    """Make the views, which are not there."""
     of_rows = (FOLDER / "race_value.sql").read_text(encoding="utf-8")
     dialect = op.get_bind().dialect.name
     since = _revision("0004").SINCE[dialect].format(_revision("0004").WINDOWS["1h"])

@@ -1,4 +1,4 @@
-"""How long the winner's first token was held back, of calls that ask for it."""
+"""How long the winner's first token was held back, for whom, and what that was to gain; of calls that ask for it."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,7 +11,11 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("calls", sa.Column("held_ms", sa.Double))
+    op.add_column("calls", sa.Column("held_for", sa.Text))
+    op.add_column("calls", sa.Column("held_gain_ms", sa.Double))
 
 
 def downgrade() -> None:
+    op.drop_column("calls", "held_gain_ms")
+    op.drop_column("calls", "held_for")
     op.drop_column("calls", "held_ms")

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.browser.installation import MODEL, Installation
 from tests.browser.visit import Visit
 
@@ -18,6 +20,7 @@ TEN_FRAMES = """() => new Promise(done => {
   requestAnimationFrame(painted);
 })"""
 ROWS = "least => document.querySelectorAll('main tbody tr a').length >= least"
+SENT = "least => Number(document.querySelector('.demo p')?.textContent.match(/\\d+/)) >= least"  # calls of the demo
 IDS = "all => all.map(each => each.hash.split('/').pop())"
 # Keeps what is written on a canvas, with where it ends.
 WRITTEN = """window.written = new Map();
@@ -31,6 +34,11 @@ NEW_ROWS = """([known, least]) => {
   const listed = [...document.querySelectorAll("main tbody tr a")].map(each => each.hash.split("/").pop());
   return listed.filter(each => !known.includes(each)).length >= least;
 }"""
+
+
+def sums(n_audits: int, *, saved: float, low: float | None = None, high: float | None = None) -> dict[str, Any]:
+    """Return what a row of race value says was saved, in all."""
+    return {"n_audits": n_audits, "saved_ms": saved, "saved_low_ms": low, "saved_high_ms": high}
 
 
 def test_the_list_of_calls_has_every_call(demo: Installation, visit: Callable[..., Visit]) -> None:
@@ -191,6 +199,73 @@ def race(number: int, began: datetime) -> dict[str, Any]:
     }
     ended = {"status_code": 200, "error_kind": None, "ttft_ms": first, "total_ms": 9000.0, "completion_tokens": 9}
     return {**call, **ended, "streamed": True, "replica": "r", "cost_usd": None, "attempts": attempts}
+
+
+AUDITED = {"calls": 50, "n_compared": 50, "calls_with_extra": 50, "basis": "audited"}
+
+
+@pytest.mark.parametrize(
+    ("row", "tile", "lead"),
+    [
+        (
+            AUDITED | sums(35, saved=6400, low=5000, high=8200),
+            ("128 ms", "100 ms to 164 ms a call"),
+            "Racing saved 128 ms",
+        ),
+        (
+            AUDITED | sums(35, saved=-200, low=-300, high=-100),
+            ("−4.0 ms", "−6.0 ms to −2.0 ms a call"),  # noqa: RUF001 - a true minus sign
+            "Racing lost 4.0 ms",
+        ),
+        (
+            AUDITED | {"basis": "curve"} | sums(14, saved=6400),
+            ("–", "14 of 30 audits"),  # noqa: RUF001 - nothing is known
+            "cannot be told yet",
+        ),
+        (
+            {"calls": 1, "n_compared": 1, "basis": "seen"} | sums(0, saved=90, low=90, high=90),
+            ("–", "1 of 30 calls"),  # noqa: RUF001 - nothing is known
+            "cannot be told yet",
+        ),
+    ],
+    ids=["saved", "lost", "too few audits", "one call"],
+)
+def test_live_tells_what_racing_saved_as_the_view_of_its_worth_does_or_nothing(
+    demo: Installation, visit: Callable[..., Visit], row: dict[str, Any], tile: tuple[str, str], lead: str
+) -> None:
+    def see(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        told["data"] = [told["data"][0] | row]
+        route.fulfill(response=response, json=told)
+
+    seen = visit(demo)
+    seen.page.route("**/api/race-value*", see)
+    with seen.page.expect_request("**/api/race-value*") as asked:
+        page = seen.open("live")
+    assert "window=24h" in asked.value.url  # that of the view of racing's worth
+    page.locator(".stat", has_text=tile[1]).wait_for()
+    said = page.locator(".stat", has_text="Saved by racing").locator("dd")
+    assert said.first.inner_text().replace("\u202f", " ") == tile[0]
+    assert lead in seen.open("worth").locator("main p.lead").first.inner_text()
+
+
+def test_the_demo_offers_traffic_that_goes_on_in_other_views_and_stops(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    seen = visit(demo)
+    page = seen.open("live")
+    offer = page.get_by_role("group", name="Demo")
+    assert "no provider key was found" in offer.inner_text()
+    page.get_by_role("button", name="Send 3 calls a second").click()
+    page.wait_for_function(SENT, arg=2)
+    seen.open("configuration")
+    seen.open("live")
+    page.wait_for_function(SENT, arg=5)
+    offer.get_by_role("button", name="Stop").click()
+    offer.get_by_text("calls sent").wait_for()
+    page.wait_for_function(ROWS, arg=5)
+    assert seen.complaints == []
 
 
 def test_the_leaderboard_has_first_sentences_once_somebody_was_measured_by_them(

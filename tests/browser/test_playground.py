@@ -109,7 +109,7 @@ def test_stop_is_reached_by_keyboard_and_leaves_the_focus_where_it_was(
     page.locator(".reply").get_by_text("stopped").wait_for()
     assert page.evaluate("() => document.activeElement.innerText") == "Send"
     page.wait_for_selector(".stats")
-    assert "nobody answered" not in page.locator(".stats").inner_text()
+    assert "no deployment answered" not in page.locator(".stats").inner_text()
 
 
 def test_the_command_to_copy_runs_as_it_is(guarded: Installation, visit: Callable[..., Visit], tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response
 
-WAIT_MS = 120_000  # on a busy machine; nothing is asserted of time
+WAIT_MS = 600_000  # on a very busy machine; nothing is asserted of time
 _QUIET = """() => new Promise(done => {
   let frames = 0;
   const watcher = new MutationObserver(() => { frames = 0; });

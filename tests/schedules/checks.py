@@ -346,6 +346,34 @@ def the_first_token_wins_where_no_hold_is_asked_for(evidence: Evidence) -> Itera
             yield f"call {call.id}: {winner.deployment} had a token at {first_ms} ms, its client at {call.ttft_ms} ms"
 
 
+def nothing_is_told_before_the_first_bytes(evidence: Evidence) -> Iterator[str]:
+    """From the read that lets a streamed call be answered to its first write: one step, and no recorder is told."""
+    calls, asked = _call_of(evidence), {each.tag: each.call for each in _asked(evidence)}
+    reads: dict[str, tuple[int, int]] = {}  # the step and the place of each answer's last read
+    begun: set[str] = set()
+    for place, (step, kind, what) in enumerate(evidence.moments):
+        if kind == "read":
+            reads[what] = step, place
+        if kind != "write" or (name := asked[what]) in begun:
+            continue
+        begun.add(name)
+        call = calls.get(name)
+        if call is None or not call.streamed or call.endpoint not in RACED:
+            continue
+        read_in, read_at = reads[what]
+        told = [method for _, each, method in evidence.moments[read_at:place] if each == "told"]
+        if read_in != step and not _may_be_held(evidence, call):
+            yield f"{name}: written in step {step}, read in step {read_in}"
+        # An answer that has come whole is recorded before its client sees the end, which goes out with the rest.
+        if read_in == step and told and "call_finished" not in told:
+            yield f"{name}: {told} between the read and the first write"
+
+
+def _may_be_held(evidence: Evidence, call: CallRecord) -> bool:
+    plans = evidence.steering.plans.get(evidence.witness.begun_by[call.id], [])
+    return any(plan.decode_s for _, plan in plans)
+
+
 def nobody_is_held_for_longer_than_it_can_gain(evidence: Evidence) -> Iterator[str]:
     for call_id, task in evidence.witness.begun_by.items():
         call = evidence.store.calls.get(call_id)
@@ -355,6 +383,8 @@ def nobody_is_held_for_longer_than_it_can_gain(evidence: Evidence) -> Iterator[s
         if winner.is_kept:  # it was not held, but behind a winner that broke
             continue
         held_ms = call.ttft_ms - winner.launch_offset_ms - winner.token_ms
+        if held_ms > MS and (call.held_ms is None or abs(call.held_ms - held_ms) > MS):
+            yield f"call {call_id}: {winner.deployment} was held for {held_ms} ms, its row says {call.held_ms}"
         gains_s = [0.0]
         for model, plan in evidence.steering.plans.get(task, ()):
             known = plan.decode_s
@@ -431,6 +461,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     the_board_is_as_recounted,
     the_last_token_wins_nothing_it_should_not,
     the_first_token_wins_where_no_hold_is_asked_for,
+    nothing_is_told_before_the_first_bytes,
     nobody_is_held_for_longer_than_it_can_gain,
     who_is_valid_wins,
     a_rival_answers_when_its_winner_breaks,

@@ -3,12 +3,14 @@
 import asyncio
 import io
 import os
+import re
 from collections.abc import Callable
 from http.client import HTTPException, HTTPResponse
 from typing import Any, cast
 
 import msgspec
 
+from tests.schedules.loop import ShuffledLoop
 from tests.schedules.scenario import Ask, Client
 
 LAST_S = 30.0  # then a client that reads nothing any more is gone
@@ -22,10 +24,13 @@ PATHS = {
 }
 
 
+TOKEN = re.compile(rb"<([a-z]+\d+)[:?]")  # of an answer: it begins with the tag of its request
+
+
 class Wire(asyncio.Transport):
     """The gateway's end of a connection. What is written waits while the client does not read."""
 
-    def __init__(self, client: "SimulatedClient", protocol: asyncio.Protocol, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, client: "SimulatedClient", protocol: asyncio.Protocol, loop: ShuffledLoop) -> None:
         super().__init__()
         self.closed = False
         self._client = client
@@ -50,6 +55,8 @@ class Wire(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._closing or not data:
             return
+        for tag in TOKEN.findall(data):
+            self._loop.note("write", tag.decode())
         if self._client.reads:
             self._client.got(data)
             return
@@ -142,7 +149,7 @@ class Seen:
 class SimulatedClient:
     """One connection and its requests, one after the other. It is what the gateway takes for a socket."""
 
-    def __init__(self, number: int, plan: Client, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, number: int, plan: Client, loop: ShuffledLoop) -> None:
         self.plan = plan
         self.received = bytearray()
         self.reads = True
@@ -160,7 +167,7 @@ class SimulatedClient:
         self.received += data
         self._news.set()
 
-    def open(self, protocol: asyncio.BaseProtocol, loop: asyncio.AbstractEventLoop) -> asyncio.Transport:
+    def open(self, protocol: asyncio.BaseProtocol, loop: ShuffledLoop) -> asyncio.Transport:
         """Be accepted."""
         self.wire = Wire(self, cast("asyncio.Protocol", protocol), loop)
         protocol.connection_made(self.wire)

@@ -22,7 +22,7 @@ class StuckError(AssertionError):
 class Opens(Protocol):
     """What stands for an accepted socket: it becomes a transport."""
 
-    def open(self, protocol: asyncio.BaseProtocol, loop: asyncio.AbstractEventLoop) -> asyncio.Transport:
+    def open(self, protocol: asyncio.BaseProtocol, loop: "ShuffledLoop") -> asyncio.Transport:
         """Connect ``protocol``, and return its transport."""
 
     def close(self) -> None:
@@ -36,6 +36,7 @@ class ShuffledLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.now = 1000.0
         self.steps = 0
+        self.moments: list[tuple[int, str, str]] = []  # what was noted, in order, with the step it was in
         self._dice = dice
         self._shuffle = shuffle
         self._ready: Any  # deque of handles, BaseEventLoop's own, as is the heap of timers
@@ -43,6 +44,10 @@ class ShuffledLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         return self.now
+
+    def note(self, kind: str, what: str) -> None:
+        """Note something whose place in the order of things matters."""
+        self.moments.append((self.steps, kind, what))
 
     @property
     def pending_timers(self) -> list[asyncio.TimerHandle]:

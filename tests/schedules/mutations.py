@@ -13,6 +13,7 @@ from gateway.ingress.streaming import StreamingSink
 from gateway.overload.intake import Intake
 from gateway.racing.attempt import Attempt
 from gateway.racing.attempts import Attempts
+from gateway.racing.claim import Claim
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.course import Bid
 from gateway.racing.grid import Grid
@@ -24,6 +25,7 @@ from gateway.racing.passage import Passage
 from gateway.racing.race import Race
 from gateway.racing.rival import Rival
 from gateway.racing.seats import Line, Seat
+from gateway.racing.services import Outbox
 from gateway.racing.tasks import AttemptTasks
 from gateway.racing.validity import Validity
 from gateway.recorders import Recorders
@@ -41,7 +43,7 @@ def a_losers_bytes_are_let_through(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_loser_is_not_cancelled(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Attempt, "cut", lambda self, outcome, error=None: self._fix(outcome, error))
+    patch.setattr(Attempt, "cut", lambda self, outcome, error=None: self._settle(outcome, error))
 
 
 def a_provider_is_not_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -78,9 +80,9 @@ def a_call_is_recorded_twice(patch: pytest.MonkeyPatch) -> None:
 def a_late_row_is_lost(patch: pytest.MonkeyPatch) -> None:
     original = OpenCall.ended
 
-    def ended(self: OpenCall, attempt: AttemptRecord) -> None:
+    def ended(self: OpenCall, attempt: AttemptRecord, at: float) -> None:
         if self.record is None:
-            original(self, attempt)
+            original(self, attempt, at)
 
     patch.setattr(OpenCall, "ended", ended)
 
@@ -88,9 +90,9 @@ def a_late_row_is_lost(patch: pytest.MonkeyPatch) -> None:
 def an_attempt_ends_twice(patch: pytest.MonkeyPatch) -> None:
     original = OpenCall.ended
 
-    def ended(self: OpenCall, attempt: AttemptRecord) -> None:
-        original(self, attempt)
-        self.services.recorder.attempt_ended("raced", self.call.prompt_class, attempt)
+    def ended(self: OpenCall, attempt: AttemptRecord, at: float) -> None:
+        original(self, attempt, at)
+        self.services.recorder.attempt_ended("raced", self.call.prompt_class, attempt, 0.0)
 
     patch.setattr(OpenCall, "ended", ended)
 
@@ -255,6 +257,30 @@ def a_rival_runs_on_when_it_is_not_needed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Attempts, "dismiss_rival", lambda self: None)
 
 
+def recorders_are_told_at_once(patch: pytest.MonkeyPatch) -> None:
+    original = Outbox.add
+
+    def add(self: Outbox, tell: Callable[..., None], *args: Any) -> None:
+        original(self, tell, *args)
+        self.drain()
+
+    patch.setattr(Outbox, "add", add)
+
+
+def what_waits_is_told_before_the_first_bytes(patch: pytest.MonkeyPatch) -> None:
+    original = Claim.winner
+
+    def winner(self: Claim, *args: Any, **options: Any) -> Any:
+        self._open_call.services.outbox.drain()
+        return original(self, *args, **options)
+
+    patch.setattr(Claim, "winner", winner)
+
+
+def what_waits_is_lost_at_the_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Outbox, "drain", lambda self: None)
+
+
 MUTATIONS: Collection[Mutation] = (
     a_losers_bytes_are_let_through,
     a_loser_is_not_cancelled,
@@ -289,4 +315,7 @@ MUTATIONS: Collection[Mutation] = (
     no_rival_is_kept,
     a_rival_is_not_called,
     a_rival_runs_on_when_it_is_not_needed,
+    recorders_are_told_at_once,
+    what_waits_is_told_before_the_first_bytes,
+    what_waits_is_lost_at_the_end,
 )

@@ -13,6 +13,7 @@ from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request
 from providers.listings import Listing
 from providers.usage import Usage
+from tests.schedules.loop import ShuffledLoop
 from tests.schedules.scenario import Behaviour
 
 Read = bytes | UpstreamError | None  # None: the end
@@ -50,7 +51,7 @@ class Asked:
 class Simulated:
     """One provider, under all its models."""
 
-    def __init__(self, name: str, behaviours: Sequence[Behaviour], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, name: str, behaviours: Sequence[Behaviour], loop: ShuffledLoop) -> None:
         self.name = name
         self.asked: list[Asked] = []
         self.under_way: set[str] = set()  # tags
@@ -81,6 +82,7 @@ class Simulated:
 
     def over(self, asked: Asked, how: str) -> None:
         if asked.over_at is None:
+            self.loop.note(how, asked.tag)
             asked.over_at, asked.how = self.loop.time(), how
             self.under_way.discard(asked.tag)
 
@@ -192,6 +194,7 @@ class SimulatedExchange:
                 self._over("broke")
                 raise UpstreamError(step.kind, step.message)
             self._note(step)
+            loop.note("read", asked.tag)
             if self._listener is None or not self._listener(step):
                 return step
 

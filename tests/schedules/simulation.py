@@ -117,7 +117,7 @@ class MemoryStore:
 class Witness:
     """Hears of calls like everybody, and remembers what it heard."""
 
-    def __init__(self, recorder: Recorder, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, recorder: Recorder, loop: ShuffledLoop) -> None:
         self.started: dict[str, CallStart] = {}
         self.begun_by: dict[str, str] = {}  # the task that began a call, by its id
         self.launched: list[tuple[float, AttemptStart]] = []
@@ -130,28 +130,36 @@ class Witness:
         self._loop = loop
 
     def call_started(self, start: CallStart) -> None:
+        self._loop.note("told", "call_started")
         self.started[start.id] = start
         self.most_calls = max(self.most_calls, len(self.started.keys() - {each.id for each in self.finished}))
         self.begun_by[start.id] = _task_name()
         self._recorder.call_started(start)
 
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
+        self._loop.note("told", "attempt_started")
         self.launched.append((self._loop.time(), start))
         self._recorder.attempt_started(call, start)
 
-    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
+        self._loop.note("told", "first_token")
         self.tokens.append((start.id, ttft_s))
-        self._recorder.first_token(model, prompt_class, start, ttft_s)
+        self._recorder.first_token(model, prompt_class, start, ttft_s, ago_s)
 
-    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
+        self._loop.note("told", "attempt_ended")
         self.ended.append(attempt)
-        self._recorder.attempt_ended(model, prompt_class, attempt)
+        self._recorder.attempt_ended(model, prompt_class, attempt, ago_s)
 
     def call_finished(self, record: CallRecord) -> None:
+        self._loop.note("told", "call_finished")
         self.finished.append(record)
         self._recorder.call_finished(record)
 
     def attempt_audited(self, attempt: AttemptRecord) -> None:
+        self._loop.note("told", "attempt_audited")
         self.audited.append(attempt)
         self._recorder.attempt_audited(attempt)
 
@@ -189,6 +197,7 @@ class Evidence:
         self.providers = {name: Simulated(name, scenario.behaviours.get(name, ()), loop) for name in PROVIDERS}
         self.upstreams: list[SimulatedUpstream] = []
         self.clients = [SimulatedClient(number, plan, loop) for number, plan in enumerate(scenario.clients)]
+        self.moments = loop.moments
         self.store = MemoryStore(remembered(scenario))
         self.look: Look | None = None  # how somebody watches
         self.spectators: list[Spectator] = []

@@ -21,9 +21,10 @@ def limits(
     assignments: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Change what a client of the database may do; without options, show it.
+    """Change or show what a client of the database may do.
 
-    Changes count for new calls, on all replicas within two seconds. Running calls go on, unless the client expires.
+    Without options it is shown. Changes count for new calls, on all replicas within two seconds. Running calls go on,
+    unless the client expires.
 
     Example: holeshot keys limits my-team
 

@@ -18,7 +18,7 @@ def list_(
     everything: Annotated[bool, typer.Option("--all", help="Also keys that were revoked.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """List the clients and their keys, of the file and of the database; never a key itself.
+    """List the clients of the file and of the database.
 
     A key is shown by its last four characters. Last uses are written once a minute. Of two clients with the same name
     the one in the file counts, and the other is `shadowed`.

@@ -29,7 +29,9 @@ def new(
     admin: Annotated[bool, typer.Option("--admin", help="The older word for --role admin.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Make a client with a key, and print the key once: only its SHA-256 is stored.
+    """Make a client with a key, and print the key once.
+
+    Only its SHA-256 is stored.
 
     With `keys: file` it prints the entry for the configuration. With `keys: database` the key is in force at once, on
     all replicas within two seconds.

@@ -19,9 +19,10 @@ def revoke(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """End the keys of a client of the database at once, and cut the calls that run with them.
+    """End the keys of a client of the database at once.
 
-    All replicas follow within two seconds. The rows stay, for the record; the name may be used again.
+    Calls that run with them are cut. All replicas follow within two seconds. The rows stay, for the record; the name
+    may be used again.
 
     Example: holeshot keys revoke my-team
     """

@@ -14,6 +14,7 @@ from gateway.ingress.sessions import LIFETIME_S, NAME, secret_of
 from gateway.ingress.visitors import SSO, admit_visitor, demand_own_page, is_https
 from gateway.key_errors import NotSignedIn
 from gateway.settings.role import Role
+from providers.simulator.persona import are_demo
 
 _LONGEST = 4096  # bytes of a body with a key: whoever sends it has not been admitted yet
 
@@ -51,6 +52,7 @@ async def get_session(request: web.Request) -> web.Response:
                 "database_ok": state["database"]["connected"],
                 "redis": state["redis"] is not None and state["redis"]["connected"],
             },
+            "demo": are_demo(context.settings.providers),
             "models": list(context.fleet.models),
             "clients": sorted(table.names),
             "calls_ever": await context.reports.has_calls(),

@@ -53,6 +53,7 @@ SCHEMAS: Mapping[str, Schema] = {
                 {"database": text(one_of=("sqlite", "postgresql")), "database_ok": nullable(flag()), "redis": flag()}
             ),
             "trusted_header": flag("Whether a proxy in front has said who it is."),
+            "demo": flag("Whether the providers are the simulated ones, as no key was found."),
             "models": array(TEXT),
             "clients": array(TEXT),
             "calls_ever": nullable(flag("Whether there has ever been a call; null: the database cannot say.")),

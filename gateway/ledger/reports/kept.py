@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
+from math import inf
 from typing import Any, TypeVar
 
 KEPT_S = 5.0  # the page asks every 15 or 30 seconds
@@ -12,10 +13,11 @@ T = TypeVar("T")
 class Kept:
     """Answers by what was asked. Who goes away while others wait for the same answer does not take it from them."""
 
-    def __init__(self, *, clock: Callable[[], float], kept_s: float = KEPT_S) -> None:
-        """``clock``: monotonic seconds."""
+    def __init__(self, *, clock: Callable[[], float], kept_s: float = KEPT_S, times: float | None = None) -> None:
+        """``clock``: monotonic seconds. An answer is kept for ``kept_s``, or ``times`` as long as it took, if less."""
         self._clock = clock
         self._kept_s = kept_s
+        self._times = times
         self._answers: dict[Hashable, _Answer] = {}  # the oldest first
 
     async def get(self, key: Hashable, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -28,7 +30,7 @@ class Kept:
         answer = self._answers.get(key)
         if answer is None or self._is_stale(answer):
             self._make_room()
-            answer = self._answers[key] = _Answer(asyncio.create_task(ask(), name="reports.ask"), self._clock())
+            answer = self._answers[key] = _Answer(asyncio.create_task(ask(), name="reports.ask"), self._clock)
         answer.waiting += 1
         try:
             return await asyncio.shield(answer.task)
@@ -51,7 +53,8 @@ class Kept:
         if not answer.task.done():
             return False
         failed = answer.task.cancelled() or answer.task.exception() is not None
-        return failed or self._clock() - answer.asked_at >= self._kept_s
+        kept_s = self._kept_s if self._times is None else min(self._kept_s, self._times * answer.took_s)
+        return failed or self._clock() - answer.asked_at >= kept_s
 
     def _make_room(self) -> None:
         ended = [key for key, answer in self._answers.items() if answer.task.done()]
@@ -61,9 +64,15 @@ class Kept:
 
 
 class _Answer:
-    __slots__ = ("asked_at", "task", "waiting")
+    __slots__ = ("_clock", "asked_at", "task", "took_s", "waiting")
 
-    def __init__(self, task: asyncio.Task[Any], asked_at: float) -> None:
+    def __init__(self, task: asyncio.Task[Any], clock: Callable[[], float]) -> None:
         self.task = task
-        self.asked_at = asked_at
+        self._clock = clock
+        self.asked_at = clock()
+        self.took_s = inf  # until it has ended
         self.waiting = 0
+        task.add_done_callback(self._ended)
+
+    def _ended(self, _: asyncio.Task[Any]) -> None:
+        self.took_s = self._clock() - self.asked_at

@@ -13,6 +13,7 @@ from gateway.ledger.reports.kept import Kept
 from gateway.reports import RETRY_S, ReplayWanted, ReportsUnreachable, ReportTooSlow
 
 KEPT_S = 300.0  # a week's figures hardly change in this time, and are dear
+KEPT_TIMES = 10.0  # as long as it took, if that is less: a young ledger's change soon, and take a second or two
 TIMEOUT_S = 60.0
 MOST_CALLS = 20_000  # read of a model: enough for the tail, and some seconds of one processor
 _CHILD = "gateway.cli.replaying"
@@ -25,7 +26,7 @@ class Replays:
     def __init__(self, url: str, *, clock: Callable[[], float], kept_s: float = KEPT_S) -> None:
         """``url``: of the ledger."""
         self._url = url
-        self._kept = Kept(clock=clock, kept_s=kept_s)
+        self._kept = Kept(clock=clock, kept_s=kept_s, times=KEPT_TIMES)
         self._turn = asyncio.Semaphore(1)
         self._log = structlog.get_logger()
 

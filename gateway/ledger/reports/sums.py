@@ -94,22 +94,9 @@ async def _table(reader: Reader, sql: str) -> Table:
 
 @cache
 def _race_value(by: By) -> str:
-    """Return the statement of race_value over sums, with ``{windows}`` in it, by model or by client.
-
-    It is made of the views' own files, so that the estimate is there once.
-    """
-    views = migrations_folder() / "views" / "0012"
-    of_rows = (views / "race_value.sql").read_text("utf-8")
-    statement = (views / "race_value_sums.sql").read_text("utf-8")
-    statement = statement.partition("create view {view} as\n")[2]
-    for word, first, last in (
-        ("{estimate}", "\nratio as (", "\n-- First tokens"),
-        ("{quantiles}", "\nranked as (", "\ncounts as ("),
-        ("{figures}", "\nselect\n  model,\n  calls,", None),
-    ):
-        start = of_rows.index(first) + 1
-        part = of_rows[start:] if last is None else of_rows[start : of_rows.index(last, start)]
-        statement = statement.replace(word, part.rstrip())
+    """Return the statement of race_value, with ``{windows}`` in it, by model or by client: that of the view."""
+    view = (migrations_folder() / "views" / "0024" / "race_value.sql").read_text("utf-8")
+    statement = view.partition("create view {view} as\n")[2].rstrip()
     if by is By.CLIENT:  # what is summed up by is called model inside
         statement = re.sub(r"group by ([rs])\.model\b", r"group by \1.client", statement)
         statement = re.sub(r"\b([rs])\.model,", r"\1.client as model,", statement)

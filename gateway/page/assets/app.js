@@ -7,6 +7,7 @@ import { fill, h, say, tell } from "./lib/dom.js";
 import { to, where } from "./lib/route.js";
 import { failed, waiting } from "./lib/states.js";
 import { view as login } from "./views/login.js";
+import { Traffic } from "./views/parts/demo.js";
 
 // One line for each view: `views/NAME.js`. With `one`, `#/NAME/ID` opens that view instead.
 const VIEWS = {
@@ -73,6 +74,7 @@ async function start() {
     else fill(main, failed(error, start));
     return;
   }
+  if (session.demo && session.models.length && session.user.role !== "viewer") session.traffic = new Traffic(session.models[0]);
   menu.hidden = false;
   navigation();
   tools();
@@ -84,6 +86,7 @@ async function start() {
 function signIn(words = "") {
   open?.close();
   turns += 1; // what still loads comes too late
+  session?.traffic?.stop();
   session = null;
   window.removeEventListener("hashchange", turned);
   fill(document.getElementById("navigation"));

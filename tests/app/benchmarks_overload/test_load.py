@@ -11,6 +11,7 @@ from benchmarks.harness.caller import Question
 from benchmarks.harness.load import LoadError
 from benchmarks.harness.received_requests import Requests
 from benchmarks.overload.load import Order, carry_out
+from tests.patience import PATIENCE_S
 
 REFUSAL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\n\r\n{}"
 
@@ -43,7 +44,7 @@ async def serving(answer: Callable[[int], bytes]) -> AsyncIterator[int]:
 
 def order(port: int, **more: float) -> Order:
     question = Question(port=port, path="/v1/chat/completions", model="m", streamed=True)
-    return Order(question=question, for_s=0.2, **{"patience_s": 0.05, **more})  # type: ignore[arg-type] # fields of an order
+    return Order(question=question, for_s=0.2, **{"patience_s": PATIENCE_S, **more})  # type: ignore[arg-type] # fields of an order
 
 
 async def test_answers_and_refusals_are_told_apart() -> None:
@@ -63,7 +64,7 @@ async def test_a_closed_loop_keeps_to_its_connections() -> None:
 
 async def test_calls_that_never_end_are_due_and_have_no_end() -> None:
     async with serving(lambda _: b"") as port:
-        outcome = await carry_out(order(port, rate_per_s=100.0))
+        outcome = await carry_out(order(port, rate_per_s=100.0, patience_s=0.05))
     assert outcome.due
     assert outcome.ended == []
 

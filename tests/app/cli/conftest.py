@@ -28,6 +28,9 @@ def holeshot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Holeshot:
     return run
 
 
+_ANSWER = b'data: {"choices": [{"index": 0, "delta": {"content": "1"}}]}\n\ndata: [DONE]\n\n'
+
+
 class Site:
     """A web site on loopback that answers each path with one JSON value, to one key if it has one."""
 
@@ -35,6 +38,7 @@ class Site:
         self.answers: dict[str, Any] = {}
         self.headers: dict[str, str] = {}
         self.posts: dict[str, int] = {}  # the status of answers to POST, 404 elsewhere
+        self.unlisted: set[str] = set()  # models that answer any POST, whether they are in a list or not
         self.asked: list[str] = []
         self.key: str | None = None  # the only one that is admitted, None: no key is needed
         site = self
@@ -56,6 +60,15 @@ class Site:
 
             def do_POST(self) -> None:
                 site.asked.append(f"POST {self.path}")
+                body = self.rfile.read(int(self.headers.get("content-length", "0")))
+                wanted = msgspec.json.decode(body or b"{}").get("model")
+                if wanted in site.unlisted:
+                    self.send_response(200)
+                    self.send_header("content-type", "text/event-stream")
+                    self.send_header("content-length", str(len(_ANSWER)))
+                    self.end_headers()
+                    self.wfile.write(_ANSWER)
+                    return
                 self.send_response(site.posts.get(self.path, 404))
                 self.send_header("content-length", "0")
                 self.end_headers()

@@ -18,16 +18,44 @@ def configure(url: str, key: str = "sk-secret", *, path: str = "/v1") -> None:
     )
 
 
-def test_a_provider_that_answers_is_reachable_and_a_model_it_lacks_is_named(holeshot: Holeshot, site: Any) -> None:
-    site.answers["/v1/models"] = {"object": "list", "data": [{"id": "here"}]}
+def test_a_provider_that_answers_is_reachable_and_its_models_are_not_asked_for(holeshot: Holeshot, site: Any) -> None:
+    site.answers["/v1/models"] = {"object": "list", "data": [{"id": "here"}, {"id": "gone"}]}
     configure(site.url)
 
     result = holeshot("check", "--config", "gateway.yaml", "--live", "--json")
 
     told = json.loads(result.stdout)
     assert (result.exit_code, told["ok"], told["live"]["mine"]["state"]) == (0, True, "reachable")
-    assert told["live"]["mine"]["models"] == 1
-    assert "mine does not list 'gone' (model 'm')" in told["warnings"]
+    assert told["live"]["mine"]["models"] == 2
+    assert site.asked == ["/v1/models"]
+
+
+def test_a_model_that_is_neither_listed_nor_answers_is_a_failure_with_the_nearest_name(
+    holeshot: Holeshot, site: Any
+) -> None:
+    site.answers["/v1/models"] = {"object": "list", "data": [{"id": "here"}, {"id": "gone-1"}]}
+    configure(site.url)
+
+    result = holeshot("check", "--config", "gateway.yaml", "--live", "--json")
+
+    told = json.loads(result.stdout)
+    (note,) = [note for note in told["warnings"] if "does not list" in note]
+    assert (result.exit_code, told["ok"], told["live"]["mine"]["state"]) == (1, False, "reachable")
+    assert note.startswith("mine does not list 'gone' (model 'm'), and refuses a request for it: ")
+    assert note.endswith("; did you mean 'gone-1'?")
+    assert site.asked == ["/v1/models", "POST /v1/chat/completions"]
+
+
+def test_an_alias_that_answers_although_it_is_not_listed_is_fine(holeshot: Holeshot, site: Any) -> None:
+    site.answers["/v1/models"] = {"object": "list", "data": [{"id": "here"}]}
+    site.unlisted.add("gone")
+    configure(site.url)
+
+    result = holeshot("check", "--config", "gateway.yaml", "--live", "--json")
+
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["ok"]) == (0, True)
+    assert "mine does not list 'gone' (model 'm'), but answers a request for it" in told["warnings"]
 
 
 def test_a_key_that_is_refused_is_a_failure_and_not_shown(holeshot: Holeshot, site: Any) -> None:

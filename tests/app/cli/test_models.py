@@ -135,8 +135,22 @@ def test_no_answer_at_all_is_a_failure(holeshot: Holeshot) -> None:
     assert "note: gone: " in result.output
 
 
-def test_nothing_configured_says_what_to_do(holeshot: Holeshot) -> None:
-    assert "holeshot init --live" in holeshot("models").output
+def test_without_a_provider_the_simulated_models_are_shown(holeshot: Holeshot) -> None:
+    result = holeshot("models")
+
+    assert result.stderr == (
+        "no provider is configured: these are the simulated ones that `holeshot serve` starts;"
+        " `holeshot init --live` writes a configuration from your keys\n"
+    )
+    assert "demo-chat" in result.stdout
+    assert "sim-swift/demo-chat" in result.stdout
+    assert json.loads(holeshot("models", "--json").stdout)["models"][0]["model"] == "demo-chat"
+
+
+def test_providers_without_a_model_say_what_to_do(holeshot: Holeshot) -> None:
+    Path("gateway.yaml").write_text("providers: { mine: { base_url: 'http://127.0.0.1:1/v1' } }\n")
+
+    assert "holeshot init --live" in holeshot("models", *CONFIG).output
 
 
 def test_all_without_live_makes_no_sense(holeshot: Holeshot) -> None:

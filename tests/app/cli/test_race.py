@@ -289,6 +289,14 @@ async def test_without_any_provider_simulated_ones_race_and_it_says_so(raced: Ra
     assert bool(out) == (code == 0)
 
 
+async def test_an_unknown_model_is_refused_before_anything_is_started(raced: RacedProviders) -> None:
+    path = raced.folder / "gateway.yaml"
+    path.write_text(path.read_text().partition("providers:")[0])
+
+    refused = "holeshot: the model 'demo-chta' does not exist; did you mean 'demo-chat' or 'demo-embed'?\n"
+    assert await raced.race("Why?", "-m", "demo-chta") == (1, "", refused)  # nothing of simulated providers
+
+
 def test_an_empty_prompt_is_refused(holeshot: Holeshot) -> None:
     result = holeshot("race", "-", stdin=" \n")
 

@@ -65,6 +65,17 @@ def test_json_has_the_figures_with_their_intervals(holeshot: Holeshot, environ: 
     assert "audited losers" in qwen["recommended"]["why"]
 
 
+def test_without_audits_each_deployment_that_lacks_them_has_a_row(holeshot: Holeshot, environ: dict[str, str]) -> None:
+    result = holeshot("replay", "--model", "qwen", **environ | {"COLUMNS": "80"})
+
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= 150  # the sentence is one line where it is not a terminal
+    rows = [line.split() for line in lines if "/model" in line]
+    assert rows
+    assert all(row[1:4] == ["0", "500", "unknown:"] for row in rows)
+
+
 def test_yaml_is_a_part_of_a_configuration(holeshot: Holeshot, environ: dict[str, str]) -> None:
     result = holeshot("replay", "--model", "llama", "--yaml", **environ)
     assert result.exit_code == 0, result.output

@@ -100,7 +100,7 @@ def test_without_a_descriptor_it_refuses_one_rests_and_goes_on(loop: Callable[[]
                 await taken.until(exhausted=1)
                 assert not taken.sockets
                 assert acceptor._pause is not None  # a ready socket is not looked at in vain meanwhile
-            first.settimeout(20)
+            first.settimeout(PATIENCE_S)
             assert await asyncio.to_thread(first.recv, 1) == b""
             await taken.until(taken=1)
             assert taken.sockets[0].getpeername() == second.getsockname()

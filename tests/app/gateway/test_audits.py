@@ -52,4 +52,5 @@ async def test_a_primary_that_wins_needs_no_estimate(serve: Serve) -> None:
         call = await running.call()
         assert (call["alone_ms"], call["alone_age_ms"], call["alone_predicted_ms"]) == (call["ttft_ms"], None, None)
         (value,) = await running.rows("select * from race_value")
-        assert (value["basis"], value["saved_ms"], value["alone_p50_ms"]) == ("seen", 0.0, call["ttft_ms"])
+        assert (value["basis"], value["saved_ms"]) == ("seen", 0.0)
+        assert value["alone_p50_ms"] == pytest.approx(call["ttft_ms"], rel=0.05)  # the middle of its bucket

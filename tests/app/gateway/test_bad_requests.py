@@ -112,6 +112,14 @@ async def test_an_unknown_model_is_told_with_near_names(serve: Serve) -> None:
             await refused(running, response, 404, "did you mean 'llama'?")
 
 
+@pytest.mark.parametrize("path", ["/v1/conversations", "/v1/responses/compact", "/v1/batches"])
+async def test_an_api_that_only_others_have_is_refused_with_those_there_are(serve: Serve, path: str) -> None:
+    async with serve() as running, running.post({}, path=path) as response:
+        error = await refused(running, response, 404, f"{path!r} is of an API that this gateway does not have")
+        there = "chat, completions, messages, responses, embeddings, moderations, rerank, audio, images, models"
+        assert error["message"].endswith(f"; below /v1 it has {there}")
+
+
 async def test_a_body_over_the_limit_is_413(serve: Serve) -> None:
     async with serve(config={"max_body_mb": 0.01}) as running:
         async with running.chat(padding="x" * 20_000) as response:

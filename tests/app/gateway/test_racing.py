@@ -43,6 +43,35 @@ async def test_the_loser_is_cut_before_the_winner_has_finished(serve: Serve) -> 
             assert (await response.read()).endswith(b"data: [DONE]\n\n")
 
 
+@pytest.mark.parametrize(
+    "race", [{"mode": "auto"}, {"mode": "race"}, *({"profile": each} for each in ("chat", "voice", "agent"))], ids=str
+)
+async def test_a_slow_decoder_answers_if_its_token_is_first(serve: Serve, race: dict[str, Any]) -> None:
+    whole = {"mode": "race", "width": 2, "budget": 1.0, "ttft_ms": 30_000}
+    config = {"models": {MODEL: {"race": {**whole, **race}}}}
+    async with serve(fast=[Hang()], slow=None, config=config) as running:
+        running.prefer("fast", "slow")  # with ten times the speed
+        running["slow"].script = [Gate(running["fast"].requested), *answer("from slow")]
+        assert b"from slow" in await hold(running.chat(stream=True))
+        assert await running.outcomes() == {"fast": "lost", "slow": "won"}
+        row = await running.call()
+        assert (row["held_ms"], row["held_for"], row["held_gain_ms"]) == (None, None, None)
+
+
+async def test_a_row_says_for_whom_its_first_token_was_held(serve: Serve) -> None:
+    go_on = asyncio.Event()
+    async with serve(fast=[Hang()], slow=None) as running:
+        running.prefer("fast", "slow")
+        running["slow"].script = [Gate(running["fast"].requested), Delta("from slow"), Gate(go_on), *answer()]
+        async with running.chat(stream=True, race={"mode": "race", "objective": "completion"}) as response:
+            go_on.set()
+            assert b"from slow" in await response.read()
+        row = await running.call()
+        assert row["held_ms"] is not None
+        assert row["held_for"] == "fast/m"
+        assert row["held_gain_ms"] > 0
+
+
 async def test_neither_a_role_nor_a_comment_nor_an_empty_delta_wins(serve: Serve) -> None:
     empty = Chunk({"choices": [{"index": 0, "delta": {"content": "", "tool_calls": []}}]})
     filtered = Chunk({"choices": [], "prompt_filter_results": []})

@@ -262,3 +262,12 @@ async def test_what_is_under_way_when_the_grace_is_over_is_cut_and_recorded_as_s
 def rows(folder: Path, query: str) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(folder / "holeshot.db")) as connection:
         return connection.execute(query).fetchall()
+
+
+async def test_what_recorders_were_not_told_yet_is_told_when_it_stops(tmp_path: Path) -> None:
+    gateway = Gateway(read(configuration(tmp_path, {"alpha": "http://127.0.0.1:9/v1"}), tmp_path))
+    told = asyncio.Event()
+    await gateway.start()
+    gateway.context.services.outbox.add(told.set)
+    await gateway.close()
+    assert told.is_set()

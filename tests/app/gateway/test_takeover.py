@@ -65,7 +65,10 @@ async def told(running: RunningGateway, **fields: Any) -> tuple[str, list[dict[s
     running.prefer("alpha", "beta")
     async with running.chat(stream=True, **fields) as response:
         assert response.status == 200
-        came = (await response.content.readany()).decode()
+        came = ""
+        # What is still on its way when a connection is reset may be lost with it.
+        while BROKEN[10:] not in came and (block := await response.content.readany()):
+            came += block.decode()
         SEEN.event.set()  # what breaks now has been committed
         came += (await response.read()).decode()
         data = [line[6:] for line in came.split("\n") if line.startswith("data: ")]
@@ -175,7 +178,7 @@ async def test_who_has_failed_in_this_call_is_asked_after_all_others(serve: Serv
 
 
 async def test_who_stops_within_the_last_word_is_not_waited_for(serve: Serve) -> None:
-    config = allowed(takeover={"when": "always", "within_s": 0.3})
+    config = allowed(takeover={"when": "always", "within_s": 1.0})
     async with serve(alpha=half(Drop()), beta=[RoleOnly(), Delta(" b"), Hang()], config=config) as running:
         text, events, is_whole = await told(running)
         assert (text, is_whole) == (BROKEN, False)
@@ -187,7 +190,7 @@ async def test_who_stops_within_the_last_word_is_not_waited_for(serve: Serve) ->
 
 
 async def test_nobody_waits_long_for_a_free_seat_in_the_middle_of_an_answer(serve: Serve) -> None:
-    config = allowed(takeover={"when": "always", "within_s": 0.3})
+    config = allowed(takeover={"when": "always", "within_s": 1.0})
     config["models"][MODEL]["deployments"][1]["max_in_flight"] = 1
     config["queue_timeout_s"] = 60
     scripts: dict[str, Any] = {"alpha": half(Drop()), "beta": [RoleOnly(), Hang()]}

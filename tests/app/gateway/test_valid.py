@@ -212,7 +212,7 @@ async def test_a_request_may_ask_for_it_but_not_for_the_impossible(serve: Serve)
         asked = running.requests
         status, body = await whole(running, **TOOLS, race={"win_on": "valid", "mode": "single"})
         assert status == 400
-        assert "win_on valid needs somebody else to ask" in body["error"]["message"]
+        assert "win_on valid needs a second deployment to ask" in body["error"]["message"]
         assert running.requests == asked
 
 

@@ -15,7 +15,7 @@ from providers.http.message import Request, checked
 from providers.sendings import Sendings
 from tests.patience import PATIENCE_S
 
-CONNECT_TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = PATIENCE_S
 
 
 class Answer(Protocol):

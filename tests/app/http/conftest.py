@@ -20,6 +20,7 @@ from tests.app.http.http1_line import Http1Line
 from tests.app.http.http2_line import Http2Line
 from tests.app.http.lines import Line, Server
 from tests.app.providers.origin import soon, tls_pair
+from tests.patience import PATIENCE_S
 
 _PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
 
@@ -89,7 +90,7 @@ async def nothing_left_behind(no_proxy: None) -> AsyncIterator[None]:
     def left() -> tuple[set[Any], set[int]]:
         return asyncio.all_tasks() - {asyncio.current_task()}, _open_sockets() - before
 
-    deadline = loop.time() + 5
+    deadline = loop.time() + PATIENCE_S
     # What was aborted is closed by the loop's next turns.
     while any(left()) and loop.time() < deadline:  # noqa: ASYNC110 - nothing tells of the end of sockets
         await asyncio.sleep(0)

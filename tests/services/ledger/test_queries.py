@@ -12,6 +12,8 @@ import pytest
 from gateway.ledger import queries
 from gateway.ledger.database import downgrade, migrate
 from gateway.ledger.errors import DatabaseUnreachableError, QueryError, SchemaOutdatedError
+from gateway.ledger.writer import Ledger
+from tests.unit.ledger.records import NOON, call, minutes, new_id, won
 
 
 async def test_an_answer_has_names_and_rows(ledger_url: str) -> None:
@@ -285,3 +287,37 @@ async def test_a_pipe_that_nobody_reads_is_no_fault_of_the_database(ledger_url: 
     with pytest.raises(BrokenPipeError):
         async with queries.asked(ledger_url, MANY):
             raise BrokenPipeError
+
+
+# Forms of one instant, as people and programs write it.
+FORMS = (
+    "2026-03-04 12:00:00", "2026-03-04T12:00:00Z", "2026-03-04T12:00:00.000Z", "2026-03-04T12:00",
+    "2026-03-04t12:00:00z", "2026-03-04 12:00:00+00:00", "2026-03-04T14:00:00+02:00",
+)  # fmt: skip
+AROUND = (NOON - minutes(1), NOON + minutes(1))
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_times_are_compared_in_whatever_form_they_are_written(ledger_url: str, tmp_path: Path, form: str) -> None:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "queries")
+    for at in AROUND:
+        ledger.call_finished(call(won(new_id(), started_at=at), started_at=at, tags={"at": form}))
+    await ledger.flush()
+    await ledger.close()
+    sqlite = ledger_url.startswith("sqlite")
+    tag = "json_extract(tags, '$.at')" if sqlite else "tags ->> 'at'"
+    for condition, count in (
+        (f"started_at > '{form}'", 1),
+        (f"'{form}'<calls.started_at /* > '{form}' */", 1),
+        (f"started_at between '2026-03-04' and '{form}'", 1),
+        (f"started_at not between '2026-03-04' and '{form}' -- '{form}", 1),
+        (f"started_at between '{form}' and '2026-03-04T23:00:00Z'", 1),
+        (f"\"started_at\" <= '{form}' or started_at>'{form}'", 2),
+        (f"{tag} = '{form}'", 2),  # text that looks like a time, and is none
+    ):
+        found = await queries.run(ledger_url, f"select count(*) from calls where {condition}")
+        assert found.rows == [(count,)], condition
+    windows = f"select count(*) from rollup_calls where minutes = 60 and window_start >= '{form}'"
+    assert (await queries.run(ledger_url, windows)).rows == [(0,)]  # hours of March are not kept
+    windows = f"select count(*) from rollup_calls where minutes = 1440 and window_start < '{form}'"
+    assert (await queries.run(ledger_url, windows)).rows == [(1,)]

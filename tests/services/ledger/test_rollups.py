@@ -12,17 +12,16 @@ from sqlalchemy import text
 from gateway.attempt_records import AttemptStart, Outcome, Role, WinOn
 from gateway.calls import Call, Mode, Objective
 from gateway.ledger import queries
-from gateway.ledger.database import create_engine, downgrade, migrate
+from gateway.ledger.database import create_engine, downgrade, migrate, migrations_folder
 from gateway.ledger.entries import Audited, Entry, Finished
 from gateway.ledger.inserts import insert
 from gateway.prompt_classes import answer_class
-from gateway.racing.attempt_recording import attempt_record
+from gateway.racing.attempt_recording import Ending, attempt_record
 from gateway.racing.gaps import LEAST_BUCKET
 from gateway.racing.measurement import Measurement
 from gateway.steering.constants import BUCKETS
 from gateway.steering.histogram import edge_s
 from providers.dialects.chat.events import read_event
-from providers.sendings import Sendings
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
 from tests.unit.racing.track import delta
 
@@ -111,13 +110,23 @@ async def rows(url: str, sql: str) -> list[dict[str, Any]]:
     return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
 
 
-async def same(url: str, view: str, of_rows: str, *key: str, quantiles: float = 0.0) -> None:
+def of_rows(url: str, view: str) -> str:
+    """Return what a view says, as a statement over rows: the views that were there before there were sums."""
+    folder, dialect = migrations_folder() / "views", "sqlite" if url.startswith("sqlite") else "postgresql"
+    places = (f"0012/{view}", f"0004/{view}", f"0004/{dialect}/{view}", f"0003/{dialect}/{view}")
+    path = next(path for place in places if (path := folder / f"{place}.sql").exists())
+    return path.read_text(encoding="utf-8").partition(f"create view {view} as\n")[2]
+
+
+async def same(url: str, view: str, by_rows: str, *key: str, quantiles: float = 0.0) -> None:
+    """Hold the view against the statement over rows of ``by_rows``; columns that only the view has are not compared."""
     order = ", ".join(key)
-    sums, truth = [await rows(url, f"select * from {name} order by {order}") for name in (view, of_rows)]
+    truth = await rows(url, f"select * from ({of_rows(url, by_rows)}) as by_rows order by {order}")
+    sums = await rows(url, f"select * from {view} order by {order}")
     assert sums
     assert len(sums) == len(truth)
     for each, true in zip(sums, truth, strict=True):
-        assert each.keys() == true.keys()
+        assert each.keys() >= true.keys()
         for name, value in true.items():
             about = quantiles and any(p in name for p in ("_p50", "_p95", "_p99"))
             expected = WITHIN(value, rel=quantiles if about else 1e-6) if isinstance(value, float) else value
@@ -136,10 +145,82 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("view", "key"), PAIRS)
-async def test_the_views_of_a_month_say_what_its_rows_say(ledger_url: str, view: str, key: tuple[str, ...]) -> None:
+async def test_the_views_of_a_month_and_of_all_time_say_what_the_rows_say(
+    ledger_url: str, view: str, key: tuple[str, ...]
+) -> None:
     made = entries(1200)
     await store(ledger_url, made[:700], made[700:])
     await same(ledger_url, f"{view}_30d", view, *key, quantiles=BUCKET)
+    await store(ledger_url, entries(300, seed=2, days=400.0))
+    await same(ledger_url, view, view, *key, quantiles=3 * BUCKET)  # a whole bucket, and few values at the slow end
+
+
+async def test_an_attempt_that_had_a_first_token_and_broke_is_tried_once(ledger_url: str) -> None:
+    broken = attempt(new_id(), outcome=Outcome.STALLED, ttft_ms=100.0, error_kind="stall_timeout")
+    fine = [Finished(call(won(new_id()))) for _ in range(3)]
+    await store(ledger_url, [Finished(call(broken)), *fine])
+    await same(ledger_url, "throughput", "throughput", "deployment", quantiles=2 * BUCKET)  # a whole bucket
+    assert [row["error_rate"] for row in await rows(ledger_url, "select error_rate from throughput")] == [0.25]
+
+
+async def test_the_value_of_racing_of_the_last_hour_says_what_its_rows_say(ledger_url: str) -> None:
+    await store(ledger_url, entries(1200, days=0.03))
+    await same(ledger_url, "race_value_1h", "race_value", "model", quantiles=BUCKET)
+
+
+async def test_the_objective_of_all_time_and_what_caches_saved_say_what_the_rows_say(ledger_url: str) -> None:
+    known: dict[str, Any] = {"model": "llama", "prompt_tokens": 1000, "cached_tokens": 800, "cache_saved_usd": 0.5}
+    ages = [timedelta(days=days, minutes=30) for days in (0, 0.5, 2, 6, 9, 200)]
+    made: list[Entry] = []
+    for age in ages:
+        at = datetime.now(UTC) - age
+        made.append(Finished(call(won(new_id(), started_at=at, **known), started_at=at)))
+    await store(ledger_url, made)
+    await same(ledger_url, "slo", "slo", "day", "model")
+    await same(ledger_url, "cache_value", "cache_value", "model", "deployment")
+
+
+async def test_what_was_there_before_the_upgrade_is_in_the_new_sums(ledger_url: str) -> None:
+    await store(ledger_url, entries(300))
+    await downgrade(ledger_url, "0023")
+    await migrate(ledger_url)
+    await store(ledger_url, entries(100, seed=3))
+    counts = "select deployment, n, n_first_token, n_censored, n_errors, error_rate from {} order by deployment"
+    by_rows = f"({of_rows(ledger_url, 'throughput')}) as by_rows"
+    assert await rows(ledger_url, counts.format("throughput")) == await rows(ledger_url, counts.format(by_rows))
+    (beaten,) = await rows(ledger_url, "select count(*) as n from attempts where outcome in ('lost', 'superseded')")
+    (wasted,) = await rows(ledger_url, "select sum(n) as n, sum(n_bounded) as n_bounded from waste")
+    assert (wasted["n"], wasted["n_bounded"]) == (beaten["n"], 0)
+
+
+async def test_tokens_of_attempts_that_lost_are_added_up_with_their_bounds(ledger_url: str) -> None:
+    made: list[Entry] = []
+    for number in range(10):
+        call_id = new_id()
+        spent: dict[str, Any] = {"model": "llama", "prompt_tokens": 50, "cost_usd": 0.1, "cost_high_usd": 0.3}
+        bounds = {"wasted_low_tokens": 5, "wasted_high_tokens": 90} if number else {}
+        thrown_away = attempt(call_id, 2, outcome=Outcome.SUPERSEDED, completion_tokens=20, **spent, **bounds)
+        made.append(Finished(call(won(call_id, model="llama", prompt_tokens=50, cost_usd=9.0), thrown_away)))
+        made.append(Finished(call(failed(new_id(), model="llama", prompt_tokens=50))))
+    await store(ledger_url, made)
+    (row,) = await rows(ledger_url, "select * from waste")
+    assert (row["n_attempts"], row["n"], row["n_bounded"], row["prompt_tokens"]) == (30, 10, 9, 500)
+    assert (row["answer_low_tokens"], row["answer_tokens"], row["answer_high_tokens"]) == (45, 200, 810)
+    assert (row["cost_usd"], row["cost_high_usd"]) == (WITHIN(1.0), WITHIN(3.0))
+
+
+async def test_what_holding_cost_is_told_apart_and_is_in_what_racing_saved(ledger_url: str) -> None:
+    at = datetime.now(UTC) - timedelta(minutes=20)
+    made: list[Entry] = []
+    for held_ms in (None, 40.0, 60.0, None):
+        ttft_ms = 200.0 + (held_ms or 0.0)
+        winner = won(new_id(), started_at=at, ttft_ms=200.0, model="llama")
+        made.append(Finished(call(winner, started_at=at, ttft_ms=ttft_ms, held_ms=held_ms, alone_ms=200.0)))
+    await store(ledger_url, made)
+    for view in ("race_value", "race_value_1h", "race_value_24h", "race_value_30d"):
+        (row,) = await rows(ledger_url, f"select * from {view}")
+        assert (row["n_held"], row["held_ms"], row["held_ms_per_call"]) == (2, WITHIN(100.0), WITHIN(25.0)), view
+        assert (row["ttft_mean_ms"], row["saved_ms_per_call"]) == (WITHIN(225.0), WITHIN(-25.0)), view
 
 
 async def test_race_value_of_a_day_and_the_objective_say_what_the_rows_say(ledger_url: str) -> None:
@@ -204,9 +285,8 @@ def measured(at: datetime, *gaps_ms: float) -> Entry:
         region=None,
     )  # fmt: skip
     start = AttemptStart(new_id(), 1, at, Role.PRIMARY, "groq", "groq/llama", 0.0, model="llama")
-    record = attempt_record(
-        asked, start, Outcome.WON, measurement, exchange=None, sendings=Sendings(), error=None, censored_at=None
-    )
+    ending = Ending(Outcome.WON, now, sends=1, key_name=None)
+    record = attempt_record(asked, start, ending, measurement, exchange=None, censored_at=None)
     return Finished(call(record, started_at=at, client="anna", model="llama"))
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, inspect
 from gateway.attempt_records import Outcome, TokensSource, WinOn
 from gateway.calls import CallRecord
 from gateway.ledger import queries
-from gateway.ledger.database import create_engine, is_sqlite
+from gateway.ledger.database import create_engine, is_sqlite, migrate
 from gateway.ledger.writer import Ledger
 from tests.services.ledger.test_schema import OF_ONE_ENGINE
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, refusal, won
@@ -22,7 +22,7 @@ WINDOWS = ("_1h", "_24h", "_30d")
 _QUESTION = re.compile(r"^\*\*(.+?)\*\*.*?\n((?:```sql.*?^```\n)+)", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"```sql ?(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
-_SECTION = re.compile(r"^### (\w+)\n(.*?)(?=^###|\Z)", re.DOTALL | re.MULTILINE)
+_SECTION = re.compile(r"^### (\w+)\n(.*?)(?=^##|\Z)", re.DOTALL | re.MULTILINE)
 _LIKE = re.compile(r"\bas `(\w+)`")  # another one's columns, too
 _NAME = re.compile(r"`(\w+)`")
 
@@ -60,7 +60,15 @@ def rows() -> list[CallRecord]:
             deployment=f"{name}/llama", completion_tokens=tokens, sentence_ms=speed * 2, speech_pause_ms=0.0, **told,
         )  # fmt: skip
         cut = lost(
-            winner.call_id, started_at=at, model="llama", cost_usd=0.0005, deployment="slow/llama", provider="slow"
+            winner.call_id,
+            started_at=at,
+            model="llama",
+            cost_usd=0.0005,
+            deployment="slow/llama",
+            provider="slow",
+            prompt_tokens=50,
+            wasted_low_tokens=0,
+            wasted_high_tokens=400,
         )
         made.append(
             call(
@@ -138,10 +146,46 @@ async def test_every_column_is_described_with_its_own_table_or_view(ledger_url: 
 
 def descriptions() -> dict[str, set[str]]:
     """Return the names that stand in the section of each table, and in that of each view."""
-    tables, views = PAGE.split("## Tables\n")[1].split("## Questions\n")[0].split("## Views\n")
-    texts = dict(_SECTION.findall(tables)) | dict(_SECTION.findall(views))
+    texts = dict(_SECTION.findall(PAGE.split("\n## Views\n")[1]))
     named = {name: set(_NAME.findall(text)) for name, text in texts.items()}
     return {name: named[name].union(*(named[like] for like in _LIKE.findall(text))) for name, text in texts.items()}
+
+
+def test_what_is_asked_most_comes_first() -> None:
+    parts = re.findall(r"^## (\w+)$", PAGE, re.MULTILINE)
+    assert parts == ["Windows", "Questions", "Views", "Tables", "Sums"]
+
+
+async def test_postgres_has_a_comment_on_every_table_view_and_column(postgres_url: str) -> None:
+    found = await queries.run(
+        postgres_url,
+        "select relname, coalesce(attname, ''), description from pg_class "
+        "cross join lateral (select 0 as attnum, null as attname union all select attnum, attname from pg_attribute "
+        "  where attrelid = pg_class.oid and attnum > 0 and not attisdropped) as columns "
+        "left join pg_description on objoid = pg_class.oid and objsubid = columns.attnum "
+        "  and classoid = 'pg_class'::regclass "
+        "where relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'v')",
+    )
+    said = {(table, column): text for table, column, text in found.rows if not OF_ONE_ENGINE.fullmatch(table)}
+    assert [place for place, text in said.items() if not text] == []
+    assert said["calls", ""] == "A row for each request of a client."
+    assert said["calls", "held_ms"].startswith("How long the winner's first token was held back")
+    assert said["race_value_24h", ""].endswith("Of the last 24 hours.")
+    assert said["race_value_24h", "saved_p95_ms"].startswith("what racing took off these quantiles")
+
+
+async def test_comments_that_have_changed_are_written_again_and_no_others_are_touched(postgres_url: str) -> None:
+    engine = create_engine(postgres_url)
+    async with engine.begin() as connection:
+        await connection.exec_driver_sql("comment on table calls is 'another version''s'")
+        await connection.exec_driver_sql("create table our_own (id integer)")
+        await connection.exec_driver_sql("comment on table our_own is 'ours'")
+    await migrate(postgres_url)
+    found = await queries.run(
+        postgres_url, "select obj_description('calls'::regclass), obj_description('our_own'::regclass)"
+    )
+    await engine.dispose()
+    assert found.rows == [("A row for each request of a client.", "ours")]
 
 
 async def test_the_difference_of_two_prompts_is_as_it_was_made(filled_url: str) -> None:
@@ -150,6 +194,13 @@ async def test_the_difference_of_two_prompts_is_as_it_was_made(filled_url: str) 
     assert row["ttft_difference_ms"] == pytest.approx(200.0, abs=1.0)
     assert row["ttft_low_ms"] < row["ttft_difference_ms"] < row["ttft_high_ms"]
     assert row["ttft_high_ms"] - row["ttft_low_ms"] < 5.0
+
+
+async def test_the_tokens_of_losers_are_told_with_their_bounds(filled_url: str) -> None:
+    title = "Which tokens were wasted on attempts that lost, and at which provider?"
+    [row] = await answers(filled_url, title)
+    assert (row["provider"], row["lost"], row["prompt_tokens"], row["received"]) == ("slow", 120, 6000, 0)
+    assert (row["at_least"], row["at_most"]) == (0, 48_000)
 
 
 async def test_who_states_twice_the_tokens_is_named_and_nobody_else(filled_url: str) -> None:

@@ -346,7 +346,7 @@ def test_check_notes_what_may_not_be_meant_and_still_succeeds(holeshot: Holeshot
     assert checked.exit_code == 0
     assert "note: model 'm': usd_per_day has no effect, because no price is known" in checked.stdout
     assert "note: model 'm': races of 2 start 1 extra attempts a call, the budget pays for 0.1" in checked.stdout
-    assert "nobody is known to continue those of chat: set `continues:` at deployments that do" in checked.stdout
+    assert "none is known to continue those of chat: set `continues:` at deployments that do" in checked.stdout
     assert as_json["ok"]
     assert any("usd_per_day" in note for note in as_json["warnings"])
 
@@ -376,3 +376,15 @@ def test_check_reads_certificate_and_key(holeshot: Holeshot) -> None:
 
     issued.private_key_pem.write_to_path("key.pem")
     assert holeshot("check", "--config", "gateway.yaml", GROQ_API_KEY="gsk-1").exit_code == 0
+
+
+@pytest.mark.parametrize("verb", [(), ("keys",), ("alerts",), ("import",)])
+def test_what_each_verb_does_is_said_in_a_whole_line_of_eighty_columns(
+    holeshot: Holeshot, verb: tuple[str, ...]
+) -> None:
+    shown = holeshot(*verb, "--help", COLUMNS="80").output
+
+    lines = shown.partition("Commands:")[2].splitlines()
+    assert any(lines)
+    assert not [line for line in lines if line.endswith("...")]
+    assert max(map(len, shown.splitlines())) <= 80

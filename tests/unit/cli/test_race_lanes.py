@@ -60,8 +60,8 @@ class VirtualRace:
     async def claim(self, after_s: float = 0.2) -> None:
         """Let the first lane win."""
         self.now_s += after_s
-        self.lanes.first_token("llama", answer_class(0), self.lanes.lanes[0].start, after_s)
-        self.lanes.attempt_ended("llama", answer_class(0), self.slow)
+        self.lanes.first_token("llama", answer_class(0), self.lanes.lanes[0].start, after_s, 0.0)
+        self.lanes.attempt_ended("llama", answer_class(0), self.slow, 0.0)
         nothing: Any = None  # not looked at
         winner = Winner("groq", FAST, 2, after_s * 1000, 0.1, nothing, nothing)
         await self.lanes.begin(winner)
@@ -74,7 +74,7 @@ class VirtualRace:
 
     def finish(self) -> None:
         """End the call."""
-        self.lanes.attempt_ended("llama", answer_class(0), self.fast)
+        self.lanes.attempt_ended("llama", answer_class(0), self.fast, 0.0)
         self.lanes.call_finished(self.record)
 
     def drawn(self, width: int = 100, height: int = 20, encoding: str = "utf-8", shown: Any = "tail") -> list[str]:
@@ -159,7 +159,7 @@ async def test_a_terminal_without_unicode_gets_letters() -> None:
 
 def test_a_failed_lane_names_its_cause() -> None:
     race = VirtualRace()
-    race.lanes.attempt_ended("llama", answer_class(0), failed("call", 2, id="2", deployment=SLOW))
+    race.lanes.attempt_ended("llama", answer_class(0), failed("call", 2, id="2", deployment=SLOW), 0.0)
 
     assert race.drawn()[1].endswith("server_error 503")
 
@@ -273,7 +273,7 @@ def test_a_question_leaves_to_the_model_what_is_not_said() -> None:
 def test_a_call_that_was_stopped_says_so() -> None:
     race = VirtualRace()
     gone = lost("call", 1, id="1", deployment=FAST, outcome=Outcome.CLIENT_GONE)
-    race.lanes.attempt_ended("llama", answer_class(0), gone)
+    race.lanes.attempt_ended("llama", answer_class(0), gone, 0.0)
 
     assert race.drawn()[0].endswith("stopped")
 

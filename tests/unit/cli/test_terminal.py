@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 import typer
 
-from gateway.cli.terminal import cell, console, fail, say, write_json, write_table
+from gateway.cli.terminal import UNKNOWN, cell, console, fail, say, write_json, write_table
 from gateway.terminal_text import visible
 from tests.unit.cli.test_sql_output import answer, written
 
@@ -145,3 +145,18 @@ def test_letters_of_any_script_and_lines_stay_as_they_are() -> None:
     text = "naïve 日本 עברית 👩‍🚀\n\tlaid out"
     assert visible(text, lines=True) == text
     assert visible(text) == text.replace("\n", r"\n").replace("\t", r"\t")
+
+
+def test_a_row_for_each_attempt_fits_eighty_columns_with_its_longest_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow(monkeypatch)
+    columns = ["deployment", "role", "outcome", "ttft_ms", "censored_at_ms", "decode_tps"]
+
+    write_table(columns, [["sim-steady/demo-chat", "failover", "client_gone", 1234.0, None, 515.2]])
+
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert [line.split() for line in lines if "failover" in line] == [
+        ["sim-steady/demo-chat", "failover", "client_gone", "1,234", UNKNOWN, "515.2"]
+    ]
+    assert max(map(len, lines)) <= 80

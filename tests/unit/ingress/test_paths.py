@@ -2,9 +2,12 @@
 
 import pytest
 
-from gateway.ingress.paths import nearest_path
+from gateway.ingress.paths import is_not_offered, nearest_path
 
-KNOWN = ("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/v1/models", "/v2/rerank")
+KNOWN = (
+    *("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/v1/models", "/v2/rerank"),
+    *("/v1/moderations", "/v1/embeddings"),
+)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +27,26 @@ KNOWN = ("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/respons
         ("/v1", None),
         ("/favicon.ico", None),
         ("/nowhere", None),
+        ("/v1/conversations", None),
+        ("/v1/embeddings/batch", None),
     ],
 )
 def test_the_path_that_was_meant_is_found(path: str, meant: str | None) -> None:
     assert nearest_path(path, KNOWN) == meant
+
+
+@pytest.mark.parametrize(
+    ("path", "is_one"),
+    [
+        ("/v1/conversations", True),
+        ("/v1/conversations/conv_1/items", True),
+        ("/v1/responses/compact", True),
+        ("/v1/messages/batches", True),
+        ("/assistants", True),
+        ("/v1/responses/resp_1", False),
+        ("/v1/filesystem", False),
+        ("/v1/nowhere", False),
+    ],
+)
+def test_apis_that_only_others_have_are_known(path: str, *, is_one: bool) -> None:
+    assert is_not_offered(path) is is_one

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.attempt_records import AttemptRecord, Outcome, Role, TokensSource
 from gateway.fleet.deployment import Deployment
-from gateway.racing.cost_bounds import UNSEEN_TOKENS
+from gateway.racing.cost_bounds import LONGER, UNSEEN_TOKENS
 from gateway.racing.costs import Bill, settle
 from providers.errors import ErrorKind
 from providers.prices import Price
@@ -103,6 +103,28 @@ def test_a_loser_cost_at_least_its_prompt_from_the_cache_and_at_most_one_that_wa
     assert loser.cost_high_usd is not None
     assert loser.cost_low_usd < loser.cost_usd < loser.cost_high_usd
     assert not loser.cost_is_lower_bound
+
+
+@pytest.mark.parametrize("priced", [True, False])
+def test_the_tokens_of_an_answer_that_lost_are_bounded_by_what_is_known_of_its_vendor(priced: bool) -> None:
+    price = PRICE if priced else None
+
+    def wasted(loser: AttemptRecord, *, bills_on: bool | None = None, most: int | None = None) -> tuple[Any, Any]:
+        settled = bill(won(), loser, price=price, bills_on=bills_on, max_tokens=most).attempts[1]
+        return settled.wasted_low_tokens, settled.wasted_high_tokens
+
+    lost = attempt("loser", Outcome.LOST)
+    assert wasted(lost, bills_on=False) == (0, UNSEEN_TOKENS)
+    assert wasted(lost) == (0, LONGER * 100)
+    assert wasted(lost, most=150) == (0, 150)
+    received = attempt("loser", Outcome.SUPERSEDED, completion_tokens=20, tokens_source=TokensSource.ESTIMATED)
+    assert wasted(received, bills_on=False) == (6, 40 + UNSEEN_TOKENS)
+    counted = {"completion_tokens": 90, "tokens_source": TokensSource.REPORTED, "finish_reason": "stop"}
+    assert wasted(attempt("loser", Outcome.SUPERSEDED, **counted)) == (90, 90)
+    assert wasted(attempt("loser", Outcome.LOST, headers_ms=None, sends=0)) == (0, 0)
+    assert wasted(attempt("loser", Outcome.FAILED)) == (None, None)
+    winner = bill(won()).attempts[0]
+    assert (winner.wasted_low_tokens, winner.wasted_high_tokens) == (None, None)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.LOST, Outcome.CLIENT_GONE])

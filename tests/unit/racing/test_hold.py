@@ -31,6 +31,7 @@ def test_a_faster_decoder_overtakes_within_the_hold() -> None:
     record = run(track.run())
     assert track.outcomes == {"slow-decoder": "superseded", "fast-decoder": "won"}
     assert record.ttft_ms == pytest.approx(1200)
+    assert (record.held_ms, record.held_for, record.held_gain_ms) == (pytest.approx(1000), "fast-decoder", 8000)
     assert track.sink.bytes.startswith(delta(role="assistant", content=""))  # type: ignore[union-attr]
     assert b"from fast-decoder" in track.sink.bytes  # type: ignore[union-attr]
 
@@ -41,6 +42,7 @@ def test_a_held_attempt_wins_when_its_time_is_up_and_what_was_kept_goes_out_at_o
     record = run(track.run())
     assert track.outcomes == {"slow-decoder": "won", "fast-decoder": "lost"}
     assert record.ttft_ms == pytest.approx(5200)  # the moment of release
+    assert (record.held_ms, record.held_for, record.held_gain_ms) == (pytest.approx(5000), "fast-decoder", 8000)
     assert record.attempts[0].ttft_ms == pytest.approx(200)  # the provider's own
     assert track.sink.blocks[0].count(b"data:") == 6  # type: ignore[union-attr]
 
@@ -69,7 +71,9 @@ def test_a_hold_that_begins_after_the_deadline_lasts_as_long_as_any() -> None:
 
 def test_nobody_is_held_for_a_slower_decoder() -> None:
     track = Track(answers("fast-decoder", 0.2), answers("slow-decoder", 0.3), decode_s=SPEEDS)
-    assert run(track.run()).ttft_ms == pytest.approx(200)
+    record = run(track.run())
+    assert record.ttft_ms == pytest.approx(200)
+    assert (record.held_ms, record.held_for, record.held_gain_ms) == (None, None, None)
 
 
 @pytest.mark.parametrize("speeds", [{"slow-decoder": 10.0}, SPEEDS | {"probed": 0.5}], ids=["unknown", "known"])
@@ -124,12 +128,14 @@ def test_a_held_attempt_that_breaks_leaves_the_race_to_the_others() -> None:
     record = run(track.run())
     assert track.outcomes == {"slow-decoder": "failed", "fast-decoder": "won"}
     assert (record.error_kind, record.ttft_ms) == (None, pytest.approx(1200))
+    assert record.held_ms is None  # the winner was not
 
 
 def test_a_held_attempt_wins_at_once_when_the_one_it_waits_for_fails() -> None:
     fast = Timetable("fast-decoder", [(1.0, UpstreamError(ErrorKind.SERVER_ERROR, "no", status=500))])
     track = Track(answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0), fast, decode_s=SPEEDS)
-    assert run(track.run()).ttft_ms == pytest.approx(1000)
+    record = run(track.run())
+    assert (record.ttft_ms, record.held_ms) == (pytest.approx(1000), pytest.approx(800))
 
 
 def test_a_client_that_leaves_during_the_hold_stops_everybody() -> None:
@@ -213,7 +219,7 @@ def test_by_default_the_first_token_wins_at_once_and_is_not_overtaken(race: dict
     track = raced(plan)
     record = run(track.run())
     assert track.outcomes == {"slow-decoder": "won", "fast-decoder": "lost"}
-    assert record.ttft_ms == pytest.approx(200)
+    assert (record.ttft_ms, record.held_ms) == (pytest.approx(200), None)
     assert {launch.deployment for launch in plan.launches} <= set(SPEEDS)
 
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from gateway.attempt_records import AttemptRecord, AttemptStart, Role
+from gateway.attempt_records import AttemptStart, Role
 from gateway.calls import Call, CallRecord
 from gateway.fleet.deployment import Clocks
-from gateway.prompt_classes import PromptClass
 from gateway.racing.gather import GatheringSink
 from providers.dialects.chat.dialect import CHAT
 from providers.dialects.messages.dialect import MESSAGES
 from providers.errors import ErrorKind, UpstreamError
+from providers.exchange import Exchange, Request
 from tests.unit.racing.server import limited
 from tests.unit.racing.test_race import answers, refuses
 from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingRecorder, Timetable, Track, delta, usage
@@ -45,23 +45,24 @@ def an_empty_answer_wins_as_a_seat_is_given_back(*, rescued_after_s: float, with
     seats = limited(**{"fast-decoder": 1})
     line = seats.lines["fast-decoder"]
     line.take()
+
+    class Bad(Timetable):
+        async def stream(self, request: Request) -> Exchange:
+            try:
+                return await super().stream(request)
+            except UpstreamError:  # another call's attempt ends in this turn of the loop
+                asyncio.get_running_loop().call_soon(line.give_back)
+                raise
+
     track = Track(
         empty,
-        refuses("bad", ErrorKind.SERVER_ERROR, 500, at=0.5),
+        Bad("bad", [(0.5, UpstreamError(ErrorKind.SERVER_ERROR, "HTTP 500", status=500))]),
         answers("fast-decoder", rescued_after_s),
         launches=[("slow-decoder", 0.0, Role.PRIMARY), ("bad", 0.0, Role.RACE)],
         rest=["fast-decoder"],
         decode_s=SPEEDS,
         seats=seats,
     )
-
-    class Recorder(RememberingRecorder):
-        def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
-            super().attempt_ended(model, prompt_class, attempt)
-            if attempt.deployment == "bad":  # another call's attempt ends in this turn of the loop
-                asyncio.get_running_loop().call_soon(line.give_back)
-
-    track.recorder = Recorder()
 
     async def main() -> CallRecord:
         return await asyncio.wait_for(track.run(), within_s)

@@ -8,7 +8,6 @@ import pytest
 from gateway.attempt_records import AttemptStart, Role
 from gateway.calls import Call, CallRecord
 from gateway.errors import ApiError, ShuttingDown
-from gateway.prompt_classes import PromptClass
 from gateway.race_failures import AllProvidersFailed, AtCapacity
 from gateway.racing.open_call import Unanswered
 from gateway.racing.seats import Seats
@@ -420,13 +419,6 @@ class TestReload:
     def test_a_first_limit_counts_what_began_without_one(self) -> None:
         upstream, seats = server("a", total=1.0), Seats()
         early, late = single(upstream, seats=seats), single(upstream, seats=seats)
-
-        class Telling(RememberingRecorder):
-            def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: Any) -> None:
-                super().attempt_ended(model, prompt_class, attempt)
-                seats.ended(attempt.id, asyncio.get_running_loop())
-
-        early.recorder = Telling()
 
         async def both() -> CallRecord | ApiError:
             task = asyncio.create_task(called(early))

@@ -223,11 +223,13 @@ class RememberingRecorder:
         self.heard.append(f"started {start.deployment}")
         self.launched.append(start)
 
-    def first_token(self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float) -> None:
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
         self.heard.append(f"first token {start.deployment}")
         self.first_tokens.append((start.deployment, round(ttft_s, 6)))
 
-    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord) -> None:
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
         self.heard.append(f"{attempt.outcome} {attempt.deployment}")
         self.ended.append(attempt)
 

@@ -77,7 +77,22 @@ def test_too_few_audits_give_no_tail_but_say_how_many_more() -> None:
     assert told.setting is None
     for need in found.needs:
         assert need.more == AUDITS_FOR_TAIL - need.audits > 0
-        assert f"{need.deployment} has {need.audits} of 500 audited losers, {need.more} more are needed" in told.why
+    assert f"{len(found.needs)} deployments have fewer than 500 audited losers." in told.why
+
+
+def test_where_most_losers_were_watched_p95_needs_no_more_of_them() -> None:
+    rows, _ = calls(PLAIN, 200, 0.9)
+    found = answered(rows)
+    assert all(need.audits < AUDITS_FOR_TAIL and need.more == 0 for need in found.needs)
+    assert found.outcomes[0].ttft["p95"].value is not None
+    assert not answered(calls(PLAIN, 200, 0.5)[0]).is_enough
+
+
+def test_a_quantile_beyond_which_hardly_a_call_was_is_not_told() -> None:
+    few, more = (answered(calls(PLAIN, count, 1.0)[0]).outcomes[0].ttft for count in (300, 700))
+    assert few["p95"].value is not None
+    assert few["p99"].value is None
+    assert more["p99"].value is not None
 
 
 def test_a_race_of_two_that_was_run_is_seen_whole() -> None:

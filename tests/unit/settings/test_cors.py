@@ -63,7 +63,7 @@ def test_what_means_no_origin_is_an_error_with_an_example(tmp_path: Path, writte
 
 @pytest.mark.parametrize("written", ["*", "https://*.example.com"])
 def test_no_wildcard_is_an_origin(tmp_path: Path, written: str) -> None:
-    assert "any page that somebody opens" in problem(tmp_path, f"{CLIENTS}cors: ['{written}']\n")
+    assert "any page that is opened" in problem(tmp_path, f"{CLIENTS}cors: ['{written}']\n")
 
 
 def test_local_files_have_no_origin_to_list(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def model(race: str, deployments: str = "ollama/x, ollama/y") -> str:
         ("mode: race, width: 3", "race.width: 3 deployments cannot race, the model has 2: add one, or lower width"),
         (
             "win_on: valid, mode: single",
-            "race.win_on: valid needs somebody else to ask if an answer is not: set mode: race, hedge or auto",
+            "race.win_on: valid needs a second deployment to ask if an answer is not: set mode: race, hedge or auto",
         ),
         ("objective: cost, ttft_ms: 800", "race.objective: cost needs a known price"),
         ("profile: batch", "race.objective: cost needs a known price: set price_per_mtok"),
@@ -118,8 +118,8 @@ def test_a_hold_that_compares_nothing_is_noted(loaded: Load) -> None:
 @pytest.mark.parametrize(
     ("race", "deployments", "words"),
     [
-        ("win_on: valid", "ollama/x", "nobody else to ask"),
-        ("win_on: valid, budget: 0", "ollama/x, ollama/y", "nothing follows an invalid answer"),
+        ("win_on: valid", "ollama/x", "no other deployment to ask"),
+        ("win_on: valid, budget: 0", "ollama/x, ollama/y", "asks no other deployment after an invalid answer"),
     ],
 )
 def test_waiting_for_a_valid_answer_with_nobody_else_to_ask_is_noted(

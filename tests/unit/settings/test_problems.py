@@ -1,5 +1,6 @@
 """Every mistake in a configuration is explained by one sentence, with its place and line, and all at once."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -338,3 +339,18 @@ def test_a_reference_without_braces_is_refused(problems: Problems, provider: str
 
 def test_a_dollar_sign_in_the_text_of_requests_is_left_alone(loaded: Callable[..., object]) -> None:
     assert loaded("models: { m: { deployments: [ollama/x], system_prefix: Prices are in $US } }\n")
+
+
+@pytest.fixture
+def without_litellm(loaded: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the folder in which litellm is from the path, once everything else is imported."""
+    loaded("port: 1\n")
+    monkeypatch.delitem(sys.modules, "litellm", raising=False)
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if not (Path(folder) / "litellm").exists()])
+
+
+@pytest.mark.usefixtures("without_litellm")
+def test_a_provider_that_needs_litellm_names_the_extra(problems: Problems) -> None:
+    assert problems("providers: { anthropic: { api_key: k } }\n") == [
+        "gateway.yaml:1: providers.anthropic: needs litellm: pip install 'holeshot[litellm]'"
+    ]

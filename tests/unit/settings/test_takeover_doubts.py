@@ -24,7 +24,7 @@ def test_nobody_is_known_to_continue(loaded: Load, takeover: str) -> None:
     (note,) = notes(loaded, f"deployment: ollama/x, {CHAT}", f"deployment: ollama/y, {CHAT}", takeover=takeover)
 
     assert note == (
-        "model 'm': takeover finishes few answers, as nobody is known to continue those of chat:"
+        "model 'm': takeover finishes few answers, as none is known to continue those of chat:"
         " set `continues:` at deployments that do (docs/takeover.md)"
     )
 
@@ -33,14 +33,14 @@ def test_one_alone_cannot_finish_its_own(loaded: Load) -> None:
     (note,) = notes(loaded, f"deployment: ollama/x, {CHAT}, continues: prefix", f"deployment: ollama/y, {CHAT}")
 
     assert note.startswith(
-        "model 'm': only ollama/x is known to continue answers of chat; of its own nobody is: set `continues:`"
+        "model 'm': only ollama/x is known to continue answers of chat; none of its own is: set `continues:`"
     )
 
 
 def test_what_works_is_told_apart(loaded: Load) -> None:
     (note,) = notes(loaded, f"deployment: ollama/x, {BOTH}", f"deployment: ollama/y, {BOTH}, continues: no")
 
-    assert "takeover finishes only answers of completions, as nobody is known to continue those of chat" in note
+    assert "takeover finishes only answers of completions, as none is known to continue those of chat" in note
 
 
 def test_a_model_with_one_deployment_has_nobody_else(loaded: Load) -> None:
@@ -48,7 +48,7 @@ def test_a_model_with_one_deployment_has_nobody_else(loaded: Load) -> None:
         loaded, "deployment: ollama/x, continues: prefix", "deployment: ollama/y, continues: prefix, enabled: false"
     )
 
-    assert note == "model 'm': takeover has nobody to go on with an answer that breaks: add a second deployment"
+    assert note == "model 'm': takeover has no other deployment to finish an answer that breaks: add one"
 
 
 def test_two_that_continue_are_not_noted(loaded: Load) -> None:

@@ -104,13 +104,21 @@ def test_a_rescue_is_told_with_the_figures_of_which_its_start_is_made(
 ) -> None:
     replica = VirtualReplica(("a", "b"))
     replica.warm_up(a=usual_s, b=usual_s * 3)
-    [rescue] = [
-        start for start in explained(replica.plan(explain=True, mode=Mode.SINGLE)).launches if "rescue" in start.why
-    ]
+    plan = explained(replica.plan(explain=True, mode=Mode.SINGLE))
+    rescue = next(start for start in plan.launches if "rescue" in start.why)
     within = re.search(r"first tokens come within (\d+\.\d\d) s", rescue.why)
     assert within is not None
     assert rescue.why.endswith(words)
     assert rescue.delay_s == pytest.approx(4 * float(within[1]) if starts_s is None else starts_s, rel=0.02)
+
+
+def test_the_second_rescue_is_told_apart_from_the_first() -> None:
+    replica = VirtualReplica(("a", "b", "c", "d"))
+    replica.warm_up(a=0.3, b=0.6, c=0.9, d=1.2)
+    launches = explained(replica.plan(explain=True)).launches
+    first, second = (each for each in launches if each.why.startswith("rescue"))
+    assert second.delay_s > first.delay_s
+    assert second.why == f"{first.why}; the second rescue at twice that, 20 s at most"
 
 
 def test_deployments_that_share_calls_are_told_with_their_share() -> None:

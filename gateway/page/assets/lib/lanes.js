@@ -19,6 +19,7 @@ const AXIS = 22; // pixels at the foot
 const MOST_LANES = 4; // of a track; further attempts share the last one
 const APART = 14; // pixels between two calls of a track
 const ROOMIER_EVERY_MS = 3000;
+const SHORTLY_MS = 20; // after another one has won: the time that a cut takes to be told of
 const FONT = "11px ui-sans-serif, system-ui, sans-serif";
 
 /** A picture of `races` on `canvas`. `shown(call)` filters; `window_ms` is the time that fits. */
@@ -229,11 +230,24 @@ export class Lanes {
     const colour = resolved(colourOf(attempt.deployment));
     const token = attempt.ttft_ms === null || launched + attempt.ttft_ms > now ? null : this.x(launched + attempt.ttft_ms);
     const half = spec.bar / 2;
+    const beaten = state === "cut" || state === "waiting" ? beatenAt(call, attempt, token === null ? end : launched + attempt.ttft_ms) : null;
     context.fillStyle = colour;
-    context.globalAlpha = 0.6; // waiting: a thin line
-    context.fillRect(begin, y - (spec.bar > 3 ? 0.75 : 0.5), Math.max(1, (token ?? last) - begin), spec.bar > 3 ? 1.5 : 1);
-    context.globalAlpha = 1;
+    const wait = (from, to, alpha) => { // waiting: a thin line
+      context.globalAlpha = alpha;
+      context.fillRect(from, y - (spec.bar > 3 ? 0.75 : 0.5), Math.max(1, to - from), spec.bar > 3 ? 1.5 : 1);
+      context.globalAlpha = 1;
+    };
     if (spec.bar > 2) context.fillRect(begin, y - half, 1, spec.bar);
+    if (beaten !== null) { // it has lost, and is watched to its first token
+      const cut = this.x(beaten);
+      wait(begin, cut, 0.6);
+      wait(cut, token ?? last, 0.25);
+      hatch(context, colour, Math.max(begin, cut - 12), cut, y, half);
+      context.fillRect(cut - 0.5, y - half, 1, spec.bar);
+      if (spec.words === "all") this.words(call, attempt, { state, begin, last, y, now, end, watched: true });
+      return;
+    }
+    wait(begin, token ?? last, 0.6);
     if (token !== null) {
       if (state === "won" || state === "answering") context.fillRect(token, y - half, Math.max(1.5, last - token), spec.bar);
       else hatch(context, colour, token, last, y, half);
@@ -247,7 +261,7 @@ export class Lanes {
     if (spec.words === "all") this.words(call, attempt, { state, begin, last, y, now, end });
   }
 
-  words(call, attempt, { state, begin, last, y, now, end }) {
+  words(call, attempt, { state, begin, last, y, now, end, watched = false }) {
     const { context, ink } = this;
     const name = attempt.deployment;
     context.textAlign = "right";
@@ -256,7 +270,8 @@ export class Lanes {
     context.textAlign = "left";
     context.fillStyle = state === "failed" ? ink.bad : state === "won" ? ink.ink : ink.soft;
     const age_ms = end < now ? null : now - call.at_ms - attempt.offset_ms;
-    if (last > -200) context.fillText(this.isWide ? said(attempt, state, age_ms) : shortly(attempt, state, age_ms), last + 8, y + 0.5);
+    const words = watched ? "watched on" : this.isWide ? said(attempt, state, age_ms) : shortly(attempt, state, age_ms);
+    if (last > -200) context.fillText(words, last + 8, y + 0.5);
   }
 
   /** Who answered and after what time, once for a call. */
@@ -310,6 +325,14 @@ function shortly(attempt, state, age_ms) {
 function endOf(call, attempt, now) {
   if (attempt.outcome !== null && attempt.ms !== null) return call.at_ms + attempt.offset_ms + attempt.ms;
   return call.ended_ms ?? now; // it runs; or it is watched after its call's end, to learn of it
+}
+
+/** When another attempt won, if this one went on after that until `end`: an audited loser. Null if it did not. */
+function beatenAt(call, attempt, end) {
+  const winner = call.attempts.find((each) => each !== attempt && (each.id === call.winner || ["won", "answering"].includes(stateOf(each))));
+  if (!winner || winner.ttft_ms === null) return null;
+  const won_ms = call.at_ms + winner.offset_ms + winner.ttft_ms;
+  return end - won_ms > SHORTLY_MS ? won_ms : null;
 }
 
 function stroke(context, x, y, toX, toY) {

@@ -97,7 +97,7 @@ function drawn({ call, attempts, source, sql }) {
       h("div", { class: "controls" }, copiesSql(sql))),
     h("p", { class: `lead ${kind}`, role: "status" }, h("span", { "aria-hidden": "true" }, `${sign} `), sentence(call, ordered, source, nowMs)),
     stored(source),
-    h("section", { class: "card", "aria-labelledby": "race" }, h("header", {}, h("h2", { id: "race" }, "The race"), h("p", {}, plan(call, ordered))),
+    h("section", { class: "card", "aria-labelledby": "race" }, h("header", {}, h("h2", { id: "race" }, "The race"), h("p", {}, plan(call, ordered)), known(call.held_ms) ? h("p", {}, held(call)) : null),
       h("div", { class: "inside" },
         ordered.length ? timeline(call, ordered, nowMs) : h("p", { class: "soft" }, "Nothing was launched."),
         errors(ordered),
@@ -121,6 +121,13 @@ function sentence(call, attempts, source, nowMs) {
   return `Answered${by}${first}${known(call.total_ms) ? `, in ${ms(call.total_ms)}` : ""}.`;
 }
 
+/** Why the first token did not go out at once. */
+function held(call) {
+  const gain = ms(call.held_gain_ms);
+  const why = { reading: `keeps a reader waiting ${gain} less`, first_token: `is silent ${gain} less` }[call.objective] ?? `finishes ${gain} sooner`;
+  return `Held ${ms(call.held_ms)}: ${call.held_for} usually ${why} after its first token.`;
+}
+
 /** The plan as it was carried out; a row does not have what was not launched. */
 function plan(call, attempts) {
   const launched = call.launched ?? attempts.length;
@@ -136,7 +143,7 @@ function plan(call, attempts) {
 }
 
 function objective(name) {
-  const words = { reading: "text before it is read", first_token: "the earliest first token", completion: "the earliest whole answer", cost: "the cheapest in time" };
+  const words = { reading: "text that arrives faster than it is read", first_token: "the earliest first token", completion: "the earliest whole answer", cost: "the cheapest in time" };
   return name ? `for ${words[name] ?? name}` : null;
 }
 

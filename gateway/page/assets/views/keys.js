@@ -54,7 +54,7 @@ function inFile() {
 }
 
 function noClients(isChangeable) {
-  return empty("No clients", isChangeable ? "Make the first key: until then only this machine's admin may look." : "Without clients every program on this machine may call the gateway, and nobody else.");
+  return empty("No clients", isChangeable ? "Make the first key: until then only this machine's admin may look." : "Without clients only programs on this machine may call the gateway.");
 }
 
 function card(client, used, isChangeable, again) {

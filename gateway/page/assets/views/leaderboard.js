@@ -176,7 +176,7 @@ function planned(plan) {
       h("p", { class: "soft" }, `${kind} · mode ${plan.mode}, objective ${plan.objective.replace("_", " ")}${aims(plan)} · ${plan.hold ? "a first token may wait for a faster answer" : "the first token wins at once"}`),
       plan.launches.length
         ? h("ol", {}, plan.launches.map((each, at) => h("li", {}, h("span", { class: "when" }, when(each, at)), h("span", {}, named(each.deployment), h("span", { class: "why" }, each.why)))))
-        : h("p", { class: "bad" }, plan.retry_after_s === null ? "Nobody runs: no deployment can answer." : `Nobody runs: try again in ${span(plan.retry_after_s)}.`),
+        : h("p", { class: "bad" }, plan.retry_after_s === null ? "None runs: no deployment can answer." : `None runs: try again in ${span(plan.retry_after_s)}.`),
       plan.rest.length ? h("p", { class: "soft" }, `If all of these fail: ${plan.rest.join(", then ")}.`) : null),
     h("div", { class: "who" },
       h("h3", {}, "What bounds it"),

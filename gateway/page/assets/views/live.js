@@ -9,7 +9,10 @@ import { listen, Races, stateOf } from "../lib/races.js";
 import { filter, to } from "../lib/route.js";
 import { empty, failed } from "../lib/states.js";
 import { table } from "../lib/table.js";
+import { offer } from "./parts/demo.js";
 import { first } from "./parts/first.js";
+import { bounds, parted, perCall, signed, soFar } from "./parts/saving.js";
+import { askedWindow, windowWords } from "./parts/windows.js";
 
 const WINDOWS = { 6: "6 s", 15: "15 s", 60: "1 min" };
 const OUTCOMES = { won: "Answered", cut: "With a cut", failed: "With a failure", running: "Running" };
@@ -20,6 +23,8 @@ const REMEMBERED = 200; // calls of before the page was opened, at most
 const REMEMBERED_MS = 3_600_000; // for so long: the window of one hour
 const ASKED_EVERY_MS = 30_000; // whether the database still answers
 const AGAIN_MS = 5000; // while it does not
+const NO_WORTH_EVERY_MS = 5000; // until there is a figure
+const WORTH_WINDOW = askedWindow(new URLSearchParams()); // the usual one of the view of racing's worth: its figure is here
 
 /** Show them in `root` until closed. */
 export function view(root, params, session, query) {
@@ -30,7 +35,8 @@ export function view(root, params, session, query) {
   let lanes = null;
   let frame = null;
   let drawn_ms = 0;
-  let worth = null;
+  let worth = { figure: NOTHING, note: "not known yet" };
+  let valuing = null;
   let asking = null;
   let closed = false;
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -66,7 +72,7 @@ export function view(root, params, session, query) {
         deployments,
         selects("Outcome", Object.entries(OUTCOMES), outcome, (value) => narrow(value), "All"),
         choice("Time shown", WINDOWS, "15", (value) => widen(value * 1000)), pause)),
-    trouble, away, figures,
+    trouble, away, session.traffic ? offer(session.traffic) : null, figures,
     h("section", { class: "card", "aria-label": "Races" },
       h("div", { class: "stage" }, canvas, tip, nothing),
       h("footer", { class: "foot" }, seen, key(), dense),
@@ -77,7 +83,6 @@ export function view(root, params, session, query) {
   names();
   value();
   const slow = setInterval(tick, SLOW_MS);
-  const valuing = setInterval(value, WORTH_EVERY_MS);
   document.addEventListener("keydown", press);
   canvas.addEventListener("pointermove", point);
   canvas.addEventListener("pointerleave", () => chosen(null));
@@ -179,7 +184,7 @@ export function view(root, params, session, query) {
     fill(figures, h("dl", { class: "stats" }, [
       ["Calls a second", rate(perSecond), "last 10 s"],
       ["First token, median", ms(ttft), samples ? `of ${counted(samples, "call")}, ${within}` : `no call, ${within}`],
-      ["Saved by racing", worth?.figure ?? NOTHING, worth?.note ?? "not known yet"],
+      ["Saved by racing", worth.figure, worth.note],
       ["Running now", count(running), counted(attempts(), "attempt")],
     ].map(([label, text, note]) => h("div", { class: "stat" }, h("dt", {}, label), h("dd", {}, figure(text)), h("dd", { class: "note" }, note)))));
     const all = [...races.calls.values()].filter(shown);
@@ -274,12 +279,13 @@ export function view(root, params, session, query) {
   }
 
   async function value() {
+    clearTimeout(valuing);
     try {
-      const { data } = await get("race-value", { window: "1h", by: "model" });
-      worth = saved(data);
+      worth = saved((await get("race-value", { window: WORTH_WINDOW, by: "model" })).data);
     } catch {
-      worth = null; // the view of what racing is worth says why
+      worth = { figure: NOTHING, note: "not known now" }; // the view of what racing is worth says why
     }
+    if (!closed) valuing = setTimeout(value, worth.figure === NOTHING ? NO_WORTH_EVERY_MS : WORTH_EVERY_MS);
   }
 
   return {
@@ -290,19 +296,18 @@ export function view(root, params, session, query) {
       lanes.close();
       cancelAnimationFrame(frame);
       clearInterval(slow);
-      clearInterval(valuing);
+      clearTimeout(valuing);
       document.removeEventListener("keydown", press);
     },
   };
 }
 
-/** What racing saved per call over all models, in the last hour. */
+/** What racing saved per call: as the view of racing's worth tells it, and nothing until there is an interval. */
 function saved(rows) {
-  const known = rows.filter((row) => row.saved_ms_per_call !== null && row.calls > 0);
-  const calls = known.reduce((sum, row) => sum + row.calls, 0);
-  if (!calls) return null;
-  const mean = known.reduce((sum, row) => sum + row.saved_ms_per_call * row.calls, 0) / calls;
-  return { figure: ms(mean), note: `a call, ${counted(calls, "call")} of the last hour` };
+  const { sure, unsure } = parted(rows);
+  if (!sure.length) return { figure: NOTHING, note: unsure.length ? `not known yet: ${soFar(unsure.sort((a, b) => b.calls - a.calls)[0])}` : "no call yet" };
+  const { low, mid, high } = perCall(sure);
+  return { figure: signed(mid), note: `${low === high ? "" : `${bounds(low, high)} `}a call, in ${windowWords(WORTH_WINDOW)}` };
 }
 
 function winnerOf(call) {
@@ -323,6 +328,6 @@ function fingerprint(call) {
 /** What the signs of the lanes mean. */
 function key() {
   return h("p", { class: "signs" }, [
-    ["waits", "waiting"], ["token", "first token"], ["won", "answer"], ["cut", "cut"], ["fails", "failed"],
+    ["waits", "waiting"], ["token", "first token"], ["won", "answer"], ["cut", "cut"], ["watched", "lost, watched on"], ["fails", "failed"],
   ].map(([name, words]) => h("span", { class: "entry" }, h("i", { class: `sign ${name}`, "aria-hidden": "true" }), words)));
 }

@@ -153,7 +153,7 @@ export function view(root, params, session, query) {
         const winner = attempts.find((each) => each.id === call.winner_attempt_id);
         fill(race, timeline(call, attempts, null));
         fill(figures, stats(
-          ["First token", ms(call.ttft_ms), winner ? winner.deployment : "nobody answered"],
+          ["First token", ms(call.ttft_ms), winner ? winner.deployment : "no deployment answered"],
           ["Whole answer", ms(call.total_ms), `${count(call.launched)} asked`],
           ["Speed", tps(winner?.decode_tps), `${count(call.completion_tokens)} tokens`],
           ["Cost", usd(call.cost_usd), call.duplicate_cost_usd ? `${usd(call.duplicate_cost_usd)} of it by racing` : ""],

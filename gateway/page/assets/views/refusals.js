@@ -44,7 +44,7 @@ export function view(root, params, session, address) {
   const guessed = h("div");
   const cards = [
     h("section", { class: "card", "aria-labelledby": "refused" }, h("header", {}, h("h2", { id: "refused" }, "Refused requests"), all), refused.element),
-    h("section", { class: "card", "aria-labelledby": "guessed" }, h("header", {}, h("h2", { id: "guessed" }, "Keys that nobody has"),
+    h("section", { class: "card", "aria-labelledby": "guessed" }, h("header", {}, h("h2", { id: "guessed" }, "Keys that no client has"),
       h("p", {}, "One address, minute after minute, is guessing; a few are an old key. Beyond five a minute the answers are delayed.")), guessed),
   ];
   const kept = watching(place, (signal) => get("refusals", { window }, { signal }), show, { everyMs: EVERY_MS });
@@ -62,7 +62,7 @@ export function view(root, params, session, address) {
     refused.update(found.data);
     guesses.update(found.wrong_keys);
     const isGuessed = found.wrong_keys.length > 0;
-    if (isGuessed !== guessed.contains(guesses.element) || !guessed.hasChildNodes()) fill(guessed, isGuessed ? guesses.element : h("p", { class: "inside soft" }, "Nobody tried one."));
+    if (isGuessed !== guessed.contains(guesses.element) || !guessed.hasChildNodes()) fill(guessed, isGuessed ? guesses.element : h("p", { class: "inside soft" }, "None was tried."));
     if (body.firstElementChild !== cards[0]) fill(body, cards);
   }
 

@@ -13,6 +13,7 @@ import { picture, point, strip, whisker } from "./parts/strips.js";
 import { askedWindow, windowChoice, windowWords } from "./parts/windows.js";
 
 const USUAL = "7d";
+const AGAIN_MS = 15_000; // while there is not enough data: more may have come
 const QUANTILES = ["p50", "p95", "p99"];
 
 /** Show it in `root` until closed. */
@@ -21,9 +22,11 @@ export function view(root, params, session, address) {
   const choices = h("div", { class: "controls" });
   const place = h("div");
   fill(root, h("header", { class: "head" }, h("h1", {}, "What if"), choices), place);
+  let timer = null;
   const kept = watching(place, load, (found, body) => {
     offer(found);
     fill(body, draw(found, asked));
+    if (!found.data[0]?.is_enough) timer = setTimeout(kept.again, AGAIN_MS);
   }, { patience: "Replaying calls under each setting: that takes up to a minute." });
 
   offer({ models: asked.model ? [asked.model] : [], data: [] });
@@ -44,10 +47,16 @@ export function view(root, params, session, address) {
   }
 
   async function load(signal) {
+    clearTimeout(timer);
     return get("replay", { window: asked.window, model: asked.model, without: asked.without }, { signal });
   }
 
-  return kept;
+  return {
+    close() {
+      clearTimeout(timer);
+      kept.close();
+    },
+  };
 }
 
 function draw({ data: [one], note }, { window }) {

@@ -8,12 +8,12 @@ import { to } from "../lib/route.js";
 import { empty, watching } from "../lib/states.js";
 import { behind, dataTable } from "../lib/table.js";
 import { key, redraw } from "./parts/redraw.js";
+import { bounds, FEWEST, known, parted, perCall, signed, soFar, total } from "./parts/saving.js";
 import { scale } from "./parts/scale.js";
 import { picture, point, strip, whisker } from "./parts/strips.js";
 import { askedWindow, windowChoice, windowWords } from "./parts/windows.js";
 
 const EVERY_MS = 30_000;
-const FEWEST_AUDITS = 30; // below it the ledger gives no interval: docs/sql.md, race_value
 
 const QUANTILES = ["p50", "p95", "p99"];
 
@@ -51,8 +51,7 @@ function draw({ window, models, clients }) {
 }
 
 function headline(rows, window) {
-  const sure = rows.filter((each) => known(each.saved_low_ms) && known(each.saved_high_ms) && each.calls > 0);
-  const unsure = rows.filter((each) => each.calls > 0 && !sure.includes(each));
+  const { sure, unsure } = parted(rows);
   const raced = rows.reduce((sum, each) => sum + (each.calls_with_extra ?? 0), 0);
   if (raced === 0) {
     return h("p", { class: "lead" }, `None of ${counted(total(rows, "calls"), "call")} in ${windowWords(window)} had a second attempt, so racing saved and cost nothing. `,
@@ -63,8 +62,7 @@ function headline(rows, window) {
 
 function surely(rows, unsure, window) {
   const calls = total(rows, "calls");
-  const saved = combined(rows);
-  const [low, mid, high] = [saved.low / calls, saved.mid / calls, saved.high / calls];
+  const { low, mid, high, saved_ms } = perCall(rows);
   const cost = costs(rows);
   const where = unsure.length ? `, for ${rows.map((each) => each.model).join(", ")}` : "";
   const isNothing = low <= 0 && high >= 0;
@@ -72,16 +70,16 @@ function surely(rows, unsure, window) {
     ? [`Racing saved nothing${low === high ? "" : " that can be told from chance"}: `, h("b", {}, `${signed(mid)} per call`), interval(low, high)]
     : [`Racing ${mid < 0 ? "lost" : "saved"} `, h("b", {}, `${ms(Math.abs(mid))} per call`), interval(low, high)];
   const money = cost === null ? [", at unknown prices"] : [" and cost ", h("b", {}, `${dollars(cost.low, cost.high)} more`)];
-  const hours = saved.mid / 3_600_000;
+  const hours = saved_ms / 3_600_000;
   return h("div", { class: "headline" }, h("p", { class: "lead" }, first, money, `${where}.`),
     h("p", { class: "soft" }, `${counted(calls, "call")} in ${windowWords(window)}, ${percent(total(rows, "calls_with_extra") / calls)} of them with a second attempt. `,
-      !isNothing && hours > 0 ? `In all ${waiting(saved.mid)} of waiting` : "",
+      !isNothing && hours > 0 ? `In all ${waiting(saved_ms)} of waiting` : "",
       !isNothing && hours > 0 && cost !== null && cost.high > 0 ? `, at ${dollars(cost.low / hours, cost.high / hours)} an hour.` : !isNothing && hours > 0 ? "." : ""));
 }
 
 function unsurely(rows, isMore) {
-  const names = rows.map((each) => `${each.model} (${count(each.n_audits ?? 0)} of ${FEWEST_AUDITS})`).join(", ");
-  return h("p", { class: isMore ? "soft" : "lead" }, isMore ? "Not in these figures, as there are too few audits: " : "Racing's worth cannot be told yet: there are too few audits. ", isMore ? `${names}. ` : `So far: ${names}. `,
+  const names = rows.map((each) => `${each.model} (${soFar(each)})`).join(", ");
+  return h("p", { class: isMore ? "soft" : "lead" }, isMore ? "Not in these figures, as too little was seen: " : "Racing's worth cannot be told yet: too little was seen. ", isMore ? `${names}. ` : `So far: ${names}. `,
     "An audited loser runs on until its first token; a random share of races has one. More calls bring them.");
 }
 
@@ -119,13 +117,13 @@ function pair(q, each, axis) {
 
 /** Saved per call, with its interval. */
 function savings(rows, name) {
-  const drawn = rows.filter((each) => known(each.saved_ms_per_call));
-  const ends = drawn.flatMap((each) => [each.saved_low_ms_per_call ?? each.saved_ms_per_call, each.saved_high_ms_per_call ?? each.saved_ms_per_call]);
+  const { sure } = parted(rows);
+  const ends = sure.flatMap((each) => [each.saved_low_ms_per_call, each.saved_high_ms_per_call]);
   const axis = scale(Math.min(0, ...ends), Math.max(1, ...ends) * 1.04);
-  return picture("Saved per call, with its interval", axis, ms, drawn.map((each) => {
-    const isSure = known(each.saved_low_ms_per_call);
-    return strip(name(each), [isSure ? whisker(each.saved_low_ms_per_call, each.saved_high_ms_per_call, axis) : null, point(each.saved_ms_per_call, axis, !isSure)], axis,
-      isSure ? `${signed(each.saved_ms_per_call)}${interval(each.saved_low_ms_per_call, each.saved_high_ms_per_call)}` : `about ${signed(each.saved_ms_per_call)}, no interval`);
+  return picture("Saved per call, with its interval", axis, ms, rows.map((each) => {
+    const [low, mid, high] = [each.saved_low_ms_per_call, each.saved_ms_per_call, each.saved_high_ms_per_call];
+    const isSure = sure.includes(each);
+    return strip(name(each), isSure ? [whisker(low, high, axis), point(mid, axis)] : [], axis, isSure ? `${signed(mid)}${interval(low, high)}` : `not known yet: ${soFar(each)}`);
   }));
 }
 
@@ -165,15 +163,7 @@ function figures(by, name, rows) {
 }
 
 function basis(each) {
-  return { seen: "seen", audited: `${counted(each.n_audits, "audit")}`, curve: `too few audits (${count(each.n_audits ?? 0)} of ${FEWEST_AUDITS})` }[each.basis] ?? "–";
-}
-
-/** The sum of all rows, and its interval: errors of models are independent, so they add as squares. */
-function combined(rows) {
-  const mid = total(rows, "saved_ms");
-  const below = Math.hypot(...rows.map((each) => each.saved_ms - each.saved_low_ms));
-  const above = Math.hypot(...rows.map((each) => each.saved_high_ms - each.saved_ms));
-  return { low: mid - below, mid, high: mid + above };
+  return { seen: "seen", audited: `${counted(each.n_audits, "audit")}`, curve: `too few audits (${count(each.n_audits ?? 0)} of ${FEWEST})` }[each.basis] ?? "–";
 }
 
 function costs(rows) {
@@ -181,22 +171,10 @@ function costs(rows) {
   return priced.length ? { low: total(priced, "duplicate_cost_low_usd"), high: total(priced, "duplicate_cost_high_usd") } : null;
 }
 
-function total(rows, column) {
-  return rows.reduce((sum, each) => sum + (each[column] ?? 0), 0);
-}
-
-function bounds(low, high) {
-  return low < 0 ? `${signed(low)} to ${signed(high)}` : `${ms(low)} to ${ms(high)}`;
-}
-
 /** An interval in words: none where all was seen, no end where audits are too few to tell one. */
 function interval(low, high) {
   if (!known(low) || low === high) return "";
   return known(high) ? ` (${bounds(low, high)})` : ` (at least ${signed(low)})`;
-}
-
-function signed(value) {
-  return value < 0 ? `−${ms(-value)}` : ms(value);
 }
 
 /** From the least to the most, or one amount where both are written alike. */
@@ -208,8 +186,4 @@ function waiting(value) {
   if (value < 120_000) return ms(value);
   const hours = value / 3_600_000;
   return hours < 2 ? `${Math.round(value / 60_000)} minutes` : `${hours < 10 ? hours.toFixed(1) : count(hours)} hours`;
-}
-
-function known(value) {
-  return value !== null && value !== undefined;
 }

@@ -50,6 +50,19 @@ async def test_who_asks_the_same_at_once_shares_one_answer() -> None:
     assert asked.begun == 2
 
 
+async def test_what_was_soon_found_is_not_kept_as_long() -> None:
+    clock, asked = Clock(), Asked()
+    kept = Kept(clock=clock, kept_s=300, times=10)
+    [first] = await started(kept.get("day", asked))
+    clock.now += 2
+    asked.answer()
+    assert await first == 1
+    clock.now += 17
+    assert await kept.get("day", asked) == 1
+    clock.now += 1
+    assert await kept.get("day", asked) == 2
+
+
 async def test_an_answer_is_kept_for_its_time_and_then_asked_for_again() -> None:
     clock, asked = Clock(), Asked()
     kept = Kept(clock=clock, kept_s=10)

@@ -14,7 +14,7 @@ const APART_MS = 400;
 export function first(session) {
   const trouble = h("div");
   const may = session.user.role !== "viewer" && session.models.length > 0;
-  const button = h("button", { type: "button", class: "primary", onclick: send }, "Send three calls");
+  const button = h("button", { type: "button", class: session.traffic ? null : "primary", onclick: send }, "Send three calls");
 
   async function send() {
     button.disabled = true;
