@@ -32,16 +32,26 @@ COMPLETION_PEAK = Contender("peak EWMA", Objective.COMPLETION)
 RACES = Contender("holeshot", Objective.FIRST_TOKEN, budget=1.0)
 ECONOMY = Contender("holeshot", Objective.FIRST_TOKEN, budget=0.1)
 SINGLE = Contender("holeshot", Objective.FIRST_TOKEN, budget=0.1, mode=Mode.SINGLE)
-COMPLETION = Contender("holeshot", Objective.COMPLETION, budget=0.1)
-COMPLETION_RACES = Contender("holeshot", Objective.COMPLETION, budget=1.0)
+COMPLETION = Contender("holeshot", Objective.COMPLETION, budget=0.1, holds=True)
+COMPLETION_RACES = Contender("holeshot", Objective.COMPLETION, budget=1.0, holds=True)
 COST = Contender("holeshot", Objective.COST, budget=0.1)
 DEADLINE = Contender("holeshot", Objective.FIRST_TOKEN, budget=0.1, deadline=True)
 CHEAPEST = Contender(ALWAYS_CHEAPEST, Objective.FIRST_TOKEN)
 DEAREST = Contender(ALWAYS_DEAREST, Objective.FIRST_TOKEN)
 READING = Contender("holeshot", Objective.READING, budget=0.1)
 READING_RACES = Contender("holeshot", Objective.READING, budget=1.0)
-ONE_LENGTH = Contender("holeshot", Objective.COMPLETION, budget=0.1, lengths=Lengths.BY_MODEL)
-TOLD_LENGTHS = Contender("holeshot", Objective.COMPLETION, budget=0.1, lengths=Lengths.TOLD)
+COMPLETION_AT_ONCE = Contender("holeshot", Objective.COMPLETION, budget=0.1)
+COMPLETION_RACES_AT_ONCE = Contender("holeshot", Objective.COMPLETION, budget=1.0)
+READING_HELD = Contender("holeshot", Objective.READING, budget=0.1, holds=True)
+READING_RACES_HELD = Contender("holeshot", Objective.READING, budget=1.0, holds=True)
+AT_ONCE = (  # as it ships, and the same with holds
+    (READING_RACES, READING_RACES_HELD),
+    (READING, READING_HELD),
+    (COMPLETION_RACES_AT_ONCE, COMPLETION_RACES),
+    (COMPLETION_AT_ONCE, COMPLETION),
+)
+ONE_LENGTH = Contender("holeshot", Objective.COMPLETION, budget=0.1, lengths=Lengths.BY_MODEL, holds=True)
+TOLD_LENGTHS = Contender("holeshot", Objective.COMPLETION, budget=0.1, lengths=Lengths.TOLD, holds=True)
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -58,8 +68,8 @@ def contenders(world: World) -> list[Contender]:
     others = [Contender(name, Objective.FIRST_TOKEN) for name in BASELINES]
     ours = [SINGLE, ECONOMY, RACES, COMPLETION, COMPLETION_RACES]
     lengths = [ONE_LENGTH, TOLD_LENGTHS] if world.kinds is not KINDS else []
-    reading = [READING, READING_RACES] if lengths or any(each.stalls for each in world.providers) else []
-    return [ORACLE, COMPLETION_ORACLE, HINDSIGHT, *others, COMPLETION_PEAK, *ours, *reading, *lengths, *priced]
+    at_once = [each for pair in AT_ONCE for each in pair if each not in ours]
+    return [ORACLE, COMPLETION_ORACLE, HINDSIGHT, *others, COMPLETION_PEAK, *ours, *at_once, *lengths, *priced]
 
 
 def run(

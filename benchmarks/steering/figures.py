@@ -25,6 +25,7 @@ class Figures(msgspec.Struct, frozen=True):
     failed: int
     ttft: Spread
     total: Spread
+    waited: Spread  # what a reader waits: TTFT + max(longest stall, n/v - n/r)
     cost: float  # tokens paid over those of one attempt per call
     usd_per_1000: float
     duplicates: float  # extra attempts per call
@@ -57,6 +58,7 @@ def figures(
         failed=sum(each.total_s is None for each in results),
         ttft=_spread(ttft),
         total=_spread(total),
+        waited=_spread([_or_failed(each.waited_s) for each in results]),
         cost=sum(each.tokens for each in results) / once,
         usd_per_1000=1000 * sum(each.usd for each in results) / calls,
         duplicates=sum(each.extra for each in results) / calls,

@@ -44,6 +44,7 @@ class GatewayPolicy:
         objective: Objective,
         world: World,
         lengths: Lengths = Lengths.BY_KIND,
+        holds: bool = False,
         strikes: Strikes | None = None,
     ) -> None:
         self._steering = Steering(
@@ -56,6 +57,7 @@ class GatewayPolicy:
         self._race = race
         self._objective = objective
         self._lengths = lengths
+        self._holds = holds
         self._prices: Mapping[str, Price] = {
             each.name: Price(input_usd=each.usd_per_mtok / 1e6, output_usd=3 * each.usd_per_mtok / 1e6)
             for each in world.providers
@@ -72,7 +74,7 @@ class GatewayPolicy:
         )
 
     def _terms(self, request: Request) -> Terms:
-        terms = Terms(self._objective, request.prompt_tokens, prices=self._prices)
+        terms = Terms(self._objective, request.prompt_tokens, prices=self._prices, holds=self._holds)
         if self._lengths is Lengths.BY_MODEL or request.kind is None:
             return terms
         if self._lengths is Lengths.TOLD:

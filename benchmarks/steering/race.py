@@ -20,8 +20,11 @@ from gateway.prompt_classes import encoded_class
 from gateway.racing.grid import EXTRA_ROLES, Grid
 from gateway.racing.hold import Hold
 from gateway.racing.watch import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S
+from gateway.settings.model import RaceSettings
 from gateway.steering.plans import Launch, Plan
 from providers.errors import ErrorKind
+
+READING_TOK_S = RaceSettings().reading_tok_s
 
 
 class Result(Struct):
@@ -32,6 +35,7 @@ class Result(Struct):
     once: int  # tokens one attempt pays, prompt and answer
     ttft_s: float | None = None
     total_s: float | None = None
+    waited_s: float | None = None  # by a reader: for the first token, and later for text that is not there yet
     tokens: int = 0  # paid, by all attempts
     usd: float = 0.0
     extra: int = 0  # attempts that the budget pays: they replaced nobody
@@ -39,6 +43,14 @@ class Result(Struct):
     primary: str | None = None  # who was asked first
     stall_s: float = 0.0  # of silence within it
     is_flawed: bool = False
+
+
+def reading_wait_s(ttft_s: float, total_s: float, *, answer_tokens: int, stall_s: float) -> float:
+    """Return how long a reader of r tok/s waits: TTFT + max(longest stall, n/v - n/r), in seconds.
+
+    As the client sees it: n/v is the time from the first token that it gets to the last.
+    """
+    return ttft_s + max(stall_s, total_s - ttft_s - answer_tokens / READING_TOK_S)
 
 
 class Race:
@@ -148,8 +160,17 @@ class Race:
             return
         if self._winner is None:  # held, and done before the hold was
             self._win(attempt)
+        assert self._claimed_at_s is not None
+        assert attempt.token_at_s is not None
+        held_s = self._claimed_at_s - attempt.token_at_s
         self._result.ttft_s = (self._claimed_at_s or self._timeline.now_s) - self._received_at_s
         self._result.total_s = self._timeline.now_s - self._received_at_s
+        self._result.waited_s = reading_wait_s(
+            self._result.ttft_s,
+            self._result.total_s,
+            answer_tokens=self._request.answer_tokens,
+            stall_s=max(0.0, attempt.answer.stall_s - held_s),
+        )
         self._result.deployment = attempt.start.deployment
         self._result.stall_s = attempt.answer.stall_s
         self._result.is_flawed = attempt.answer.is_flawed

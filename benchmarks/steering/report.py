@@ -6,7 +6,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.steering.contest import Standing
+from benchmarks.steering.contest import AT_ONCE, Standing
 from benchmarks.steering.figures import Figures, Spread
 from benchmarks.steering.targets import Target
 from benchmarks.steering.worlds import WEAKNESSES, WORLDS
@@ -16,6 +16,7 @@ def show(console: Console, standings: Sequence[Standing], reached: Sequence[Targ
     """Print one table per world, then the targets."""
     for standing in standings:
         console.print(_world(standing))
+    console.print(_at_once(standings))
     console.print(_targets(reached))
 
 
@@ -57,6 +58,30 @@ def _world(standing: Standing) -> Table:
     for label, figures in standing.figures.items():
         style = "bold" if label.startswith("holeshot") else None
         table.add_row(label, *_cells(figures, priced=world.prices, is_flawed=is_flawed), style=style)
+    return table
+
+
+def _at_once(standings: Sequence[Standing]) -> Table:
+    """Return what it gives to send the first token at once, in place of a hold; the same calls and draws for both."""
+    table = Table(title="first tokens held → sent at once, seconds", title_justify="left")
+    table.add_column("world", no_wrap=True)
+    table.add_column("policy", no_wrap=True)
+    for column in ("TTFT mean", "p95", "reading wait", "", "total mean", "", "p99"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for standing in standings:
+        for at_once, held in AT_ONCE:
+            now, before = standing.figures[at_once.label], standing.figures[held.label]
+            table.add_row(
+                standing.world,
+                at_once.label.removeprefix("holeshot "),
+                f"{before.ttft.mean:.3f} → {now.ttft.mean:.3f}",
+                f"{before.ttft.p95:.2f} → {now.ttft.p95:.2f}",
+                f"{before.waited.mean:.3f} → {now.waited.mean:.3f}",
+                f"{now.waited.mean / before.waited.mean - 1:+.0%}",
+                f"{before.total.mean:.2f} → {now.total.mean:.2f}",
+                f"{now.total.mean / before.total.mean - 1:+.0%}",
+                f"{before.total.p99:.1f} → {now.total.p99:.1f}",
+            )
     return table
 
 

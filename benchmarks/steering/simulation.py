@@ -4,6 +4,7 @@ from collections.abc import Callable
 from random import Random
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from benchmarks.steering.baselines import BASELINES
 from benchmarks.steering.fleet import Fleet
@@ -39,6 +40,7 @@ class Contender(Struct, frozen=True):
     mode: Mode = Mode.AUTO
     lengths: Lengths = Lengths.BY_KIND
     deadline: bool = False  # calls ask for their first token within the world's goal; under cost they always do
+    holds: bool = False  # first tokens may be held, as where the model's objective is written
 
     @property
     def label(self) -> str:
@@ -48,6 +50,7 @@ class Contender(Struct, frozen=True):
             name = f"{name}, {self.mode}"
         name = name if self.objective is Objective.FIRST_TOKEN else f"{name}, {self.objective}"
         name = f"{name}, deadline" if self.deadline else name
+        name = f"{name}, held" if self.holds else name
         return name if self.lengths is Lengths.BY_KIND else f"{name}, lengths {self.lengths.value}"
 
 
@@ -127,7 +130,8 @@ def warm(where: Setting, results: list[Result]) -> list[Result]:
 
 
 def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: Fleet) -> list[Policy]:
-    dice = [Random(f"{where.seed}:{contender.label}:{replica}") for replica in range(where.world.replicas)]
+    drawn = replace(contender, holds=False).label  # the same with and without holds
+    dice = [Random(f"{where.seed}:{drawn}:{replica}") for replica in range(where.world.replicas)]
     if contender.budget is not None:
         race = RaceSettings(mode=contender.mode, budget=contender.budget, objective=contender.objective)
         if (deadline_s := _deadline_s(where, contender)) is not None:
@@ -143,6 +147,7 @@ def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: F
                 objective=contender.objective,
                 world=where.world,
                 lengths=contender.lengths,
+                holds=contender.holds,
                 strikes=strikes,
             )
             for (board, strikes), random in zip(

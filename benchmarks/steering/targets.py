@@ -7,6 +7,7 @@ import msgspec
 from benchmarks.steering import contest
 from benchmarks.steering.figures import Figures
 from benchmarks.steering.simulation import Contender
+from gateway.calls import Objective
 
 ByWorld = Mapping[str, Mapping[str, Figures]]  # figures by world and contender
 
@@ -15,6 +16,7 @@ ECONOMY = dict.fromkeys(RACES, (1.5, 1.85, 2.1))
 RACES_COST, ECONOMY_COST, COMPLETION_COST = 1.9, 1.15, 1.2
 COMPLETION = {"calm": 1.1, "outage": 1.1, "decode": 1.1}
 KINDS_TOTAL = 1.05
+READING_WAIT = 1.05
 QUIET, QUIET_MEAN = frozenset({"minute", "fiveminutes"}), 1.1
 RECOVERY_S = 30.0
 HERD_P95 = 2.2
@@ -56,12 +58,26 @@ def targets(by_world: ByWorld) -> list[Target]:
         found.append(Target(f"{contest.ECONOMY.label}: TTFT mean x always the best", world, QUIET_MEAN, ratio))
     for world, figures in by_world.items():
         found += [
+            Target(
+                f"{now.label}: reading wait x held",
+                world,
+                READING_WAIT,
+                _waited_s(figures, now) / _waited_s(figures, held),
+            )
+            for now, held in contest.AT_ONCE
+            if now.objective is Objective.READING
+        ]
+        found += [
             Target(f"{each.label}: half its calls back after, s", world, RECOVERY_S, back_s)
             for each in (contest.ECONOMY, contest.RACES)
             if (back_s := figures[each.label].recovery_s) is not None
         ]
         found += _everywhere(world, figures)
     return found
+
+
+def _waited_s(figures: Mapping[str, Figures], contender: Contender) -> float:
+    return figures[contender.label].waited.mean
 
 
 def _first_token(

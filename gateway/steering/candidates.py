@@ -7,11 +7,12 @@ from math import inf
 import msgspec
 
 from gateway.attempt_records import AnswerKind
-from gateway.calls import Kind, Objective
+from gateway.calls import Kind, Mode, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Prefix
-from gateway.steering.constants import COLD_EVENTS, MEETS_QUANTILE, WHOLE_SHARE
+from gateway.steering.constants import COLD_EVENTS, MEETS_QUANTILE, RACED_WHOLE_SHARE, WHOLE_SHARE
 from gateway.steering.health import Condition
+from gateway.steering.spent_budget import raced_share
 from gateway.steering.standings import Estimate, Standings
 from providers.prices import Price
 
@@ -67,6 +68,7 @@ class Candidate(msgspec.Struct, frozen=True):
     canary: float = 0.0  # the share of calls of a canary
     cost_usd: float = 0.0  # under ``cost`` the expected cost of the call
     after_s: float = 0.0  # the part of ``score_s`` after the first token, which decides about holds
+    raced_after_s: float = 0.0  # the same where calls are raced and the first token is sent at once
 
     @property
     def load(self) -> float:
@@ -94,11 +96,13 @@ def candidates(
     estimates, unseen = standings.estimates, standings.unseen
     weights, canaries = terms.weights or _NONE, terms.canaries or _NONE
     alike = weights is _NONE and canaries is _NONE
+    more = (RACED_WHOLE_SHARE - WHOLE_SHARE) * weighed_share(race, terms)
     made = []
     for name, condition in conditions.items():
         estimate = estimates.get(name, unseen)
         decode_s = answer_tokens / estimate.decode_tps
         after_s = _after_s(estimate, decode_s, answer_tokens, race, objective)
+        raced_s = after_s + more * decode_s
         later_s = condition.price_s + after_s
         score_s = estimate.score_s * condition.crowding + later_s
         tier = _tier(name, estimate, condition, race, terms) if choosy else Tier.FREE
@@ -106,12 +110,24 @@ def candidates(
         if timed and tier is Tier.MISSES:
             rank_usd, score_s = 0.0, _late_s(estimate, race, answer_tokens) * condition.crowding + condition.price_s
         if alike:
-            made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, 1.0, 0.0, usd, after_s))
+            rest = (1.0, 0.0, usd, after_s, raced_s)
         else:
             weight, canary = weights.get(name, 1.0), canaries.get(name, 0.0)
-            rest = (weight, canary, usd, after_s)
-            made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, *rest))
+            rest = (weight, canary, usd, after_s, raced_s)
+        made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, *rest))
     return made
+
+
+def weighed_share(race: RaceSettings, terms: Terms) -> float:
+    """Return the share of such calls that is raced from the start for a reader whose first token is never held.
+
+    There a slower answer counts more: it is not overtaken.
+    """
+    if terms.objective is not Objective.READING or terms.holds:
+        return 0.0
+    if race.mode is Mode.AUTO:
+        return round(raced_share(race.budget), 1)  # in steps, so that lineups can be kept
+    return 1.0 if race.mode is Mode.RACE else 0.0
 
 
 def _after_s(

@@ -75,11 +75,15 @@ STALL_PRIOR = 5.0  # usual answers: one unlucky stall of 5 s must not outweigh a
 # If the whole answer comes a second earlier, that is worth 50 ms of the first token, even to slow readers: people
 # skim, copy and stop reading.
 WHOLE_SHARE = 0.05
+# The same where calls are raced and the first token is sent at once. Attempts are taken to be independent, which
+# overstates what a racer takes off the first token.
+RACED_WHOLE_SHARE = 0.1
 
 # Choosing
 NEAR = 1.5  # deployments within this factor of the best share the traffic: against herding and unseen congestion
 SPREAD_EXPONENT = 12  # weight (best/score)^12: 10 % slower gets a third of the draws
 EXPLORE_NEW_SHARE = 0.25  # while nothing is known about one of them, for example its decode speed
+EXPLORE_HARM_S = 0.02  # expected of an attempt to explore; one that costs its call more is made as much more rarely
 EXPLORE_SHARE = 0.02  # share of calls that try, in a spare slot, the deployment not asked for longest
 MEETS_QUANTILE = 0.9  # nine of ten first tokens must come within ttft_ms; the hedge is for the tenth
 HEADROOM_LOW = 0.2  # below this share of a rate limit, the draw weight falls in proportion, before a 429 comes

@@ -1,7 +1,7 @@
 """A plan that is being built: adds explorers, hedges, racers and rescues to the primary."""
 
-from collections.abc import Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from random import Random
 
 import msgspec
@@ -14,6 +14,7 @@ from gateway.steering.constants import (
     BURST_TOKENS,
     COLD_EVENTS,
     CROWDED,
+    EXPLORE_HARM_S,
     HEDGE_MIN_S,
     HEDGE_SHARE,
     MEETS_QUANTILE,
@@ -23,8 +24,9 @@ from gateway.steering.constants import (
     RESCUE_MIN_S,
 )
 from gateway.steering.explanation import Why
-from gateway.steering.exploring import is_to_explore, stalest_of, suspect
+from gateway.steering.exploring import is_new, is_to_explore, stalest_of, suspect
 from gateway.steering.health import probe_limit_s
+from gateway.steering.lineup import Lineup
 from gateway.steering.plans import Launch
 from gateway.steering.spent_budget import hedge_quantile, hedged_at_s, raced_share
 
@@ -40,7 +42,7 @@ class Draft:
         terms: Terms,
         random: Random,
         *,
-        rivals: Sequence[Candidate],
+        lineup: Lineup,
         why: Why,
         now_s: float,
     ) -> None:
@@ -51,7 +53,9 @@ class Draft:
         self._primary = primary
         self._others = others
         self._spare = list(others)  # not launched yet, best first
-        self._rivals = rivals
+        self._lineup = lineup
+        # Without holds the first token is sent, so that a race is worth what the first one is worth.
+        self._is_first_sent = bool(lineup.after_s) and not terms.holds
         self._race = race
         self._bills_losers = terms.bills_losers
         self._thrifty = terms.objective is Objective.COST
@@ -75,7 +79,8 @@ class Draft:
         if (suspected := suspect(self._primary, self._others, self._random, self._now_s)) is not None:
             self._explore(suspected, Why.SUSPECT)
         elif is_to_explore(race, self._others, random):
-            if (stalest := stalest_of(self._primary, self._others, random, self._now_s)) is not None:
+            bearable = [each for each in self._others if self._may_explore(each)]
+            if (stalest := stalest_of(self._primary, bearable, random, self._now_s)) is not None:
                 self._explore(stalest, Why.EXPLORE)
         elif (
             race.mode is Mode.AUTO
@@ -87,6 +92,13 @@ class Draft:
         ):
             self._launch(self._others[0], 0.0, Role.RACE, Why.COLD_START)
             self.reasons.append(Why.COLD_START)
+
+    def _may_explore(self, each: Candidate) -> bool:
+        """Draw whether the call may bear that ``each`` is first: those it would lose much by are explored rarely."""
+        if not self._is_first_sent or is_new(each):
+            return True
+        harm_s = -self._lineup.gain_s(self._primary, each)
+        return harm_s <= EXPLORE_HARM_S or self._random.random() < EXPLORE_HARM_S / harm_s
 
     def add_standby(self, budget: float) -> None:
         """Add a rescue for a primary that is only tried to test its answers.
@@ -102,21 +114,46 @@ class Draft:
         A deployment that is ``alone`` in its model races itself only if the mode asks for it: that helps against a slow
         tail too.
         """
-        launched = {launch.deployment for launch in self.launches}
-        rivals = list(takewhile(self._is_rival, [each for each in self._rivals if each.deployment not in launched]))
-        if self._waits_for_the_deadline() and (self._add_before_the_deadline(rivals) or self._thrifty):
-            return
-        starts = self._starts()
-        if alone and self._race.mode is not Mode.AUTO and self._primary.tier < Tier.FULL:
-            rivals = [self._primary] * len(starts)
-        for (delay_s, why), rival in zip(starts, rivals, strict=False):
-            if why is Why.BUDGET and (instead := self._rather_hedged(rival)) is not None:
-                self._launch(rival, self._late_s(HEDGE_SHARE), Role.HEDGE, instead)
+        if self._waits_for_the_deadline():
+            in_time = [each for each, _ in self._rivals(late=True)]
+            if self._add_before_the_deadline(in_time) or self._thrifty:
+                return
+        for delay_s, why in self._starts():
+            if alone and self._race.mode is not Mode.AUTO and self._primary.tier < Tier.FULL:
+                self._launch(self._primary, delay_s, Role.RACE if why in _RACED else Role.HEDGE, why)
             else:
-                self._launch(rival, delay_s, Role.RACE if why in _RACED else Role.HEDGE, why)
+                self._add_best(delay_s, why)
 
-    def _rather_hedged(self, rival: Candidate) -> Why | None:
+    def _add_best(self, delay_s: float, why: Why) -> None:
+        """Add the best deployment for such a start. In mode auto it is left out if the call should lose by it."""
+        rival, gain_s = next(self._rivals(late=delay_s > 0), (None, 0.0))
+        if rival is not None and why is Why.BUDGET and (instead := self._rather_hedged(rival, gain_s)) is not None:
+            delay_s, why = self._late_s(HEDGE_SHARE), instead
+            rival, gain_s = next(self._rivals(late=True)) if instead is Why.SLOWER else (rival, inf)
+        if rival is None:
+            return
+        if gain_s <= 0 and self._race.mode is Mode.AUTO:
+            self.reasons.append(NOT_HEDGED)
+        else:
+            self._launch(rival, delay_s, Role.RACE if why in _RACED else Role.HEDGE, why)
+
+    def _rivals(self, *, late: bool) -> Iterator[tuple[Candidate, float]]:
+        """Yield who may run beside the primary, the best first, and what the call should gain by it, seconds."""
+        launched = {launch.deployment for launch in self.launches}
+        if self._is_first_sent:
+            found = [(each.candidate, each.gain_s) for each in self._lineup.racers(self._primary, late=late)]
+        else:
+            found = [(each, inf) for each in self._lineup.rivals]
+        for each, gain_s in found:
+            if not self._is_rival(each):
+                return
+            if each.deployment not in launched:
+                yield each, gain_s
+
+    def _rather_hedged(self, rival: Candidate, gain_s: float) -> Why | None:
         """Return why ``rival``, for which there is budget, should be hedged instead of raced; None to race it."""
+        if gain_s <= 0:
+            return Why.SLOWER
         if rival.condition.crowding > CROWDED:
             return Why.CROWDED
         return Why.BILLED if self._is_dear(rival) else None
@@ -240,4 +277,5 @@ class Draft:
             self._spare.remove(candidate)
 
 
+NOT_HEDGED = "no hedge: any other, if it were first, would give the answer too late"
 _RACED = frozenset({Why.WIDTH, Why.BUDGET})

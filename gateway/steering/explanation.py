@@ -29,6 +29,7 @@ class Why(StrEnum):
     BUDGET = "budget"  # the share of calls that is raced
     LATE = "late"  # hedge at the primary's quantile
     CROWDED = "crowded"  # would be raced, but too much is in flight there
+    SLOWER = "slower"  # would be raced, but the call should lose by it: its answer is slower
     BILLED = "billed"  # would be raced, but dollars are limited and the loser is billed in full
     ASKED_DELAY = "asked delay"  # hedge at hedge_delay_s
     DEADLINE = "deadline"  # the latest start that can still keep ttft_ms

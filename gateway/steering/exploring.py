@@ -40,7 +40,7 @@ def is_to_explore(race: RaceSettings, others: Sequence[Candidate], random: Rando
     drawn = random.random()
     if drawn >= EXPLORE_NEW_SHARE:  # the usual case: conditions are not checked
         return False
-    return drawn < EXPLORE_SHARE or (race.mode is Mode.AUTO and any(map(_is_new, others)))
+    return drawn < EXPLORE_SHARE or (race.mode is Mode.AUTO and any(map(is_new, others)))
 
 
 def stalest_of(primary: Candidate, others: Sequence[Candidate], random: Random, now_s: float) -> Candidate | None:
@@ -54,7 +54,7 @@ def _unasked_s(candidate: Candidate, now_s: float) -> float:
     return min(_A_DAY_S, now_s - candidate.condition.asked_at_s)
 
 
-def _is_new(candidate: Candidate) -> bool:
+def is_new(candidate: Candidate) -> bool:
     """Whether nothing is known about a usable deployment, neither recently nor in memory."""
     estimate = candidate.estimate
     return not estimate.usual_events and not estimate.events and candidate.tier < Tier.FLAWED

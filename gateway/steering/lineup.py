@@ -11,7 +11,7 @@ from gateway.calls import Objective
 from gateway.prompt_classes import PromptClass
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Held
-from gateway.steering.candidates import Candidate, Terms, Tier, candidates, expected_tokens
+from gateway.steering.candidates import Candidate, Terms, Tier, candidates, expected_tokens, weighed_share
 from gateway.steering.constants import (
     HEADROOM_LOW,
     HEADROOM_WEIGHT_MIN,
@@ -20,12 +20,20 @@ from gateway.steering.constants import (
     LINEUPS_WARMED,
     NEAR,
     SPREAD_EXPONENT,
+    SUCCESS_FLOOR,
 )
 from gateway.steering.health import Condition, State
 from gateway.steering.standings import Standings
 
 Conditions: TypeAlias = Mapping[str, Condition]  # by deployment
 Asked: TypeAlias = tuple[RaceSettings, Terms]
+
+
+class Racer(msgspec.Struct, frozen=True):
+    """A deployment to run beside the primary."""
+
+    candidate: Candidate
+    gain_s: float  # what the call should gain by it, in seconds of its loss; negative if it loses
 
 
 class Lineup(msgspec.Struct, frozen=True):
@@ -42,6 +50,50 @@ class Lineup(msgspec.Struct, frozen=True):
     reserve: Sequence[Candidate] = ()  # otherwise usable ones come after all others except broken ones
     after_s: Mapping[str, float] = {}  # the part of each one's loss after its first token, if the objective counts it
     flawed: Sequence[Candidate] = ()  # of the ranked, a last resort; sometimes one is the primary
+    standings: Standings | None = None  # None if there are none ranked
+    _racers: dict[tuple[str, bool], Sequence[Racer]] = {}  # by primary, and whether they start late: made on demand
+
+    def gain_s(self, primary: Candidate, racer: Candidate, *, late: bool = False) -> float:
+        """Return what a call with this primary should gain by ``racer``, in seconds; negative if it loses.
+
+        The first of the two tokens is sent, whoever's answer is the faster. With T the times to first token, and
+        after() the loss that follows it:
+
+            (1 - error rate of racer) x (E[T of primary] - E[min(T of primary, T of racer)]
+                - P(racer is first) x (after(racer) - after(primary))) - scarcity of racer
+
+        ``late``: it starts once 90 % of the primary's first tokens have come, and this one has not.
+        """
+        assert self.standings is not None
+        estimate, condition = racer.estimate, racer.condition
+        slow = primary.estimate.scale * primary.condition.crowding
+        factor = estimate.scale * condition.crowding / slow
+        if late:
+            beside, alone_s = self.standings.beside_late(primary.deployment, racer.deployment, factor)
+        else:
+            beside = self.standings.beside(primary.deployment, racer.deployment, factor)
+            alone_s = primary.estimate.mean.at(1.0)
+        sooner_s = slow * (alone_s - beside.earlier_s)
+        slower_s = beside.first * (racer.raced_after_s - primary.raced_after_s)
+        return (1.0 - estimate.error_rate) * (sooner_s - slower_s) - condition.price_s
+
+    def racers(self, primary: Candidate, *, late: bool) -> Sequence[Racer]:
+        """Return the others, the most useful beside ``primary`` first."""
+        key = primary.deployment, late
+        found = self._racers.get(key)
+        if found is None:
+            others = [each for each in self.ranked if each.deployment != primary.deployment]
+            found = [Racer(each, self.gain_s(primary, each, late=late)) for each in others]
+            found.sort(key=_usefulness)
+            self._racers[key] = found
+        return found
+
+    def make_ready(self, before: "Lineup") -> None:
+        """Find the racers that were asked for in the lineup before this one, so that no call has to."""
+        for name, late in before._racers:  # noqa: SLF001 - of its own class
+            primary = next((each for each in self.candidates if each.deployment == name), None)
+            if primary is not None and self.ranked:
+                self.racers(primary, late=late)
 
     def eligible(self, held: Held) -> tuple[Sequence[Candidate], Sequence[float]]:
         """Return who may become the primary of a usual call, with cumulative weights for the draw.
@@ -65,6 +117,8 @@ def line_up(
     found = _ready(candidates)
     if not found:
         return Lineup(candidates, (), (), (), (), (), None, canaries)
+    if standings is None:
+        standings = Standings({each.deployment: each.estimate for each in candidates}, found[0].estimate)
     well, reserve = found, []
     if canaries and (usual := [each for each in found if not each.canary]):
         well, reserve = usual, sorted((each for each in found if each.canary), key=preference)
@@ -93,24 +147,36 @@ def line_up(
         reserve,
         after_s,
         flawed,
+        standings,
     )
 
 
-def _rivals(ranked: Sequence[Candidate], standings: Standings | None) -> Sequence[Candidate]:
-    """Order ``ranked``, best first, by what each is worth in a race against the best."""
+def _rivals(ranked: Sequence[Candidate], standings: Standings) -> Sequence[Candidate]:
+    """Order ``ranked``, best first, by what each is worth in a race against the best if first tokens may be held.
+
+    Then the answer is that of the attempt with the smaller loss, not of the first to start.
+    """
     if len(ranked) < 3:  # noqa: PLR2004 - the best and one other
         return ranked
-    if standings is None:
-        standings = Standings({each.deployment: each.estimate for each in ranked}, ranked[0].estimate)
-    beside = standings.beside(ranked[0].deployment, [each.deployment for each in ranked])
+    best = ranked[0].deployment
 
     def rank(each: Candidate) -> tuple[object, ...]:
         if each.tier is Tier.MISSES:  # ranked by its expected lateness
             return each.tier, each.rank_usd, each.score_s
-        raced_s = beside[each.deployment] * each.estimate.scale * each.condition.crowding
+        estimate = each.estimate
+        succeeds = max(SUCCESS_FLOOR, 1.0 - estimate.error_rate)
+        earlier_s = standings.beside(best, each.deployment).earlier_s / succeeds
+        raced_s = earlier_s * estimate.scale * each.condition.crowding
         return each.tier, each.rank_usd, raced_s + each.condition.price_s + each.after_s
 
     return sorted(ranked, key=rank)
+
+
+def _usefulness(racer: Racer) -> tuple[object, ...]:
+    each = racer.candidate
+    if each.tier is Tier.MISSES:  # ranked by its expected lateness
+        return each.tier, each.rank_usd, each.score_s
+    return each.tier, each.rank_usd, -racer.gain_s
 
 
 def _ready(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -125,17 +191,23 @@ def _near(ranked: Sequence[Candidate]) -> tuple[list[Candidate], list[float]]:
     """Return those of ``ranked``, best first, that may become the primary, and their weights in the draw.
 
     They are in the best one's tier, under ``cost`` equally cheap, and near its score. The weight is
-    (best/score)^12 times the configured weight, less near a rate limit.
+    (best/score)^12 times the configured weight, less near a rate limit. If the call is raced, the score is that of a
+    raced answer.
     """
     best = ranked[0]
     tier, rank_usd, best_s = best.tier, best.rank_usd, best.score_s
-    chosen, weights = [], []
+    chosen, raced_s = [], []
     for each in ranked:
         slower = each.score_s / best_s
         if slower > NEAR or each.tier != tier or each.rank_usd != rank_usd:
             break  # and so are the following ones
         chosen.append(each)
-        weights.append(each.weight * _headroom_weight(each) / slower**SPREAD_EXPONENT)
+        raced_s.append(each.score_s + each.raced_after_s - each.after_s)
+    least_s = min(raced_s)
+    weights = [
+        each.weight * _headroom_weight(each) * (least_s / seconds) ** SPREAD_EXPONENT
+        for each, seconds in zip(chosen, raced_s, strict=True)
+    ]
     return chosen, weights
 
 
@@ -163,7 +235,17 @@ class Lineups:
             return _lined_up(candidates(conditions, standings, race, terms), terms, standings)
         # The key must include what differs between calls: usable deployments, lengths and readers.
         flawed = tuple(terms.flawed or ())
-        key = (*kind, terms.objective, terms.answer_tokens, race.reading_tok_s, race.ttft_ms, flawed, *conditions)
+        weighed = weighed_share(race, terms)
+        key = (
+            *kind,
+            terms.objective,
+            weighed,
+            terms.answer_tokens,
+            race.reading_tok_s,
+            race.ttft_ms,
+            flawed,
+            *conditions,
+        )
         known = self._known.get(key) or self._older.pop(key, None)
         if known is None or not known.fits(standings, race, terms):
             lineup = _lined_up(candidates(conditions, standings, race, terms), terms, standings)
@@ -202,6 +284,7 @@ class Lineups:
             standings = standings_of(model, known.kind[1], terms.prompt_tokens)
             conditions = conditions_of(known.conditions, now_s)
             lineup = _lined_up(candidates(conditions, standings, race, terms), terms, standings)
+            lineup.make_ready(known.lineup)
             self._known[key] = _Known(
                 known.kind, standings, known.asked, conditions, lineup, known.used_at_s, is_used=True
             )

@@ -57,7 +57,7 @@ def plan(
         primary = _draw(chosen, weights_up_to, random)
         why = Why.DRAWN if chosen is lineup.near else Why.CACHE_WARM
     others = [each for each in lineup.ranked if each is not primary]
-    draft = Draft(primary, others, race, terms, random, rivals=lineup.rivals, why=why, now_s=now_s)
+    draft = Draft(primary, others, race, terms, random, lineup=lineup, why=why, now_s=now_s)
     rescue_s = None
     if race.mode is not Mode.SINGLE:
         if why is Why.FLAWED:

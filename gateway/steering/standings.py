@@ -1,6 +1,6 @@
 """Standings: the policy's predictions for the next call of one model and prompt size, by deployment."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from operator import add
 from typing import Protocol
@@ -18,6 +18,7 @@ from gateway.steering.constants import (
     FIXED_PRIOR_EVENTS,
     FIXED_PRIOR_MEDIAN_S,
     FIXED_PRIOR_SIGMA,
+    HEDGE_SHARE,
     PRIOR_EVENTS,
     SPEED_KNOWN_S,
     SPEED_PRIOR,
@@ -26,7 +27,7 @@ from gateway.steering.constants import (
 )
 from gateway.steering.evidence import Evidence
 from gateway.steering.histogram import bucket, lognormal_masses
-from gateway.steering.survival import Curve, Mean, dense, kaplan_meier
+from gateway.steering.survival import Beside, Curve, Mean, dense, kaplan_meier, shift_of
 from gateway.steering.tally import OUTPUT_TOKENS, REQUESTS, merged
 
 
@@ -99,7 +100,9 @@ class Standings(msgspec.Struct, frozen=True):
     estimates: Mapping[str, Estimate]
     unseen: Estimate
     answer_tokens: float = ANSWER_PRIOR[0]  # n_hat: output tokens per call of this model
-    _beside: dict[str, dict[str, float]] = {}  # by the best: computed on demand, for all prompt sizes
+    _beside: dict[tuple[str, str, int], Beside] = {}  # computed on demand, for all prompt sizes
+    _late: dict[tuple[str, str, int], Beside] = {}
+    _left: dict[str, tuple[Curve, float]] = {}  # likewise
 
     def of(self, deployment: str) -> Estimate:
         """Return the estimate of ``deployment``."""
@@ -108,20 +111,33 @@ class Standings(msgspec.Struct, frozen=True):
     def sized(self, scales: Mapping[str, float], other: float) -> "Standings":
         """Return the standings for prompts whose size has these factors; ``other`` is for unknown deployments."""
         estimates = {name: each.sized(scales.get(name, other)) for name, each in self.estimates.items()}
-        return Standings(estimates, self.unseen.sized(other), self.answer_tokens, self._beside)
+        return Standings(estimates, self.unseen.sized(other), self.answer_tokens, self._beside, self._late, self._left)
 
-    def beside(self, best: str, names: Iterable[str]) -> Mapping[str, float]:
-        """Return the score of each of ``names`` in a race against ``best``, seconds, for the reference size.
+    def beside(self, primary: str, racer: str, factor: float = 1.0) -> Beside:
+        """Return how a race of the two should end, in seconds at the reference size.
 
-        That is E[min(TTFT, TTFT of the best)] / probability of success: late first tokens do not matter there.
+        ``factor`` multiplies the racer's times, as far as prompt size and load slow it more than the primary.
         """
-        known = self._beside.setdefault(best, {})
-        for name in names:
-            if name not in known:
-                each = self.of(name)
-                succeeds = max(SUCCESS_FLOOR, 1.0 - each.error_rate)
-                known[name] = each.curve.beside_s(self.of(best).curve) / succeeds
+        key = primary, racer, shift_of(factor)
+        known = self._beside.get(key)
+        if known is None:
+            known = self._beside[key] = self.of(racer).curve.times(factor).beside(self.of(primary).curve)
         return known
+
+    def beside_late(self, primary: str, racer: str, factor: float = 1.0) -> tuple[Beside, float]:
+        """Return the same if the racer starts once 90 % of the primary's first tokens have come, and this one has not.
+
+        Seconds count from then. The second figure is the mean of the primary alone.
+        """
+        left = self._left.get(primary)
+        if left is None:
+            curve = self.of(primary).curve.left_at(1.0 - HEDGE_SHARE)
+            left = self._left[primary] = curve, curve.mean().at(1.0)
+        key = primary, racer, shift_of(factor)
+        known = self._late.get(key)
+        if known is None:
+            known = self._late[key] = self.of(racer).curve.times(factor).beside(left[0])
+        return known, left[1]
 
 
 class Usual(msgspec.Struct, frozen=True):

@@ -6,13 +6,14 @@ A loser cut at 0.4 s shows that its first token would have come later. Without s
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from math import inf, log2
 
 import msgspec
 
 from gateway.steering.constants import BUCKETS, BUCKETS_PER_OCTAVE, FIRST_EDGE_S, MEAN_CAP_S
-from gateway.steering.histogram import edge_s, mid_s
+from gateway.steering.histogram import bucket, edge_s, mid_s
 
 _ROUNDING = 1e-9  # so that 0.9 as a sum of tenths counts as reached
 
@@ -54,14 +55,38 @@ class Curve(msgspec.Struct, frozen=True):
             below = reached
         return Mean(total, 1.0 - below)
 
-    def beside_s(self, other: "Curve") -> float:
-        """Return the mean of the earlier of two first tokens, in seconds: E[min(T, T of ``other``, 30 s)]."""
-        before, total = 1.0, 0.0
-        for mine, its, middle in zip(self.reached, other.reached, _MIDDLES_S, strict=True):
-            after = (1.0 - mine) * (1.0 - its)
-            total += (before - after) * middle
-            before = after
-        return total + before * MEAN_CAP_S
+    def beside(self, other: "Curve") -> "Beside":
+        """Return how a race with ``other`` should end, if they are independent.
+
+        The mean of the earlier first token is E[min(T, T of other, 30 s)]. Within a bucket each is as often the first.
+        """
+        earlier_s, first = 0.0, 0.0
+        before, mine_left, its_left = 1.0, 1.0, 1.0
+        for mine, its, middle_s in zip(self.reached, other.reached, _MIDDLES_S, strict=True):
+            mine_after, its_after = 1.0 - mine, 1.0 - its
+            after = mine_after * its_after
+            earlier_s += (before - after) * middle_s
+            first += (mine_left - mine_after) * (its_left + its_after)
+            before, mine_left, its_left = after, mine_after, its_after
+        return Beside(earlier_s + before * MEAN_CAP_S, first / 2)
+
+    def times(self, factor: float) -> "Curve":
+        """Return the distribution of the times multiplied by ``factor``, rounded to whole buckets."""
+        shift = min(BUCKETS, max(-BUCKETS, shift_of(factor)))
+        if not shift:
+            return self
+        if shift > 0:
+            return Curve((0.0,) * shift + self.reached[:-shift])
+        return Curve(self.reached[-shift:] + self.reached[-1:] * -shift)
+
+    def left_at(self, q: float) -> "Curve":
+        """Return the distribution of the time that is left once a share ``q`` of first tokens has come."""
+        index = min(bisect_left(self.reached, q - _ROUNDING), BUCKETS - 1)
+        come = self.reached[index]
+        if come >= 1.0 - _ROUNDING:
+            return _AT_ONCE
+        left = 1.0 - come
+        return Curve(tuple([(self.reached[later] - come) / left for later in _later(index)]))
 
     def late_s(self, goal_s: float) -> float:
         """Return the mean lateness of a first token, in seconds: E[max(0, min(T, 30 s) - goal)]."""
@@ -96,6 +121,13 @@ class Curve(msgspec.Struct, frozen=True):
         return masses
 
 
+class Beside(msgspec.Struct, frozen=True, gc=False):
+    """How a race of two should end."""
+
+    earlier_s: float  # the mean of the earlier first token, of at most 30 s
+    first: float  # the share of races in which it is the one's, not the other's
+
+
 class Mean(msgspec.Struct, frozen=True, gc=False):
     """A mean restricted to 30 s, in two parts: times above that, or never, count as 30 s."""
 
@@ -121,6 +153,11 @@ def kaplan_meier(events: Sequence[float], censored: Sequence[float]) -> Curve:
     return Curve(tuple(reached))
 
 
+def shift_of(factor: float) -> int:
+    """Return by how many buckets times move that are multiplied by ``factor``."""
+    return round(BUCKETS_PER_OCTAVE * log2(factor))
+
+
 def dense(sparse: Mapping[int, float]) -> list[float]:
     """Return counts by bucket as a full list."""
     counts = [0.0] * BUCKETS
@@ -136,4 +173,11 @@ def _at_risk(events: Sequence[float], censored: Sequence[float]) -> list[float]:
     return risks
 
 
+@lru_cache(maxsize=BUCKETS)
+def _later(index: int) -> tuple[int, ...]:
+    """Return, by bucket, the bucket of its end counted from the end of bucket ``index``."""
+    return tuple(min(BUCKETS - 1, bucket(edge_s(index + 1) + edge_s(after + 1)) - 1) for after in range(BUCKETS))
+
+
+_AT_ONCE = Curve((1.0,) * BUCKETS)
 _MIDDLES_S = tuple(min(mid_s(index), MEAN_CAP_S) for index in range(BUCKETS))

@@ -198,3 +198,36 @@ def test_of_a_deployment_that_is_hardly_known_next_to_nothing_is_expected() -> N
     few, many = (standings({"a": Evidence(n=n, events={ANSWERS: {bucket(0.1): n}})}).of("a") for n in (29.0, 31.0))
     assert few.expected_s(0.05) == pytest.approx(0.05 * 1.02)
     assert many.expected_s(0.05) > 0.09
+
+
+@given(histograms, histograms)
+def test_how_a_race_ends_is_the_sum_over_all_pairs(one: dict[int, int], other: dict[int, int]) -> None:
+    mine, its = (kaplan_meier(dense(each), NOBODY) for each in (one, other))
+    ways = [
+        (share * its_share, index, its_index)
+        for index, share in [*enumerate(mine.masses()), (BUCKETS, 1.0 - mine.reached[-1])]
+        for its_index, its_share in [*enumerate(its.masses()), (BUCKETS, 1.0 - its.reached[-1])]
+        if share * its_share > 0
+    ]
+    first = sum(share * (1.0 if at < its_at else 0.5) for share, at, its_at in ways if at <= its_at and at < BUCKETS)
+    earlier_s = sum(share * min(30.0, mid_s(min(at, its_at))) for share, at, its_at in ways)
+    found = mine.beside(its)
+    assert found.first == pytest.approx(first, abs=1e-9)
+    assert found.earlier_s == pytest.approx(earlier_s, abs=1e-6)
+
+
+def test_what_is_left_of_a_first_token_that_is_late() -> None:
+    curve = kaplan_meier(dense({bucket(0.2): 90, bucket(2.0): 10}), NOBODY)
+    left = curve.left_at(0.9)
+    assert left.quantile_s(0.5) == pytest.approx(1.8, rel=0.1)
+    assert curve.left_at(0.95).quantile_s(0.5) == pytest.approx(0.01, abs=0.01)
+
+
+@pytest.mark.parametrize("factor", [0.25, 1.0, 3.0, 1e9])
+def test_times_are_multiplied(factor: float) -> None:
+    curve = kaplan_meier(lognormal_masses(0.6, 0.3), NOBODY)
+    expected_s = 0.6 * factor
+    if factor < 100:
+        assert curve.times(factor).quantile_s(0.5) == pytest.approx(expected_s, rel=0.06)
+    else:
+        assert curve.times(factor).quantile_s(0.5) == inf

@@ -4,8 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from gateway.calls import Kind, Objective
+from gateway.attempt_records import Role
+from gateway.calls import Kind, Mode, Objective
 from gateway.steering.constants import WHOLE_SHARE
+from gateway.steering.draft import NOT_HEDGED
+from gateway.steering.explanation import Why
 from gateway.steering.plans import Plan
 from tests.unit.steering.virtual_replica import VirtualReplica
 
@@ -135,11 +138,71 @@ def test_readers_of_different_speed_and_of_answers_of_different_length_take_turn
     assert len({each["quick"] for each in first}) == 4
 
 
-@pytest.mark.parametrize("objective", [READING, COMPLETION])
-def test_who_is_launched_does_not_depend_on_whether_tokens_are_held(objective: Objective) -> None:
-    held, free = (two(quick=(0.06, 33.0), fast=(0.16, 250.0)) for _ in range(2))
-    plan = held.plan(objective=objective, max_tokens=4000)
-    unheld = free.plan(objective=objective, max_tokens=4000, holds=False)
-    assert plan.launches == unheld.launches
-    assert plan.decode_s
-    assert not unheld.decode_s
+def three_of_which_one_writes_at(quick_tps: float) -> VirtualReplica:
+    """One that is mostly the first to start, and two that start later and write fast."""
+    replica = VirtualReplica(("quick", "fast", "other"))
+    speeds(replica, quick=(0.2, quick_tps), fast=(0.3, 500.0), other=(0.31, 450.0))
+    return replica
+
+
+def raced(replica: VirtualReplica, **how: object) -> set[str]:
+    """Return who started with its call beside ``fast``, in the calls that explore nothing."""
+    plans = [replica.plan(objective=READING, audit_share=0.0, **how) for _ in range(200)]  # type: ignore[arg-type]
+    beside_fast = [plan for plan in plans if plan.launches[0].deployment == "fast" and not plan.explores]
+    assert beside_fast
+    return {each.deployment for plan in beside_fast for each in plan.launches[1:] if each.delay_s == 0}
+
+
+def test_a_slow_decoder_is_not_raced_beside_a_fast_one_as_its_token_would_be_streamed() -> None:
+    assert raced(three_of_which_one_writes_at(31.0), max_tokens=900, holds=False) == {"other"}
+    assert raced(three_of_which_one_writes_at(400.0), max_tokens=900, holds=False) == {"quick"}
+
+
+def test_it_is_raced_where_answers_are_short() -> None:
+    replica = VirtualReplica(("quick", "fast"))
+    speeds(replica, quick=(0.2, 31.0), fast=(0.25, 500.0))
+    starts = [replica.plan(objective=READING, max_tokens=5, holds=False).launches[1] for _ in range(50)]
+    assert {start.why for start in starts} <= {Why.BUDGET, Why.EXPLORE}
+
+
+def test_without_another_choice_a_slow_decoder_neither_races_nor_hedges() -> None:
+    replica = two(quick=(0.2, 10.0), fast=(0.3, 500.0))
+    plans = [replica.plan(objective=COMPLETION, max_tokens=900, holds=False, explain=True) for _ in range(50)]
+    quiet = [plan for plan in plans if not plan.explores]
+    assert quiet
+    for plan in quiet:
+        assert [launch.role for launch in plan.launches] == [Role.PRIMARY, Role.FAILOVER]
+        assert plan.launches[0].deployment == "fast"
+        assert plan.reasons == (NOT_HEDGED,)
+    asked = replica.plan(objective=COMPLETION, max_tokens=900, holds=False, mode=Mode.RACE)
+    assert [launch.delay_s for launch in asked.launches[:2]] == [0.0, 0.0]
+
+
+def test_a_racer_that_gains_late_only_is_hedged_and_the_plan_says_why() -> None:
+    replica = VirtualReplica(("tailed", "slow"))
+    for number in range(300):
+        replica.win("tailed", 8.0 if number % 20 == 0 else 0.3, speed_tps=500.0)
+        replica.win("slow", 0.25, speed_tps=40.0)
+    replica.now_s += 1.0
+    plans = [replica.plan(objective=READING, max_tokens=900, holds=False, explain=True) for _ in range(50)]
+    late = [plan.launches[1] for plan in plans if plan.launches[0].deployment == "tailed" and not plan.explores]
+    assert late
+    assert {(launch.role, launch.why) for launch in late} == {(Role.HEDGE, Why.SLOWER)}
+    said = [start.why for plan in plans if plan.explanation is not None for start in plan.explanation.launches]
+    assert any("would cost more than its first token gains" in why for why in said)
+
+
+def test_who_would_cost_the_call_much_is_explored_more_rarely_if_its_token_may_win() -> None:
+    def explored(*, holds: bool) -> int:
+        replica = two(quick=(0.1, 10.0), fast=(0.3, 500.0))
+        plans = [replica.plan(objective=COMPLETION, max_tokens=900, holds=holds) for _ in range(3000)]
+        return sum(launch.deployment == "quick" for plan in plans for launch in plan.launches if plan.explores)
+
+    assert explored(holds=True) > 30
+    assert explored(holds=False) < 5
+
+
+def test_a_plan_without_holds_holds_nothing() -> None:
+    replica = two(quick=(0.06, 33.0), fast=(0.16, 250.0))
+    assert replica.plan(objective=READING, max_tokens=4000).decode_s
+    assert not replica.plan(objective=READING, max_tokens=4000, holds=False).decode_s
