@@ -9,6 +9,7 @@ from typing import Any, overload
 
 import requests
 import structlog
+import urllib3
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # it has no annotations
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
@@ -26,6 +27,10 @@ from gateway.tracing.spans import Spans
 BUSY_S, PAUSE_S = 0.001, 0.001
 _SERVICE = "service.name"
 _LONGEST_REASON = 300  # characters of what a collector says
+ANSWER_BYTES = 64 * 1024  # read of an answer, which nobody needs to be longer
+_READ_S = 10.0  # for that, where the settings have no limit
+_READ_BYTES = 16 * 1024
+_REDIRECTS = range(300, 400)
 # The variables by which an operator has the exporter use a session of their own.
 _OWN_SESSION = tuple(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{each}CREDENTIAL_PROVIDER" for each in ("", "TRACES_"))
 
@@ -45,6 +50,7 @@ class OtlpExporter:
         self.spans = Spans(_resource(settings, instance), __version__, peers)
         self._is_hurried = threading.Event()
         self._rejected: tuple[int, str] | None = None
+        self._timeout_s = settings.timeout_s
         self._exporter = OTLPSpanExporter(
             endpoint=None if settings.endpoint is None else settings.endpoint.rstrip("/") + TRACES_PATH,
             headers={name: value.get_secret_value() for name, value in settings.headers.items()} or None,
@@ -84,18 +90,49 @@ class OtlpExporter:
         self._exporter.shutdown()  # type: ignore[no-untyped-call] # it has no annotations
 
     def _answered(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        """Read which spans of an export were rejected: the exporter takes an answer of status 200 for all of them."""
+        """Read which spans of an export were rejected: the exporter takes an answer of status 200 for all of them.
+
+        Raises:
+            requests.RequestException: a redirect, which the exporter would take for success.
+
+        """
+        said = _beginning(response, time.monotonic() + (self._timeout_s or _READ_S))
+        if response.status_code in _REDIRECTS:
+            raise requests.RequestException(f"{response.status_code}, a redirect, which is not followed")
         try:
-            partial = ExportTraceServiceResponse.FromString(response.content if response.ok else b"").partial_success
+            partial = ExportTraceServiceResponse.FromString(said if response.ok else b"").partial_success
         except DecodeError:  # JSON, or the page of a proxy
             return
         if partial.rejected_spans > 0:
             self._rejected = partial.rejected_spans, partial.error_message[:_LONGEST_REASON] or "it does not say why"
 
 
+def _beginning(response: requests.Response, until_s: float) -> bytes:
+    """Return an answer's body as it is sent, not decompressed; nothing of one that is too long or lasts too long.
+
+    It becomes the response's content, so that nothing reads the rest.
+    """
+    said, is_whole = bytearray(), False
+    try:
+        while len(said) <= ANSWER_BYTES and time.monotonic() < until_s:
+            piece = response.raw.read1(_READ_BYTES, decode_content=False)
+            if not piece:
+                is_whole = True
+                break
+            said += piece
+    except (urllib3.exceptions.HTTPError, OSError):  # it breaks off: its status has said enough
+        pass
+    if not is_whole:
+        response.raw.close()
+        said.clear()
+    response._content = bytes(said)  # noqa: SLF001 - ``requests`` has no other way to read a part
+    return response._content  # noqa: SLF001 - likewise
+
+
 def _heard_by(hook: Any) -> requests.Session:
-    """Return a session of which ``hook`` hears each answer."""
+    """Return a session of which ``hook`` hears each answer before its body is read."""
     session = requests.Session()
+    session.headers["accept-encoding"] = "identity"
     session.hooks["response"].append(hook)
     return session
 

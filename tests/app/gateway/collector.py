@@ -2,7 +2,7 @@
 
 import asyncio
 import gzip
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -50,7 +50,7 @@ class Span(msgspec.Struct, frozen=True):
 class Collector:
     """What arrived. ``status`` is what it answers; ``hangs`` makes it accept requests and never answer.
 
-    ``rejected`` are the spans that it says of each export that it does not keep.
+    ``rejected`` are the spans that it says of each export that it does not keep. ``says`` answers in its place.
     """
 
     def __init__(self) -> None:
@@ -61,6 +61,7 @@ class Collector:
         self.status = 200
         self.hangs = False
         self.rejected = 0
+        self.says: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
         self.asked = asyncio.Event()
         self._over = asyncio.Event()
 
@@ -84,6 +85,8 @@ class Collector:
             self.headers.append(dict(request.headers))
             self.bodies.append(body)
             self.spans += decoded(gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body)
+        if self.says is not None:
+            return await self.says(request)
         answer = ExportTraceServiceResponse()
         if self.rejected:
             answer.partial_success.rejected_spans = self.rejected

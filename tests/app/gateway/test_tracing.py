@@ -1,15 +1,20 @@
 """Traces over real sockets, read by a collector that decodes the official protobufs."""
 
 import asyncio
+import gzip
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from aiohttp import web
+from requests import Response
 
 from gateway.tracing import sender
 from providers.simulator.script import Gate, Hang, RoleOnly, Status, answer
 from tests.app.gateway.collector import Collector, Span, collecting
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read, single
+from tests.patience import PATIENCE_S
 
 SERVER, CLIENT = 2, 3  # kinds of spans in the protobufs
 ERROR = 2
@@ -304,6 +309,68 @@ async def test_spans_that_a_collector_takes_but_does_not_keep_are_counted(serve:
     assert len(collector.spans) == 2
     [line] = [entry for entry in logged if entry["event"].startswith("tracing.")]
     assert (line["event"], line["spans"], line["reason"]) == ("tracing.spans_rejected", 1, "too old")
+
+
+async def test_a_collectors_answer_is_not_decompressed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, logged: list[Any]
+) -> None:
+    read_on: list[str] = []
+
+    def reads(response: Response, *_: Any, **__: Any) -> Iterator[bytes]:
+        read_on.append(response.url)
+        return iter(())
+
+    monkeypatch.setattr(Response, "iter_content", reads)
+    bomb = gzip.compress(bytes(8 * 1024 * 1024))
+
+    async def say(_: web.Request) -> web.Response:
+        return web.Response(body=bomb, headers={"content-encoding": "gzip"})
+
+    async with collecting() as collector:
+        collector.says = say
+        async with serve(config=traced(collector)) as running:
+            await asked(running)
+            await running.gateway.tracing.close()
+            assert running.gateway.tracing.dropped == 0
+    assert collector.headers[0]["Accept-Encoding"] == "identity"
+    assert (len(collector.spans), read_on) == (2, [])
+    assert [entry for entry in logged if entry["event"].startswith("tracing.")] == []
+
+
+async def test_a_collectors_endless_answer_is_cut(serve: Serve, logged: list[Any]) -> None:
+    cut = asyncio.Event()
+
+    async def say(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(bytes(64 * 1024))
+        finally:
+            cut.set()
+
+    async with collecting() as collector:
+        collector.says = say
+        async with serve(config=traced(collector)) as running:
+            await asked(running)
+            async with asyncio.timeout(PATIENCE_S):
+                await cut.wait()
+            await running.gateway.tracing.close()
+            assert running.gateway.tracing.dropped == 0
+    assert [entry for entry in logged if entry["event"].startswith("tracing.")] == []
+
+
+async def test_a_collector_that_redirects_has_not_taken_the_spans(serve: Serve, logged: list[Any]) -> None:
+    async def say(_: web.Request) -> web.Response:
+        return web.Response(status=307, headers={"location": "http://169.254.169.254/"})
+
+    async with collecting() as collector:
+        collector.says = say
+        async with serve(config=traced(collector)) as running:
+            await asked(running)
+            await running.gateway.tracing.close()
+    [line] = [entry for entry in logged if entry["event"].startswith("tracing.")]
+    assert (line["event"], "307, a redirect, which is not followed" in line["reason"]) == ("tracing.not_exported", True)
 
 
 async def test_a_tracestate_that_is_invalid_is_not_the_reason_why_a_collector_refuses(
