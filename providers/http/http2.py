@@ -19,7 +19,7 @@ from providers.http.http2_outgoing import Outgoing
 from providers.http.http2_receiving import Receiving
 from providers.http.http2_settings import PeerSettings, hello
 from providers.http.http2_stream import Stream
-from providers.http.limits import HTTP2_ANSWER_S, HTTP2_QUIET_S, HTTP2_RESETS, HTTP2_RESETS_WEARING
+from providers.http.limits import HTTP2_ANSWER_S, HTTP2_QUIET_S, HTTP2_RESETS, HTTP2_RESETS_WEARING, HTTP2_WINDOW_S
 from providers.http.message import Request
 from providers.http.response import Response, Unsent
 
@@ -47,6 +47,8 @@ class Http2Connection(asyncio.Protocol):
         self._kept = False  # it has had an exchange, or was opened in advance
         self._retired = False  # it accepts no more requests, and its owner was notified
         self._silence: asyncio.TimerHandle | None = None  # runs until our PING is answered
+        self._held_up: asyncio.TimerHandle | None = None  # runs until the server takes more of the bodies that wait
+        self._trickled = 0  # bytes of bodies that it has taken meanwhile
 
     @property
     def streams(self) -> int:
@@ -89,6 +91,8 @@ class Http2Connection(asyncio.Protocol):
         self._receiving.useless = 0
         self.room -= 1
         self._bodies.start(stream, head, request.body)
+        if stream.body is not None and self._held_up is None:
+            self._await_window()
         if self.next_id > frames.MAX_STREAM_ID:
             self._retire()
         return stream.response
@@ -125,7 +129,7 @@ class Http2Connection(asyncio.Protocol):
         """Resume request bodies."""
         self._bodies.paused = False
         if not self.closed:
-            self._bodies.go_on()
+            self._moved(self._bodies.go_on())
 
     def eof_received(self) -> None:
         """Process the end of the server's data, which ends the connection."""
@@ -196,8 +200,38 @@ class Http2Connection(asyncio.Protocol):
             self._out.write(out)
             return
         self._receiving.widened = False
-        if self._bodies.go_on(out) >= _PROGRESS_BYTES:
+        sent = self._bodies.go_on(out)
+        if sent >= _PROGRESS_BYTES:
             self._receiving.useless = 0
+        self._moved(sent)
+
+    def _await_window(self) -> None:
+        """Give the server a time to take more of the bodies that wait. Calls that give up meanwhile do not end it."""
+        self._trickled = 0
+        self._held_up = self._loop.call_later(HTTP2_WINDOW_S, self._give_up_bodies)
+
+    def _moved(self, sent: int) -> None:
+        """Note that the server has taken ``sent`` bytes of bodies, or room for them."""
+        if self._held_up is None or not sent:
+            return
+        self._trickled += sent
+        waits = any(stream.body is not None for stream in self._streams.values())
+        if self._trickled >= _PROGRESS_BYTES or not waits:
+            self._held_up.cancel()
+            self._held_up = None
+            if waits:
+                self._await_window()
+
+    def _give_up_bodies(self) -> None:
+        """Retire a connection whose server takes no bodies; the calls that wait for it go to another one."""
+        self._held_up = None
+        self._retire()
+        for stream in list(self._streams.values()):
+            if stream.body is not None and not stream.begun:
+                stream.response.fail(Unsent("the provider opened no window for the request"))
+                self._reset(stream, Code.CANCEL)
+        if not self.streams:
+            self._shut(Code.NO_ERROR)
 
     def _reset(self, stream: Stream, code: Code) -> None:
         self._out.write(frames.reset(stream.id, code))
@@ -242,6 +276,9 @@ class Http2Connection(asyncio.Protocol):
         if self._silence is not None:
             self._silence.cancel()
             self._silence = None
+        if self._held_up is not None:
+            self._held_up.cancel()
+            self._held_up = None
         self._out.abort()
 
     def _fall_silent(self) -> None:

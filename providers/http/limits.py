@@ -27,3 +27,4 @@ HTTP2_CONTINUATIONS = 64  # CONTINUATION frames of one header block
 HTTP2_USELESS_FRAMES = 1000  # consecutive frames without progress of any request or response
 HTTP2_QUIET_S = 10.0  # after this idle time a PING checks the connection: a NAT or a firewall may have forgotten it
 HTTP2_ANSWER_S = 5.0  # the time limit for an answer to that PING, or any other data
+HTTP2_WINDOW_S = 5.0  # the time limit for a server to take any more of the bodies that wait for it

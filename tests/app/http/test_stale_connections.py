@@ -3,8 +3,10 @@
 import asyncio
 
 import pytest
+from h2.settings import SettingCodes
 
 from providers.errors import ErrorKind, UpstreamError
+from providers.http import http2
 from providers.http.response import Response
 from tests.app.http.callers import Caller, Own, read_whole
 from tests.app.http.conftest import OWN_WAYS, Way
@@ -217,3 +219,23 @@ async def test_a_stream_reset_for_another_reason_is_an_error(server: Server, cal
         await soon(call)
     assert caught.value.kind is ErrorKind.DISCONNECTED
     assert server.arrivals.empty()
+
+
+@over_http2
+async def test_a_call_whose_window_does_not_open_goes_on_another_connection(
+    server: Server, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http2, "HTTP2_WINDOW_S", 0.05)
+    first = await carried(server, caller)
+    assert isinstance(first.line, Http2Line)
+    first.line.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    first.line.flush()
+    while first.line.h2.local_settings.initial_window_size:  # noqa: ASYNC110 - h2 has no event for it
+        await asyncio.sleep(0)
+    call = asyncio.create_task(caller.send("POST", "/", b"second"))
+    shut = await server.exchange()
+    assert shut.line is first.line
+    await soon(shut.cut.wait())
+    answer = await answered(server, call)  # type: ignore[arg-type]  # as above
+    assert answer.connect_ms is not None
+    assert len(server.lines) == 2

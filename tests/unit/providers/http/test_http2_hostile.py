@@ -3,7 +3,8 @@
 import pytest
 
 from providers.errors import ErrorKind, UpstreamError
-from providers.http.limits import HTTP2_STREAM_BYTES
+from providers.http.limits import HTTP2_STREAM_BYTES, HTTP2_WINDOW_S
+from providers.http.response import Unsent
 from tests.unit.providers.http.h2_server import (
     ACK,
     END_HEADERS,
@@ -270,3 +271,65 @@ def test_questions_of_a_server_that_does_not_read_the_answers_end_the_connection
         assert server.client.alive()
     server.say(frame("PING", 0, bytes(8)))
     assert server.failed_with(ENHANCE_YOUR_CALM)
+
+
+def test_calls_that_wait_for_a_window_that_stays_shut_go_elsewhere() -> None:
+    server = Server(settings(initial_window_size=0))
+    waiting = [server.client.send(post()) for _ in range(3)]
+    server.clock.pass_by(HTTP2_WINDOW_S)
+    assert [type(server.outcome(each).error) for each in waiting] == [Unsent] * 3
+    assert [each.stream_id for each in server.heard("RST_STREAM")] == [1, 3, 5]
+    assert "gone" in server.owner.heard
+    assert server.wire.aborted
+
+
+def test_a_shut_window_is_noticed_though_each_call_gives_up_before() -> None:
+    server = Server(settings(initial_window_size=0))
+    for _ in range(10):
+        server.client.send(post()).abort()
+        server.clock.pass_by(HTTP2_WINDOW_S / 8)
+    assert not server.client.alive()
+    assert "gone" in server.owner.heard
+
+
+def test_a_window_that_opens_by_a_byte_at_a_time_stays_shut() -> None:
+    server = Server(settings(initial_window_size=0))
+    response = server.client.send(post(bytes(1000)))
+    for _ in range(8):
+        server.clock.pass_by(HTTP2_WINDOW_S / 8)
+        if server.client.alive():
+            server.say(window_update(1, 1))
+    assert isinstance(server.outcome(response).error, Unsent)
+
+
+def test_a_window_that_opens_late_and_one_after_the_other_is_no_fault() -> None:
+    server = Server(settings(initial_window_size=0))
+    for stream_id in range(1, 41, 2):
+        response = server.client.send(post())
+        server.clock.pass_by(HTTP2_WINDOW_S * 0.9)
+        server.say(window_update(stream_id, 100))
+        server.say(headers(stream_id, end=True))
+        assert server.outcome(response).error is None
+    assert server.client.alive()
+    assert server.clock.timers == []
+
+
+def test_an_answer_that_has_begun_goes_on_while_its_body_waits() -> None:
+    server = Server(settings(initial_window_size=0))
+    answered, waiting = server.client.send(post()), server.client.send(post())
+    server.say(headers(1))
+    server.clock.pass_by(HTTP2_WINDOW_S)
+    assert isinstance(server.outcome(waiting).error, Unsent)
+    assert not server.client.alive()
+    server.say(data(1, b"x", end=True))
+    assert server.outcome(answered) == (200, b"x", None)
+    assert server.wire.aborted
+
+
+def test_a_server_that_reads_no_more_gets_no_more_calls() -> None:
+    server = Server(settings(initial_window_size=1 << 20))
+    server.client.pause_writing()
+    response = server.client.send(post())
+    server.clock.pass_by(HTTP2_WINDOW_S)
+    assert isinstance(server.outcome(response).error, Unsent)
+    assert not server.client.alive()
