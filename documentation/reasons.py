@@ -208,6 +208,11 @@ REASONS: Mapping[str, Reasons] = {
             "Parameters of every URL, such as Azure's `api-version`. No place for secrets, as URLs are logged"
             " elsewhere."
         ),
+        "omits_finish_reason": (
+            "Its streams of chat and completions end with `[DONE]` and no finish reason. They count as whole then, and"
+            " get `stop` (`tool_calls` after a tool call); of other providers they count as broken off."
+            " `holeshot check --live` sees which servers need it."
+        ),
         "http_version": "`auto` is HTTP/2 where TLS negotiates it, else 1.1. `2` without TLS is with prior knowledge.",
     },
     "ModelSettings": {

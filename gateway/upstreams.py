@@ -41,6 +41,7 @@ class Upstreams:
             headers={key: value.get_secret_value() for key, value in settings.headers.items()},
             query=settings.query,
             versions=settings.http_version,
+            omits_finish_reason=settings.omits_finish_reason,
             secrets=secrets,
         )
 

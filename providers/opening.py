@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from providers.catalog import Kind, Vendor
 from providers.exchange import Upstream
 from providers.http.dialing import TlsContexts, Versions
@@ -28,6 +30,7 @@ def open_upstream(
     headers: Mapping[str, str] | None = None,
     query: Mapping[str, str] | None = None,
     versions: Versions = "auto",
+    omits_finish_reason: bool = False,
     secrets: Sequence[str] = (),
 ) -> Upstream:
     """Return the upstream of provider ``name``; None means the value in the vendor's row. Does not connect yet.
@@ -44,6 +47,9 @@ def open_upstream(
     """
     kind = kind or (vendor.kind if vendor is not None else "openai_compatible")
     row = vendor or Vendor(name=name, title=name)
+    quirks = row.quirks
+    if omits_finish_reason:
+        quirks = msgspec.structs.replace(quirks, repairs=quirks.repairs | {"finish_reason"})
     is_own_url = base_url is not None
     base_url = base_url or row.base_url
     if kind == "anthropic":
@@ -77,7 +83,7 @@ def open_upstream(
             chat_path=row.chat_path,
             embeddings_path=row.embeddings_path,
             models_path=row.models_path,
-            quirks=row.quirks,
+            quirks=quirks,
             secrets=(*own.values(), *secrets),
             versions=versions,
             tls=tls,

@@ -42,7 +42,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     system_role: bool = False  # the vendor has no developer role: such messages are sent as system
     takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; other vendors refuse it
     unsigned_call: str | None = None  # a thought signature for other vendors' tool calls: it refuses those without
-    repairs: frozenset[Literal["tool_index"]] = frozenset()  # repairs of its streamed chunks
+    repairs: frozenset[Literal["tool_index", "finish_reason"]] = frozenset()  # repairs of its streamed chunks
 
 
 def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> dict[str, msgspec.Raw]:

@@ -94,13 +94,14 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
     source = table.source()
     deployments = summary.deployment_lines(settings, catalog, table)
     fallbacks, policies = summary.fallback_lines(settings), summary.policy_lines(settings)
-    liveness, unlisted = _ask(settings, catalog) if live else ({}, [])
+    liveness, unlisted, endings = _ask(settings, catalog) if live else ({}, [], [])
     notes = [
         *summary.warnings(settings, deployments, catalog),
         *summary.withheld(settings, os.environ, catalog),
         *keys_in_clear(path),
         *_silent(liveness),
         *(each.note for each in unlisted),
+        *endings,
     ]
     works = all(answer.works for answer in liveness.values()) and all(each.answers is not False for each in unlisted)
     if as_json:
@@ -131,12 +132,13 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
     return OK if works else FAILED
 
 
-def _ask(settings: "Settings", catalog: "Catalog") -> "tuple[dict[str, Liveness], list[Unlisted]]":
-    from gateway.cli.live import ask, ask_for_unlisted, open_listing  # noqa: PLC0415 - an HTTP client, only for --live
+def _ask(settings: "Settings", catalog: "Catalog") -> "tuple[dict[str, Liveness], list[Unlisted], list[str]]":
+    from gateway.cli import live  # noqa: PLC0415 - an HTTP client, only for --live
 
-    async def asked() -> "tuple[dict[str, Liveness], list[Unlisted]]":
-        liveness = await ask(lambda: open_listing(settings, catalog))
-        return liveness, await ask_for_unlisted(settings, catalog, liveness)
+    async def asked() -> "tuple[dict[str, Liveness], list[Unlisted], list[str]]":
+        liveness = await live.ask(lambda: live.open_listing(settings, catalog))
+        unlisted = await live.ask_for_unlisted(settings, catalog, liveness)
+        return liveness, unlisted, await live.ask_for_endings(settings, catalog, liveness)
 
     return asyncio.run(asked())
 

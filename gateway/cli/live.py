@@ -25,6 +25,7 @@ from providers.exchange import Request, Upstream
 from providers.listed import Listed
 from providers.listings import Listing
 from providers.rate_limits import headroom
+from providers.sse import EventSplitter, events
 
 _TIMEOUT_S = 15.0
 _MESSAGES = [{"role": "user", "content": "1"}]
@@ -34,6 +35,7 @@ _SMALLEST: Mapping[Api, Mapping[str, object]] = {  # requests for one token, or 
     "completions": {"prompt": "1", "max_tokens": 1, "stream": True},
     "embeddings": {"input": "1"},
 }
+_WITH_DONE = frozenset({"chat", "completions"})  # APIs whose streams end with [DONE], after a finish reason
 _STATES = {
     ErrorKind.PROVIDER_AUTH: "unauthorised",
     ErrorKind.NOT_FOUND: "no model list",
@@ -153,13 +155,12 @@ async def _ask_for_a_token(upstream: Upstream, model: str, apis: Sequence[Api]) 
     api = next((api for api in apis if api in _SMALLEST), None)
     if api is None:
         return None, None
-    fields = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in {"model": model, **_SMALLEST[api]}.items()}
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             if api == "embeddings":
-                await upstream.send("embeddings", Request(model, fields))
+                await upstream.send("embeddings", _smallest(model, api))
             else:
-                exchange = await upstream.stream(Request(model, fields, dialect=DIALECTS[api]))
+                exchange = await upstream.stream(_smallest(model, api))
                 exchange.abort()
     except UpstreamError as error:
         return False, error.message
@@ -169,6 +170,61 @@ async def _ask_for_a_token(upstream: Upstream, model: str, apis: Sequence[Api]) 
         return True, None
     finally:
         await upstream.aclose()
+
+
+async def ask_for_endings(settings: Settings, catalog: Catalog, liveness: Mapping[str, Liveness]) -> list[str]:
+    """Return a note for each server whose streams end with [DONE] and no finish reason: they count as broken off.
+
+    One deployment of each provider with a URL of the operator's is asked for one token; vendors are known.
+    """
+    upstreams = Upstreams()
+    found = []
+    names = dict.fromkeys(item.deployment for model in settings.models.values() for item in model.deployments)
+    asked: set[str] = set()
+    for name in names:
+        provider, _, model = name.partition("/")
+        own = settings.providers[provider]
+        vendor = vendor_of(provider, own, catalog)
+        apis = own.apis or apis_of(vendor, own.kind)
+        api = next((each for each in apis if each in _WITH_DONE), None)
+        if api is None or own.base_url is None or own.omits_finish_reason or provider in asked:
+            continue
+        asked.add(provider)
+        if not liveness[provider].works or not await _lacks_finish_reason(
+            upstreams.open(provider, own, vendor), model, api
+        ):
+            continue
+        found.append(
+            f"{provider} ends its streams with [DONE] and no finish reason, so they count as broken off; if they are"
+            " whole, set omits_finish_reason: true"
+        )
+    await upstreams.aclose()
+    return found
+
+
+async def _lacks_finish_reason(upstream: Upstream, model: str, api: Api) -> bool:
+    """Whether a stream of one token ends with [DONE] alone; an error says nothing of that."""
+    dialect, splitter = DIALECTS[api], EventSplitter()
+    finished = done = meaningful = False
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            exchange = await upstream.stream(_smallest(model, api))
+            while not done and (data := await exchange.read()):
+                for event in events(splitter.feed(data)):
+                    chunk = dialect.answers.read_event(event.data, ())
+                    finished, done = finished or chunk.finished, done or chunk.done
+                    meaningful = meaningful or chunk.meaningful
+            exchange.abort()
+    except (UpstreamError, TimeoutError):
+        return False
+    finally:
+        await upstream.aclose()
+    return done and meaningful and not finished
+
+
+def _smallest(model: str, api: Api) -> Request:
+    fields = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in {"model": model, **_SMALLEST[api]}.items()}
+    return Request(model, fields) if api == "embeddings" else Request(model, fields, dialect=DIALECTS[api])
 
 
 def open_listing(settings: Settings, catalog: Catalog) -> Lists:

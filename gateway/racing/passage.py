@@ -8,7 +8,7 @@ from gateway.racing.answer_text import AnswerText
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.judging import UNJUDGED, Judgement, judge
 from gateway.racing.measurement import Measurement
-from gateway.racing.reading import AnswerReader, Block, joined
+from gateway.racing.reading import AnswerReader, Block, joined, truncated
 from gateway.racing.sink import Forward, Sink
 from gateway.racing.speech import Speech
 from gateway.racing.validity import Validity
@@ -79,7 +79,7 @@ class Passage:
         if self.speech is not None:
             self._hear(self.speech, now)
         elif self.validity is not None:
-            over = self.reader.done or (self.reader.finished and not data)
+            over = self.reader.finished and (self.reader.done or not data)
             self.validity.look(now, finished=self.reader.finished, over=over, kept_bytes=self._kept_bytes)
         if (finishing or self.reader.finished) and not self.reader.done:
             self._clocks.finish()
@@ -105,8 +105,8 @@ class Passage:
         if not (reader.finished or self._measurement.meaningful):
             message = "[DONE] without an answer" if reader.done else "the answer is empty"
             raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, message)
-        if not (reader.finished or reader.done):
-            raise UpstreamError(ErrorKind.UPSTREAM_TRUNCATED, "the stream ended without a finish reason or [DONE]")
+        if not reader.finished:
+            raise truncated()
         if self.validity is not None and self._measurement.valid_at is None:
             self.validity.check()
 
@@ -175,6 +175,6 @@ class Passage:
         return True
 
     def take_last(self, call: Call) -> Block:
-        """Return the end of the answer: its last events, or the end that the provider forgot to send."""
+        """Return the end of the answer: its last events, or the event that follows a finish reason if it is missing."""
         self._forward = None
         return self._last or Block(call.dialect.answers.ending, ())

@@ -14,7 +14,7 @@ from gateway.racing.measurement import Measurement
 from providers.dialects.chunk import Chunk
 from providers.dialects.dialect import AnswerFormat
 from providers.dialects.pattern import Pattern, Run
-from providers.errors import UpstreamError
+from providers.errors import ErrorKind, UpstreamError
 from providers.event_masks import complains, masked
 from providers.sse import EventSplitter, events
 
@@ -148,8 +148,9 @@ class AnswerReader:
             except UpstreamError as broken:
                 error, dropped = broken.without_frames(), True
                 break
-            if chunk.error is not None:
-                error, dropped = chunk.error, True
+            error = self._missing_end(chunk) if chunk.done else chunk.error
+            if error is not None:
+                dropped = True
                 break
             if not (chunk.meaningful or chunk.finished or chunk.done or chunk.usage) and complains(event.data):
                 event, dropped = masked(event, self._secrets, is_error=True), True
@@ -176,6 +177,11 @@ class AnswerReader:
         draft.error = error
         return error is None and not self.done
 
+    def _missing_end(self, last: Chunk) -> UpstreamError | None:
+        """Return the error of an answer without a finish reason: its client must not see the ``last`` event, [DONE]."""
+        is_whole = last.finished or self.finished or not self._measurement.meaningful  # an empty one is told of later
+        return None if is_whole else truncated()
+
     def _take_text(self, chunks: Iterable[Chunk]) -> None:
         if self._text is not None:
             for chunk in chunks:
@@ -193,6 +199,11 @@ class AnswerReader:
         if pattern is not None:
             self._pattern = pattern
             self._lessons -= 1
+
+
+def truncated() -> UpstreamError:
+    """Return the error of an answer whose end is missing, to be raised: an end is never made up."""
+    return UpstreamError(ErrorKind.UPSTREAM_TRUNCATED, "the stream ended without a finish reason")
 
 
 class _Draft:

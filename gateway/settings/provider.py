@@ -26,6 +26,8 @@ class ProviderSettings(Section):
     headers: dict[str, SecretStr] = {}  # sent with every request
     query: dict[str, str] = {}  # likewise, in the URL: Azure's api-version; not for secrets
     http_version: Literal["auto", "1.1", "2"] = "auto"  # auto: HTTP/2 if TLS negotiates it
+    # Its streams (chat, completions) end with [DONE] and no finish reason: they are whole; others have broken off.
+    omits_finish_reason: bool = False
     timeouts: Timeouts = Timeouts()
 
     @property

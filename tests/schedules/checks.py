@@ -106,7 +106,7 @@ def _byte_for_byte(seen: Seen, source: Asked, *, failed: bool) -> Iterator[str]:
         if not got or b'"error"' not in got[-1] or got[:-1] != sent[: len(got) - 1]:
             yield f"{seen.name}: not a beginning and an error: {got[-3:]}"
         return
-    if (source.finished or source.behaviour.done) and got[-1:] == [DONE] and got[:-1] == sent[: len(got) - 1]:
+    if source.finished and got[-1:] == [DONE] and got[:-1] == sent[: len(got) - 1]:
         rest = sent[len(got) - 1 :]  # usage that did not come in time after the finish reason
         if not rest or (not source.usage_read and all(b'"choices":[]' in event for event in rest)):
             return

@@ -86,6 +86,7 @@ FAULTS: Mapping[str, Mapping[str, Fault]] = {
         "an answer that is not streamed breaks off": Fault(first=RESETS, ask=WHOLE),
         "an answer that is not streamed stalls": Fault(first=STALLS, ask=WHOLE),
         "an answer ends without a finish reason": Fault(first=replace(WELL, lie="no_finish", done=False)),
+        "an answer ends with [DONE] and no finish reason": Fault(first=replace(WELL, lie="no_finish")),
         "an answer ends without its end": Fault(first=replace(WELL, done=False)),
         "an answer reports no usage": Fault(first=replace(WELL, usage=False)),
     },

@@ -1,9 +1,11 @@
 """Repairs of chunks that some vendors stream in a wrong form; applied only where a vendor's catalog row names them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from providers.dialects.chunk import DONE
 from providers.dialects.dialect import Translation
 from providers.sse import events
 
@@ -68,6 +70,64 @@ class ToolIndex:
         return count
 
 
+class FinishReason:
+    """Adds the finish reason of each choice before [DONE], for a server that is known to leave it out.
+
+    What such a server stopped at is not known: it is ``tool_calls`` after a tool call, else ``stop``. A stream without
+    [DONE] has broken off, and gets none.
+    """
+
+    finishing = False  # an end is passed on as soon as it comes
+
+    def __init__(self, empty: Mapping[str, Any]) -> None:
+        """``empty`` is what a choice has that adds nothing: an empty delta, or an empty text."""
+        self._empty = empty
+        self._top: dict[str, Any] = {}  # of the last chunk
+        self._reasons: dict[int, str | None] = {}  # of each choice; None: it was sent
+
+    def feed(self, block: bytes) -> bytes:
+        """Return whole events, with the missing finish reasons before [DONE]."""
+        return b"".join(self._missing(event.data) + event.raw for event in events(block))
+
+    def end(self) -> bytes:
+        """Return nothing: every event has been passed on."""
+        return b""
+
+    def _missing(self, data: bytes) -> bytes:
+        if data.strip() == DONE:
+            ends = [
+                {"index": index, **self._empty, "finish_reason": reason}
+                for index, reason in self._reasons.items()
+                if reason is not None
+            ]
+            return b"data: " + msgspec.json.encode({**self._top, "choices": ends}) + b"\n\n" if ends else b""
+        try:
+            chunk = _decoder.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return b""  # the reader of the stream reports the error
+        choices = chunk.pop("choices", None)
+        self._top = {name: value for name, value in chunk.items() if name != "usage"}
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict):
+                self._note(choice)
+        return b""
+
+    def _note(self, choice: Mapping[str, Any]) -> None:
+        index, delta = choice.get("index") or 0, choice.get("delta")
+        if choice.get("finish_reason"):
+            self._reasons[index] = None
+        elif isinstance(delta, dict) and delta.get("tool_calls"):
+            self._reasons[index] = "tool_calls"
+        else:
+            self._reasons.setdefault(index, "stop")
+
+
 def repairs_of(names: frozenset[str]) -> list[Translation]:
     """Return new repairs for one stream, by their names in the catalog."""
-    return [ToolIndex()] if "tool_index" in names else []
+    found: list[Translation] = [ToolIndex()] if "tool_index" in names else []
+    return [*found, FinishReason({"delta": {}})] if "finish_reason" in names else found
+
+
+def repairs_of_completions(names: frozenset[str]) -> list[Translation]:
+    """Return new repairs for one stream of completions."""
+    return [FinishReason({"text": ""})] if "finish_reason" in names else []

@@ -1,6 +1,7 @@
 """Completions as one of the dialects. It is not translated: a raw prompt has no counterpart in messages."""
 
 from providers.dialects.chat.answers import ENDING, failure
+from providers.dialects.chat.repairs import repairs_of_completions
 from providers.dialects.completions.answers import CompletionGathering, events_of_answer
 from providers.dialects.completions.continuing import CompletionContinuing
 from providers.dialects.completions.events import read_event
@@ -39,6 +40,7 @@ COMPLETIONS = Dialect(
         failure=failure,
         cut_short=frozenset({"length"}),
         refusals=frozenset({"content_filter"}),
+        repairs=repairs_of_completions,
     ),
     continuing=CompletionContinuing(),
     continues_by_itself=True,

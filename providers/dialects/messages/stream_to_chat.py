@@ -140,12 +140,8 @@ class ToChat:
         return said + self._finish(_FINISH_REASONS.get(reason, "stop"), delta.get("stop_sequence"))
 
     def _stop(self) -> bytes:
-        if self._ended:
-            return b""
-        finish = b""
-        if self._finish_reason is None:  # some servers send no stop reason
-            finish = self._finish("tool_calls" if self._calls else "stop", None)
-        return finish + self._end()
+        # Without a stop reason it has broken off: the reader of the chunks is told of no end.
+        return b"" if self._ended or self._finish_reason is None else self._end()
 
     def _finish(self, reason: str, stop_sequence: str | None) -> bytes:
         begin = b"" if self._head else self._begin({})

@@ -28,7 +28,7 @@ class FromChat:
     """Translates one answer.
 
     The last event needs the usage, which follows the finish reason. So it is sent at [DONE], or at the end of the
-    stream if there was a finish reason.
+    stream. Without a finish reason there is none: the answer has broken off.
     """
 
     def __init__(
@@ -67,17 +67,19 @@ class FromChat:
             if self._over or not data:
                 continue
             if data == DONE:
-                if self._echo is not None:  # otherwise there is no answer: an end alone must not look like one
-                    self._complete(self._echo)
+                self._end()
             else:
                 self._take(_read(data))
         return self._telling.take()
 
     def end(self) -> bytes:
         """Return the last event, unless it was sent, or the answer broke off before its finish reason."""
+        self._end()
+        return self._telling.take()
+
+    def _end(self) -> None:
         if self._echo is not None and self._finish_reason is not None and not self._over:
             self._complete(self._echo)
-        return self._telling.take()
 
     def _take(self, chunk: dict[str, Any]) -> None:
         choice = next((one for one in _objects(chunk.get("choices")) if not one.get("index")), {})

@@ -28,7 +28,7 @@ def holeshot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Holeshot:
     return run
 
 
-_ANSWER = b'data: {"choices": [{"index": 0, "delta": {"content": "1"}}]}\n\ndata: [DONE]\n\n'
+_ANSWER = b'data: {"choices": [{"index": 0, "delta": {"content": "1"}%b}]}\n\ndata: [DONE]\n\n'
 
 
 class Site:
@@ -39,6 +39,7 @@ class Site:
         self.headers: dict[str, str] = {}
         self.posts: dict[str, int] = {}  # the status of answers to POST, 404 elsewhere
         self.unlisted: set[str] = set()  # models that answer any POST, whether they are in a list or not
+        self.finish = b', "finish_reason": "length"'  # of those answers
         self.asked: list[str] = []
         self.key: str | None = None  # the only one that is admitted, None: no key is needed
         site = self
@@ -65,9 +66,10 @@ class Site:
                 if wanted in site.unlisted:
                     self.send_response(200)
                     self.send_header("content-type", "text/event-stream")
-                    self.send_header("content-length", str(len(_ANSWER)))
+                    answer = _ANSWER % site.finish
+                    self.send_header("content-length", str(len(answer)))
                     self.end_headers()
-                    self.wfile.write(_ANSWER)
+                    self.wfile.write(answer)
                     return
                 self.send_response(site.posts.get(self.path, 404))
                 self.send_header("content-length", "0")

@@ -18,7 +18,9 @@ def configure(url: str, key: str = "sk-secret", *, path: str = "/v1") -> None:
     )
 
 
-def test_a_provider_that_answers_is_reachable_and_its_models_are_not_asked_for(holeshot: Holeshot, site: Any) -> None:
+def test_a_provider_that_answers_is_reachable_and_one_of_its_models_is_asked_for_a_token(
+    holeshot: Holeshot, site: Any
+) -> None:
     site.answers["/v1/models"] = {"object": "list", "data": [{"id": "here"}, {"id": "gone"}]}
     configure(site.url)
 
@@ -27,7 +29,25 @@ def test_a_provider_that_answers_is_reachable_and_its_models_are_not_asked_for(h
     told = json.loads(result.stdout)
     assert (result.exit_code, told["ok"], told["live"]["mine"]["state"]) == (0, True, "reachable")
     assert told["live"]["mine"]["models"] == 2
-    assert site.asked == ["/v1/models"]
+    assert site.asked == ["/v1/models", "POST /v1/chat/completions"]
+
+
+def test_a_server_that_leaves_out_finish_reasons_is_noted_unless_the_file_says_so(
+    holeshot: Holeshot, site: Any
+) -> None:
+    site.answers["/v1/models"] = {"object": "list", "data": [{"id": "here"}, {"id": "gone"}]}
+    site.unlisted.add("here")
+    site.finish = b""
+    configure(site.url)
+
+    noted = json.loads(holeshot("check", "--config", "gateway.yaml", "--live", "--json").stdout)
+    Path("gateway.yaml").write_text(
+        Path("gateway.yaml").read_text().replace("api_key", "omits_finish_reason: true, api_key")
+    )
+    silent = json.loads(holeshot("check", "--config", "gateway.yaml", "--live", "--json").stdout)
+
+    note = "mine ends its streams with [DONE] and no finish reason"
+    assert [any(each.startswith(note) for each in told["warnings"]) for told in (noted, silent)] == [True, False]
 
 
 def test_a_model_that_is_neither_listed_nor_answers_is_a_failure_with_the_nearest_name(
@@ -43,7 +63,7 @@ def test_a_model_that_is_neither_listed_nor_answers_is_a_failure_with_the_neares
     assert (result.exit_code, told["ok"], told["live"]["mine"]["state"]) == (1, False, "reachable")
     assert note.startswith("mine does not list 'gone' (model 'm'), and refuses a request for it: ")
     assert note.endswith("; did you mean 'gone-1'?")
-    assert site.asked == ["/v1/models", "POST /v1/chat/completions"]
+    assert site.asked == ["/v1/models", *["POST /v1/chat/completions"] * 2]  # the second: how its streams end
 
 
 def test_an_alias_that_answers_although_it_is_not_listed_is_fine(holeshot: Holeshot, site: Any) -> None:

@@ -45,6 +45,10 @@ BEFORE_COMMIT: dict[str, tuple[Sequence[Step], str]] = {
     "sends nothing but comments": ([Comment(), Comment(), Hang()], "ttft_timeout"),
     "drops the connection": ([Drop()], "disconnected"),
     "drops the connection after its headers": ([Headers(), Drop()], "disconnected"),
+    "sends text and [DONE] at once, and no finish reason": (
+        [Raw(b'data: {"choices": [{"index": 0, "delta": {"content": "half"}}]}\n\ndata: [DONE]\n\n')],
+        "upstream_truncated",
+    ),
     "sends [DONE] alone": ([Done()], "upstream_empty"),
     "ends without a word": ([Headers()], "upstream_empty"),
     "sends a web page": ([HTML], "invalid_response"),
@@ -74,6 +78,7 @@ AFTER_COMMIT: dict[str, tuple[Sequence[Step], str]] = {
     "a dropped connection": ([Drop()], "disconnected"),
     "silence": ([Hang()], "stall_timeout"),
     "an end without a finish reason": ([], "upstream_truncated"),
+    "[DONE] without a finish reason": ([Done()], "upstream_truncated"),
     "an event that is no JSON": ([Raw(b"data: {oops\n\n")], "invalid_response"),
 }
 

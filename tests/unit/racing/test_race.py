@@ -279,9 +279,22 @@ def test_the_end_after_a_finish_reason_is_success_without_done() -> None:
     assert track.sink.ended  # type: ignore[union-attr]
 
 
-def test_done_without_a_finish_reason_is_success() -> None:
+def test_done_without_a_finish_reason_is_truncated_and_the_client_sees_no_end() -> None:
     track = Track(Timetable("a", [(0.1, delta("hi")), (0.2, DONE), (0.2, None)]))
+    assert run(track.run()).error_kind == "upstream_truncated"
+    assert track.outcomes == {"a": "failed"}
+    assert b"[DONE]" not in b"".join(track.sink.blocks)  # type: ignore[union-attr]
+
+
+def test_an_answer_that_comes_at_once_without_a_finish_reason_is_replaced() -> None:
+    track = Track(
+        Timetable("a", [(0.1, delta("hi") + DONE), (0.1, None)]),
+        answers("b", 1.0),
+        launches=[("a", 0.0, Role.PRIMARY)],
+        rest=["b"],
+    )
     assert run(track.run()).error_kind is None
+    assert track.outcomes == {"a": "failed", "b": "won"}
 
 
 def test_an_end_without_either_is_truncated() -> None:

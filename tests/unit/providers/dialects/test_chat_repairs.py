@@ -3,8 +3,9 @@
 from typing import Any
 
 import msgspec
+import pytest
 
-from providers.dialects.chat.repairs import ToolIndex, repairs_of
+from providers.dialects.chat.repairs import FinishReason, ToolIndex, repairs_of
 from providers.sse import events
 
 
@@ -65,3 +66,22 @@ def test_what_is_numbered_rightly_or_no_tool_call_stays_as_it_came() -> None:
 def test_only_named_repairs_are_made() -> None:
     assert repairs_of(frozenset()) == []
     assert [type(repair) for repair in repairs_of(frozenset({"tool_index"}))] == [ToolIndex]
+
+
+@pytest.mark.parametrize(
+    ("delta", "reason"), [({"content": "hi"}, "stop"), ({"tool_calls": [{"index": 0}]}, "tool_calls")]
+)
+def test_a_finish_reason_that_is_left_out_is_added_before_done(delta: dict[str, Any], reason: str) -> None:
+    repair = FinishReason({"delta": {}})
+    chunk = {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+    said = repair.feed(b"data: " + msgspec.json.encode(chunk) + b"\n\n") + repair.feed(b"data: [DONE]\n\n")
+    _, end, done = events(said)
+    added = {"index": 0, "delta": {}, "finish_reason": reason}
+    assert (msgspec.json.decode(end.data), done.data) == ({"id": "c", "choices": [added]}, b"[DONE]")
+
+
+def test_a_finish_reason_that_was_sent_is_not_added_nor_one_to_a_stream_that_breaks_off() -> None:
+    finished = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}\n\ndata: [DONE]\n\n'
+    assert FinishReason({"delta": {}}).feed(finished) == finished
+    repair = FinishReason({"delta": {}})
+    assert repair.feed(event()) + repair.end() == event()
