@@ -228,7 +228,6 @@ class Attempt:
         self._go_to(State.ANSWERING)
         forward = await self.race.begin(self, now)
         await passage.begin(self.race.sink, forward, now)
-        self.race.open_call.services.outbox.drain_soon()
         if forward is not None and self.exchange is not None:
             self.exchange.offer_to(passage.pass_on)
 

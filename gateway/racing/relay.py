@@ -141,7 +141,7 @@ class Relay:
         self, attempt: RelayedAttempt, relayed: Relayed, rest: Rest, outlet: Outlet, ttft_s: float
     ) -> CallRecord:
         """Forward an answer as it arrives; record the call before its last byte is sent."""
-        answer, outbox = relayed.answer, self._open_call.services.outbox
+        answer = relayed.answer
 
         def end(outcome: Outcome, error: UpstreamError | None) -> AttemptRecord:
             return self._end(
@@ -155,7 +155,6 @@ class Relay:
             while not rest.ended:
                 if data:
                     await outlet.write(data)
-                    outbox.drain_soon()
                 data = await self._more(attempt, rest)
             error = rest.error  # reported within the stream: the client has received it; it is recorded
             attempted = end(Outcome.WON if error is None else Outcome.FAILED, error)

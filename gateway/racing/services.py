@@ -14,35 +14,29 @@ from gateway.racing.pace import Paces
 from gateway.racing.seats import Seats
 from gateway.racing.tasks import AttemptTasks
 
-TOLD_WITHIN_S = 0.005  # half of the 10 ms that are promised, as a busy loop's timers are late
-
 
 class Outbox:
     """What recorders are still to be told, in the order in which it happened.
 
-    Bookkeeping for others must not delay the first bytes to a client, so it waits here until they are written. It is
-    told by then, before the next plan, launch or record of any call, before anybody reads what was learnt, when the
-    gateway stops, and after ``TOLD_WITHIN_S`` at the latest.
+    Bookkeeping for others must not delay the first bytes to a client. An attempt reads its first token, claims, and
+    writes in one step of its task, so the next turn of the loop is late enough. It is told before that if anything
+    depends on it: the next plan, launch or record of any call, whoever reads what was learnt, the gateway's end.
     """
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None  # each ``get_running_loop`` may take a system call
-        self._timer: asyncio.TimerHandle | None = None  # set while anything waits
+        self._is_due = False  # in the next turn
 
     def add(self, tell: Callable[..., None], *args: Any) -> None:
         """Call ``tell`` with ``args`` later. It must use the time of the event, not of the call."""
         self._waiting.append((tell, args))
-        if self._timer is None:
+        if not self._is_due:
             loop = self._loop
             if loop is None:
                 loop = self._loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(TOLD_WITHIN_S, self.drain)
-
-    def drain_soon(self) -> None:
-        """Tell what waits in the next turn of the loop: the bytes that it had to wait for are written."""
-        if self._timer is not None and self._loop is not None:
-            self._loop.call_soon(self.drain)
+            loop.call_soon(self._turn)
+            self._is_due = True
 
     def drain(self) -> None:
         """Tell all that waits now. What a recorder raises is logged, and the others are told."""
@@ -53,9 +47,10 @@ class Outbox:
                 tell(*args)
             except Exception:  # noqa: BLE001 - a defect of a recorder must not end a call, nor hide what others did
                 structlog.get_logger().exception("call.recorder_failed")
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+
+    def _turn(self) -> None:
+        self._is_due = False
+        self.drain()
 
 
 class Services(msgspec.Struct, frozen=True):
