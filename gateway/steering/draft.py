@@ -24,7 +24,7 @@ from gateway.steering.constants import (
     RESCUE_MIN_S,
 )
 from gateway.steering.explanation import Why
-from gateway.steering.exploring import is_new, is_to_explore, stalest_of, suspect
+from gateway.steering.exploring import is_to_explore, stalest_of, suspect
 from gateway.steering.health import probe_limit_s
 from gateway.steering.lineup import Lineup
 from gateway.steering.plans import Launch
@@ -94,8 +94,11 @@ class Draft:
             self.reasons.append(Why.COLD_START)
 
     def _may_explore(self, each: Candidate) -> bool:
-        """Draw whether the call may bear that ``each`` is first: those it would lose much by are explored rarely."""
-        if not self._is_first_sent or is_new(each):
+        """Draw whether the call may bear that ``each`` is first: those it would lose much by are explored rarely.
+
+        Only if that is known: a fast decoder of which nothing is known yet looks like a slow one.
+        """
+        if not self._is_first_sent or not each.estimate.speed_known:
             return True
         harm_s = -self._lineup.gain_s(self._primary, each)
         return harm_s <= EXPLORE_HARM_S or self._random.random() < EXPLORE_HARM_S / harm_s

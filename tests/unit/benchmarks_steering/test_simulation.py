@@ -2,6 +2,7 @@ from statistics import fmean
 from xml.etree import ElementTree as ET
 
 import pytest
+from msgspec.structs import replace
 
 from benchmarks.steering import charts, contest, report
 from benchmarks.steering.baselines import BASELINES
@@ -33,6 +34,10 @@ def mean_ttft_s(results: list[Result]) -> float:
 
 def mean_total_s(results: list[Result]) -> float:
     return fmean(result.total_s for result in results if result.total_s is not None)
+
+
+def mean_wait_s(results: list[Result]) -> float:
+    return fmean(result.waited_s for result in results if result.waited_s is not None)
 
 
 def test_a_seed_gives_the_same_run_twice() -> None:
@@ -132,3 +137,13 @@ def test_a_fast_starter_whose_answers_are_of_no_use_hardly_answers_any_more(cont
     before = sum(each.is_flawed for each in simulate(where, Contender("race two", Objective.FIRST_TOKEN))[1500:])
     assert sum(each.is_flawed for each in results[1500:]) < before / 5
     assert sum(each.deployment == fastest.name for each in results[1500:]) > 0  # it is tried again now and then
+
+
+def test_an_early_slow_decoder_seldom_answers_readers_who_wait_no_longer_than_with_holds() -> None:
+    calm = WORLDS["calm"]
+    slow, *others = calm.providers
+    early = replace(slow, median_s=0.15, tok_s=12.0)
+    where = setting(replace(calm, providers=(early, *others)), 1200, 7)
+    at_once, held = (warm(where, simulate(where, each)) for each in (contest.READING_RACES, contest.READING_RACES_HELD))
+    assert sum(each.deployment == early.name for each in at_once) < 0.1 * len(at_once)
+    assert mean_wait_s(at_once) < 1.05 * mean_wait_s(held)

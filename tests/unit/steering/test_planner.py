@@ -3,6 +3,7 @@
 from collections import Counter
 from random import Random
 
+import msgspec
 import pytest
 
 from gateway.attempt_records import Role
@@ -137,6 +138,19 @@ def test_one_call_in_fifty_tries_who_was_not_asked_for_longest_on_the_spare_slot
     assert started(made) == [("a", Role.PRIMARY), ("q", Role.EXPLORE), ("b", Role.RACE)]
     assert made.reasons == ("explore",)
     assert ("q", Role.EXPLORE) not in started(planned(A, fresh, quiet, draws=(0.021,)))
+
+
+def test_a_deployment_is_spared_for_its_slow_decoding_only_once_that_is_known() -> None:
+    """A fast decoder that was never watched looks as slow as most: unexplored, it could never show what it is."""
+
+    def explored(*, speed_known: bool) -> bool:
+        estimate = msgspec.structs.replace(B.estimate, speed_known=speed_known)
+        slow = msgspec.structs.replace(B, estimate=estimate, score_s=10.6, after_s=10.0, raced_after_s=10.0)
+        early = candidate("a", 0.9)
+        return planned(early, slow, draws=(0.019, 0.5), objective=Objective.COMPLETION).explores
+
+    assert explored(speed_known=False)
+    assert not explored(speed_known=True)
 
 
 def test_a_primary_that_is_new_gets_company_at_once_while_the_budget_is_half_full() -> None:
