@@ -63,7 +63,7 @@ class Lineup(msgspec.Struct, frozen=True):
                 - P(racer is first) x (after(racer) - after(primary)))
             - scarcity of racer - max(0, crowding of racer - 1) x E[min(T of primary, T of racer)]
 
-        The last term is the toll: until the first token, an attempt slows down the others there, whether it wins or not.
+        The last term is the toll: until the first token an attempt slows the others there, whether it wins or not.
 
         ``late``: it starts once 90 % of the primary's first tokens have come, and this one has not.
         """
