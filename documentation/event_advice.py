@@ -195,6 +195,11 @@ EVENTS: Mapping[str, Advice] = {
         "Start a gateway with the same `spool_dir`: it writes them. Do not delete the folder.",
     ),
     "ledger.database_recovered": Advice("Rows are written again, after `outage_s` seconds.", NOTHING),
+    "ledger.signing_key_unusable": Advice(
+        "The file beside SQLite with the key that signs sessions of the page can be neither made nor read: sessions "
+        "hold at one process, until it ends.",
+        "Make the file readable, delete it for a new one, or set `page.signing_key`.",
+    ),
     "ledger.database_unreachable": Advice(
         "The database does not answer. Calls go on, and their rows wait on disk.", DATABASE
     ),

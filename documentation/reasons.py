@@ -416,7 +416,7 @@ REASONS: Mapping[str, Reasons] = {
 DEFAULTS: Mapping[tuple[str, str], str] = {
     ("Settings", "database_url"): "`sqlite+aiosqlite:///var/holeshot.db`",
     ("Settings", "replica"): "the host's name",
-    ("PageSettings", "signing_key"): "the password in `database_url`",
+    ("PageSettings", "signing_key"): "the password in `database_url`, with SQLite a random key in a file beside it",
     ("RaceSettings", "budget"): "1.0, or `width` - 1 if that is more",
     ("ClientSettings", "role"): "`client`",
 }

@@ -23,6 +23,7 @@ from gateway.ingress.refusal_minutes import RefusalMinutes
 from gateway.ingress.refusals import Refusals
 from gateway.ingress.routes import application
 from gateway.ingress.stored_responses import StoredResponses
+from gateway.ledger.database import own_signing_key
 from gateway.ledger.reports.reader import Reader
 from gateway.ledger.reports.replays import Replays
 from gateway.ledger.reports.reports import LedgerReports
@@ -178,6 +179,7 @@ class Gateway:
             reports=self._reports,
             process=ProcessState(
                 replica=replica,
+                signing_key="" if runtime.store else own_signing_key(settings.database_url.get_secret_value()),
                 readiness=self._readiness,
                 render_metrics=self.metrics.render,
                 alerts=alerts(

@@ -70,12 +70,13 @@ def presented(headers: Sequence[str]) -> list[str]:
     return list(_values(headers))
 
 
-def secret_of(settings: Settings) -> bytes:
+def secret_of(settings: Settings, own_key: str) -> bytes:
     """Return what is mixed into the signatures: ``page.signing_key``, else the password of the database.
 
-    With neither, whoever knows the hash of an operator's key can make a session of it.
+    With neither it is ``own_key``, the one beside a SQLite database. If that is empty too, whoever knows the hash of an
+    operator's key can make a session of it.
     """
-    return signing_secret(settings).encode()
+    return (signing_secret(settings) or own_key).encode()
 
 
 def _values(headers: Sequence[str]) -> Iterator[str]:

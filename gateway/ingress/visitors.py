@@ -124,7 +124,8 @@ def _signed_in(request: web.Request) -> tuple[Client, bytes | None]:
     context = request.app[CONTEXT]
     admission = context.admission
     cookies = presented(request.headers.getall("cookie", ()))
-    digest = admission.sessions.digest(cookies, secret_of(context.settings)) if cookies else None
+    secret = secret_of(context.settings, context.process.signing_key)
+    digest = admission.sessions.digest(cookies, secret) if cookies else None
     if digest is not None:
         return admission.holder(digest), digest
     named = _named_by_proxy(request, context)

@@ -2,22 +2,28 @@
 
 import asyncio
 import errno
+import os
+import secrets
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
+from stat import S_IMODE
 from typing import Any
 
 import asyncpg
+import structlog
 from sqlalchemy import event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from gateway.ledger.errors import DatabaseUnreachableError, DatabaseUrlError, SchemaOutdatedError, SchemaTooNewError
+from gateway.ledger.folders import make_private
 
 CONNECT_TIMEOUT_S = 5.0
 COMMAND_TIMEOUT_S = 60.0
 SQLITE_BUSY_TIMEOUT_MS = 10_000  # another process may be writing: a migration, a second gateway
+SIGNING_KEY_CHARS = 64  # 256 random bits
 POOL_SIZE = 2  # one connection ships this worker's rows, one those of a dead worker
 
 # Everything that a database, or the connection to it, can raise when it is not available.
@@ -212,6 +218,63 @@ def check_file(connection: AsyncConnection) -> None:
         )
 
 
+def own_signing_key(url: str) -> str:
+    """Return the random key in the file beside a SQLite database, made if it is missing; empty for Postgres.
+
+    All processes that use the database get the same one. If the file can be neither made nor read, the key is this
+    process's alone. Blocks for a moment.
+
+    Raises:
+        DatabaseUrlError: as for ``parse_url``.
+
+    """
+    parsed = parse_url(url)
+    if not is_sqlite(parsed):
+        return ""
+    path = Path(f"{parsed.database}.signing-key")
+    fresh = secrets.token_hex(SIGNING_KEY_CHARS // 2)
+    try:
+        if not path.exists():
+            _write_once(path, fresh)
+        _close_to_others(path)
+        key = path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        key, problem = fresh, str(error)
+    else:
+        problem = "" if len(key) >= SIGNING_KEY_CHARS else f"it has less than {SIGNING_KEY_CHARS} characters"
+    if problem:
+        structlog.get_logger().warning(
+            "ledger.signing_key_unusable",
+            file=str(path),
+            problem=problem,
+            effect="people who sign in at the page are signed in at this process alone, and until it ends",
+            hint="make the file readable, delete it for a new one, or set page.signing_key",
+        )
+        return fresh
+    return key
+
+
+def _write_once(path: Path, text: str) -> None:
+    """Write a file for this user alone, complete from the moment it is visible; an existing one stays."""
+    make_private(path.parent)
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+            file.write(text)
+        with suppress(FileExistsError):
+            os.link(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _close_to_others(path: Path) -> None:
+    """Take away what users outside the file's group may do with it; its owner may have opened it to the group."""
+    with suppress(OSError):  # missing, or another user's
+        mode = S_IMODE(path.stat().st_mode)
+        if mode & 0o007:
+            path.chmod(mode & ~0o007)
+
+
 def _file_at(path: str) -> tuple[int, int] | None:
     try:
         found = Path(path).stat()
@@ -254,12 +317,22 @@ async def _lock_schema(connection: AsyncConnection) -> None:
 
 
 def _sqlite_engine(url: URL, pool_size: int) -> AsyncEngine:
-    folder = Path(str(url.database)).parent
+    path = Path(str(url.database))
+    folder = path.parent
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
     except OSError as error:
         raise DatabaseUrlError(f"database_url: the folder {folder} cannot be made: {error.strerror}") from error
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        _close_to_others(path.with_name(path.name + suffix))
     engine = create_async_engine(url, pool_size=pool_size, max_overflow=1, hide_parameters=True)
+
+    @event.listens_for(engine.sync_engine, "do_connect")
+    def _make_private(*_: Any) -> None:
+        # SQLite would make it for all to read who the umask lets; its WAL has the mode of the file. A file that exists
+        # is not opened here: to close it would release the locks that other connections of this process have on it.
+        with suppress(OSError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
     @event.listens_for(engine.sync_engine, "connect")
     def _configure(connection: Any, record: Any) -> None:

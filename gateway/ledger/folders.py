@@ -1,4 +1,4 @@
-"""Spool folders on disk: the lock that marks the owner, and the names of segments."""
+"""Private folders on disk, and those of spools: the lock that marks the owner, and the names of segments."""
 
 import errno
 import fcntl
@@ -15,6 +15,20 @@ LOCK_NAME = "lock"
 _NAMES_TRIED = 20  # alternative names, if a folder is made again while others hold its name
 _MOVED = b"moved\n"
 _SEGMENT_NAME = re.compile(r"\d{8}\.jsonl")
+
+
+def make_private(folder: Path) -> None:
+    """Make ``folder``, and those above it that are missing, for this user alone, whatever the umask; else do nothing.
+
+    Raises:
+        OSError: it cannot be made, or is not a folder.
+
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
 
 
 def folder_name(worker: str) -> str:
@@ -44,7 +58,7 @@ def make_locked(folder: Path) -> int:
 
     """
     unseen = folder.with_name(f".{folder.name}")
-    unseen.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(unseen)
     descriptor = -1
     try:
         descriptor = _new_lock(unseen / LOCK_NAME)

@@ -12,6 +12,8 @@ import structlog
 from gateway.ledger.entries import Entry, decode
 from gateway.ledger.folders import segment_numbers, segment_path
 
+_APPENDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+
 
 class Batch(msgspec.Struct, frozen=True):
     """Some entries of a spool, the invalid lines among them with reasons, and the position after them."""
@@ -74,7 +76,8 @@ class Reader:
         bad_file = self.folder.with_name(f"{self.folder.name}.bad")
         self._log.error("ledger.entry_set_aside", file=str(bad_file), cause=cause)
         try:
-            with bad_file.open("ab") as kept:
+            with os.fdopen(os.open(bad_file, _APPENDED, 0o600), "ab") as kept:
+                os.fchmod(kept.fileno(), 0o600)  # it may be there already
                 kept.write(line if line.endswith(b"\n") else line + b"\n")
         except OSError as error:
             self._log.error("ledger.entry_lost", cause=error.strerror)

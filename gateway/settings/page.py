@@ -25,7 +25,7 @@ class PageSettings(Section):
 
     trusted_header: TrustedHeader | None = None
     # Sessions are signed with a key made of the hash of the visitor's key and this, the same in all replicas. Default:
-    # the password of the database, as whoever can read hashes of keys must not be able to make a session of them.
+    # the password of the database, with SQLite a random key in a file beside it: reading hashes is not enough.
     signing_key: SecretStr = SecretStr("")
 
 

@@ -39,11 +39,19 @@ def check_page(settings: Settings) -> Iterator[Complaint]:
 
 
 def doubtful_page(settings: Settings) -> Iterator[str]:
-    """Yield what works but may not be intended: sessions that the hash of a key is enough to make."""
+    """Yield what works but may not be intended: sessions that a hash is enough to make, or that one replica knows."""
     may_sign_in = settings.keys == "database" or any(
         client.role is not Role.CLIENT for client in settings.clients.values()
     )
-    if may_sign_in and not signing_secret(settings):
+    if not may_sign_in or signing_secret(settings):
+        return
+    if settings.database_url.get_secret_value().startswith("sqlite"):
+        if settings.redis_url is not None:  # replicas, then: each has a key of its own beside its file
+            yield (
+                "page.signing_key is not set: replicas with a SQLite file each do not accept each other's sessions of"
+                " the page. Set one (`openssl rand -hex 32`), the same in all replicas"
+            )
+    else:
         yield (
             "page.signing_key is not set, and database_url has no password to use instead: anyone who reads the hash"
             " of an admin's key can sign in to the page. Set one (`openssl rand -hex 32`), the same in all replicas"

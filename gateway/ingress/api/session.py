@@ -78,7 +78,11 @@ async def create_session(request: web.Request) -> web.Response:
     digest = digest_of(await _sent_key(request, context))
     if context.admission.holder(digest).role is Role.CLIENT:
         raise Forbidden("the page needs the key of an admin or a viewer: set 'role: viewer' for a client")
-    return _with_cookie(request, context.admission.sessions.made(digest, secret_of(context.settings)), LIFETIME_S)
+    return _with_cookie(
+        request,
+        context.admission.sessions.made(digest, secret_of(context.settings, context.process.signing_key)),
+        LIFETIME_S,
+    )
 
 
 async def end_session(request: web.Request) -> web.Response:

@@ -57,6 +57,22 @@ async def test_no_forged_cookie_is_a_session(serve: Serve, forge: Callable[[str]
         assert await visitor.look() == 401
 
 
+async def test_with_sqlite_and_no_signing_key_the_hash_of_a_key_is_not_enough_and_a_restart_keeps_sessions(
+    serve: Serve,
+) -> None:
+    async with serve(config=people()) as running:
+        visitor = await signed_in(running)
+        cookie = visitor.cookie
+        visitor.cookie = of_the_hash_alone(cookie)
+        assert await visitor.look() == 401
+        key_file = running.folder / "holeshot.db.signing-key"
+        assert key_file.stat().st_mode & 0o777 == 0o600
+    async with serve(config=people()) as again:
+        visitor = Visitor(again)
+        visitor.cookie = cookie
+        assert await visitor.look() == 200
+
+
 async def test_a_signature_for_one_key_is_none_for_another(serve: Serve) -> None:
     async with serve(config=people()) as running:
         admin, guest = await signed_in(running), await signed_in(running, "guest")

@@ -82,16 +82,21 @@ def test_a_cookie_tells_neither_the_hash_nor_which_key_of_another_installation()
 
 
 @pytest.mark.parametrize(
-    ("settings", "secret"),
+    ("settings", "own_key", "secret"),
     [
-        ({"database_url": "postgresql://u:of-the-database@h/d"}, b"of-the-database"),
-        ({"database_url": "postgresql://u:x@h/d", "page": {"signing_key": "sixteen or more."}}, b"sixteen or more."),
-        ({"database_url": "postgresql://u@h/d"}, b""),
-        ({}, b""),  # SQLite
+        ({"database_url": "postgresql://u:of-the-database@h/d"}, "", b"of-the-database"),
+        (
+            {"database_url": "postgresql://u:x@h/d", "page": {"signing_key": "sixteen or more."}},
+            "",
+            b"sixteen or more.",
+        ),
+        ({"database_url": "postgresql://u@h/d"}, "", b""),
+        ({}, "beside SQLite", b"beside SQLite"),
+        ({"page": {"signing_key": "sixteen or more."}}, "beside SQLite", b"sixteen or more."),
     ],
 )
-def test_the_secret_is_the_installations(settings: dict[str, Any], secret: bytes) -> None:
-    assert secret_of(Settings(**settings)) == secret
+def test_the_secret_is_the_installations(settings: dict[str, Any], own_key: str, secret: bytes) -> None:
+    assert secret_of(Settings(**settings), own_key) == secret
 
 
 @pytest.mark.parametrize(

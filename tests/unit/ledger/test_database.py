@@ -1,12 +1,16 @@
 """The database's URL, and the way from one schema to the next, as far as no server is needed."""
 
 import asyncio
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import structlog
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
@@ -19,6 +23,7 @@ from gateway.ledger.database import (
     head_revision,
     migrate,
     migrations_folder,
+    own_signing_key,
     parse_url,
 )
 from gateway.ledger.errors import DatabaseUnreachableError, DatabaseUrlError, SchemaOutdatedError, SchemaTooNewError
@@ -160,3 +165,69 @@ async def test_an_unreachable_database_is_named_without_its_password(unused_tcp_
 def test_serving_needs_no_alembic() -> None:
     program = "import sys, gateway.ledger.writer, gateway.ledger.queries; sys.exit('alembic' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3])
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """A umask that takes nothing away."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def modes(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): oct(path.stat().st_mode & 0o777) for path in folder.rglob("*")}
+
+
+@pytest.mark.usefixtures("open_umask")
+async def test_nobody_else_can_read_a_sqlite_file_its_wal_and_its_folders(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/outer/inner/holeshot.db"
+    engine = create_engine(url)
+    async with engine.begin() as connection:
+        await connection.execute(text("create table t (a)"))
+        await connection.execute(text("insert into t values (1)"))
+        own_signing_key(url)
+        assert modes(tmp_path) == {
+            "outer": "0o700",
+            "outer/inner": "0o700",
+            "outer/inner/holeshot.db": "0o600",
+            "outer/inner/holeshot.db-wal": "0o600",
+            "outer/inner/holeshot.db-shm": "0o600",
+            "outer/inner/holeshot.db.signing-key": "0o600",
+        }
+    await engine.dispose()
+
+
+@pytest.mark.parametrize(("before", "after"), [(0o644, "0o640"), (0o666, "0o660"), (0o640, "0o640"), (0o600, "0o600")])
+async def test_a_sqlite_file_that_all_may_read_is_closed_to_those_outside_its_group(
+    tmp_path: Path, before: int, after: str
+) -> None:
+    path = tmp_path / "holeshot.db"
+    path.touch()
+    path.chmod(before)
+    engine = create_engine(f"sqlite:///{path}")
+    await engine.dispose()
+    assert modes(tmp_path) == {"holeshot.db": after}
+
+
+def test_processes_with_one_sqlite_file_share_a_key_that_lasts(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/var/holeshot.db"
+    with ThreadPoolExecutor(8) as threads:
+        keys = set(threads.map(own_signing_key, [url] * 32))
+    assert keys == {own_signing_key(url)}
+    assert len(keys.pop()) == 64
+    assert [path.name for path in (tmp_path / "var").iterdir()] == ["holeshot.db.signing-key"]
+    assert own_signing_key(f"sqlite:///{tmp_path}/other.db") != own_signing_key(url)
+    assert own_signing_key("postgresql://u@h/db") == ""
+
+
+def test_a_signing_key_that_cannot_be_read_or_is_short_is_replaced_by_one_of_this_process(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/holeshot.db"
+    path = tmp_path / "holeshot.db.signing-key"
+    path.write_text("short")
+    with structlog.testing.capture_logs() as logged:
+        assert len(own_signing_key(url)) == 64
+        path.unlink()
+        path.mkdir()
+        assert own_signing_key(url) != own_signing_key(url)
+    assert {entry["event"] for entry in logged} == {"ledger.signing_key_unusable"}

@@ -348,3 +348,23 @@ def test_a_spool_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
 )
 def test_any_worker_name_makes_a_folder_that_can_be_seen(worker: str, name: str) -> None:
     assert folder_name(worker) == name
+
+
+def test_nobody_else_can_read_a_spool_its_outer_folders_and_lines_set_aside(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        spool = Spool(tmp_path / "outer" / "spool" / "worker", now_s=0.0)
+        spool.call_finished(raced_call())
+        spool.rotate(1.0)
+        bad_file = tmp_path / "outer" / "spool" / "worker.bad"
+        Reader(spool.folder).set_aside(b"{}", "unknown")
+        assert bad_file.stat().st_mode & 0o777 == 0o600
+        bad_file.chmod(0o644)
+        Reader(spool.folder).set_aside(b"{}", "unknown")
+        assert bad_file.read_bytes() == b"{}\n{}\n"
+        modes = {oct(path.stat().st_mode & 0o777) for path in tmp_path.rglob("*") if path.is_dir()}
+        assert modes == {"0o700"}
+        assert {oct(path.stat().st_mode & 0o777) for path in tmp_path.rglob("*") if path.is_file()} == {"0o600"}
+        spool.close(remove=False)
+    finally:
+        os.umask(before)

@@ -63,9 +63,11 @@ OPERATOR = "clients: { ops: { key_sha256: '" + "0" * 63 + "1', role: %s } }\n"
     [
         ("", 0),
         (OPERATOR % "client", 0),
-        (OPERATOR % "viewer", 1),
-        (OPERATOR % "admin", 1),
-        ("keys: database\n", 1),
+        (OPERATOR % "viewer", 0),  # with SQLite a key beside the file
+        (OPERATOR % "admin", 0),
+        (OPERATOR % "admin" + "redis_url: redis://redis\n", 1),  # replicas, each with a file of its own
+        ("keys: database\n", 0),
+        ("keys: database\ndatabase_url: postgresql://me@db/holeshot\n", 1),
         (OPERATOR % "admin" + "database_url: postgresql://me@db/holeshot\n", 1),
         (OPERATOR % "admin" + "database_url: postgresql://me:pass@db/holeshot\n", 0),
         (OPERATOR % "admin" + "page: { signing_key: 0123456789abcdef }\n", 0),
