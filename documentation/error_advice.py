@@ -225,6 +225,13 @@ ERRORS: Mapping[tuple[int, str], Advice] = {
         "For a limit of the gateway: raise `rpm`, `tpm` or `max_parallel`. For providers: add one, add a second key"
         " (`api_keys`), or buy a higher limit there.",
     ),
+    (429, "too_many_bodies"): Advice(
+        "The client, or its address, has too many requests whose bodies are not complete, or too many bytes of bodies"
+        " in the gateway's memory.",
+        LATER,
+        "Send fewer large bodies at the same time.",
+        "Give the gateway more memory, or add replicas ([memory for bodies](../overload.md#memory-for-bodies)).",
+    ),
     (431, "headers_too_large"): Advice(
         "The headers are longer than 32 KB. The connection is closed.",
         NO,

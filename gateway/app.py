@@ -31,8 +31,9 @@ from gateway.ledger.retention import Retention
 from gateway.ledger.writer import Ledger
 from gateway.limits.limits import Limits
 from gateway.live.live import Live
+from gateway.overload.bodies import Bodies
 from gateway.overload.intake import Intake
-from gateway.overload.memory import calls_in, memory_limit
+from gateway.overload.memory import body_bytes_in, calls_in, memory_limit
 from gateway.probes import prober
 from gateway.racing.seats import MAX_IN_FLIGHT, Seats
 from gateway.racing.services import Outbox, Services
@@ -76,14 +77,15 @@ class Gateway:
         self.fleets = Fleets(runtime.open_upstream, self._tasks)
         replica = settings.replica or socket.gethostname()
         self.metrics = Metrics(lambda: self.context.fleet.models)
-        tasks, outbox = AttemptTasks(), Outbox()
+        tasks, outbox, memory = AttemptTasks(), Outbox(), memory_limit()
         intake = Intake(
             settings.overload,
-            default_most=calls_in(memory_limit(), settings.workers),
+            default_most=calls_in(memory, settings.workers),
             clock=runtime.clock,
             is_busy=lambda: tasks.number > 0,
             on_shed=self.metrics.shed,
         )
+        bodies = Bodies(body_bytes_in(memory, settings.workers), most_unfinished=lambda: intake.limit.most)
         spending = Spending(runtime.unix_clock)
         strikes = Strikes(runtime.unix_clock)
         self._response_store = response_store(settings)
@@ -168,6 +170,7 @@ class Gateway:
                 outbox=outbox,
             ),
             intake=intake,
+            bodies=bodies,
             live=self.live,
             tracing=self.tracing,
             responses=StoredResponses(settings.response_ids_ttl_s, clock=runtime.clock, store=self._response_store),
@@ -203,6 +206,7 @@ class Gateway:
             leases=self.leases,
             keys=keys,
             intake=intake,
+            bodies=bodies,
             live=self.live,
             live_sharing=self.live_sharing,
             tracing=self.tracing,

@@ -22,6 +22,7 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── UnsupportedMediaType        415
 ├── ExpectationFailed           417
 ├── NoWebSocket                 426  the client tries a WebSocket where only POST works
+├── TooManyBodies               429  of its client: too many unfinished, or too many bytes
 ├── HeadersTooLarge             431
 ├── ClientDisconnected          499  never sent; the status of the call's row
 │   ├── ClientStalled           499  the same; the client did not read its answer, and was cut
@@ -218,6 +219,14 @@ class NoWebSocket(ApiError):
     status = 426
     type = "invalid_request_error"
     code = "websocket_not_supported"
+
+
+class TooManyBodies(ApiError):
+    """The client has too many unfinished bodies, or too many bytes of bodies."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "too_many_bodies"
 
 
 class HeadersTooLarge(ApiError):

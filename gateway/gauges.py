@@ -8,6 +8,7 @@ from gateway.keys.keys import Keys
 from gateway.ledger.writer import Ledger
 from gateway.limits.leases import Leases
 from gateway.live.live import Live
+from gateway.overload.bodies import Bodies
 from gateway.overload.intake import Intake
 from gateway.racing.seats import Seats
 from gateway.tracing.tracing import Tracing
@@ -30,6 +31,7 @@ def add_gauges(
     leases: Leases,
     keys: Keys[Any],
     intake: Intake,
+    bodies: Bodies,
     live: Live,
     live_sharing: "Sharing | None",
     tracing: Tracing,
@@ -37,6 +39,7 @@ def add_gauges(
     """Add the gauges, and the counters that are kept elsewhere, of these parts to ``metrics``."""
     _add_ledger(metrics, ledger)
     _add_intake(metrics, intake)
+    _add_bodies(metrics, bodies)
     metrics.gauge("holeshot_live_viewers", "Open live streams (/api/live).", lambda: live.viewers)
     if board is not None:
         metrics.counter(
@@ -106,6 +109,19 @@ def _add_wrong_keys(metrics: Metrics, wrong_keys: WrongKeys) -> None:
         "holeshot_undelayed_refusals_total",
         "Answers to wrong keys that should have waited, and were sent at once because too many did.",
         lambda: wrong_keys.at_once,
+    )
+
+
+def _add_bodies(metrics: Metrics, bodies: Bodies) -> None:
+    metrics.gauge("holeshot_body_bytes", "Bytes of long request bodies in memory, unpacked.", lambda: bodies.size)
+    metrics.gauge(
+        "holeshot_body_bytes_limit", "Bytes of long request bodies there is memory for.", lambda: bodies.most_bytes
+    )
+    metrics.gauge("holeshot_unfinished_bodies", "Request bodies that are still arriving.", lambda: bodies.unfinished)
+    metrics.counter(
+        "holeshot_cut_bodies_total",
+        "Unfinished request bodies that were cut to make room for those of others.",
+        lambda: bodies.cut,
     )
 
 

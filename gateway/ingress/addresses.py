@@ -1,7 +1,7 @@
 """Client addresses: how they are parsed and counted, and the client's address behind a trusted proxy."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 Address = IPv4Address | IPv6Address
@@ -37,6 +37,15 @@ def grouped(address: Address) -> str:
         return str(address)
     bits = 8 * IPV6_PREFIX_BYTES
     return str(IPv6Network((int(address) >> 128 - bits << 128 - bits, bits)))
+
+
+def counted_address(peer: str | None, forwarded_for: Sequence[str], trusted: Sequence[Network]) -> Hashable:
+    """Return what stands for the address of a client in limits; ``forwarded_for`` counts if ``peer`` is trusted."""
+    if peer is None or not (trusted or ":" in peer):  # most often: an IPv4 address as it is
+        return peer
+    named = Trust(trusted).named(peer, forwarded_for)
+    address = None if named is None else read_address(named)
+    return named if address is None else counted_as(address)
 
 
 class Trust:

@@ -11,6 +11,7 @@ from gateway.ingress import headers
 from gateway.ingress.admission import Client
 from gateway.ingress.asked import Asked
 from gateway.ingress.bodies.large import read_contents
+from gateway.ingress.bodies.reading import Received
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.entry import Entry, enter, prepared_race
 from gateway.ingress.journey import Journey
@@ -18,7 +19,7 @@ from gateway.ingress.new_call import Origin
 from gateway.ingress.preferences.deadlines import read_deadlines, tightened
 from gateway.ingress.preferences.override import HEADER, NOTHING
 from gateway.ingress.preferences.provider_preferences import NOTHING as NO_PREFERENCES
-from gateway.ingress.receipt import received
+from gateway.ingress.receipt import origin_of
 from gateway.ingress.seated import Admit, Handler, seated
 from gateway.ingress.streaming import StreamingSink
 from gateway.ingress.surfaces.surface import Surface
@@ -34,11 +35,12 @@ COMMENT_S = 10.0  # between two comments while no answer is known to be valid
 def answering(surface: Surface, admit: Admit | None = None) -> Handler:
     """Return the request handler of an API. ``admit`` is that of ``seated``."""
 
-    async def answer(request: web.Request, client: Client, waited_s: float) -> web.StreamResponse:
+    async def answer(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
         context = request.app[CONTEXT]
-        body, origin = await received(request, context, client, waited_s)
-        contents = await read_contents(body, context.body_work, surface.dialect.requests.prompt, surface.media)
-        del body  # or it would be in memory until the answer ends, though its prompt is released
+        origin = origin_of(request, context, client, received, waited_s)
+        contents = await read_contents(
+            received.take(), context.body_work, surface.dialect.requests.prompt, surface.media
+        )
         asked = surface.read(contents, request.headers.get(HEADER), context.settings)
         if (deadlines := read_deadlines(request.headers)) is not NOTHING:
             asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
@@ -160,6 +162,8 @@ class _Answer:
                 forget_prompt(each.fields)
             for fields in each.wordings.values():
                 forget_prompt(fields)
+        if self._origin.received is not None:
+            self._origin.received.release()
 
     async def _keep(self, answer: bytes, deployment: str) -> None:
         """Record which deployment made the response in ``answer``. Translated ones are not stored."""

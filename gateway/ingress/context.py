@@ -11,8 +11,9 @@ from gateway.ingress.process_state import ProcessState
 from gateway.ingress.refusals import Refusals
 from gateway.ingress.stored_responses import StoredResponses
 from gateway.ingress.wrong_keys import WrongKeys
-from gateway.limits.limits import Limits
+from gateway.limits.limits import Begun, Limits
 from gateway.live.live import Live
+from gateway.overload.bodies import Bodies
 from gateway.overload.intake import Intake
 from gateway.racing.services import Services
 from gateway.reports import Reports
@@ -34,6 +35,7 @@ class Context:
         limits: Limits,
         services: Services,
         intake: Intake,
+        bodies: Bodies,
         live: Live,
         tracing: Tracing,
         responses: StoredResponses,
@@ -48,6 +50,7 @@ class Context:
         self.limits = limits
         self.services = services
         self.intake = intake
+        self.bodies = bodies
         self.live = live
         self.tracing = tracing
         self.responses = responses
@@ -77,3 +80,4 @@ class Context:
 
 
 CONTEXT = web.AppKey("holeshot", Context)
+BEGUN: web.RequestKey[Begun] = web.RequestKey("holeshot.begun", Begun)  # of a client with limits

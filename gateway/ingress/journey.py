@@ -9,7 +9,7 @@ from aiohttp import web
 from gateway.calls import Call, CallRecord
 from gateway.errors import ApiError, InternalError
 from gateway.fleet.model import Model
-from gateway.ingress.context import Context
+from gateway.ingress.context import BEGUN, Context
 from gateway.ingress.entry import Enter, Entry, is_counted
 from gateway.ingress.expected_use import payer_of, use_of
 from gateway.ingress.preferences.provider_preferences import Preferences
@@ -50,6 +50,7 @@ class Journey:
         fleet = context.fleet
         self._context = context
         self._answer_here = answer_here
+        self._begun = None if request is None else request.get(BEGUN)
         self._succession = Succession(
             fleet, model, preferences.models[1:], partial(enter, fleet=fleet), may_fall_back=may_fall_back
         )
@@ -104,7 +105,12 @@ class Journey:
             entry = self.entry
             try:
                 held = await self._context.limits.hold(
-                    entry.call.id, entry.call.client, entry.call.limits, payer_of(entry), use_of(entry)
+                    entry.call.id,
+                    entry.call.client,
+                    entry.call.limits,
+                    payer_of(entry),
+                    use_of(entry),
+                    begun=self._begun,
                 )
             except LimitReached as error:
                 if not error.of_model or not self._succession.advance(error):

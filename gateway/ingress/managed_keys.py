@@ -53,7 +53,7 @@ async def found(request: web.Request) -> dict[str, Any]:
 async def created(request: web.Request, admin: Client) -> web.Response:
     """Make a client, whose name and settings are the body, with a key."""
     context = _context(request)
-    fields = await _object(request)
+    fields = await _object(request, admin)
     name = check_name(fields.pop("name", None))
     settings = _checked(context, fields)
     key, now = new_key(), context.admission.keys.utc_now()
@@ -66,7 +66,7 @@ async def changed(request: web.Request, admin: Client) -> web.Response:
     """Change a client's settings by a merge patch: null means the default."""
     context = _context(request)
     name = request.match_info["name"]
-    decide = changes.changed(name, await _object(request), partial(_checked, context))
+    decide = changes.changed(name, await _object(request, admin), partial(_checked, context))
     return uncached(_described(context, await _change(context, admin, name, decide)))
 
 
@@ -78,7 +78,7 @@ async def rotated(request: web.Request, admin: Client) -> web.Response:
 
     """
     context = _context(request)
-    fields = await _object(request)
+    fields = await _object(request, admin)
     grace_s = fields.pop("grace_s", 0)
     if isinstance(grace_s, bool) or not isinstance(grace_s, int | float):
         raise InvalidRequest("grace_s must be a number of seconds", param="grace_s")
@@ -122,14 +122,16 @@ def _described(context: Context, change: Change, key: NewKey | None = None) -> d
     return shown if key is None else {**shown, "key": key.text}
 
 
-async def _object(request: web.Request) -> dict[str, Any]:
+async def _object(request: web.Request, admin: Client) -> dict[str, Any]:
     """Return the body, a JSON object; without a body, an empty one.
 
     Raises:
         InvalidRequest: it is something else.
 
     """
-    body = await read_body(request)
+    received = await read_body(request, admin)
+    received.release()  # it is read at once
+    body = received.take()
     try:
         fields = msgspec.json.decode(body) if body.strip() else {}
     except msgspec.DecodeError:

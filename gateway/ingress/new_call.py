@@ -8,6 +8,7 @@ from gateway.attempt_records import AnswerKind, Invalid, WinOn
 from gateway.calls import Call, Kind, Objective
 from gateway.fleet.model import Model
 from gateway.ingress.admission import Client
+from gateway.ingress.bodies.reading import Received
 from gateway.ingress.context import Context
 from gateway.prompt_classes import PromptClass
 from gateway.trace_context import TraceContext
@@ -19,6 +20,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """The client, and what came with the request besides its body."""
 
     client: Client
+    received: Received | None = None  # its body, to be released when it is not needed any more
     headers: Mapping[str, str] = {}  # to be sent upstream
     tags: Mapping[str, str] = {}
     request_id: str | None = None

@@ -1,15 +1,19 @@
-"""What every call begins and ends with: its client is admitted, and it has a seat until its answer has ended."""
+"""What every call begins and ends with: its client is admitted, its body is read, and it has a seat until its end."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
 
+from gateway.errors import Overloaded
 from gateway.ingress.admission import JSON, Client
-from gateway.ingress.context import CONTEXT
+from gateway.ingress.bodies.reading import Received, read_body
+from gateway.ingress.context import BEGUN, CONTEXT, Context
+from gateway.limits.errors import LimitReached
+from gateway.overload.intake import Shed
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-# ``answer(request, client, waited_s)``: the call has waited that long for its seat.
-ClientHandler = Callable[[web.Request, Client, float], Awaitable[web.StreamResponse]]
+# ``answer(request, client, received, waited_s)``: the call has waited that long for its seat.
+ClientHandler = Callable[[web.Request, Client, Received, float], Awaitable[web.StreamResponse]]
 Admit = Callable[[web.Request], Client]
 
 
@@ -18,22 +22,40 @@ def seated(answer: ClientHandler, takes: Sequence[str] = (JSON,), admit: Admit |
 
     ``admit`` returns the client that sends a request; by default the one whose key it has.
 
-    The seat is taken before the body is read: a call that is refused shall cost little.
+    A client's ``max_parallel`` and ``rpm`` are held before the body is read, as a body costs memory. The seat is taken
+    when the body is complete: one that comes slowly takes no room from other calls.
     """
     media_types = tuple(takes)
+
+    async def with_seat(request: web.Request, context: Context, client: Client) -> web.StreamResponse:
+        intake, waited_s = context.intake, 0.0
+        if not request.content.is_eof() and intake.refuses(client.priority):
+            raise intake.refusal(Shed.QUEUE_FULL)
+        received = await read_body(request, client)
+        try:
+            if not intake.enter():
+                waited_s = await intake.wait(client.priority)
+            try:
+                return await answer(request, client, received, waited_s)
+            finally:
+                intake.leave()
+        finally:
+            received.release()
 
     async def handle(request: web.Request) -> web.StreamResponse:
         context = request.app[CONTEXT]
         context.check_begins()
         client = context.admission.admit(request, media_types) if admit is None else admit(request)
-        if client.limits:
-            context.limits.check(client.name, client.limits)
-        intake, waited_s = context.intake, 0.0
-        if not intake.enter():
-            waited_s = await intake.wait(client.priority)
+        if not client.limits:
+            return await with_seat(request, context, client)
+        context.limits.check(client.name, client.limits)
+        begun = request[BEGUN] = await context.limits.begin(client.name, client.limits)
         try:
-            return await answer(request, client, waited_s)
+            return await with_seat(request, context, client)
+        except (LimitReached, Overloaded):  # not its own fault
+            begun.end(counts=False)
+            raise
         finally:
-            intake.leave()
+            begun.end()
 
     return handle

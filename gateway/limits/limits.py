@@ -20,6 +20,7 @@ from gateway.limits.windows import DOLLARS, WINDOWS
 from providers.prices import Price, cost_usd
 
 PATIENCE_S = 0.05  # a call with an empty lease waits for a larger one
+BEFORE_BODY = frozenset({"max_parallel", "rpm"})  # held before the body of a request is read
 MOST_PAYERS = 4_096  # models: clients may name any list of deployments
 
 
@@ -40,10 +41,26 @@ class Use(msgspec.Struct, frozen=True):
     usd: float = 0.0
 
 
+class Begun:
+    """What a request holds of its client's limits from before its body is read: ``max_parallel`` and ``rpm``."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self, held: Sequence[tuple[Quota, float]]) -> None:
+        self._held = held
+
+    def end(self, *, counts: bool = True) -> None:
+        """Give the place of ``max_parallel`` back, once. ``counts``: whether the request counts in ``rpm``."""
+        held, self._held = self._held, ()
+        for quota, amount in held:
+            quota.settle(amount, amount if counts and quota.name == "rpm" else 0.0)
+
+
 class _Hold(msgspec.Struct):
-    """What one call holds: of its client's quotas, and of each model it tries (None: without a limit)."""
+    """What one call holds: of its client's quotas, also before its body, and of each model (None: without a limit)."""
 
     mine: list[tuple[Quota, float]]
+    begun: Begun | None
     models: dict[str, tuple[Quota, float] | None]
 
 
@@ -83,12 +100,33 @@ class Limits:
                 raise limit_reached(quota, _whose(client), unix_s, of_model=False)
             account.refused_by = None
 
+    async def begin(self, client: str | None, limits: Mapping[str, float]) -> Begun:
+        """Hold what is known of a request before its body is read; ``end`` must be called when the request has ended.
+
+        Raises:
+            LimitReached: too little is left.
+
+        """
+        account = self._client(client, limits)
+        held = [(quota, 1.0) for quota in account.quotas(self._unix_clock()) if quota.name in BEFORE_BODY]
+        if held and not _held(held, self._clock()):
+            await self._enlarged(account, held, _whose(client), of_model=False)
+        return Begun(held)
+
     async def hold(
-        self, call_id: str, client: str | None, limits: Mapping[str, float], payer: Payer, use: Use
+        self,
+        call_id: str,
+        client: str | None,
+        limits: Mapping[str, float],
+        payer: Payer,
+        use: Use,
+        *,
+        begun: Begun | None = None,
     ) -> dict[str, str]:
         """Hold what a call will probably use; return the response headers that say what is left.
 
-        ``limits`` are the client's, by name. The end of the call must be recorded, or ``drop`` called.
+        ``limits`` are the client's, by name; ``begun`` is what its request holds already. The end of the call must be
+        recorded, or ``drop`` called.
 
         Raises:
             LimitReached: too little is left, for the client or for the model.
@@ -103,11 +141,13 @@ class Limits:
             unix_s = self._unix_clock()
             account = self._client(client, limits)
             quotas = account.quotas(unix_s)
-            mine = [(quota, _amount(quota.name, use)) for quota in quotas]
+            mine = [
+                (quota, _amount(quota.name, use)) for quota in quotas if begun is None or quota.name not in BEFORE_BODY
+            ]
             if not _held(mine, self._clock()):
                 await self._enlarged(account, mine, _whose(client), of_model=False)
             headers = rate_headers(quotas, unix_s)
-        hold = _Hold(mine, {})
+        hold = _Hold(mine, begun, {})
         if payer.usd_per_day is not None or payer.dearest is not None:
             try:
                 await self._hold_for_model(hold, payer, use)
@@ -124,7 +164,7 @@ class Limits:
             LimitReached: that model's limit leaves too little.
 
         """
-        hold = self._holds.get(call_id) or _Hold([], {})
+        hold = self._holds.get(call_id) or _Hold([], None, {})
         await self._hold_for_model(hold, payer, use)
         self._holds[call_id] = hold
 
@@ -175,6 +215,8 @@ class Limits:
         hold = self._holds.pop(record.id, None) if self._holds else None
         if hold is None:
             return
+        if hold.begun is not None:
+            hold.begun.end()
         costs: dict[str, float] = {}
         for attempt in record.attempts:
             model = attempt.model or record.model

@@ -9,8 +9,12 @@ from pathlib import Path
 # is for its prompt, as it was sent and as it is sent on. max_body_mb limits prompts that are much longer.
 BYTES_PER_CALL = 256 * 1024
 IDLE_BYTES = 128 * 1024 * 1024  # a gateway at rest
-SHARE_FOR_CALLS = 0.5  # of the rest: the other half is for rows that wait, caches, and prompts of megabytes
+SHARE_FOR_CALLS = 0.5  # of the rest
+# The other half is for rows, caches and long prompts: a long prompt is in memory as it was sent and, while it is raced,
+# as it is sent on, so a quarter is the budget of bodies.
+SHARE_FOR_BODIES = 0.25
 FEWEST_CALLS = 64
+FEWEST_BODY_BYTES = 16 * 1024 * 1024
 
 _PROC_CGROUP = Path("/proc/self/cgroup")
 _CGROUP_MOUNT = Path("/sys/fs/cgroup")
@@ -20,6 +24,11 @@ def calls_in(memory_bytes: int, workers: int = 1) -> int:
     """Return how many calls at once each of ``workers`` processes has memory for."""
     each = memory_bytes / workers - IDLE_BYTES
     return max(FEWEST_CALLS, int(each * SHARE_FOR_CALLS / BYTES_PER_CALL))
+
+
+def body_bytes_in(memory_bytes: int, workers: int = 1) -> int:
+    """Return how many bytes of bodies, unpacked, each of ``workers`` processes has memory for."""
+    return max(FEWEST_BODY_BYTES, int((memory_bytes / workers - IDLE_BYTES) * SHARE_FOR_BODIES))
 
 
 def memory_limit(proc_cgroup: Path = _PROC_CGROUP, mount: Path = _CGROUP_MOUNT) -> int:

@@ -12,6 +12,7 @@ from gateway.errors import (
     NothingEnabled,
     Overloaded,
     ShuttingDown,
+    TooManyBodies,
     UnsupportedMediaType,
 )
 from gateway.ingress.openapi.headers import CALL_HEADERS, OF_RACES
@@ -52,6 +53,7 @@ OF_CALLS: tuple[type[ApiError], ...] = (
     UnsupportedMediaType,
     LimitReached,
     BudgetSpent,
+    TooManyBodies,
     Overloaded,
     ShuttingDown,
     NothingEnabled,

@@ -7,6 +7,7 @@ from gateway.errors import ApiError, NoDeploymentFits
 from gateway.ingress import headers
 from gateway.ingress.admission import Client
 from gateway.ingress.asked import needs_of, required_messages
+from gateway.ingress.bodies.reading import Received
 from gateway.ingress.body import Contents
 from gateway.ingress.context import CONTEXT
 from gateway.ingress.relayed.apis import COUNT_TOKENS
@@ -19,10 +20,12 @@ from providers.errors import ErrorKind
 ESTIMATED = "x-holeshot-estimated"
 
 
-async def _count(request: web.Request, client: Client, waited_s: float) -> web.StreamResponse:
+async def _count(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
     """Return a prompt's number of tokens. An estimate is marked; it is a call only if a deployment was asked."""
     context = request.app[CONTEXT]
-    asked, origin = await receive(request, client, COUNT_TOKENS, MESSAGES.requests.prompt, MEDIA, waited_s=waited_s)
+    asked, origin = await receive(
+        request, client, received, COUNT_TOKENS, waited_s=waited_s, prompt=MESSAGES.requests.prompt, media=MEDIA
+    )
     messages = required_messages(asked.fields)
 
     def estimate(error: ApiError) -> web.Response | None:

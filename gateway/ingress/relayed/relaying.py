@@ -11,12 +11,13 @@ from gateway.fleet.fleet import Fleet
 from gateway.ingress import headers
 from gateway.ingress.admission import JSON, Client
 from gateway.ingress.bodies.large import read_contents
+from gateway.ingress.bodies.reading import Received
 from gateway.ingress.context import CONTEXT, Context
 from gateway.ingress.entry import Entry
 from gateway.ingress.journey import Journey
 from gateway.ingress.new_call import Origin
 from gateway.ingress.preferences.override import HEADER
-from gateway.ingress.receipt import received
+from gateway.ingress.receipt import origin_of
 from gateway.ingress.relayed.apis import RelayedApi, default_model
 from gateway.ingress.relayed.entry import enter_relay
 from gateway.ingress.relayed.outlet import ResponseOutlet, relayed_headers
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 def relaying(api: RelayedApi) -> Handler:
     """Return the request handler of ``api``."""
 
-    async def relay(request: web.Request, client: Client, waited_s: float) -> web.StreamResponse:
+    async def relay(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
         context = request.app[CONTEXT]
-        asked, origin = await receive(request, client, api, waited_s=waited_s)
+        asked, origin = await receive(request, client, received, api, waited_s=waited_s)
         with context.fleet.lease():
             return await answered(context, request, api, asked, origin)
 
@@ -45,11 +46,12 @@ def relaying(api: RelayedApi) -> Handler:
 async def receive(
     request: web.Request,
     client: Client,
+    received: Received,
     api: RelayedApi,
-    prompt: str = "",
-    media: Media | None = None,
     *,
     waited_s: float,
+    prompt: str = "",
+    media: Media | None = None,
 ) -> tuple[RelayedRequest, Origin]:
     """Read the request of an admitted client; with ``media``, the field ``prompt`` of a large body is surveyed.
 
@@ -58,7 +60,7 @@ async def receive(
 
     """
     context = request.app[CONTEXT]
-    body, origin = await received(request, context, client, waited_s)
+    origin, body = origin_of(request, context, client, received, waited_s), received.take()
     race = request.headers.get(HEADER)
 
     def default() -> str:

@@ -3,8 +3,8 @@
 import asyncio
 import gzip
 import zlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from hashlib import sha256
 from typing import Any
 
@@ -13,6 +13,8 @@ import pytest
 
 from gateway.ingress.bodies.inflating import PIECE_BYTES
 from gateway.ingress.bodies.unwanted import DRAINED_BYTES
+from gateway.overload.bodies import FEWEST_UNFINISHED
+from providers.simulator.script import Gate, answer
 from tests.app.gateway.running_gateway import RunningGateway, Serve, chat_body
 
 MIB = 2**20
@@ -208,3 +210,138 @@ async def test_a_body_that_comes_slowly_but_well_is_taken(serve: Serve) -> None:
             await asyncio.wait_for(reader.read(1), 0.4)
         writer.write(BODY[30:])
         assert (await answered(reader))[0] == 200
+
+
+HELD: dict[str, Any] = {"clients": {"me": {"key_sha256": sha256(b"hs-mine").hexdigest(), "max_parallel": 3, "rpm": 60}}}
+BOMB = gzip.compress(bytes(60 * MIB))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - nobody else is told
+        await asyncio.sleep(0)
+
+
+async def ask(running: RunningGateway, headers: dict[str, str] | None = None, **fields: Any) -> int:
+    async with running.chat(headers, **fields) as response:
+        await response.read()
+        return int(response.status)
+
+
+def is_empty(running: RunningGateway) -> bool:
+    context = running.gateway.context
+    return (context.bodies.size, context.bodies.unfinished, context.intake.in_flight) == (0, 0, 0)
+
+
+async def test_a_client_holds_its_limits_before_its_bodies_are_read(serve: Serve) -> None:
+    """Thirty bombs that never end: three are read, as the client may have three calls at the same time."""
+    part = BOMB[:-20]
+    async with serve(config={**HELD, "max_body_mb": 1}) as running, AsyncExitStack() as stack:
+        context = running.gateway.context
+        sockets = [await stack.enter_async_context(socket_to(running)) for _ in range(30)]
+        for _, writer in sockets:
+            writer.write(head(KEY + f"content-encoding: gzip\r\ncontent-length: {len(BOMB)}\r\n") + part[:100])
+        await until(lambda: context.bodies.unfinished == 3)
+        refused = [asyncio.create_task(answered(reader)) for reader, _ in sockets]
+        done: set[Any] = set()
+        while len(done) < 27:
+            done, _ = await asyncio.wait(refused, return_when=asyncio.FIRST_COMPLETED)
+        assert {each.result()[0] for each in done} == {429}
+        assert context.bodies.size <= 3 * MIB
+        for each in refused:
+            each.cancel()
+        for _, writer in sockets:
+            writer.close()
+        await until(lambda: is_empty(running))
+        async with running.chat({"authorization": "Bearer hs-mine"}) as response:
+            assert response.status == 200  # no hold has leaked
+
+
+async def test_a_bad_request_counts_in_rpm_and_holds_nothing(serve: Serve) -> None:
+    client = {"key_sha256": sha256(b"hs-mine").hexdigest(), "max_parallel": 1, "rpm": 3}
+    async with serve(config={"clients": {"me": client}}, in_one_minute=True) as running:
+        mine = {"authorization": "Bearer hs-mine"}
+        found = []
+        for body in (b"{", b"[]", BODY, BODY):
+            async with running.post(body, headers=mine) as response:
+                await response.read()
+                found.append(response.status)
+        assert found == [400, 400, 200, 429]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+async def test_one_client_has_a_share_of_the_memory_for_bodies(serve: Serve, packed: bool) -> None:
+    encoding = "content-encoding: gzip\r\n" if packed else ""
+    config = {"clients": {name: {"key_sha256": sha256(f"hs-{name}".encode()).hexdigest()} for name in ("me", "you")}}
+    async with serve(config=config) as running, AsyncExitStack() as stack:
+        bodies = running.gateway.context.bodies
+        bodies.most_bytes = 10 * MIB
+
+        async def begin(name: str, size: int = 2 * MIB) -> asyncio.StreamReader:
+            reader, writer = await stack.enter_async_context(socket_to(running))
+            sent = gzip.compress(bytes(size))[:-1] if packed else bytes(size)
+            fields = f"authorization: Bearer hs-{name}\r\n{encoding}content-length: {len(sent) + 1}\r\n"
+            writer.write(head(fields) + sent)
+            return reader
+
+        mine = []
+        for number in (1, 2):
+            mine.append(await begin("me"))
+            await until(lambda number=number: bodies.size == number * 2 * MIB)  # type: ignore[misc] # mypy sees no number
+        status, _ = await answered(await begin("me"))
+        assert status == 429
+        await begin("you")
+        await until(lambda: bodies.size == 6 * MIB)
+        bodies.most_bytes = 7 * MIB + MIB // 2  # no room for the next, of a client that has less
+        await begin("you", MIB + 3 * MIB // 5)
+        assert (await answered(mine[0]))[0] == 503
+        await until(lambda: bodies.size == 4 * MIB + MIB + 3 * MIB // 5)
+        assert bodies.cut == 1
+        async with running.chat({"authorization": "Bearer hs-you"}) as response:
+            assert response.status == 200  # a short body needs no room
+        await stack.aclose()
+        await until(lambda: is_empty(running))
+
+
+async def test_a_body_counts_until_its_streamed_answer_begins(serve: Serve) -> None:
+    go = asyncio.Event()
+    async with serve(alpha=[Gate(go), *answer("Hello")]) as running:
+        bodies = running.gateway.context.bodies
+        call = asyncio.create_task(ask(running, padding="x" * (MIB // 2), stream=True))
+        await running["alpha"].reach(requests=1)
+        assert MIB // 2 < bodies.size < MIB
+        go.set()
+        await call
+        await until(lambda: is_empty(running))
+
+
+async def test_a_body_that_is_not_complete_has_no_seat(serve: Serve) -> None:
+    """Others are served while as many bodies as there are seats do not end."""
+    config = {**CLIENTS, "overload": {"max_in_flight": 2, "queue": 0}}
+    async with serve(config=config) as running, AsyncExitStack() as stack:
+        context = running.gateway.context
+        sockets = [await stack.enter_async_context(socket_to(running)) for _ in range(FEWEST_UNFINISHED)]
+        for _, writer in sockets:
+            writer.write(head(KEY + "content-length: 100000\r\n") + b"{")
+        await until(lambda: context.bodies.unfinished == FEWEST_UNFINISHED)
+        assert context.intake.in_flight == 0
+        async with running.chat({"authorization": "Bearer hs-mine"}) as response:
+            assert response.status == 200
+        reader, writer = await stack.enter_async_context(socket_to(running))
+        writer.write(head(KEY + "content-length: 100000\r\n") + b"{")
+        status, told = await answered(reader)
+        assert (status, b"retry-after" in told) == (429, True)
+        await stack.aclose()
+        await until(lambda: is_empty(running))
+
+
+async def test_a_body_is_refused_unread_while_the_queue_is_full(serve: Serve) -> None:
+    go = asyncio.Event()
+    config = {**CLIENTS, "overload": {"max_in_flight": 1, "queue": 0}}
+    async with serve(alpha=[Gate(go), *answer("Hello")], config=config) as running:
+        call = asyncio.create_task(ask(running, {"authorization": "Bearer hs-mine"}))
+        await running["alpha"].reach(requests=1)
+        async with socket_to(running) as (reader, writer):
+            writer.write(head(KEY + "expect: 100-continue\r\ncontent-length: 100000\r\n"))
+            assert (await answered(reader))[0] == 503
+        go.set()
+        await call

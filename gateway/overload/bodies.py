@@ -1,0 +1,208 @@
+"""The bytes of request bodies in memory: one budget for the process, a share of it for each client.
+
+A body counts with its unpacked bytes from the first of them until its call does not need them any more. A body that
+came whole with its head, and is short, is not counted: the memory of its seat is enough for it.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+from gateway.errors import ApiError, Overloaded, TooManyBodies
+
+SEATED_BYTES = 64 * 1024  # of a body that came whole with its head: a quarter of a seat's memory
+CLIENT_SHARE = 0.5  # of the budget: one client alone leaves room for another
+FEWEST_UNFINISHED = 64  # that a client and an address may have, however few seats there are
+RETRY_AFTER_S = 2
+
+
+class Cut(Protocol):
+    """Ends the reading of a body; its ``error`` says why."""
+
+    def __call__(self) -> None:
+        """Drop the bytes read so far, and read no more."""
+
+
+class Body:
+    """One body in the budget. ``release`` it when its bytes are not needed any more; more than once does no harm."""
+
+    __slots__ = ("_address", "_bodies", "_client", "cut", "error", "size")
+
+    def __init__(self, bodies: "Bodies", client: Hashable, address: Hashable, cut: Cut | None) -> None:
+        self._bodies: Bodies | None = bodies
+        self._client = client
+        self._address = address
+        self.cut = cut  # None: it is whole
+        self.size = 0
+        self.error: ApiError | None = None  # for which it was cut
+
+    def grow(self, number: int) -> None:
+        """Count ``number`` more bytes, before they are kept.
+
+        Raises:
+            TooManyBodies: its client has no more room.
+            Overloaded: the process has none, or the body was cut.
+
+        """
+        if self.error is not None or self._bodies is None:
+            raise self.error or Overloaded("the body was cut")
+        self._bodies.add(self, self._client, number)
+
+    def finish(self) -> None:
+        """Note that the body is whole: it is not cut any more."""
+        if self.cut is not None and self._bodies is not None:
+            self.cut = None
+            self._bodies.finished(self, self._client, self._address)
+
+    def release(self) -> None:
+        """Give its bytes back."""
+        bodies = self._bodies
+        if bodies is not None:
+            self.finish()
+            self._bodies = None
+            bodies.remove(self._client, self.size)
+
+    def end(self, error: ApiError) -> None:
+        """Cut it for ``error``: its memory is for others."""
+        self.error, cut = error, self.cut
+        self.release()
+        if cut is not None:
+            cut()
+
+
+class _Share:
+    """What one client has of the budget."""
+
+    __slots__ = ("size", "unfinished")
+
+    def __init__(self) -> None:
+        self.size = 0  # bytes
+        self.unfinished: dict[Body, None] = {}  # the oldest first
+
+
+class Bodies:
+    """The bodies of one process."""
+
+    def __init__(self, most_bytes: int, *, most_unfinished: Callable[[], int] = lambda: FEWEST_UNFINISHED) -> None:
+        """``most_unfinished`` returns how many unfinished bodies a client, and an address, may have."""
+        self.most_bytes = most_bytes
+        self.size = 0  # bytes of all
+        self.unfinished = 0
+        self.cut = 0  # so many were, for others
+        self._most_unfinished = most_unfinished
+        self._shares: dict[Hashable, _Share] = {}
+        self._addresses: dict[Hashable, int] = {}  # unfinished bodies
+
+    @property
+    def most_each(self) -> int:
+        """The most bytes that one client may have."""
+        return int(self.most_bytes * CLIENT_SHARE)
+
+    def begin(self, client: Hashable, address: Hashable, cut: Cut) -> Body:
+        """Return a body of which nothing was read yet; ``cut`` ends its reading.
+
+        Raises:
+            TooManyBodies: the client, or the address, has too many that are not whole.
+
+        """
+        most, share = max(FEWEST_UNFINISHED, self._most_unfinished()), self._shares.get(client)
+        from_address = self._addresses.get(address, 0)
+        if from_address >= most or (share is not None and len(share.unfinished) >= most):
+            whose = "this address" if from_address >= most else "this client"
+            raise TooManyBodies(
+                f"{whose} has {most} requests whose bodies are not complete; complete one, or retry in"
+                f" {RETRY_AFTER_S} s",
+                headers={"retry-after": str(RETRY_AFTER_S)},
+            )
+        body = Body(self, client, address, cut)
+        if share is None:
+            share = self._shares[client] = _Share()
+        share.unfinished[body] = None
+        self._addresses[address] = from_address + 1
+        self.unfinished += 1
+        return body
+
+    def whole(self, client: Hashable, size: int) -> Body:
+        """Return a body that came whole, with so many bytes.
+
+        Raises:
+            TooManyBodies, Overloaded: there is no room for it.
+
+        """
+        body = Body(self, client, None, None)
+        body.grow(size)
+        return body
+
+    def add(self, body: Body, client: Hashable, number: int) -> None:
+        """Count more bytes of a body of ``client``.
+
+        Raises:
+            TooManyBodies, Overloaded: there is no room for them.
+
+        """
+        share = self._shares.get(client)
+        if share is None:
+            share = self._shares[client] = _Share()
+        try:
+            if share.size + number > self.most_each:
+                raise _client_full(self.most_each)
+            if self.size + number > self.most_bytes:
+                self._make_room(body, number)
+        except ApiError:
+            self._forget(client, share)
+            raise
+        share.size += number
+        self.size += number
+        body.size += number
+
+    def remove(self, client: Hashable, number: int) -> None:
+        """Give back bytes of ``client``."""
+        share = self._shares.get(client)
+        if share is not None:
+            share.size -= number
+            self.size -= number
+            self._forget(client, share)
+
+    def finished(self, body: Body, client: Hashable, address: Hashable) -> None:
+        """Count a body as whole."""
+        del self._shares[client].unfinished[body]
+        self.unfinished -= 1
+        left = self._addresses[address] - 1
+        if left:
+            self._addresses[address] = left
+        else:
+            del self._addresses[address]
+
+    def _make_room(self, body: Body, number: int) -> None:
+        """Cut the oldest unfinished body of the client that holds most, until there is room for ``number`` bytes.
+
+        Raises:
+            Overloaded: ``body`` is next to be cut, or all others are whole.
+
+        """
+        while self.size + number > self.most_bytes:
+            cuttable = [share for share in self._shares.values() if any(each.size for each in share.unfinished)]
+            most = max(cuttable, key=lambda share: share.size, default=None)
+            oldest = None if most is None else next(each for each in most.unfinished if each.size)
+            if oldest is None or oldest is body:
+                raise _process_full()
+            self.cut += 1
+            oldest.end(_process_full())
+
+    def _forget(self, client: Hashable, share: _Share) -> None:
+        if not share.size and not share.unfinished:
+            self._shares.pop(client, None)
+
+
+def _client_full(most: int) -> TooManyBodies:
+    return TooManyBodies(
+        f"the bodies of this client's requests take more than {most / 2**20:.0f} MiB, its share of the gateway's"
+        f" memory; retry in {RETRY_AFTER_S} s, with fewer at the same time",
+        headers={"retry-after": str(RETRY_AFTER_S)},
+    )
+
+
+def _process_full() -> Overloaded:
+    return Overloaded(
+        f"the gateway has no memory for more bodies of requests; retry in {RETRY_AFTER_S} s",
+        headers={"retry-after": str(RETRY_AFTER_S)},
+    )
