@@ -41,7 +41,6 @@ class Lineup(msgspec.Struct, frozen=True):
 
     candidates: Sequence[Candidate]  # in the given order
     ranked: Sequence[Candidate]  # those that may be used, best first
-    rivals: Sequence[Candidate]  # the same, ordered by their value in a race besides the best
     near: Sequence[Candidate]  # those of them that may become the primary
     weights_up_to: Sequence[float]  # cumulative weights of ``near`` for the draw
     tripped: Sequence[Candidate]  # broken ones, if there are healthy ones: a last resort
@@ -51,7 +50,15 @@ class Lineup(msgspec.Struct, frozen=True):
     after_s: Mapping[str, float] = {}  # the part of each one's loss after its first token, if the objective counts it
     flawed: Sequence[Candidate] = ()  # of the ranked, a last resort; sometimes one is the primary
     standings: Standings | None = None  # None if there are none ranked
+    _rivals: list[Candidate] = []  # made on demand
     _racers: dict[tuple[str, bool], Sequence[Racer]] = {}  # by primary, and whether they start late: made on demand
+
+    @property
+    def rivals(self) -> Sequence[Candidate]:
+        """Those that may be used, ordered by their value in a race beside the best if first tokens may be held."""
+        if not self._rivals and self.standings is not None:
+            self._rivals.extend(_rivals(self.ranked, self.standings))
+        return self._rivals
 
     def gain_s(self, primary: Candidate, racer: Candidate, *, late: bool = False) -> float:
         """Return what a call with this primary should gain by ``racer``, in seconds; negative if it loses.
@@ -94,6 +101,8 @@ class Lineup(msgspec.Struct, frozen=True):
 
     def make_ready(self, before: "Lineup") -> None:
         """Find the racers that were asked for in the lineup before this one, so that no call has to."""
+        if before._rivals and not self._rivals and self.standings is not None:  # noqa: SLF001 - of its own class
+            self._rivals.extend(_rivals(self.ranked, self.standings))
         for name, late in before._racers:  # noqa: SLF001 - of its own class
             primary = next((each for each in self.candidates if each.deployment == name), None)
             if primary is not None and self.ranked:
@@ -120,7 +129,7 @@ def line_up(
     """Return the lineup of ``candidates``, scored by ``standings``; ``canaries`` are among them."""
     found = _ready(candidates)
     if not found:
-        return Lineup(candidates, (), (), (), (), (), None, canaries)
+        return Lineup(candidates, (), (), (), (), None, canaries)
     if standings is None:
         standings = Standings({each.deployment: each.estimate for each in candidates}, found[0].estimate)
     well, reserve = found, []
@@ -142,7 +151,6 @@ def line_up(
     return Lineup(
         candidates,
         ranked,
-        _rivals(ranked, standings),
         chosen,
         list(accumulate(weights)),
         tripped,

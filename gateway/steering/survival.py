@@ -155,7 +155,7 @@ def kaplan_meier(events: Sequence[float], censored: Sequence[float]) -> Curve:
 
 def shift_of(factor: float) -> int:
     """Return by how many buckets times move that are multiplied by ``factor``."""
-    return round(BUCKETS_PER_OCTAVE * log2(factor))
+    return round(BUCKETS_PER_OCTAVE * log2(factor)) if factor != 1.0 else 0  # without load, all are 1
 
 
 def dense(sparse: Mapping[int, float]) -> list[float]:
