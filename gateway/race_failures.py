@@ -192,7 +192,11 @@ def race_failed(
         fault = _FAULT_OF_CALLER if adhoc else _LACKING if kinds == {ErrorKind.NO_SUCH_API} else _FAULT_OF_OPERATOR
         return ProviderMisconfigured(f"no deployment of {model!r} {fault} ({causes})", kinds)
     is_invalid = ErrorKind.INVALID_ANSWER in kinds
-    message = f"every deployment of {model!r} {'gave no valid answer' if is_invalid else 'failed'} ({causes})"
+    message = (
+        f"none of the deployments of {model!r} that were asked gave a valid answer ({causes})"
+        if is_invalid
+        else f"every deployment of {model!r} failed ({causes})"
+    )
     whole = AllTimedOut if kinds and kinds <= _TIMEOUTS else NoValidAnswer if is_invalid else AllProvidersFailed
     return whole(message)
 

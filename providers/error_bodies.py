@@ -19,6 +19,7 @@ _NOTHING = (b"null", b"{}", b'""', b"false")
 
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 _HEADING = re.compile(r"<h1[^>]*>(.*?)</h1>", re.IGNORECASE | re.DOTALL)
+_NAMED_ERROR = re.compile(rb"(?:\A|[\r\n])event: ?error[\r\n]")
 _TAG = re.compile(r"<[^>]*>")
 
 
@@ -55,6 +56,16 @@ def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> Up
         retry_after_s=_google_retry_delay_s(error),
         body=_client_body(error, secrets) if kind is ErrorKind.BAD_REQUEST else None,
     )
+
+
+def named_error(raw: bytes, data: bytes, secrets: Sequence[str]) -> UpstreamError | None:
+    """Return the error in an event that is called ``error``, whatever its data have; None if it has another name."""
+    if b"event:" not in raw or _NAMED_ERROR.search(raw) is None:
+        return None
+    error = error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
+    if _error_object(_decode(data)) is None and data.strip():
+        error.message = _presentable(message_of_text(data), secrets) or error.message
+    return error
 
 
 def says_error(answer: Mapping[str, msgspec.Raw]) -> bool:

@@ -4,12 +4,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from providers.dialects.dialect import Translation
+from providers.error_bodies import named_error
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.http.encoding import Body
 from providers.http.response import Response
 from providers.redaction import redact
-from providers.sse import EventSplitter
+from providers.sse import EventSplitter, events
 
 _MIB = 1024 * 1024
 _LARGEST_ANSWER_BYTES = 128 * _MIB  # of a whole body; two thousand embeddings are about 80 MiB
@@ -141,11 +142,20 @@ class TranslatedExchange:
 
     def _translated(self, block: bytes) -> bytes:
         """Apply all translations to ``block``; at the end of the stream, end each after the one before it."""
+        if b"event:" in block:
+            self._check_names(block)
         for translation in self._translations:
             block = translation.feed(block) if block else b""
             if self._over:
                 block += translation.end()
         return block
+
+    def _check_names(self, block: bytes) -> None:
+        """Raise the error of an event that only its name calls one; translations know the others by their data."""
+        for event in events(block):
+            error = None if event.is_one_line else named_error(event.raw, event.data, self.secrets)
+            if error is not None and b'"error"' not in event.data:
+                raise error
 
 
 async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> bytes:

@@ -57,6 +57,7 @@ class StreamingSink:
         self._forget = forget
         self.delivered: Delivered | None = None  # of the model that is asked; None: if the answer breaks, it ends there
         self._beginning = b""
+        self._latest = b""  # the events that were sent last
         self._deployment = ""
         self._transport = request.transport
         self._keeping_alive: asyncio.Task[None] | None = None
@@ -86,6 +87,7 @@ class StreamingSink:
         if self._keep is not None and not self._beginning:
             self._beginning = block.forward
         await self._send(block.forward)
+        self._latest = block.forward or self._latest
         if self.delivered is not None:
             self.delivered.add(block.forward)
 
@@ -109,7 +111,9 @@ class StreamingSink:
 
     async def fail(self, error: UpstreamError) -> None:
         """End the response with an error event, so that SDKs raise instead of accepting half an answer."""
-        await self._finish(self._call.dialect.answers.failure(error.kind, error.message))
+        answers = self._call.dialect.answers
+        failure = answers.failure(error.kind, error.message)
+        await self._finish(failure if answers.numbered is None else answers.numbered(failure, self._latest))
 
     async def refused(self, error: ApiError) -> bool:
         """Send an error of the gateway as an event if the response has begun; return whether it had."""
@@ -164,6 +168,7 @@ class StreamingSink:
         if transport is None or transport.is_closing() or transport.get_write_buffer_size():
             return False
         transport.write(b"%x\r\n%b\r\n" % (len(events), events))
+        self._latest = events
         if self.delivered is not None:
             self.delivered.add(events)
         return True

@@ -101,11 +101,13 @@ def _race(entry: Entry, open_call: OpenCall, sink: StreamingSink, begun: Begun, 
     call, spent = entry.call, sum(each.attempt.completion_tokens or 0 for each in open_call.broken)
     prefix, tail = split(begun.text)
     wordings = {each.name: _wording(each, call, prefix, spent) for each in candidates}
-    first, *rest = (each.name for each in candidates)
-    within_s = entry.model.takeover.within_s / len(candidates)
+    within_s = entry.model.takeover.within_s
     going_on = open_call.call
     open_call.continue_as(msgspec.structs.replace(going_on, wordings={**call.wordings, **wordings}))
-    plan = Plan(launches=(Launch(first, 0.0, Role.TAKEOVER),), rest=tuple(rest), mode=Mode.SINGLE)
+    # The first has all of the call's time; the next starts beside it after half of it, or as soon as it has failed.
+    delays_s = (number * within_s / len(candidates) for number in range(len(candidates)))
+    launches = (Launch(each.name, delay_s, Role.TAKEOVER) for each, delay_s in zip(candidates, delays_s, strict=True))
+    plan = Plan(launches=tuple(launches), rest=(), mode=Mode.SINGLE)
     stops = continuing.stops(call.fields)
     answers = call.dialect.answers
     repeating = {each.name for each in candidates if each.way_to_continue(call.dialect) == "repeated_prefix"}

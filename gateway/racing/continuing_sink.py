@@ -109,7 +109,8 @@ class ContinuingSink:
                     yield from texts
                 if chunk.finish_reason is not None:
                     self._finish = chunk.data
-                if chunk.finish_reason is not None or chunk.done:
+                    self._seam.end(is_cut_short=chunk.finish_reason in self._answers.cut_short)
+                elif chunk.done:
                     self._seam.end()
 
     def _count(self, usage: Usage) -> None:

@@ -8,12 +8,8 @@ from providers.sse import events
 
 MOST_BYTES = 256 * 1024  # of events; a longer answer ends where it breaks
 MOST_TAKEOVERS = 2  # of one call
-# Errors of the provider or the way to it. Its refusals, and what is the client's fault, would be another's too.
-_BREAKS = frozenset({
-    ErrorKind.DISCONNECTED, ErrorKind.STALL_TIMEOUT, ErrorKind.SERVER_ERROR, ErrorKind.INVALID_RESPONSE,
-    ErrorKind.STREAM_ERROR, ErrorKind.UPSTREAM_EMPTY, ErrorKind.UPSTREAM_TRUNCATED,
-})  # fmt: skip
-_FIRST_4XX, _FIRST_5XX = 400, 500
+# Another provider may answer better, except where the request itself is wrong (400, 413, 422) or the call's time is up.
+_ENDS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.TOTAL_TIMEOUT, ErrorKind.INVALID_ANSWER, ErrorKind.LOCAL_RESOURCES})
 
 
 class Delivered:
@@ -39,7 +35,7 @@ class Delivered:
     def may_be_continued(self, error: UpstreamError) -> bool:
         """Whether somebody else may finish the answer, which broke off with ``error``; if not, note the reason."""
         reason = self._obstacle
-        if error.kind not in _BREAKS or (error.status is not None and _FIRST_4XX <= error.status < _FIRST_5XX):
+        if error.kind in _ENDS:
             reason = "kind_of_error"
         elif self._open_call.takeovers >= MOST_TAKEOVERS:
             reason = "broke_again"

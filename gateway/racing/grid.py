@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from gateway.attempt_records import Role
+from gateway.calls import Mode
 from gateway.racing.seats import Line
 from gateway.racing.timers import Timer, Timers
 from gateway.steering.plans import Launch, Plan
@@ -49,6 +50,11 @@ class Grid:
         self._timers: list[tuple[float, Launch, Timer]] = []  # with the time when each is due
         self._candidates: list[str] = list(plan.rest)  # few: a list is enough, and a deque takes 760 bytes
         self._left: int | None = None  # launches still allowed, after a provider has called the request invalid
+
+    @property
+    def is_in_turn(self) -> bool:
+        """Whether deployments are asked one after the other, so that the next one is no extra attempt."""
+        return self._plan.mode is Mode.SINGLE
 
     def open(self) -> Iterator[Launch]:
         """Start the timers; yield what is launched now. Each must have its seat before the next is taken."""

@@ -144,7 +144,7 @@ class Race:
     async def alone(self, attempt: Attempt) -> None:
         """Wait until only attempts with empty or invalid answers are left."""
         if attempt.flaw() is not None and self.phase is Phase.RUNNING:
-            self._attempts.launch_extra(self._grid.extra())
+            self._add_one()
         await self._attempts.alone(attempt, self.loop)
 
     async def complete(self, last: Block) -> None:
@@ -174,8 +174,7 @@ class Race:
             return  # a failure of its own is replaced
         if self.phase is not Phase.RUNNING:
             return  # another attempt has an answer; a release may just have made the held one win
-        is_paid = error.kind is ErrorKind.INVALID_ANSWER
-        is_replaced = self._attempts.launch_extra(self._grid.extra()) if is_paid else self._replace()
+        is_replaced = self._add_one() if error.kind is ErrorKind.INVALID_ANSWER else self._replace()
         if not is_replaced and not self._attempts.active:
             self._fail()
         if self.winner is None:
@@ -243,6 +242,12 @@ class Race:
                 self.open_call, self._grid, self._attempts, fail=self._fail, guarded=self._guarded, loop=self.loop
             )
         return self._made
+
+    def _add_one(self) -> bool:
+        """Launch another besides an answer that is not valid: from the budget, or the next of a request's own order."""
+        if self._grid.is_in_turn:
+            return self._replace()
+        return self._attempts.launch_extra(self._grid.extra())
 
     def _replace(self) -> bool:
         return self._replacing.replace()

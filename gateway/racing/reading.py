@@ -14,9 +14,10 @@ from gateway.racing.measurement import Measurement
 from providers.dialects.chunk import Chunk
 from providers.dialects.dialect import AnswerFormat
 from providers.dialects.pattern import Pattern, Run
+from providers.error_bodies import named_error
 from providers.errors import ErrorKind, UpstreamError
 from providers.event_masks import complains, masked
-from providers.sse import EventSplitter, events
+from providers.sse import Event, EventSplitter, events
 
 MANY_BYTES = 1_000  # a block of several events: once the pattern is known, it is searched for plain ones
 HEAD_EVENTS = 3  # the first text should be among these; the pattern is learnt from it
@@ -135,7 +136,7 @@ class AnswerReader:
         """Parse a block event by event; return whether the stream may continue."""
         chunks: list[Chunk] = []
         forward: list[bytes] = []
-        dropped = meaningful = False
+        dropped = meaningful = alive = False
         error: UpstreamError | None = None
         for came in events(block):
             event = came if came.is_one_line else masked(came, self._secrets)
@@ -144,7 +145,7 @@ class AnswerReader:
                 forward.append(event.raw)
                 continue
             try:
-                chunk = self._read_event(event.data, self._secrets)
+                chunk = self._read_event(event.data, self._secrets) if event.is_one_line else self._read_named(event)
             except UpstreamError as broken:
                 error, dropped = broken.without_frames(), True
                 break
@@ -165,17 +166,28 @@ class AnswerReader:
             if chunk.done:
                 self.done = dropped = True
                 break
+            alive = alive or not chunk.idle
             if chunk.meaningful:
                 meaningful = True
                 self._learn(event.raw, chunk)
-        if chunks:
+        if alive:
             self._clocks.event(now, meaningful=meaningful)
-            self._take_text(chunks)
+        self._take_text(chunks)
         kept = b"".join(forward) if dropped else block
         draft.forward.append(kept)
         draft.parts.append(Part(kept, chunks))
         draft.error = error
         return error is None and not self.done
+
+    def _read_named(self, event: Event) -> Chunk:
+        """Read an event that may have a name: one that is called an error is one, though its data do not say so."""
+        try:
+            chunk = self._read_event(event.data, self._secrets)
+        except UpstreamError as broken:
+            raise named_error(event.raw, event.data, self._secrets) or broken from None
+        if chunk.error is None and (error := named_error(event.raw, event.data, self._secrets)) is not None:
+            return msgspec.structs.replace(chunk, error=error)
+        return chunk
 
     def _missing_end(self, last: Chunk) -> UpstreamError | None:
         """Return the error of an answer without a finish reason: its client must not see the ``last`` event, [DONE]."""

@@ -60,14 +60,14 @@ class Seam:
             self.passed, text = True, rest
         return self._until_stop(text)
 
-    def end(self) -> None:
-        """Note the end of the continuation.
+    def end(self, *, is_cut_short: bool = False) -> None:
+        """Note the end of the continuation. One that its limit has cut short within the tail adds nothing.
 
         Raises:
             SeamMismatchError: it has ended within the tail.
 
         """
-        if not self.passed and self._came.strip() != self._tail.strip():
+        if not (self.passed or is_cut_short) and self._came.strip() != self._tail.strip():
             raise SeamMismatchError
         self.passed = True
 

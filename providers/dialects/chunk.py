@@ -29,6 +29,7 @@ class Chunk(msgspec.Struct, frozen=True):
     tools: Sequence[tuple[int, str]] = ()  # pieces of tool calls' arguments, by the call's place in the answer
     names: Sequence[str] = ()  # of tools whose calls begin with this event
     refused: bool = False  # it is a piece of a refusal
+    idle: bool = False  # a delta with nothing in it: a provider that sends only these has stalled
 
 
 def no_json_object() -> UpstreamError:

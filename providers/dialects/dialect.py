@@ -81,6 +81,7 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     gathering: Callable[[], Gathering]
     ending: bytes  # the last event, sent where a provider stops after the finish reason
     failure: Callable[[str, str], bytes]  # from an error's kind and message to its event
+    numbered: Callable[[bytes, bytes], bytes] | None = None  # from a failure and the events before it; None: no numbers
     keep_alive: bytes = b": keep-alive\n\n"  # sent while a client waits for the first event
     cut_short: frozenset[str]  # finish reasons: a limit was reached
     refusals: frozenset[str] = frozenset()  # finish reasons: the model or a filter refused

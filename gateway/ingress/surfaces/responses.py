@@ -50,7 +50,7 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
     """Read the body of a Responses request.
 
     The API's default for ``store`` is true, which would forbid a race. The gateway's default, ``store``, is sent to the
-    provider explicitly and reported in a response header.
+    provider explicitly and reported in a response header; with ``background`` the provider's own default holds.
 
     Raises:
         InvalidRequest: a field is invalid or missing.
@@ -63,14 +63,15 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
     if not (continued or is_set(fields.get("prompt"))):
         prompt = required(fields, "input", "a string, or an array of items")
     response_headers = {}
-    if not is_set(fields.get("store")):
+    runs_on = is_set(fields.get("background")) and bytes(fields["background"]).strip() == b"true"
+    if not is_set(fields.get("store")) and not runs_on:  # in the background it must be stored: the API's default
         fields["store"] = _TRUE if store else _FALSE
         response_headers[STORE_HEADER] = "true" if store else "false"
     found = decoded_fields(fields, _DECODERS).get
     tools: tuple[Any, ...] = tuple(found("tools") or ())
     text = found("text")
     format_ = text.format.type if text is not None and text.format is not None else "text"
-    stores = bool(found("store"))
+    stores = bool(found("store")) or (runs_on and found("store") is None)
     return Asked(
         dialect=RESPONSES,
         model=begun.model,

@@ -46,6 +46,13 @@ _OBSTACLES: Mapping[str, str] = {
     "grammar": "response_format",
 }
 _REASONING = ("reasoning_effort", "reasoning", "thinking")
+_KINDS: Mapping[str, str] = {  # of deltas that are more than text
+    "tool_calls": "tools",
+    "function_call": "tools",
+    "refusal": "refusal",
+    "audio": "audio",
+    "images": "images",
+}
 _LIMITS = ("max_completion_tokens", "max_tokens")
 
 
@@ -104,8 +111,9 @@ class ChatContinuing(Continuing):
                 if choice.index or choice.finish_reason:
                     return Begun("", None, "choices" if choice.index else "ended")
                 content = delta.get("content")
-                if any(delta.get(name) for name in ("tool_calls", "function_call", "refusal", "audio", "images")):
-                    return Begun("", None, "tools")
+                for name, kind in _KINDS.items():
+                    if delta.get(name):
+                        return Begun("", None, kind)
                 if delta.get("reasoning") or delta.get("reasoning_content") or isinstance(content, list):
                     return Begun("", None, "reasoning")
                 if content:

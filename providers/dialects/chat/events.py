@@ -168,6 +168,7 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
         tools,
         names,
         refused,
+        not (answer or reasoning_chars or finish_reason) and bool(event.choices),
     )
 
 

@@ -59,6 +59,7 @@ class _Event(msgspec.Struct, gc=False):
 
 _decoder = msgspec.json.Decoder(_Event)
 _untyped = msgspec.json.Decoder(dict[str, Any])
+_TEXTS = frozenset({"text_delta", "thinking_delta", "input_json_delta"})
 _SILENT_BLOCKS = frozenset({"text", "thinking"})  # these begin empty
 
 
@@ -93,7 +94,9 @@ def _delta(data: bytes, event: _Event) -> Chunk:
     if part := delta.partial_json:
         return Chunk(data, meaningful=True, answer=True, text_chars=len(part), tools=((event.index or 0, part),))
     text = delta.text
-    return Chunk(data, meaningful=True, answer=True, text_chars=len(text)) if text else Chunk(data)
+    if text:
+        return Chunk(data, meaningful=True, answer=True, text_chars=len(text))
+    return Chunk(data, idle=delta.type in _TEXTS)
 
 
 def _start_of_message(data: bytes, event: _Event) -> Chunk:

@@ -5,7 +5,7 @@ from providers.dialects.expected import json_format_within, openai_tools
 from providers.dialects.parameters import ParameterNames, SystemPrompt
 from providers.dialects.responses.answers import ENDING, ResponseGathering, events_of_answer
 from providers.dialects.responses.continuing import ResponseContinuing
-from providers.dialects.responses.errors import failure
+from providers.dialects.responses.errors import failure, numbered
 from providers.dialects.responses.events import read_event
 from providers.dialects.responses.requests import from_chat, to_chat
 from providers.dialects.responses.streams import FromChat, ToChat
@@ -41,6 +41,7 @@ RESPONSES = Dialect(
         gathering=ResponseGathering,
         ending=ENDING,
         failure=failure,
+        numbered=numbered,
         cut_short=frozenset({"max_output_tokens"}),
         refusals=frozenset({"content_filter"}),
     ),

@@ -1,5 +1,6 @@
 """The errors of a Responses stream: the meaning of their codes, and an event for them at which every SDK raises."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ import msgspec
 from providers.error_bodies import error_in
 from providers.errors import ErrorKind, UpstreamError, kind_of_status
 
+_NUMBER = re.compile(rb'(?<!\\)"sequence_number" ?: ?(\d{1,18})\b')  # not as text in an answer: its quotes are escaped
 _STATUS: Mapping[str, int] = {  # by a word in an error's code or type; the first match counts
     "rate_limit": 429,
     "too_many_requests": 429,
@@ -65,6 +67,16 @@ def error_event(error: Mapping[str, Any], sequence_number: int) -> bytes:
     told = {name: _string(error.get(name)) for name in ("code", "message", "param")}
     event = {"type": "error", "sequence_number": sequence_number, **told, "error": error}
     return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
+
+
+def numbered(failure: bytes, before: bytes) -> bytes:
+    """Return the event of an error with the number that follows the last one in the events ``before`` it."""
+    numbers = _NUMBER.findall(before)
+    return (
+        failure.replace(b'"sequence_number":0', b'"sequence_number":%d' % (int(numbers[-1]) + 1), 1)
+        if numbers
+        else failure
+    )
 
 
 def _string(value: object) -> str | None:

@@ -126,7 +126,8 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
         case _:
             is_seen = bool(event.partial_image_b64) or (event.type == "response.audio.delta" and bool(event.delta))
     error = _error(data, event, secrets) if event.error else None
-    return Chunk(data, meaningful=is_seen, answer=is_seen, error=error)
+    is_idle = not event.delta and (event.type in _ANSWERS or event.type in _REASONING)
+    return Chunk(data, meaningful=is_seen, answer=is_seen, error=error, idle=is_idle)
 
 
 def _usage(response: msgspec.Raw) -> Usage | None:

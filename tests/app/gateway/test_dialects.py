@@ -215,6 +215,15 @@ async def test_store_is_false_unless_the_client_or_the_operator_says_otherwise(s
             assert response.headers["x-holeshot-launched"] == "1"
 
 
+async def test_store_is_untouched_in_the_background(serve: Serve) -> None:
+    async with serve(alpha=[Raw(RESPONSE_BYTES)], beta=[Raw(RESPONSE_BYTES)], **NATIVE) as running:
+        body = {"model": MODEL, "input": "Hi", "background": True}
+        async with running.post(body, path="/v1/responses") as response:
+            assert (response.status, "x-holeshot-store" in response.headers) == (200, False)
+        [sent] = [*running["alpha"].received, *running["beta"].received]
+        assert "store" not in sent.body
+
+
 async def test_a_stored_response_is_continued_where_it_was_made(serve: Serve) -> None:
     async with serve(alpha=[Raw(RESPONSE_BYTES)], beta=[Raw(RESPONSE_BYTES)], **NATIVE) as running:
         for stream in (False, True):

@@ -331,3 +331,52 @@ async def test_usage_is_of_the_whole_and_the_limit_is_less_by_what_was_delivered
         delivered = -(-len(BROKEN) // 4)
         assert running["beta"].received[-1].body["max_tokens"] == 100 - delivered
         assert events[-1]["usage"]["completion_tokens"] >= delivered
+
+
+@pytest.mark.parametrize("code", [401, 403, 404, 408, 409, 429])
+async def test_an_error_with_a_number_that_is_not_the_requests_own_is_taken_over(serve: Serve, code: int) -> None:
+    rest = whole(" brown fox jumps over the lazy dog.")
+    async with serve(alpha=half(ErrorEvent("no", code)), beta=rest, config=allowed()) as running:
+        assert (await told(running))[0] == WHOLE
+
+
+@pytest.mark.parametrize("code", [400, 413, 422])
+async def test_an_error_of_the_request_itself_ends_it(serve: Serve, code: int) -> None:
+    async with serve(alpha=half(ErrorEvent("no", code)), beta=whole(" brown fox"), config=allowed()) as running:
+        assert (await told(running))[2] is False
+        assert (await running.call())["takeover"] == "kind_of_error"
+
+
+async def test_an_event_that_only_its_name_calls_an_error_is_one(serve: Serve) -> None:
+    error = Raw(b'event: error\ndata: {"message": "gone"}\n\n')
+    async with serve(alpha=half(error), beta=whole(" brown fox jumps over the lazy dog."), config=allowed()) as running:
+        assert (await told(running))[0] == WHOLE
+        first, _ = await running.rows("select error_kind from attempts order by number")
+        assert first["error_kind"] == "stream_error"
+
+
+async def test_a_continuation_that_its_limit_cuts_short_within_the_last_word_ends_with_length(serve: Serve) -> None:
+    beta = [RoleOnly(), Delta(" bro"), Finish("length"), Done()]
+    async with serve(alpha=half(Drop()), beta=beta, config=allowed()) as running:
+        text, events, is_whole = await told(running, max_tokens=5)
+        assert (text, is_whole) == (BROKEN, True)
+        assert [choice["finish_reason"] for event in events for choice in event["choices"]][-1] == "length"
+
+
+async def test_the_first_who_is_asked_to_go_on_keeps_all_of_the_time(serve: Serve) -> None:
+    deployments = [{"deployment": f"{name}/m", "continues": "prefix"} for name in ("alpha", "beta", "gamma")]
+    config = allowed(deployments=deployments, takeover={"when": "always", "within_s": 8.0})
+    both = asyncio.Event()
+    beta = [Gate(both), *whole(" brown fox jumps over the lazy dog.")]
+    async with serve(alpha=half(Drop()), beta=beta, gamma=[Hang()], config=config) as running:
+        async with asyncio.TaskGroup() as tasks:
+            answered = tasks.create_task(told(running, provider={"order": ["alpha", "beta", "gamma"]}))
+            await running["gamma"].requested.wait()  # half of the time is over
+            both.set()
+        assert answered.result()[0] == WHOLE
+        attempts = await running.rows("select provider, outcome from attempts order by number")
+        assert [(each["provider"], each["outcome"]) for each in attempts] == [
+            ("alpha", "failed"),
+            ("beta", "won"),
+            ("gamma", "lost"),
+        ]

@@ -174,7 +174,7 @@ async def test_other_apis_are_judged_through_their_translation(serve: Serve, pat
         assert "town" not in body
         status, body = await early_then(running, calls("{"), ask())
         assert status == 502
-        assert "gave no valid answer" in json.loads(body)["error"]["message"]
+        assert "gave a valid answer" in json.loads(body)["error"]["message"]
 
 
 def searches(arguments: str) -> list[Step]:
@@ -335,3 +335,21 @@ async def test_whatever_is_asked_every_call_ends_with_an_answer_or_an_error_of_t
             "no_valid_answer",
             "invalid_request",
         }
+
+
+@pytest.mark.parametrize("race", [{}, {"invalid": "best"}], ids=["error", "best"])
+async def test_the_next_in_the_order_of_the_request_is_asked_without_a_budget(
+    serve: Serve, race: dict[str, Any]
+) -> None:
+    async with serve(early=calls("{"), late=calls(), config=valid(**race)) as running:
+        async with running.chat(provider={"order": ["early", "late"]}, **TOOLS) as response:
+            body = await response.json()
+        assert response.status == 200
+        assert "x-holeshot-narrowed" not in response.headers
+        assert body["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == GOOD
+
+
+async def test_an_error_does_not_say_that_every_deployment_was_asked_where_it_was_one(serve: Serve) -> None:
+    async with serve(early=calls("{"), late=calls(), config=valid()) as running:
+        status, body = await whole(running, provider={"only": ["early"]}, **TOOLS)
+        assert (status, "every" in body["error"]["message"]) == (502, False)

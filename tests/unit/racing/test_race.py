@@ -399,6 +399,13 @@ def test_silence_between_events_is_a_stall_that_comments_do_not_put_off() -> Non
     assert track.outcomes == {"a": "stalled"}
 
 
+def test_deltas_with_nothing_in_them_do_not_put_off_a_stall() -> None:
+    steps = [(0.1, delta("a")), *((float(second), ROLE) for second in range(1, 60))]
+    track = Track(Timetable("a", steps), clocks=Clocks(connect_s=5, ttft_s=100, stall_s=7, total_s=None))
+    record = run(track.run())
+    assert (record.error_kind, record.total_ms) == ("stall_timeout", pytest.approx(7100))
+
+
 def test_a_slow_reader_is_no_stalled_provider() -> None:
     class SlowReader(RememberingSink):
         async def write(self, block: Block) -> None:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from providers.dialects.chat.answers import events_of_answer
+from providers.dialects.chat.continuing import ChatContinuing
 from providers.dialects.chat.events import read_event
 from providers.errors import ErrorKind, UpstreamError
 from providers.json_answer import read_answer
@@ -126,3 +127,12 @@ def test_an_answer_that_is_laid_out_in_lines_is_still_one_line_an_event() -> Non
         assert event.raw.count(b"\n") == 2
         if event.data != b"[DONE]":
             msgspec.json.decode(event.data)
+
+
+@pytest.mark.parametrize(
+    ("delta", "obstacle"),
+    [({"refusal": "no"}, "refusal"), ({"audio": {"data": "x"}}, "audio"), ({"images": [{}]}, "images")],
+)
+def test_what_is_more_than_text_has_its_own_word(delta: dict[str, object], obstacle: str) -> None:
+    begun = ChatContinuing().begun([msgspec.json.encode({"choices": [{"index": 0, "delta": delta}]})])
+    assert begun.obstacle == obstacle

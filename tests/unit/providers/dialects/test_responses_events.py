@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from providers.dialects.chunk import Chunk
 from providers.dialects.responses.answers import ENDING, ResponseGathering, events_of_answer
-from providers.dialects.responses.errors import failure
+from providers.dialects.responses.errors import failure, numbered
 from providers.dialects.responses.events import read_event
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
@@ -298,3 +298,9 @@ def sdk(stream: bytes) -> openai.OpenAI:
 
     transport = httpx.Client(transport=httpx.MockTransport(answer))
     return openai.OpenAI(api_key="k", base_url="http://gateway/v1", http_client=transport, max_retries=0)
+
+
+def test_the_event_of_an_error_counts_on_from_the_last_event_and_not_from_text_in_it() -> None:
+    before = b'data: {"type":"x","sequence_number":41,"delta":"\\"sequence_number\\":7"}\n\n'
+    assert b'"sequence_number":42' in numbered(failure("disconnected", "gone"), before)
+    assert b'"sequence_number":0' in numbered(failure("disconnected", "gone"), b": ping\n\n")
