@@ -4,6 +4,7 @@ No answer is stored for this. What must be seen as a whole (tool arguments, text
 and is released with its attempt. If something cannot be known, it is not judged, so that no provider is blamed for it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +23,13 @@ _REFUSALS = frozenset(reason for dialect in DIALECTS.values() for reason in dial
 _BROKE_OFF = frozenset({Outcome.FAILED, Outcome.STALLED, Outcome.TIMEOUT})
 _NEARLY = 0.9  # of max_tokens: vendors count the last tokens, or reasoning, differently
 _MOST_CHECKED = 16  # with more tool calls, none is checked against its schema
+
+
+class _Requirements(msgspec.Struct):
+    required: list[str] | None = None
+
+
+_requirements = msgspec.json.Decoder(_Requirements)
 _anything = msgspec.json.Decoder()
 
 
@@ -80,7 +88,7 @@ def _judge_form(call: Call, measurement: Measurement, text: AnswerText | None) -
         return UNJUDGED
     flaw: Flaw | bool | None = False
     if measurement.reported.tool_calls is not None:
-        flaw = _flaw_of_calls(measurement, asked)
+        flaw = _flaw_of_calls(call, measurement, asked)
     elif kind is AnswerKind.JSON:
         flaw = _flaw_of_json(text, asked)
     if flaw is None:
@@ -88,16 +96,16 @@ def _judge_form(call: Call, measurement: Measurement, text: AnswerText | None) -
     return Judgement(kind, flaw) if isinstance(flaw, Flaw) else _GOOD[kind]
 
 
-def _flaw_of_calls(measurement: Measurement, asked: Expected) -> Flaw | bool | None:
+def _flaw_of_calls(call: Call, measurement: Measurement, asked: Expected) -> Flaw | bool | None:
     """Return the flaw of the tool calls; False for none, None if unknown."""
     calls = measurement.reported.tool_calls
     assert calls is not None
     if any(name not in asked.tools for name in calls.names):
         return Flaw.UNKNOWN_TOOL
     valid = calls.valid()
-    if valid is not True:
-        return None if valid is None else Flaw.BAD_TOOL_CALL
     arguments = calls.arguments() or []
+    if valid is not True or ("" in arguments and _lacks_arguments(call, calls.names, arguments)):
+        return None if valid is None else Flaw.BAD_TOOL_CALL
     if len(arguments) != len(calls.names) or not any(asked.tools.values()):
         return False  # custom tools take no JSON, and which call is whose is unknown
     if len(arguments) > _MOST_CHECKED:
@@ -108,6 +116,22 @@ def _flaw_of_calls(measurement: Measurement, asked: Expected) -> Flaw | bool | N
         if flaw is not False:
             return flaw
     return False
+
+
+def _lacks_arguments(call: Call, names: Sequence[str], arguments: Sequence[str]) -> bool:
+    """Whether a call has no arguments though its tool, strict or not, requires some: otherwise they are ``{}``."""
+    asked = expected(call.fields, call.dialect, every_schema=True)
+    if asked is None or len(names) != len(arguments):
+        return False
+    empty = (asked.tools.get(name) for name, piece in zip(names, arguments, strict=True) if not piece)
+    return any(map(_requires_some, empty))
+
+
+def _requires_some(schema: bytes | None) -> bool:
+    try:
+        return bool(schema) and bool(_requirements.decode(schema or b"{}").required)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
 
 
 def _flaw_of_arguments(schema: bytes, arguments: str, *, of: int) -> Flaw | bool | None:

@@ -265,3 +265,11 @@ def test_an_answer_that_is_gathered_is_judged_too() -> None:
 def test_what_an_answer_is_judged_as(dialect: Dialect, fields: dict[str, Any], kind: AnswerKind) -> None:
     raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}
     assert answer_kind(raw, dialect) is kind
+
+
+@pytest.mark.parametrize(("parameters", "flaw"), [(SCHEMA, Flaw.BAD_TOOL_CALL), ({"type": "object"}, None)])
+def test_empty_arguments_are_an_empty_object_and_a_flaw_where_the_tool_requires_one(
+    parameters: dict[str, Any], flaw: Flaw | None
+) -> None:
+    tool = {"type": "function", "function": {"name": "weather", "parameters": parameters}}
+    assert judged(calls("weather"), tools=msgspec.Raw(json.dumps([tool]).encode())) == (AnswerKind.TOOLS, flaw)
