@@ -59,6 +59,7 @@ class TokensSource(StrEnum):
 
     REPORTED = "reported"
     ESTIMATED = "estimated"
+    IMPLAUSIBLE = "implausible"  # reported, and more than can be: the most there may be counts instead
 
 
 class AnswerKind(StrEnum):

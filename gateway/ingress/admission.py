@@ -238,7 +238,9 @@ class Admission:
 
     @staticmethod
     def _demand_local_program(request: Head) -> None:
-        if "origin" in request.headers:
+        # A page's GET without CORS has no origin; what browsers say of the page cannot be changed by it.
+        site = request.headers.get("sec-fetch-site", "none")
+        if "origin" in request.headers or site not in {"none", "same-origin"}:
             raise Forbidden("requests from web pages are refused while no 'clients:' are configured")
         demand_local_host(request)
 

@@ -28,6 +28,8 @@ order by proname limit 1
 _SECRETS = frozenset(
     {"pg_authid", "pg_largeobject", "pg_shadow", "pg_subscription", "pg_user_mapping", "pg_user_mappings"}
 )
+# They read a table, or all of them, that a string names in pieces.
+_BY_NAME = re.compile(r"(table|query|cursor|schema|database)_to_xml(schema|_and_xmlschema)?")
 _WORD = re.compile(r"[^\W\d][\w$]*")  # anywhere in the text: some functions run SQL that is in a string
 _ESCAPED_NAME = re.compile(r'\bu&"', re.IGNORECASE)
 _NAME_MAX_BYTES = 63  # Postgres cuts longer names
@@ -54,6 +56,8 @@ async def refuse_side_effects(driver: Any, sql: str) -> None:
     words |= {word.lower() for word in words}
     if secret := min(words & _SECRETS, default=None):
         raise QueryError(f"{secret} is not read: it holds passwords or other people's data; use psql for it")
+    if by_name := min((word for word in words if _BY_NAME.fullmatch(word)), default=None):
+        raise QueryError(f"{by_name} is not run: it reads what a string names; select from the table itself")
     found = await driver.fetchval(_VOLATILE, sorted(words), _HARMLESS)
     if found is not None:
         raise QueryError(

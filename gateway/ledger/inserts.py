@@ -27,6 +27,7 @@ from gateway.ledger.rows import (
 INSERT_TIMEOUT_S = 15.0  # a thousand calls take some milliseconds; after this a new connection is tried
 TRIES = 5  # of a batch that met another transaction; nothing of it was stored
 _ALL: Mapping[str, datetime] = {}
+_LARGEST = 2**31 - 1  # of an integer column
 SLICE_ROWS = 16  # encoded without a pause, in about 30 µs; then the event loop runs other tasks
 
 # Errors that the rows cause. All others (no connection, no table, no permission) are a state of the database that will
@@ -66,11 +67,18 @@ async def insert(engine: AsyncEngine, entries: Sequence[Entry], kept_since: Mapp
     try:
         async with engine.connect() as connection:
             raw = await connection.get_raw_connection()
-            tries = 0
+            tries, clamps = 0, False
             while True:
-                tables = [_Table(name, columns, rows, kept_since.get(name)) for name, columns, rows in _tables(entries)]
+                tables = [
+                    _Table(name, columns, map(_clamped, rows) if clamps else rows, kept_since.get(name))
+                    for name, columns, rows in _tables(entries)
+                ]
                 try:
                     await store(connection, raw.driver_connection, tables)
+                except RowsRejectedError:
+                    if clamps:
+                        raise
+                    clamps = True  # a number may be too large for its column: no row is lost for that
                 except _CROSSED:
                     tries += 1
                     if tries == TRIES:
@@ -157,6 +165,10 @@ def _tables(entries: Sequence[Entry]) -> Iterator[tuple[str, tuple[str, ...], It
         yield "refusals", REFUSAL_COLUMNS, refusal_rows(entries)
     if any(isinstance(entry, Outage) for entry in entries):
         yield "outages", OUTAGE_COLUMNS, outage_rows(entries)
+
+
+def _clamped(row: Row) -> Row:
+    return tuple(min(value, _LARGEST) if type(value) is int else value for value in row)
 
 
 class _Table:

@@ -1,6 +1,7 @@
 """Who looks at races as they happen: the viewers of one process, and what runs only while there is one."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -12,6 +13,7 @@ from gateway.live.viewer import Viewer, Wanted
 from gateway.racing.tasks import AttemptTasks
 
 MOST_VIEWERS = 50  # in one process
+MOST_OF_ONE = 10  # of one client: the others may look too
 SAMPLE_S = 0.2  # between two looks at how many tokens running attempts have
 RETRY_AFTER_S = 10
 
@@ -44,6 +46,7 @@ class Live:
         self._clock = clock
         self._unix_clock = unix_clock
         self._viewers: set[Viewer] = set()  # of clients
+        self._clients: Counter[str | None] = Counter()  # how many viewers each has
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False
 
@@ -53,11 +56,11 @@ class Live:
         return len(self._viewers)
 
     @contextmanager
-    def watch(self, wanted: Wanted) -> Iterator[Viewer]:
-        """Yield a viewer; its first event tells which calls run.
+    def watch(self, wanted: Wanted, client: str | None = None) -> Iterator[Viewer]:
+        """Yield a viewer of ``client``; its first event tells which calls run.
 
         Raises:
-            TooManyViewers: there are as many as may be.
+            TooManyViewers: there are as many as may be, in all or of this client.
             ShuttingDown: the gateway is stopping.
 
         """
@@ -68,15 +71,24 @@ class Live:
                 f"{MOST_VIEWERS} live streams are open at this worker; close one, or retry later",
                 headers={"retry-after": str(RETRY_AFTER_S)},
             )
+        if self._clients[client] >= MOST_OF_ONE:
+            raise TooManyViewers(
+                f"you have {MOST_OF_ONE} live streams open at this worker; close one",
+                headers={"retry-after": str(RETRY_AFTER_S)},
+            )
         viewer = Viewer(wanted, self.hub.running, loop=asyncio.get_running_loop())
         viewer.greet(self.add(viewer))
         self._viewers.add(viewer)
+        self._clients[client] += 1
         if len(self._viewers) == 1:
             self.on_viewers()
         try:
             yield viewer
         finally:
             self._viewers.discard(viewer)
+            self._clients[client] -= 1
+            if not self._clients[client]:
+                del self._clients[client]
             self.remove(viewer)
             if not self._viewers:
                 self.on_viewers()

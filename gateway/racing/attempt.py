@@ -15,7 +15,7 @@ from gateway.racing.clocks import AttemptClocks
 from gateway.racing.course import Bid, Course
 from gateway.racing.exchanges import drain, open_exchange, reading
 from gateway.racing.judging import UNJUDGED
-from gateway.racing.measurement import Measurement
+from gateway.racing.measurement import Measurement, most_tokens
 from gateway.racing.passage import Passage
 from gateway.racing.reading import Block
 from gateway.racing.sink import ClientGone
@@ -46,7 +46,7 @@ class Attempt:
         self.ending: Ending | None = None  # set when it is settled; nothing is measured after that
         self.record: AttemptRecord | None = None  # made of ``ending`` when recorders are told
         self.failed_at: float | None = None
-        self.measurement = Measurement(at)
+        self.measurement = Measurement(at, most_tokens(deployment.capabilities))
         self.overtaken: Overtaken | None = None
         self.exchange: Exchange | None = None
         self.seat: Seat | None = None  # if there is a limit; the provider may work until the task ends

@@ -9,9 +9,11 @@ import msgspec
 from gateway.attempt_records import TokensSource, WinOn
 from gateway.racing.gaps import Gaps
 from gateway.racing.tool_calls import ToolCalls
+from providers.capabilities import Capabilities
 from providers.dialects.chunk import Chunk
 from providers.usage import Usage, completed
 
+MOST_TOKENS = 10_000_000  # of a prompt or an answer, where no context window is known
 CHARS_PER_TOKEN = 4  # rule of thumb, if the provider reports no usage
 BURST_S = 0.020  # if all deltas arrive within this time they were buffered, so their speed is meaningless
 BURST_TPS = 5000.0  # likewise: no provider decodes faster
@@ -75,6 +77,7 @@ class Measurement:
         "headers_at",
         "last_at",
         "meaningful",
+        "most_tokens",
         "pause_s",
         "reasoning_chars",
         "reported",
@@ -83,8 +86,10 @@ class Measurement:
         "valid_at",
     )
 
-    def __init__(self, started: float) -> None:
+    def __init__(self, started: float, most_tokens: int = MOST_TOKENS) -> None:
+        """``most_tokens``: more of a prompt or an answer cannot be true."""
         self.started = started
+        self.most_tokens = most_tokens
         self.connect_ms: float | None = None
         self.headers_at: float | None = None
         self.first_event_at: float | None = None
@@ -166,18 +171,20 @@ class Measurement:
         """Return the token counts: the provider's, or an estimate from the characters; None if there is no answer."""
         usage = self.reported.usage
         if usage is not None and usage.completion_tokens is not None:
+            usage, source = plausible(usage, self.most_tokens)
             return Tokens(
                 usage.prompt_tokens,
                 usage.completion_tokens,
                 usage.reasoning_tokens,
                 usage.cached_tokens,
                 usage.cache_write_tokens,
-                TokensSource.REPORTED,
+                source,
             )
         if not self.meaningful:
             return None
         estimate = -(-self.chars // CHARS_PER_TOKEN) or self.meaningful
-        return Tokens(usage.prompt_tokens if usage else None, estimate, None, None, None, TokensSource.ESTIMATED)
+        prompt = None if usage is None or usage.prompt_tokens is None else min(usage.prompt_tokens, self.most_tokens)
+        return Tokens(prompt, estimate, None, None, None, TokensSource.ESTIMATED)
 
     def decode_tps(self, tokens: Tokens | None) -> float | None:
         """Return (n - n_first) / (t_last - t_first), tokens per second; None if it would be meaningless.
@@ -209,3 +216,20 @@ class Measurement:
         if tokens is None or not tokens.completion or self.last_at is None or self.last_at <= self.started:
             return None
         return round(tokens.completion / (self.last_at - self.started), 3)
+
+
+def most_tokens(capabilities: Capabilities) -> int:
+    """Return how many tokens a prompt or an answer can have at most: the context window, if it is known."""
+    window = capabilities.context_tokens
+    return MOST_TOKENS if not window else min(MOST_TOKENS, window + (capabilities.max_output_tokens or 0))
+
+
+def plausible(usage: Usage, most: int) -> tuple[Usage, TokensSource]:
+    """Return ``usage`` with no count above ``most``, and whether one was."""
+    prompt, answer = usage.prompt_tokens or 0, usage.completion_tokens or 0
+    parts = usage.reasoning_tokens or 0, usage.cached_tokens or 0, usage.cache_write_tokens or 0
+    if prompt <= most and answer <= most and max(parts) <= most:
+        return usage, TokensSource.REPORTED
+    counts = {name: getattr(usage, name) for name in usage.__struct_fields__}
+    bounded = {name: None if count is None else min(count, most) for name, count in counts.items()}
+    return Usage(**bounded), TokensSource.IMPLAUSIBLE

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, TokensSource
+from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome
 from gateway.calls import Call
 from gateway.fleet.deployment import Deployment
 from gateway.racing.attempt_recording import request_id, short
+from gateway.racing.measurement import MOST_TOKENS, plausible
 from gateway.racing.milliseconds import milliseconds
 from providers.errors import UpstreamError
 from providers.exchange import Answer
@@ -39,7 +40,7 @@ def relayed_record(
     """Return the record of an attempt that ended ``now``; ``said`` is what its answer has reported so far."""
     is_censored = outcome is Outcome.CLIENT_GONE and ttft_s is None
     first_ms = None if ttft_s is None else milliseconds(ttft_s)
-    usage = said.usage
+    usage, source = (None, None) if said.usage is None else plausible(said.usage, MOST_TOKENS)
     return AttemptRecord(
         **msgspec.structs.asdict(attempt.start),
         call_id=call.id,
@@ -64,7 +65,7 @@ def relayed_record(
         headroom=headroom(answer.headers) if answer else None,
         prompt_tokens=usage.prompt_tokens if usage else None,
         completion_tokens=usage.completion_tokens if usage else None,
-        tokens_source=TokensSource.REPORTED if usage else None,
+        tokens_source=source,
     )
 
 

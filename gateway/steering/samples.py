@@ -113,7 +113,7 @@ def _count_speed(counts: Counts, names: Fields, attempt: AttemptRecord) -> None:
     if attempt.tokens_source is None or attempt.ttft_ms is None or attempt.last_token_ms is None:
         return
     decode_tps, span_s = attempt.decode_tps, (attempt.last_token_ms - attempt.ttft_ms) / 1000
-    if attempt.tokens_source is TokensSource.ESTIMATED:
+    if attempt.tokens_source is not TokensSource.REPORTED:
         if decode_tps is not None:
             counts[names.gtok] = decode_tps * span_s
             counts[names.gsec] = span_s

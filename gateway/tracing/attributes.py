@@ -81,8 +81,8 @@ def of_attempt(attempt: AttemptRecord, call: CallRecord, peer: Peer | None) -> A
     ):
         if tokens or (tokens is not None and name in _COUNTED):
             attributes[f"gen_ai.usage.{name}"] = tokens
-    if attempt.tokens_source is TokensSource.ESTIMATED:
-        attributes["holeshot.tokens_source"] = "estimated"
+    if attempt.tokens_source not in {None, TokensSource.REPORTED}:
+        attributes["holeshot.tokens_source"] = str(attempt.tokens_source)
     _add_response(attributes, attempt)
     _add(attributes, attempt, _ATTEMPT)
     return attributes

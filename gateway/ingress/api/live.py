@@ -25,12 +25,12 @@ _COMMENT = b":\n\n"
 
 async def live(request: web.Request) -> web.StreamResponse:
     """Stream what happens to the calls that the query names, beginning with those that run."""
-    admit_visitor(request)
+    client = admit_visitor(request)
     wanted = asked(request, Wanted)
     response = web.StreamResponse(headers=_HEADERS)
     if request.method == METH_HEAD:  # whatever followed the head would be read as the next answer
         return response
-    with request.app[CONTEXT].live.watch(wanted) as viewer:
+    with request.app[CONTEXT].live.watch(wanted, client.name) as viewer:
         viewer.on_end(lambda: _hang_up(request, only_if_blocked=True))
         with suppress(ConnectionError):  # it has hung up; whatever was to be sent
             await response.prepare(request)

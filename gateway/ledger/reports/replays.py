@@ -15,6 +15,7 @@ from gateway.reports import RETRY_S, ReplayWanted, ReportsUnreachable, ReportToo
 KEPT_S = 300.0  # a week's figures hardly change in this time, and are dear
 KEPT_TIMES = 10.0  # as long as it took, if that is less: a young ledger's change soon, and take a second or two
 TIMEOUT_S = 60.0
+TURN_S = 8.0  # one runs at a time; who waits longer is told to ask again
 MOST_CALLS = 20_000  # read of a model: enough for the tail, and some seconds of one processor
 _CHILD = "gateway.cli.replaying"
 _AWAY = "the ledger cannot be read, so nothing can be replayed now; the gateway's log says why"
@@ -23,8 +24,9 @@ _AWAY = "the ledger cannot be read, so nothing can be replayed now; the gateway'
 class Replays:
     """Answers replays. A child does the work, at low priority: it holds up no call, however long it takes."""
 
-    def __init__(self, url: str, *, clock: Callable[[], float], kept_s: float = KEPT_S) -> None:
-        """``url``: of the ledger."""
+    def __init__(self, url: str, *, clock: Callable[[], float], kept_s: float = KEPT_S, turn_s: float = TURN_S) -> None:
+        """``url``: of the ledger. ``turn_s``: how long one waits for those before it."""
+        self._turn_s = turn_s
         self._url = url
         self._kept = Kept(clock=clock, kept_s=kept_s, times=KEPT_TIMES)
         self._turn = asyncio.Semaphore(1)
@@ -55,8 +57,17 @@ class Replays:
             "most": MOST_CALLS,
             "busiest": True,
         }
-        async with self._turn:
+        try:
+            async with asyncio.timeout(self._turn_s):
+                await self._turn.acquire()
+        except TimeoutError as error:
+            raise ReportTooSlow(
+                f"other replays have run for {self._turn_s:g} s: ask again soon", headers={"retry-after": str(RETRY_S)}
+            ) from error
+        try:
             written = await self._run(msgspec.json.encode(request))
+        finally:
+            self._turn.release()
         answer: dict[str, Any] = msgspec.json.decode(written, type=dict[str, msgspec.Raw])
         if "unreachable" in answer:
             self._log.warning("report.failed", cause=msgspec.json.decode(answer["unreachable"]))

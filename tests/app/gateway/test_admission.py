@@ -129,6 +129,8 @@ async def test_health_needs_no_key_and_tells_no_secret(serve: Serve, path: str) 
     [
         {"origin": "https://evil.example"},
         {"origin": "null"},
+        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},
+        {"sec-fetch-site": "same-site"},
         {"origin": "http://127.0.0.1:4000"},
         {"host": "evil.example"},
         {"host": "evil.example:4000"},

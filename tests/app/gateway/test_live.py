@@ -267,6 +267,25 @@ async def test_more_viewers_than_there_may_be_are_refused_with_words(
             pass
 
 
+async def test_one_client_cannot_take_all_the_live_streams_from_others(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MOST_OF_ONE", 1)
+    people = {
+        "ops": {"key_sha256": sha256("hs-ops"), "role": "viewer"},
+        "eve": {"key_sha256": sha256("hs-eve"), "role": "viewer"},
+    }
+    async with (
+        serve(config={"clients": people}) as running,
+        running.get("/api/live", headers=bearer("hs-eve")) as first,
+    ):
+        assert first.status == 200
+        async with running.get("/api/live", headers=bearer("hs-eve")) as second:
+            assert (second.status, (await second.json())["error"]["code"]) == (503, "too_many_viewers")
+        async with running.get("/api/live", headers=bearer("hs-ops")) as other:
+            assert other.status == 200
+
+
 async def test_a_viewer_that_hangs_up_is_forgotten_and_with_the_last_one_everything(serve: Serve) -> None:
     async with serve(alpha=[Delta("a"), Hang()]) as running, running.chat(stream=True) as response:
         await response.content.readuntil(b'"a"')

@@ -112,10 +112,23 @@ async def test_more_calls_than_a_batch_holds_arrive_in_order_of_segments(ledger_
     await ledger.close()
 
 
+async def test_a_number_too_large_for_its_column_loses_no_row(ledger_url: str, tmp_path: Path) -> None:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
+    records = [raced_call(), raced_call(max_tokens=10**30, prompt_tokens=2**70), raced_call()]
+    for record in records:
+        ledger.call_finished(record)
+    await ledger.flush()
+    assert await stored(ledger_url) == Counter((record.id, None) for record in records)
+    assert ledger.rejected == 0
+    await ledger.close()
+    largest = await queries.run(ledger_url, "select max(max_tokens), max(prompt_tokens) from calls")
+    assert largest.rows == [(2**31 - 1, 2**31 - 1)]
+
+
 async def test_a_row_the_database_rejects_is_set_aside_and_the_others_arrive(ledger_url: str, tmp_path: Path) -> None:
     ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
     good = [raced_call() for _ in range(20)]
-    poison = raced_call(prompt_tokens=2**70)
+    poison = raced_call(model=None)
     for record in (*good[:7], poison, *good[7:]):
         ledger.call_finished(record)
     await ledger.flush()

@@ -5,8 +5,9 @@ import pytest
 
 from gateway.attempt_records import TokensSource
 from gateway.racing.gaps import Gaps
-from gateway.racing.measurement import Measurement
+from gateway.racing.measurement import MOST_TOKENS, Measurement, most_tokens
 from gateway.steering.histogram import bucket, edge_s
+from providers.capabilities import Capabilities
 from providers.dialects.chat.events import read_event
 from tests.unit.racing.track import ROLE, delta, event, usage
 
@@ -54,6 +55,18 @@ def test_decode_speed_is_the_tokens_after_the_first_over_the_time_between_first_
 )
 def test_decode_speed_is_unknown_when_it_would_say_nothing(why: str, timetable: list[tuple[float, bytes]]) -> None:
     assert tps(measured(*timetable)) is None, why
+
+
+@pytest.mark.parametrize("window", [None, 128_000])
+def test_more_tokens_than_can_be_are_bounded_and_marked(window: int | None) -> None:
+    measurement = Measurement(10.0, most_tokens(Capabilities(context_tokens=window)))
+    for data in (delta("a"), delta("b"), usage(completion=2_000_000_000)):
+        measurement.event(read_event(data.removeprefix(b"data: ").strip()), 10.5)
+    tokens = measurement.tokens()
+    assert tokens is not None
+    assert (tokens.completion, tokens.source) == (window or MOST_TOKENS, TokensSource.IMPLAUSIBLE)
+    assert measurement.reported.usage is not None
+    assert measurement.reported.usage.completion_tokens == 2_000_000_000
 
 
 def with_reasoning(reasoning: int, completion: int) -> bytes:
