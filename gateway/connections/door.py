@@ -5,6 +5,7 @@ handler and back a refusal costs several times as much as here (docs/overload.md
 are still on their way, wrong keys) goes that way all the same: the handler refuses it in the same words.
 """
 
+from collections.abc import Hashable
 from http import HTTPStatus
 
 import msgspec
@@ -12,7 +13,7 @@ from aiohttp.http_parser import RawRequestMessage
 from multidict import CIMultiDictProxy
 
 from gateway.ingress import headers
-from gateway.ingress.addresses import FORWARDED_FOR, Trust
+from gateway.ingress.addresses import FORWARDED_FOR, Trust, counted_address
 from gateway.ingress.admission import JSON, Client
 from gateway.ingress.context import Context
 from gateway.ingress.phase import Phase
@@ -55,8 +56,8 @@ class Door:
             and "expect" not in message.headers
         )
 
-    def client_of(self, message: RawRequestMessage) -> Client | None:
-        """Return the client of a call that would be refused now; None if it is to be handled."""
+    def client_of(self, message: RawRequestMessage, peer: str | None) -> Client | None:
+        """Return the client of a call from ``peer`` that would be refused now; None if it is to be handled."""
         if (
             message.method != "POST"
             or message.path not in CALLS
@@ -68,7 +69,13 @@ class Door:
         ):
             return None
         client = self._context.admission.recognised(_Head(message))
-        return client if client is not None and self.intake.refuses(client.priority) else None
+        if client is None:
+            return None
+        owner: Hashable = client.name
+        if owner is None:
+            trusted = self._context.settings.trusted_proxies
+            owner = counted_address(peer, message.headers.getall(FORWARDED_FOR, ()), trusted)
+        return client if self.intake.refuses(client.priority, owner) else None
 
     def refusal(self, message: RawRequestMessage, client: Client, peer: str | None) -> bytes:
         """Count a refused call, and return the response to it."""

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from gateway.errors import Overloaded
 from gateway.ingress.admission import JSON, Client
-from gateway.ingress.bodies.reading import Received, read_body
+from gateway.ingress.bodies.reading import Received, owner_of, read_body
 from gateway.ingress.context import BEGUN, CONTEXT, Context
 from gateway.limits.errors import LimitReached
 from gateway.overload.intake import Shed
@@ -28,17 +28,17 @@ def seated(answer: ClientHandler, takes: Sequence[str] = (JSON,), admit: Admit |
     media_types = tuple(takes)
 
     async def with_seat(request: web.Request, context: Context, client: Client) -> web.StreamResponse:
-        intake, waited_s = context.intake, 0.0
-        if not request.content.is_eof() and intake.refuses(client.priority):
+        intake, waited_s, owner = context.intake, 0.0, owner_of(request, client)
+        if not request.content.is_eof() and intake.refuses(client.priority, owner):
             raise intake.refusal(Shed.QUEUE_FULL)
         received = await read_body(request, client)
         try:
-            if not intake.enter():
-                waited_s = await intake.wait(client.priority)
+            if not intake.enter(owner):
+                waited_s = await intake.wait(client.priority, owner)
             try:
                 return await answer(request, client, received, waited_s)
             finally:
-                intake.leave()
+                intake.leave(owner)
         finally:
             received.release()
 

@@ -1,11 +1,11 @@
 """The intake: lets a call in when there is room, has it wait a moment when there is none, or refuses it.
 
-Each call in flight has a seat, from before its body is read until its answer has ended. A free seat goes to the first
-call in the queue in that instant, so a new call finds none while others wait.
+Each call in flight has a seat until its answer has ended. A free seat goes to the next call in the queue in that
+instant: of the highest priority, and in it of the client that holds fewest.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from enum import StrEnum
 from itertools import cycle
 
@@ -17,6 +17,7 @@ from gateway.overload.queue import Queue
 from gateway.settings.overload import OverloadSettings
 
 SHED_AT_ONCE = 50  # at a tick, when a crowd has turned out to be none: each costs a tenth of a millisecond
+LEFT_TO_OTHERS = 8  # one client alone leaves an eighth of the seats
 RETRY_AFTER_S = (1, 2, 3)  # in turn: those that are refused together shall not all return together
 
 
@@ -38,10 +39,11 @@ class Cause(StrEnum):
 class _Waiting:
     """A call in the queue. ``turn`` gets None with a seat, or the reason for which there will be none."""
 
-    __slots__ = ("priority", "turn")
+    __slots__ = ("owner", "priority", "turn")
 
-    def __init__(self, priority: int, turn: "asyncio.Future[Shed | None]") -> None:
+    def __init__(self, priority: int, owner: Hashable, turn: "asyncio.Future[Shed | None]") -> None:
         self.priority = priority
+        self.owner = owner
         self.turn = turn
 
 
@@ -66,6 +68,7 @@ class Intake:
         "_patience",
         "_queue",
         "_retry_after_s",
+        "_seats",
         "_settings",
         "delay",
         "in_flight",
@@ -92,7 +95,8 @@ class Intake:
         self._clock = clock
         self._settings = settings
         self._default_most = default_most
-        self._queue: Queue[_Waiting] = Queue()
+        self._seats: dict[Hashable, int] = {}  # by owner
+        self._queue: Queue[_Waiting] = Queue(self._held)
         self._patience = Patience(settings.queue if settings.queue_timeout_s else 0, settings.queue_timeout_s)
         self._found_no_room = False  # a call, since the last tick
         self._retry_after_s = cycle(RETRY_AFTER_S)
@@ -121,33 +125,42 @@ class Intake:
         self._default_most = min(self._default_most, most)
         self.configure(self._settings)
 
-    def enter(self) -> bool:
-        """Take a seat; return False if there is none."""
-        if self.in_flight >= self.limit.now:
+    def enter(self, owner: Hashable = None) -> bool:
+        """Take a seat for a call of ``owner`` (None: not told apart from others); return False if there is none."""
+        most, held = self.limit.now, self._seats.get(owner, 0)
+        if self.in_flight >= most or (held >= most - most // LEFT_TO_OTHERS and owner is not None):
             return False
         if not self.in_flight:
             self.delay.wake()
         self.in_flight += 1
+        self._seats[owner] = held + 1
         return True
 
-    def leave(self) -> None:
-        """Give a seat back; the first call in the queue has it."""
+    def leave(self, owner: Hashable = None) -> None:
+        """Give a seat of ``owner`` back; the next call in the queue has it."""
         self.in_flight -= 1
+        left = self._seats[owner] - 1
+        if left:
+            self._seats[owner] = left
+        else:
+            del self._seats[owner]
         if self._queue:
             self._call_up()
 
-    def refuses(self, priority: int) -> bool:
+    def refuses(self, priority: int, owner: Hashable = None) -> bool:
         """Whether a call of this priority would be refused at once: no seat, and no place in the queue."""
-        return self.is_full and not self._has_place(priority)
+        if not self.is_full and (owner is None or self._held(owner) < self.most_each):
+            return False
+        return not self._has_place(priority, owner)
 
-    async def wait(self, priority: int) -> float:
+    async def wait(self, priority: int, owner: Hashable = None) -> float:
         """Wait for a seat and take it; return the seconds that took.
 
         Raises:
             Overloaded: there was none in time, or already too many calls wait.
 
         """
-        if not self._has_place(priority):
+        if not self._has_place(priority, owner):
             raise self.refusal(Shed.QUEUE_FULL)
         self._found_no_room = True
         loop, since_s = asyncio.get_running_loop(), self._clock()
@@ -155,14 +168,14 @@ class Intake:
             self._patience.fills(since_s)
         elif len(self._queue) >= self._patience.most(since_s):
             self._shed_last(Shed.DISPLACED)
-        waiting = _Waiting(priority, loop.create_future())
+        waiting = _Waiting(priority, owner, loop.create_future())
         self._queue.add(waiting)
         timer = loop.call_later(self._patience.wait_s(since_s), _end, waiting.turn, Shed.QUEUE_TIMEOUT)
         try:
             shed = await waiting.turn
         except asyncio.CancelledError:
             if _has_seat(waiting.turn):  # since this turn of the loop
-                self.leave()
+                self.leave(owner)
             raise
         finally:
             timer.cancel()
@@ -183,9 +196,22 @@ class Intake:
             headers={"retry-after": str(after_s)},
         )
 
-    def _has_place(self, priority: int) -> bool:
+    def _has_place(self, priority: int, owner: Hashable) -> bool:
         most = self._patience.most(self._clock())
-        return len(self._queue) < most or (most > 0 and self._queue.last().priority < priority)
+        if len(self._queue) < most or most <= 0:
+            return most > 0
+        last = self._queue.last()
+        if last.priority != priority:
+            return last.priority < priority
+        return self._queue.load(priority, last.owner) > self._queue.load(priority, owner) + 1
+
+    def _held(self, owner: Hashable) -> int:
+        return self._seats.get(owner, 0)
+
+    @property
+    def most_each(self) -> int:
+        """The most seats of one client."""
+        return self.limit.now - self.limit.now // LEFT_TO_OTHERS
 
     def _shed_last(self, shed: Shed) -> None:
         """Refuse the call in the queue that would be next last of all."""
@@ -196,10 +222,13 @@ class Intake:
     def _call_up(self) -> None:
         """Give free seats to the first calls in the queue."""
         while self._queue and self.in_flight < self.limit.now:
-            turn = self._queue.pop().turn
-            if not turn.done():  # else its client has hung up, or its time is over
+            waiting = self._queue.pop(self.most_each)
+            if waiting is None:
+                break
+            if not waiting.turn.done():  # else its client has hung up, or its time is over
                 self.in_flight += 1
-                turn.set_result(None)
+                self._seats[waiting.owner] = self._held(waiting.owner) + 1
+                waiting.turn.set_result(None)
         self._note_empty()
 
     def _note_empty(self) -> None:

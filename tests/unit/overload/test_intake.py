@@ -264,3 +264,25 @@ async def test_a_late_loop_lets_fewer_calls_in_until_it_is_in_time_again() -> No
     await asyncio.sleep(0.1)
     assert (intake.in_flight, intake.limit.now) == (0, 1000)
     intake.delay.close()
+
+
+@in_virtual_time
+async def test_one_client_alone_leaves_an_eighth_and_a_freed_seat_goes_to_the_client_that_holds_fewest() -> None:
+    process = Process(max_in_flight=16, queue=40)
+    intake = process.intake
+    assert sum(intake.enter("many") for _ in range(16)) == 14
+    waits = [asyncio.ensure_future(intake.wait(0, "many")) for _ in range(40)]
+    await settle()
+    assert intake.waiting == 40
+    assert [intake.enter("few") for _ in range(3)] == [True, True, False]
+    assert not intake.refuses(0, "few")  # it displaces a call of who has most
+    mine = asyncio.ensure_future(intake.wait(0, "few"))
+    await settle()
+    assert process.shed == [(Shed.DISPLACED, Cause.MAX_IN_FLIGHT)]
+    assert intake.refuses(0, "many")
+    intake.leave("many")
+    await settle()
+    assert mine.done()
+    for each in waits:
+        each.cancel()
+    await asyncio.gather(*waits, return_exceptions=True)

@@ -10,6 +10,7 @@ class Call(msgspec.Struct, frozen=True):
 
     name: str
     priority: int
+    owner: str | None = None
 
 
 def filled(*calls: Call) -> Queue[Call]:
@@ -22,7 +23,7 @@ def filled(*calls: Call) -> Queue[Call]:
 def test_higher_priority_first_and_in_it_first_come_first_served() -> None:
     queue = filled(Call("a", 0), Call("b", 5), Call("c", 0), Call("d", 5), Call("e", -1))
     assert len(queue) == 5
-    assert "".join(queue.pop().name for _ in range(5)) == "bdace"
+    assert "".join(one.name for _ in range(5) if (one := queue.pop()) is not None) == "bdace"
     assert not queue
 
 
