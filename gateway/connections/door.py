@@ -5,8 +5,8 @@ handler and back a refusal costs several times as much as here (docs/overload.md
 are still on their way, wrong keys) goes that way all the same: the handler refuses it in the same words.
 """
 
-from collections.abc import Hashable
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp.http_parser import RawRequestMessage
@@ -20,6 +20,9 @@ from gateway.ingress.phase import Phase
 from gateway.ingress.refusals import Refused
 from gateway.ingress.routes import CALLS, error_body
 from gateway.overload.intake import Shed
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
 
 AWAITED_BYTES = 8_192  # of a body: a shorter one is awaited like the rest of a head, within the limits for heads
 

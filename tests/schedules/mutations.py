@@ -219,8 +219,11 @@ def a_loser_is_called_a_failure(patch: pytest.MonkeyPatch) -> None:
 def more_calls_are_taken_on_than_may_be(patch: pytest.MonkeyPatch) -> None:
     def call_up(self: Intake) -> None:
         while self._queue:
+            waiting = self._queue.pop()
+            assert waiting is not None
             self.in_flight += 1
-            self._queue.pop().turn.set_result(None)
+            self._seats[waiting.owner] = self._seats.get(waiting.owner, 0) + 1
+            waiting.turn.set_result(None)
 
     patch.setattr(Intake, "_call_up", call_up)
 
@@ -228,7 +231,7 @@ def more_calls_are_taken_on_than_may_be(patch: pytest.MonkeyPatch) -> None:
 def a_refusal_leaves_its_request_behind(patch: pytest.MonkeyPatch) -> None:
     def is_refused(self: Connection) -> bool:
         message: Any = self._messages[0][0]
-        client = self._door.client_of(message)
+        client = self._door.client_of(message, None)
         if client is None or self.transport is None:
             return False
         self.transport.write(self._door.refusal(message, client, None))
