@@ -33,7 +33,8 @@ def nearest_path(path: str, known: Sequence[str]) -> str | None:
                 return candidate
     # Without their versions, which are alike in all of them.
     bare_known = {"/".join(_bare(candidate.strip("/").split("/"))): candidate for candidate in reversed(known)}
-    near = difflib.get_close_matches("/".join(_bare(words)), bare_known, n=1, cutoff=_ALIKE)
+    wanted = "/".join(_bare(words))
+    near = difflib.get_close_matches(wanted, bare_known, n=1, cutoff=_ALIKE) if wanted else []
     return bare_known[near[0]] if near else None
 
 
