@@ -52,7 +52,7 @@ _FORMS = (
     b"id: KEY\nretry: KEY\nKEY: KEY\nKEY\n\n",
 )
 _FORMS_OF_DATA = (
-    b'event: error\ndata: {"reason": "KEY"}\n\n',
+    b'event: late_error\ndata: {"reason": "KEY"}\n\n',
     b'event: upstream_error\r\ndata: {"reason":\r\ndata: ["ESCAPED"]}\r\n\r\n',
     b'data: {"detail": "bad KEY"}\n\n',
     b'data: {"errors": [{"msg": "KEY"}]}\n\n',
@@ -110,6 +110,21 @@ async def test_a_key_in_an_error_is_masked_wherever_it_comes_from(
         await search(running, [answered], logged)
         rows = await running.rows("select * from attempts")
         assert OURS not in repr([rows, logged])
+
+
+@EVERY_PAIR
+async def test_a_key_in_an_event_that_only_its_name_calls_an_error_is_masked(
+    serve: Serve, logged: list[EventDict], asked: str, spoken: str
+) -> None:
+    first = STREAMS[spoken].partition(b"lo")[0].rpartition(b"\n\n")[0] + b"\n\n"
+    error = b'event: error\ndata: {"reason": "%s"}\n\n' % f"{KEY} {OURS}".encode()
+    path, body = PATHS[asked]
+    async with serve(alpha=[Raw(first + error, token=True)], config=config(spoken)) as running:
+        async with running.post({**body, "stream": True}, path=path) as response:
+            answered = await response.text()
+        assert OURS not in answered
+        assert "***" in answered
+        await search(running, [answered], logged)
 
 
 async def test_what_looks_like_a_key_in_the_models_own_words_stays(serve: Serve) -> None:
