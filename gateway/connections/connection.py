@@ -161,7 +161,7 @@ class Connection(AnsweringHandler):
     def data_received(self, data: bytes) -> None:
         """Read data, and report heads; refuse a call for which there is no room."""
         waiter, intake = self._waiter, self._intake
-        if (intake.in_flight >= intake.most_each or self._is_held) and waiter is not None and not waiter.done():
+        if (intake.in_flight >= intake.limit.each or self._is_held) and waiter is not None and not waiter.done():
             self._read_at_door(data, waiter)
             return
         _receive(self, data)

@@ -129,7 +129,7 @@ async def _object(request: web.Request, admin: Client) -> dict[str, Any]:
         InvalidRequest: it is something else.
 
     """
-    received = await read_body(request, admin)
+    received = await read_body(request, _context(request), admin.name)
     received.release()  # it is read at once
     body = received.take()
     try:

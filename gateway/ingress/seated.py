@@ -1,15 +1,18 @@
 """What every call begins and ends with: its client is admitted, its body is read, and it has a seat until its end."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from gateway.errors import Overloaded
 from gateway.ingress.admission import JSON, Client
-from gateway.ingress.bodies.reading import Received, owner_of, read_body
-from gateway.ingress.context import BEGUN, CONTEXT, Context
+from gateway.ingress.bodies.reading import Received, address_of, read_body
+from gateway.ingress.context import BEGUN, CONTEXT
 from gateway.limits.errors import LimitReached
-from gateway.overload.intake import Shed
+
+if TYPE_CHECKING:
+    from gateway.limits.limits import Begun
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 # ``answer(request, client, received, waited_s)``: the call has waited that long for its seat.
@@ -27,35 +30,32 @@ def seated(answer: ClientHandler, takes: Sequence[str] = (JSON,), admit: Admit |
     """
     media_types = tuple(takes)
 
-    async def with_seat(request: web.Request, context: Context, client: Client) -> web.StreamResponse:
-        intake, waited_s, owner = context.intake, 0.0, owner_of(request, client)
-        if not request.content.is_eof() and intake.refuses(client.priority, owner):
-            raise intake.refusal(Shed.QUEUE_FULL)
-        received = await read_body(request, client)
-        try:
-            if not intake.enter(owner):
-                waited_s = await intake.wait(client.priority, owner)
-            try:
-                return await answer(request, client, received, waited_s)
-            finally:
-                intake.leave(owner)
-        finally:
-            received.release()
-
     async def handle(request: web.Request) -> web.StreamResponse:
         context = request.app[CONTEXT]
         context.check_begins()
         client = context.admission.admit(request, media_types) if admit is None else admit(request)
-        if not client.limits:
-            return await with_seat(request, context, client)
-        context.limits.check(client.name, client.limits)
-        begun = request[BEGUN] = await context.limits.begin(client.name, client.limits)
+        intake, waited_s, owner = context.intake, 0.0, client.name or address_of(request, context)
+        begun: Begun | None = None
+        if client.limits:
+            context.limits.check(client.name, client.limits)
+            begun = request[BEGUN] = await context.limits.begin(client.name, client.limits)
         try:
-            return await with_seat(request, context, client)
+            received = await read_body(request, context, owner, client.priority)
+            try:
+                if not intake.enter(owner):
+                    waited_s = await intake.wait(client.priority, owner)
+                try:
+                    return await answer(request, client, received, waited_s)
+                finally:
+                    intake.leave(owner)
+            finally:
+                received.release()
         except (LimitReached, Overloaded):  # not its own fault
-            begun.end(counts=False)
+            if begun is not None:
+                begun.end(counts=False)
             raise
         finally:
-            begun.end()
+            if begun is not None:
+                begun.end()
 
     return handle

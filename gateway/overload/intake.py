@@ -17,7 +17,6 @@ from gateway.overload.queue import Queue
 from gateway.settings.overload import OverloadSettings
 
 SHED_AT_ONCE = 50  # at a tick, when a crowd has turned out to be none: each costs a tenth of a millisecond
-LEFT_TO_OTHERS = 8  # one client alone leaves an eighth of the seats
 RETRY_AFTER_S = (1, 2, 3)  # in turn: those that are refused together shall not all return together
 
 
@@ -127,8 +126,8 @@ class Intake:
 
     def enter(self, owner: Hashable = None) -> bool:
         """Take a seat for a call of ``owner`` (None: not told apart from others); return False if there is none."""
-        most, held = self.limit.now, self._seats.get(owner, 0)
-        if self.in_flight >= most or (held >= most - most // LEFT_TO_OTHERS and owner is not None):
+        held = self._seats.get(owner, 0)
+        if self.in_flight >= self.limit.now or (held >= self.limit.each and owner is not None):
             return False
         if not self.in_flight:
             self.delay.wake()
@@ -149,9 +148,19 @@ class Intake:
 
     def refuses(self, priority: int, owner: Hashable = None) -> bool:
         """Whether a call of this priority would be refused at once: no seat, and no place in the queue."""
-        if not self.is_full and (owner is None or self._held(owner) < self.most_each):
+        if not self.is_full and (owner is None or self._held(owner) < self.limit.each):
             return False
         return not self._has_place(priority, owner)
+
+    def demand_place(self, priority: int, owner: Hashable) -> None:
+        """Check that a call would not be refused at once.
+
+        Raises:
+            Overloaded: it would.
+
+        """
+        if self.refuses(priority, owner):
+            raise self.refusal(Shed.QUEUE_FULL)
 
     async def wait(self, priority: int, owner: Hashable = None) -> float:
         """Wait for a seat and take it; return the seconds that took.
@@ -208,11 +217,6 @@ class Intake:
     def _held(self, owner: Hashable) -> int:
         return self._seats.get(owner, 0)
 
-    @property
-    def most_each(self) -> int:
-        """The most seats of one client."""
-        return self.limit.now - self.limit.now // LEFT_TO_OTHERS
-
     def _shed_last(self, shed: Shed) -> None:
         """Refuse the call in the queue that would be next last of all."""
         last = self._queue.last()
@@ -222,7 +226,7 @@ class Intake:
     def _call_up(self) -> None:
         """Give free seats to the first calls in the queue."""
         while self._queue and self.in_flight < self.limit.now:
-            waiting = self._queue.pop(self.most_each)
+            waiting = self._queue.pop(self.limit.each)
             if waiting is None:
                 break
             if not waiting.turn.done():  # else its client has hung up, or its time is over

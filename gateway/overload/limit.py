@@ -16,17 +16,33 @@ DOWN, MOST_DOWN = 0.03, 0.12  # of the calls in flight, for each late window; ti
 # near the target, up to the second more when there was none: then what it was lowered for is over.
 UP, MOST_UP = 0.02, 0.25
 AGAIN = 0.1  # the same, while not even half of it is used
+LEFT_TO_OTHERS = 8  # one client alone leaves an eighth of the seats
 LEAST = 32  # so few calls are never too many for the loop: it is late for another reason
 
 
 class Limit:
-    """``now`` is the most calls that may be in flight. ``most`` and ``target_s`` are the configuration's."""
+    """``now`` is the most calls that may be in flight, ``each`` those of one client.
 
-    __slots__ = ("_left_s", "_longest_s", "_shortest_s", "_ticks", "_value", "_was_reached", "most", "now", "target_s")
+    ``most`` and ``target_s`` are the configuration's.
+    """
+
+    __slots__ = (
+        "_left_s",
+        "_longest_s",
+        "_shortest_s",
+        "_ticks",
+        "_value",
+        "_was_reached",
+        "each",
+        "most",
+        "now",
+        "target_s",
+    )
 
     def __init__(self, most: int, target_s: float) -> None:
         """``target_s`` is the delay of the loop above which fewer calls are let in; 0: ``most`` alone counts."""
         self.now = self.most = most
+        self.each = most - most // LEFT_TO_OTHERS
         self.target_s = target_s
         self._value = float(most)
         self._left_s, self._ticks = WINDOW_S, 0  # of the window
@@ -78,3 +94,4 @@ class Limit:
     def _set(self, value: float) -> None:
         self._value = min(float(self.most), value)
         self.now = int(self._value)
+        self.each = self.now - self.now // LEFT_TO_OTHERS

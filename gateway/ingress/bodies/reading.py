@@ -7,9 +7,8 @@ from aiohttp import HttpVersion11, web
 
 from gateway.errors import BodyTimeout, BodyTooLarge, ExpectationFailed
 from gateway.ingress.addresses import FORWARDED_FOR, counted_address
-from gateway.ingress.admission import Client
 from gateway.ingress.bodies.inflating import Inflater, inflater_for
-from gateway.ingress.context import CONTEXT, Context
+from gateway.ingress.context import Context
 from gateway.overload.bodies import SEATED_BYTES, Body
 
 _MIB = 2**20
@@ -36,19 +35,21 @@ class Received:
             self._budgeted.release()
 
 
-async def read_body(request: web.Request, client: Client) -> Received:
-    """Return the whole body of a client's request. Its declared size is checked first.
+async def read_body(request: web.Request, context: Context, owner: Hashable, priority: int | None = None) -> Received:
+    """Return the whole body of a request of ``owner``. Its declared size is checked first.
+
+    ``priority`` is that of a call, which needs a seat: it is refused unread if it did not come whole with its head, and
+    there is neither a seat nor a place in the queue.
 
     Raises:
         BodyTooLarge: it has more bytes than ``max_body_mb`` or the memory allows, compressed or decompressed.
         TooManyBodies: the client has too many bytes of bodies in memory, or too many unfinished ones.
-        Overloaded: the gateway has no memory for it.
+        Overloaded: the gateway has no memory for it, or no room for the call.
         BodyTimeout: it arrives too slowly.
         UnsupportedMediaType: its content-encoding is not supported.
         InvalidRequest: it does not match its content-encoding.
 
     """
-    context = request.app[CONTEXT]
     content = request.content
     encoding = request.headers.get("content-encoding")
     if encoding is None and content.is_eof():  # the usual case: it arrived with the head
@@ -57,20 +58,18 @@ async def read_body(request: web.Request, client: Client) -> Received:
             return Received(body, None)
         if len(body) > _most_bytes(context):
             raise _too_large(context)
-        return Received(body, context.bodies.whole(owner_of(request, client), len(body)))
-    return await _Arriving(request, context, inflater_for(encoding)).whole(owner_of(request, client))
+        return Received(body, context.bodies.whole(owner, len(body)))
+    if priority is not None:
+        context.intake.demand_place(priority, owner)
+    return await _Arriving(request, context, inflater_for(encoding)).whole(owner)
 
 
-def owner_of(request: web.Request, client: Client) -> Hashable:
-    """Return for whom seats and bodies are counted: the client, or the address of one without a name."""
-    return address_of(request) if client.name is None else client.name
-
-
-def address_of(request: web.Request) -> Hashable:
+def address_of(request: web.Request, context: Context) -> Hashable:
     """Return what stands for the client's address in limits."""
-    trusted = request.app[CONTEXT].settings.trusted_proxies
-    forwarded_for = request.headers.getall(FORWARDED_FOR, ()) if trusted else ()
-    return counted_address(request.remote, forwarded_for, trusted)
+    trusted, peer = context.settings.trusted_proxies, request.remote
+    if peer is None or not (trusted or ":" in peer):  # most often: an IPv4 address as it is
+        return peer
+    return counted_address(peer, request.headers.getall(FORWARDED_FOR, ()), trusted)
 
 
 async def withhold_continue(request: web.Request) -> None:
@@ -91,7 +90,7 @@ class _Arriving:
     async def whole(self, owner: Hashable) -> Received:
         if (self._request.content_length or 0) > self._limit:
             raise _too_large(self._context)
-        budgeted = self._context.bodies.begin(owner, address_of(self._request), self._cut)
+        budgeted = self._context.bodies.begin(owner, address_of(self._request, self._context), self._cut)
         try:
             await self._welcome()
             await self._collect(budgeted)
