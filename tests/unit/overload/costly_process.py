@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from itertools import cycle
 from random import Random
 from typing import Any
 
@@ -36,15 +37,15 @@ class Answers(msgspec.Struct, frozen=True):
         return sorted(self.ttfts_s)[int(0.99 * (len(self.ttfts_s) - 1))]
 
 
-def answers_under(times: float, **settings: Any) -> Answers:
-    """Offer ``times`` the capacity, by chance, to a process with these settings of overload."""
+def answers_under(times: float, *, clients: int = 1, **settings: Any) -> Answers:
+    """Offer ``times`` the capacity, by chance, of so many clients, to a process with these settings of overload."""
 
     def due_s(begins_s: float) -> Iterator[float]:
         random, at_s = Random(1), begins_s
         while (at_s := at_s + random.expovariate(times * CAPACITY_PER_S)) < begins_s + FILLING_S + WINDOW_S:
             yield at_s
 
-    return _answers(due_s, settings)
+    return _answers(due_s, settings, clients)
 
 
 def answers_to_a_crowd(calls: int, within_s: float, **settings: Any) -> Answers:
@@ -54,17 +55,18 @@ def answers_to_a_crowd(calls: int, within_s: float, **settings: Any) -> Answers:
     )
 
 
-def _answers(due_s: Callable[[float], Iterable[float]], settings: dict[str, Any]) -> Answers:
+def _answers(due_s: Callable[[float], Iterable[float]], settings: dict[str, Any], clients: int = 1) -> Answers:
     loop = VirtualTimeLoop()
     try:
-        return loop.run_until_complete(_Process(loop, settings).serve(due_s(loop.now)))
+        return loop.run_until_complete(_Process(loop, settings, clients).serve(due_s(loop.now)))
     finally:
         loop.close()
 
 
 class _Process:
-    def __init__(self, loop: VirtualTimeLoop, settings: dict[str, Any]) -> None:
+    def __init__(self, loop: VirtualTimeLoop, settings: dict[str, Any], clients: int) -> None:
         self._loop = loop
+        self._owners = cycle(range(clients))
         self._intake = Intake(OverloadSettings(**settings), default_most=50_000, clock=loop.time)
         self._ttfts_s: list[float] = []
         self._refused = 0
@@ -86,9 +88,10 @@ class _Process:
         return Answers(self._ttfts_s, self._refused)
 
     async def _call(self, due_s: float, *, in_window: bool) -> None:
+        owner = next(self._owners)
         try:
-            if not self._intake.enter():
-                await self._intake.wait(0)
+            if not self._intake.enter(owner):
+                await self._intake.wait(0, owner)
         except Overloaded:
             self._loop.now += REFUSAL_S
             self._refused += in_window
@@ -103,4 +106,4 @@ class _Process:
             if in_window:
                 self._ttfts_s.append(self._loop.now - due_s)
         finally:
-            self._intake.leave()
+            self._intake.leave(owner)

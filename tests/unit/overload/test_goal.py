@@ -7,9 +7,12 @@ from tests.unit.overload.costly_process import CAPACITY_PER_S, TTFT_S, answers_t
 OFF = {"max_in_flight": 1_000_000, "loop_delay_ms": 0}
 
 
+@pytest.mark.parametrize("clients", [1, 3, 50])
 @pytest.mark.parametrize("times", [1.25, 2.0, 2.5])
-def test_with_more_calls_than_it_can_serve_it_serves_nearly_as_many_as_it_can_and_in_time(times: float) -> None:
-    answers = answers_under(times)
+def test_with_more_calls_than_it_can_serve_it_serves_nearly_as_many_as_it_can_and_in_time(
+    times: float, clients: int
+) -> None:
+    answers = answers_under(times, clients=clients)
     assert answers.good_per_s >= 0.9 * CAPACITY_PER_S
     assert answers.ttft_p99_s <= 2 * TTFT_S
     assert answers.refused > 0
