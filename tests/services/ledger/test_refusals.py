@@ -91,7 +91,7 @@ async def test_refusals_of_a_database_outage_arrive_later(ledger_url: str, tmp_p
 async def test_a_refusal_that_the_database_rejects_keeps_no_call_out(ledger_url: str, tmp_path: Path) -> None:
     ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
     ledger.call_finished(raced_call())
-    ledger.refused((refusal(n=2**70),))
+    ledger.refused((refusal(reason=None),))
     ledger.refused((refusal(n=2),))
     await ledger.flush()
     assert ledger.rejected == 1
