@@ -64,7 +64,7 @@ async def test_sums_and_whole_views_are_written(filled_url: str, tmp_path: Path)
     )
     [row] = (await exported(filled_url, sums, tmp_path / "sums")).to_pylist()
     assert (row["n"], row["first"], row["gaps"].replace(" ", "")) == (31.5, NOON, '{"0":3}')
-    assert (await exported(filled_url, "select * from throughput_5m", tmp_path / "view")).num_rows > 0
+    assert (await exported(filled_url, "select * from throughput", tmp_path / "view")).num_rows > 0
 
 
 async def test_integers_and_fractions_in_one_column_of_sqlite_are_doubles(sqlite_url: str, tmp_path: Path) -> None:
