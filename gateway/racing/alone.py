@@ -19,6 +19,7 @@ class Ran(Protocol):
     measurement: Measurement
     overtaken: Overtaken | None
     failed_at: float | None
+    claimed_at: float | None  # when it claimed the win with a first token, whether or not it got it
 
     def token_at(self) -> float | None:
         """The time of the delta that may win the call; None before it."""
@@ -40,11 +41,14 @@ def alone(
     winner: Ran | None,
     first_at: float | None,
     since_received_ms: Callable[[float], float],
+    *,
+    streamed: bool,
 ) -> Alone:
     """Return what is known about a call whose client had its first token at ``first_at``.
 
     Without racing the primary runs alone, and only its failure launches the next one, which then wins and takes the
-    same time.
+    same time. With its first token a ``streamed`` answer has begun: if it breaks later, the client had that token all
+    the same. A whole answer that breaks is replaced.
     """
     if winner is None or first_at is None:
         return UNKNOWN
@@ -57,6 +61,8 @@ def alone(
     token_at = primary.token_at()
     if primary.failed_at is None:
         return Alone(since_received_ms(first_at if token_at is None else token_at))
+    if streamed and primary.claimed_at is not None:
+        return Alone(since_received_ms(primary.claimed_at))
     waited_s = max(0.0, primary.failed_at - winner.measurement.started)
     own_at = winner.token_at() or first_at  # it may have had to wait: held back, or behind the one that failed
     return Alone(since_received_ms(min(own_at, first_at) + waited_s))

@@ -34,8 +34,8 @@ class Attempt:
     """A running upstream request, which its race sees as something that may claim, fail or be cut."""
 
     __slots__ = (
-        "__weakref__", "_passage", "_sendings", "_turn", "_watch", "deployment", "ending", "exchange", "failed_at",
-        "measurement", "overtaken", "race", "record", "seat", "start", "state", "task",
+        "__weakref__", "_passage", "_sendings", "_turn", "_watch", "claimed_at", "deployment", "ending", "exchange",
+        "failed_at", "measurement", "overtaken", "race", "record", "seat", "start", "state", "task",
     )  # fmt: skip
 
     def __init__(self, race: "Course[Attempt]", deployment: Deployment, start: AttemptStart, at: float) -> None:
@@ -46,6 +46,7 @@ class Attempt:
         self.ending: Ending | None = None  # set when it is settled; nothing is measured after that
         self.record: AttemptRecord | None = None  # made of ``ending`` when recorders are told
         self.failed_at: float | None = None
+        self.claimed_at: float | None = None  # by the first token, which may be held or be too late
         self.measurement = Measurement(at, most_tokens(deployment.capabilities))
         self.overtaken: Overtaken | None = None
         self.exchange: Exchange | None = None
@@ -215,6 +216,7 @@ class Attempt:
 
     async def _bid(self, passage: Passage, now: float) -> bool:
         """Claim the win; return whether to continue: as the winner, held, or watched."""
+        self.claimed_at = now
         if (bid := self.race.bid(self, now)) is Bid.WON:
             await self._begin(passage, now)
         elif bid is Bid.HELD:

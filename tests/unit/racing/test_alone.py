@@ -4,13 +4,15 @@ import pytest
 
 from gateway.attempt_records import Outcome, Role
 from gateway.prompt_classes import MeasuredApi
+from gateway.racing.gather import GatheringSink
 from gateway.steering.evidence import Evidence
 from gateway.steering.histogram import bucket
 from gateway.steering.standings import Standings, standings
-from providers.errors import ErrorKind
+from providers.dialects.chat.dialect import CHAT
+from providers.errors import ErrorKind, UpstreamError
 from tests.unit.racing.test_audits import to_the_end
 from tests.unit.racing.test_race import answers, refuses
-from tests.unit.racing.track import Track
+from tests.unit.racing.track import DONE, Timetable, Track, delta, event
 from tests.unit.racing.virtual_time import run
 
 
@@ -70,6 +72,45 @@ def test_a_failover_after_a_failure_gains_nothing() -> None:
     bad = refuses("bad", ErrorKind.SERVER_ERROR, 500, at=0.3)
     record = run(Track(bad, answers("slow", 1.0), launches=[("bad", 0.0, Role.PRIMARY)], rest=["slow"]).run())
     assert (record.ttft_ms, record.alone_ms) == (pytest.approx(1300), pytest.approx(1300))
+
+
+def breaks(name: str, token_at: float, broken_at: float) -> Timetable:
+    return Timetable(name, [(token_at, delta("half")), (broken_at, UpstreamError(ErrorKind.DISCONNECTED, "reset"))])
+
+
+def test_a_stream_that_breaks_after_its_first_token_has_saved_nothing_alone() -> None:
+    record = run(Track(breaks("dies", 0.1, 3.1)).run())
+    assert (record.error_kind, record.ttft_ms, record.alone_ms) == (
+        "disconnected",
+        pytest.approx(100),
+        pytest.approx(100),
+    )
+
+
+def test_a_primary_that_wins_its_race_and_breaks_had_answered() -> None:
+    record = run(Track(breaks("dies", 0.1, 3.1), answers("slow", 5.0)).run())
+    assert (record.ttft_ms, record.alone_ms) == (pytest.approx(100), pytest.approx(100))
+
+
+def test_a_held_primary_that_breaks_would_have_answered_alone() -> None:
+    track = Track(breaks("dies", 0.2, 0.4), answers("decoder", 0.5), decode_s={"dies": 9.0, "decoder": 1.0})
+    record = run(track.run())
+    assert track.outcomes == {"dies": Outcome.FAILED, "decoder": Outcome.WON}
+    assert (record.ttft_ms, record.alone_ms) == (pytest.approx(500), pytest.approx(200))
+
+
+@pytest.mark.parametrize("end", [UpstreamError(ErrorKind.DISCONNECTED, "reset"), None])
+def test_a_primary_whose_first_token_comes_with_its_failure_would_have_been_replaced(end: UpstreamError | None) -> None:
+    steps = [(0.1, delta("half") + (DONE if end is None else event(error={"message": "broken"}))), (0.1, end)]
+    launches = [("dies", 0.0, Role.PRIMARY)]
+    record = run(Track(Timetable("dies", steps), answers("slow", 1.0), launches=launches, rest=["slow"]).run())
+    assert (record.ttft_ms, record.alone_ms) == (pytest.approx(1100), pytest.approx(1100))
+
+
+def test_a_broken_primary_of_a_whole_answer_would_have_been_replaced() -> None:
+    sink = GatheringSink(CHAT)
+    record = run(Track(breaks("dies", 0.1, 0.5), answers("slow", 1.0), sink=sink, streamed=False).run())
+    assert (record.ttft_ms, record.alone_ms) == (pytest.approx(1500), pytest.approx(1500))
 
 
 def test_under_a_hold_the_primary_was_quicker_than_what_the_client_got() -> None:
