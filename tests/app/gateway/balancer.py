@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.app.gateway.process import GatewayProcess, launched
+from tests.app.gateway.process import CHECKOUT, GatewayProcess, launched
 from tests.app.gateway.running_gateway import chat_body
 
 PROBE_S = 0.1
@@ -27,18 +27,20 @@ class Balancer:
         self.pace = asyncio.Event()  # lets all answers begin that wait for it, at each look
         self._turn = 0
 
-    async def start(self, name: str) -> None:
-        gateway = GatewayProcess(await launched(self._config, self._folder / name))
+    async def start(self, name: str, checkout: Path = CHECKOUT) -> None:
+        """Start a gateway of the version that is in ``checkout``."""
+        environ = {"PYTHONPATH": str(checkout)}
+        gateway = GatewayProcess(await launched(self._config, self._folder / name, environ, cwd=checkout))
         try:
             gateway.url = (await gateway.event("gateway.started"))["url"]
         finally:
             self._running[name] = gateway
 
-    async def restart(self, name: str) -> None:
+    async def restart(self, name: str, checkout: Path = CHECKOUT) -> None:
         gateway = self._running[name]
         gateway.send(signal.SIGTERM)
         assert await gateway.ended() == 0
-        await self.start(name)
+        await self.start(name, checkout)
 
     async def close(self) -> None:
         for gateway in self._running.values():

@@ -4,8 +4,11 @@ The version before is here as what it does to the database: it ships the columns
 """
 
 import asyncio
+import io
 import os
+import shutil
 import signal
+import tarfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -14,8 +17,9 @@ from typing import Any
 
 import aiohttp
 import asyncpg
+import pytest
 
-from gateway.ledger.database import create_engine, current_revision, downgrade, head_revision
+from gateway.ledger.database import create_engine, current_revision, downgrade, head_revision, migrations_folder
 from gateway.ledger.entries import Finished
 from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, attempt_rows, call_rows
 from providers.simulator.script import Gate, answer
@@ -101,18 +105,22 @@ async def loaded(folder: Path, url: str) -> AsyncIterator[tuple[Balancer, Versio
             tasks.append(asyncio.create_task(before.ship_for_ever()))
             yield balancer, before
         finally:
-            for task in tasks:
-                task.cancel()
-            ended = await asyncio.gather(*tasks, return_exceptions=True)
+            await cancelled(tasks)
             await balancer.close()
+
+
+async def cancelled(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel tasks that never end by themselves."""
+    for task in tasks:
+        task.cancel()
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(isinstance(each, asyncio.CancelledError) for each in ended), ended
 
 
-async def migrate(url: str) -> None:
+async def migrate(url: str, checkout: Path = CHECKOUT) -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("HOLESHOT_")}
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND, "migrate", cwd=CHECKOUT, env={**environ, "HOLESHOT_DATABASE_URL": url}
-    )
+    environ |= {"HOLESHOT_DATABASE_URL": url, "PYTHONPATH": str(checkout)}
+    process = await asyncio.create_subprocess_exec(*COMMAND, "migrate", cwd=checkout, env=environ)
     assert await process.wait() == 0
 
 
@@ -194,3 +202,58 @@ async def test_a_replica_that_a_later_schema_does_not_take_says_in_which_order_t
     assert f"the ledger's schema is 9999, newer than this version's {head_revision()}" in said
     assert "start the version of Holeshot that migrated it" in said
     assert f"or go back with that version: holeshot migrate --down-to {head_revision()}" in said
+
+
+async def git(*arguments: str) -> bytes:
+    process = await asyncio.create_subprocess_exec(
+        "git", *arguments, cwd=CHECKOUT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    said, _ = await process.communicate()
+    return said if process.returncode == 0 else b""
+
+
+async def version_before(folder: Path) -> Path:
+    """Write the files of the last commit before the newest migration into ``folder``; return it."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    newest = next((migrations_folder() / "versions").glob(f"{head_revision()}_*.py"))
+    commits = (await git("log", "--format=%H", "--diff-filter=A", "--", str(newest))).split()
+    packed = await git("archive", "--format=tar", f"{commits[-1].decode()}^") if commits else b""
+    if not packed:
+        pytest.skip("this is not a checkout with its history")
+    with tarfile.open(fileobj=io.BytesIO(packed)) as files:
+        await asyncio.to_thread(files.extractall, folder, filter="data")
+    assert not list((folder / "migrations" / "versions").glob(f"{head_revision()}_*.py"))
+    return folder
+
+
+async def test_the_version_before_serves_restarts_and_stops_on_the_new_schema_without_a_failed_call(
+    tmp_path: Path, empty_postgres_url: str
+) -> None:
+    url, old = empty_postgres_url, await version_before(tmp_path / "old")
+    tasks: list[asyncio.Task[None]] = []
+    async with asyncio.timeout(PATIENCE_S), ScriptedProvider([]) as provider:
+        config = configuration(tmp_path, {"alpha": provider.base_url}, database_url=url, lame_duck_s=LAME_DUCK_S)
+        config["models"]["llama"]["race"] = {"mode": "single"}
+        balancer = Balancer(config, tmp_path)
+        provider.script = [Gate(balancer.pace), *answer("Hello")]
+        await migrate(url, old)
+        assert (await revision(url) or "") < head_revision()
+        try:
+            for name in ("one", "two"):
+                await balancer.start(name, old)
+            tasks.append(asyncio.create_task(balancer.probe()))
+            await balancer.ready("one", "two")
+            tasks += [asyncio.create_task(balancer.call_for_ever(number)) for number in range(CALLERS)]
+            await balancer.more(2 * CALLERS)
+            await migrate(url)
+            await balancer.more(2 * CALLERS)
+            for name, checkout in (("one", old), ("one", CHECKOUT), ("two", CHECKOUT)):
+                await balancer.restart(name, checkout)
+                await balancer.ready(name)
+                await balancer.more(2 * CALLERS)
+        finally:
+            await cancelled(tasks)
+            await balancer.close()
+    assert balancer.failed == []
+    assert set(balancer.answered) <= set(await fetched(url, "select id::text from calls"))
