@@ -98,7 +98,9 @@ def _candidates(entry: Entry, open_call: OpenCall, broken: Broken, begun: Begun)
 def _race(entry: Entry, open_call: OpenCall, sink: StreamingSink, begun: Begun, candidates: list[Deployment]) -> Race:
     continuing = entry.call.dialect.continuing
     assert continuing is not None
-    call, spent = entry.call, sum(each.attempt.completion_tokens or 0 for each in open_call.broken)
+    call = entry.call
+    # A token has at least one byte: a provider that reports more than it has sent must not use up the call's limit.
+    spent = min(sum(each.attempt.completion_tokens or 0 for each in open_call.broken), len(begun.text.encode()))
     prefix, tail = split(begun.text)
     wordings = {each.name: _wording(each, call, prefix, spent) for each in candidates}
     within_s = entry.model.takeover.within_s

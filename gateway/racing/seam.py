@@ -12,6 +12,7 @@ import regex
 _TAIL = regex.compile(r"\s*\S*\s*\Z")
 MOST_TAIL = 20  # characters of a word; beyond, the text has no spaces (Chinese, an address), and a few must do
 FEW = 6
+MOST_SPACES = 100  # that a continuation may put before the tail; a server that sends nothing else is not waited for
 MOST_STOPS, LONGEST_STOP = 64, 1_000  # characters; to look for more of them would block the event loop
 
 
@@ -89,7 +90,7 @@ class Seam:
             bare_came, bare_tail = came.lstrip(), tail.lstrip()
             if bare_came.startswith(bare_tail) and (bare_tail or bare_came == came):
                 return bare_came[len(bare_tail) :]
-            if bare_tail.startswith(bare_came):
+            if bare_tail.startswith(bare_came) and len(came) <= len(tail) + MOST_SPACES:
                 return None
         raise SeamMismatchError
 

@@ -177,6 +177,44 @@ async def test_who_has_failed_in_this_call_is_asked_after_all_others(serve: Serv
         assert [each["provider"] for each in attempts] == ["alpha", "beta", "gamma"]
 
 
+async def test_who_sends_spaces_without_end_is_not_waited_for(serve: Serve) -> None:
+    deployments = [{"deployment": f"{name}/m", "continues": "prefix"} for name in ("alpha", "beta", "gamma")]
+    config = allowed(deployments=deployments, takeover={"when": "always", "within_s": 120})
+    scripts: dict[str, Any] = {"alpha": half(Drop()), "beta": [RoleOnly(), *[Delta(" " * 100)] * 2, Hang()]}
+    rest = whole(" brown fox jumps over the lazy dog.")
+    async with serve(**scripts, gamma=rest, config=config) as running:
+        assert (await told(running, provider={"order": ["alpha", "beta", "gamma"]}))[0] == WHOLE
+        kinds = await running.rows("select error_kind from attempts order by number")
+        assert [each["error_kind"] for each in kinds] == ["disconnected", "invalid_response", None]
+
+
+async def test_providers_that_all_break_cost_two_takeovers_each_of_which_is_an_attempt(serve: Serve) -> None:
+    names = ("alpha", "beta", "gamma", "delta")
+    price = {"price_per_mtok": {"input": 1, "output": 1}}
+    deployments = [{"deployment": f"{name}/m", "continues": "prefix", **price} for name in names]
+    parts = {"beta": " brown fox jum", "gamma": " jumps ov", "delta": " over the"}
+    scripts: dict[str, Any] = {name: [RoleOnly(), Delta(text), Drop()] for name, text in parts.items()}
+    async with serve(alpha=half(Drop()), **scripts, config=allowed(deployments=deployments)) as running:
+        text, events, is_whole = await told(running, provider={"order": names})
+        assert (text, is_whole) == ("The quick brown fox jumps ov", False)
+        assert events[-1]["error"]["code"] == "disconnected"
+        (call,) = await running.rows("select * from calls")
+        attempts = await running.rows("select * from attempts order by number")
+        assert (call["takeover"], call["takeovers"]) == ("broke_again", 2)
+        assert [each["provider"] for each in attempts] == ["alpha", "beta", "gamma"]
+        assert running["delta"].counts.requests == 0
+        assert call["cost_usd"] == pytest.approx(sum(each["cost_usd"] for each in attempts))
+        assert all(each["cost_usd"] > 0 for each in attempts)
+
+
+async def test_tokens_that_were_reported_and_not_sent_do_not_use_up_the_limit_of_an_answer(serve: Serve) -> None:
+    reported = {"prompt_tokens": 10, "completion_tokens": 90, "total_tokens": 100}
+    lying = [RoleOnly(), *pieces(BROKEN), Chunk({"choices": [], "usage": reported}), Gate(SEEN.event), Drop()]
+    async with serve(alpha=lying, beta=whole(" brown fox jumps over the lazy dog."), config=allowed()) as running:
+        assert (await told(running, max_tokens=100))[0] == WHOLE
+        assert running["beta"].received[-1].body["max_tokens"] == 100 - len(BROKEN)
+
+
 async def test_who_stops_within_the_last_word_is_not_waited_for(serve: Serve) -> None:
     config = allowed(takeover={"when": "always", "within_s": 1.0})
     async with serve(alpha=half(Drop()), beta=[RoleOnly(), Delta(" b"), Hang()], config=config) as running:

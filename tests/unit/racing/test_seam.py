@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.racing.seam import FEW, LONGEST_STOP, MOST_TAIL, Seam, SeamMismatchError, split
+from gateway.racing.seam import FEW, LONGEST_STOP, MOST_SPACES, MOST_TAIL, Seam, SeamMismatchError, split
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,14 @@ def test_no_character_is_lost_or_doubled(delivered: str, rest: str, size: int) -
     whole = {"The": "The quick brown fox.", "Hel": "Hello there.", "": "Hello."}[delivered[:3]]
     pieces = [rest[at : at + size] for at in range(0, len(rest), size)]
     assert joined(delivered, pieces) == whole
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_endless_spaces_are_no_continuation(size: int) -> None:
+    seam = Seam(" bro")
+    with pytest.raises(SeamMismatchError):
+        for _ in range(0, MOST_SPACES + len(" bro") + 1, size):
+            seam.take(" " * size)
 
 
 @pytest.mark.parametrize("rest", ["wn fox.", " red fox.", "The quick brown fox.", "Sure! The quick", "\n\n"])
