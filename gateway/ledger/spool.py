@@ -89,6 +89,11 @@ class Spool:
         """The current folder."""
         return self.files.folder
 
+    @property
+    def only_in_memory(self) -> int:
+        """How many entries the disk has refused that SQL does not have either."""
+        return len(self._memory)
+
     def call_started(self, start: CallStart) -> None:
         """Append the start of a call."""
         self._open_calls[start.id] = start

@@ -175,8 +175,12 @@ class Ledger:
         self._pruning = asyncio.create_task(self._repeat(self.prune, PRUNE_INTERVAL_S), name="ledger.prune")
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Ship the rest, for at most ``timeout_s``; what is left stays on disk and is adopted by the next gateway."""
+        """Ship the rest, for at most ``timeout_s``; what is left stays on disk and is adopted by the next gateway.
+
+        What neither the database nor the disk takes is lost, and the log says how much.
+        """
         self._closing.set()
+        left = False
         if self._pruning is not None:  # it can continue at any time
             self._pruning.cancel()
             await asyncio.gather(self._pruning, return_exceptions=True)
@@ -185,12 +189,17 @@ class Ledger:
                 await asyncio.gather(*self._tasks)
                 await self.flush()
         except (TimeoutError, LedgerError):
-            self._log.warning("ledger.closed_with_pending_rows", pending=self.pending, spool=str(self._spool.folder))
+            left = True
         finally:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._keeper.keep()
+            if left:
+                lost, folder = self._spool.only_in_memory, str(self._spool.folder)
+                self._log.warning(
+                    "ledger.closed_with_pending_rows", pending=self.pending - lost, lost=lost, spool=folder
+                )
             self._spool.close(remove=self.pending == 0)
             await self._store.aclose()
 

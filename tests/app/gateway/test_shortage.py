@@ -1,4 +1,4 @@
-"""A gateway that is short of descriptors: nobody else is blamed for it, and it is well again as soon as it has some."""
+"""A gateway that is short of descriptors or disk: nobody else is blamed, and it is well again when it has some."""
 
 import asyncio
 import resource
@@ -107,3 +107,45 @@ async def test_who_has_a_connection_already_answers(folder: Path, path: str, bod
         assert ledger.execute(kinds).fetchall() == [("interrupted", "local_resources")]
         errors = "select count(*) from samples where deployment = 'alpha/m' and is_error"
         assert ledger.execute(errors).fetchone() == (0,)
+
+
+async def test_a_gateway_whose_disk_is_full_answers_says_so_and_has_all_rows_when_there_is_room(folder: Path) -> None:
+    async with ScriptedProvider(answer("Hello")) as provider:
+        config = configuration(folder, {"alpha": provider.base_url}, **single())
+        answered = []
+        async with started(config, folder) as gateway, aiohttp.ClientSession() as http:
+            before = resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE)
+            for is_full in (False, True, False):
+                limit = 0 if is_full else before[0]
+                resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE, (limit, before[1]))
+                for _ in range(5):
+                    async with http.post(f"{gateway.url}/v1/chat/completions", json=chat_body()) as response:
+                        assert response.status == 200
+                        answered.append(response.headers["x-holeshot-call-id"])
+                if is_full:
+                    await gateway.event("ledger.database_unreachable")
+                    async with http.get(f"{gateway.url}/health/ready") as response:
+                        assert response.status == 200
+                        assert (await response.json())["spool"] == {"problem": "unwritable", "lost": 0}
+                    assert len(gateway.events("ledger.spool_unwritable")) == 1
+            await gateway.event("ledger.database_recovered")
+            gateway.send(signal.SIGTERM)
+            assert await gateway.ended() == 0
+            assert gateway.events("ledger.closed_with_pending_rows") == []
+    with closing(sqlite3.connect(folder / "holeshot.db")) as ledger:
+        assert {row[0] for row in ledger.execute("select id from calls")} == set(answered)
+
+
+async def test_a_gateway_that_stops_while_its_disk_is_full_says_how_many_rows_are_lost(folder: Path) -> None:
+    async with ScriptedProvider(answer("Hello")) as provider:
+        config = configuration(folder, {"alpha": provider.base_url}, **single())
+        async with started(config, folder) as gateway, aiohttp.ClientSession() as http:
+            hard = resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE)[1]
+            resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE, (0, hard))
+            for _ in range(3):
+                async with http.post(f"{gateway.url}/v1/chat/completions", json=chat_body()) as response:
+                    assert response.status == 200
+            gateway.send(signal.SIGTERM)
+            assert await gateway.ended() == 0
+        [left] = gateway.events("ledger.closed_with_pending_rows")
+        assert (left["pending"], left["lost"]) == (0, 3)
