@@ -191,8 +191,8 @@ EVENTS: Mapping[str, Advice] = {
     ),
     "keys.watch_failed": Advice("One look for changed keys failed. The next one follows in a second.", BUG),
     "ledger.closed_with_pending_rows": Advice(
-        "The process ended before all rows were in the database. `pending` are in the folder `spool`; `lost` are nowhere, "
-        "as the disk refused them too.",
+        "The process ended before all rows were in the database. `pending` are in the folder `spool`; `lost` are "
+        "nowhere, as the disk refused them too.",
         "Start a gateway with the same `spool_dir`: it writes them. Do not delete the folder. While the disk is full, "
         "free space before you stop a gateway: then nothing is lost.",
     ),

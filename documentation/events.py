@@ -45,7 +45,7 @@ ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
 }
 # Fields that are handed over as one mapping, which the code that writes the event does not name.
 HANDED: Mapping[str, tuple[str, ...]] = {
-    "connections.cut": ("address", "strangers", "descriptors", "late_head", "large_head", "stalled", "key"),
+    "connections.cut": ("address", "strangers", "descriptors", "late_head", "large_head", "stalled", "key", "hint"),
     "deployment.as_usual": _SLOWDOWN,
     "deployment.slower": (*_SLOWDOWN, "ratio", "low", "high"),
     "ledger.pruned": ("calls", "attempts", "refusals", "outages", "slowdowns", "probes", "rollups"),

@@ -8,6 +8,7 @@ from enum import StrEnum
 import structlog
 
 LINE_S = 10.0  # between two lines of the log, at least
+_MORE_FILES = "raise the limit of open files of this process: LimitNOFILE= in systemd, ulimit -n in a shell"
 
 
 class Reason(StrEnum):
@@ -55,5 +56,6 @@ class Cuts:
     def _tell(self) -> None:
         if self._untold:
             counts = {str(reason): number for reason, number in self._untold.items()}
-            structlog.get_logger().warning("connections.cut", **counts, open=self._opened())
+            hint = {"hint": _MORE_FILES} if Reason.DESCRIPTORS in self._untold else {}
+            structlog.get_logger().warning("connections.cut", **counts, open=self._opened(), **hint)
             self._untold.clear()

@@ -109,6 +109,24 @@ async def test_who_has_a_connection_already_answers(folder: Path, path: str, bod
         assert ledger.execute(errors).fetchone() == (0,)
 
 
+async def test_without_descriptors_new_connections_are_closed_with_a_hint_and_taken_again_when_there_are_some(
+    folder: Path,
+) -> None:
+    async with ScriptedProvider(answer("Hello")) as provider:
+        config = configuration(folder, {"alpha": provider.base_url}, **single())
+        async with started(config, folder) as gateway:
+            await settled(gateway.pid)
+            before = out_of_descriptors(gateway.pid)
+            async with aiohttp.ClientSession() as http:
+                with pytest.raises(aiohttp.ClientError):
+                    await http.get(f"{gateway.url}/health/live")
+                cut = await gateway.event("connections.cut")
+                assert (cut["descriptors"], "ulimit -n" in cut["hint"]) == (1, True)
+                resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, before)
+                async with http.post(f"{gateway.url}/v1/chat/completions", json=chat_body()) as response:
+                    assert response.status == 200
+
+
 async def test_a_gateway_whose_disk_is_full_answers_says_so_and_has_all_rows_when_there_is_room(folder: Path) -> None:
     async with ScriptedProvider(answer("Hello")) as provider:
         config = configuration(folder, {"alpha": provider.base_url}, **single())

@@ -58,12 +58,12 @@ def test_no_character_is_lost_or_doubled(delivered: str, rest: str, size: int) -
     assert joined(delivered, pieces) == whole
 
 
-@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize("size", [1, 50])
 def test_endless_spaces_are_no_continuation(size: int) -> None:
-    seam = Seam(" bro")
+    seam, spaces = Seam(" bro"), " " * (MOST_SPACES + len(" bro"))
+    assert [seam.take(spaces[at : at + size]) for at in range(0, len(spaces), size)] == [""] * -(-len(spaces) // size)
     with pytest.raises(SeamMismatchError):
-        for _ in range(0, MOST_SPACES + len(" bro") + 1, size):
-            seam.take(" " * size)
+        seam.take(" ")
 
 
 @pytest.mark.parametrize("rest", ["wn fox.", " red fox.", "The quick brown fox.", "Sure! The quick", "\n\n"])
