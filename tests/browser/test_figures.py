@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,6 +30,43 @@ CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
   if (this.textAlign === "left") written.set(text, x + this.measureText(text).width);
   return write.call(this, text, x, y);
 };"""
+# Forty races, of which every fourth has a loser that is watched for 9 s: [track, first and last ms] of each call, as
+# the lanes have them while these races run.
+WATCHED = """async () => {
+  const { Races } = await import("./page/lib/races.js");
+  const { Lanes } = await import("./page/lib/lanes.js");
+  const races = new Races();
+  races.apply("hello", { scope: "process", replica: "r", now_ms: Date.now(), running: [] });
+  const begun = races.now();
+  const canvas = document.createElement("canvas");
+  canvas.style = "display: block; width: 900px; height: 600px";
+  document.body.append(canvas);
+  const lanes = new Lanes(canvas, races, { window_ms: 15000, shown: () => true });
+  const events = [];
+  for (let number = 0; number < 40; number += 1) {
+    const [call, at_ms, lasts] = [`c${number}`, begun + number * 250, number % 4 ? 500 : 9000];
+    const facts = { id: call, at_ms, model: "m", mode: "race" };
+    const lane = (attempt) => ({ call, attempt: call + attempt, deployment: `p${attempt}/m`, offset_ms: 0 });
+    const end = (attempt, outcome, ms) => ({ call, attempt: call + attempt, outcome, ms, tokens: 9, error: null });
+    events.push([at_ms, "call", facts], [at_ms, "launch", lane("a")], [at_ms, "launch", lane("b")],
+      [at_ms + 400, "first", { call, attempt: call + "a", ttft_ms: 400 }], [at_ms + 700, "end", end("a", "won", 700)],
+      [at_ms + 700, "done", { id: call, status: 200, winner: call + "a", ttft_ms: 400, total_ms: 700 }],
+      [at_ms + lasts, "end", end("b", "lost", lasts)]);
+  }
+  events.sort(([one], [other]) => one - other);
+  const drawn = new Map();
+  for (const [at_ms, kind, data] of events) {
+    races.apply(kind, data);
+    lanes.stopped_ms = at_ms;
+    lanes.draw();
+    for (const call of lanes.visible) drawn.set(call.id, [lanes.placed.get(call.id), Number(call.id.slice(1)) % 4]);
+  }
+  lanes.close();
+  return [...drawn].map(([id, [track, rest]]) => {
+    const from = Number(id.slice(1)) * 250;
+    return [track, from, from + (rest ? 700 : 9000)];
+  });
+}"""
 # Whether the list of calls has so many that are not among the known ones.
 NEW_ROWS = """([known, least]) => {
   const listed = [...document.querySelectorAll("main tbody tr a")].map(each => each.hash.split("/").pop());
@@ -158,6 +196,19 @@ def test_words_of_lanes_are_whole_on_a_phone_with_fifteen_races_at_once(
     page.wait_for_function("() => [...written.keys()].filter(text => /^1\\d\\d ms$/.test(text)).length === 15")
     width = page.evaluate("() => document.querySelector('canvas.lanes').clientWidth")
     assert max(page.evaluate("() => [...written.values()]")) <= width
+
+
+def test_no_race_begins_on_a_track_where_a_loser_of_another_is_still_watched(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    page = visit(demo).open("live")
+    tracks: dict[int, list[tuple[float, float]]] = {}
+    for track, begun, ended in page.evaluate(WATCHED):
+        tracks.setdefault(track, []).append((begun, ended))
+    assert sum(map(len, tracks.values())) == 40
+    assert -1 not in tracks
+    for calls in tracks.values():
+        assert all(one[1] < other[0] for one, other in pairwise(sorted(calls)))
 
 
 def race(number: int, began: datetime) -> dict[str, Any]:

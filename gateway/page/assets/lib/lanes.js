@@ -103,8 +103,8 @@ export class Lanes {
     this.visible = [];
     let missed = 0;
     for (const call of this.races.calls.values()) {
-      if (call.at_ms > now || (call.ended_ms !== null && call.ended_ms < from) || !this.shown(call)) continue;
-      if (!this.placed.has(call.id)) this.placed.set(call.id, this.dealt(call));
+      if (call.at_ms > now || (call.ended_ms !== null && call.ended_ms < from && lastEnd(call, now) < from) || !this.shown(call)) continue;
+      if (!this.placed.has(call.id)) this.placed.set(call.id, this.dealt(call, now));
       if (this.placed.get(call.id) < 0) missed += 1;
       else this.visible.push(call);
       const wanted = Math.min(MOST_LANES, call.attempts.length);
@@ -128,22 +128,22 @@ export class Lanes {
     this.restart(level - 1);
     this.lanes = lanes;
     const fits = this.visible.every((call) => {
-      this.placed.set(call.id, this.dealt(call));
+      this.placed.set(call.id, this.dealt(call, now));
       return this.placed.get(call.id) >= 0;
     });
     if (!fits || this.left_out > 0) Object.assign(this, { level, lanes, tracks, next, placed });
     this.tried_ms = now;
   }
 
-  /** The track for a call: the next one, in turn, whose last call has ended long enough before; -1 if none is free. */
-  dealt(call) {
+  /** The track for a call: the next one, in turn, whose last lane has ended long enough before; -1 if none is free. */
+  dealt(call, now) {
     const count = Math.max(1, Math.floor((this.height - AXIS) / this.trackHeight()));
     const { words } = LEVELS[this.level];
     for (let tries = 0; tries < count; tries += 1) {
       const at = (this.next + tries) % count;
       const last = this.tracks[at];
       const room = (words ? this.before(call) + (last ? this.roomAfter() : 0) : 0) + APART;
-      if (last !== undefined && (last.ended_ms === null || last.ended_ms + room / this.scale > call.at_ms)) continue;
+      if (last !== undefined && lastEnd(last, now) + room / this.scale > call.at_ms) continue;
       this.tracks[at] = call;
       this.next = at + 1;
       return at;
@@ -213,7 +213,7 @@ export class Lanes {
     if (call.id === this.chosen) {
       const left = this.x(call.at_ms) - 4;
       this.context.fillStyle = this.ink.wash;
-      this.context.fillRect(left, top - 2, this.x(Math.min(now, call.ended_ms ?? now)) - left + 6, this.trackHeight() - spec.between + 4);
+      this.context.fillRect(left, top - 2, this.x(Math.min(now, lastEnd(call, now))) - left + 6, this.trackHeight() - spec.between + 4);
     }
     call.attempts.forEach((attempt, at) => this.attempt(call, attempt, top + (Math.min(at, this.lanes - 1) + 0.5) * spec.lane, now, spec));
     if (spec.words === "winner") this.told(call, top, now, spec);
@@ -280,7 +280,7 @@ export class Lanes {
     if (at < 0) return;
     const winner = call.attempts[at];
     const { context, ink } = this;
-    const last = this.x(Math.min(now, Math.max(...call.attempts.map((each) => endOf(call, each, now)))));
+    const last = this.x(Math.min(now, lastEnd(call, now)));
     if (last < -200) return;
     context.textAlign = "left";
     context.fillStyle = ink.ink;
@@ -292,8 +292,9 @@ export class Lanes {
   /** The call at a point of the canvas, in its own pixels; null if there is none. */
   at(x, y) {
     const track = Math.floor(y / this.trackHeight());
+    const now = this.now();
     const found = this.visible.filter((call) => this.placed.get(call.id) === track
-      && x >= this.x(call.at_ms) - 8 && x <= this.x(call.ended_ms ?? this.now()) + 12);
+      && x >= this.x(call.at_ms) - 8 && x <= this.x(Math.min(now, lastEnd(call, now))) + 12);
     return found.at(-1) ?? null;
   }
 }
@@ -322,9 +323,15 @@ function shortly(attempt, state, age_ms) {
   }
 }
 
+/** When a lane ends; `now` while its attempt runs, which an audited loser does after its call's end. */
 function endOf(call, attempt, now) {
-  if (attempt.outcome !== null && attempt.ms !== null) return call.at_ms + attempt.offset_ms + attempt.ms;
-  return call.ended_ms ?? now; // it runs; or it is watched after its call's end, to learn of it
+  if (attempt.outcome === null) return call.lost || call.missed ? call.ended_ms ?? now : now;
+  return attempt.ms === null ? call.ended_ms ?? now : call.at_ms + attempt.offset_ms + attempt.ms;
+}
+
+/** When the last lane of a call ends. */
+function lastEnd(call, now) {
+  return Math.max(call.ended_ms ?? now, ...call.attempts.map((each) => endOf(call, each, now)));
 }
 
 /** When another attempt won, if this one went on after that until `end`: an audited loser. Null if it did not. */

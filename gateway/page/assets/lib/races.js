@@ -7,7 +7,10 @@ const KEPT = 4000; // calls that have ended, newest last
 const FIGURED_MS = 60_000; // over which medians are taken
 const RATED_MS = 10_000; // over which calls a second are counted
 
-/** What is known of the races of a gateway. Times are the gateway's clock in unix ms. */
+/**
+ * What is known of the races of a gateway. Times are the gateway's clock in unix ms. Of a call that is `lost` the end was not
+ * heard; of one that is `missed`, which has ended, perhaps not the ends of losers that were watched for longer.
+ */
 export class Races {
   constructor() {
     this.calls = new Map(); // id → call, oldest first
@@ -102,7 +105,7 @@ export class Races {
 
   add(data) {
     const { attempts: _, ...facts } = data;
-    const call = { ...facts, attempts: [], winner: null, status: null, ended_ms: null, lost: false };
+    const call = { ...facts, attempts: [], winner: null, status: null, ended_ms: null, lost: false, missed: false };
     this.calls.set(call.id, call);
     this.running += 1;
     this.forget();
@@ -159,7 +162,10 @@ export class Races {
 
   only(running) {
     const present = new Set(running);
-    for (const call of this.calls.values()) if (call.ended_ms === null && !present.has(call.id)) this.leave(call);
+    for (const call of this.calls.values()) {
+      if (call.ended_ms !== null) call.missed = true;
+      else if (!present.has(call.id)) this.leave(call);
+    }
   }
 
   /** A call whose end was not heard of. */
@@ -197,7 +203,7 @@ function called(row) {
   return {
     id: row.id, at_ms: at, client: row.client, model: row.model, endpoint: row.api, streamed: row.streamed, mode: row.mode, replica: row.replica,
     status: row.status_code, ttft_ms: row.ttft_ms, total_ms: row.total_ms, completion_tokens: row.completion_tokens, cost_usd: row.cost_usd, error: row.error_kind,
-    winner: attempts.find((each) => each.outcome === "won")?.id ?? null, attempts, ended_ms: at + (row.total_ms ?? 0), lost: false,
+    winner: attempts.find((each) => each.outcome === "won")?.id ?? null, attempts, ended_ms: at + (row.total_ms ?? 0), lost: false, missed: true,
   };
 }
 

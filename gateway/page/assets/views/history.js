@@ -90,7 +90,9 @@ export function view(root, params, session, address) {
   drawWindows();
 
   const cards = PLOTS.map(card);
-  const marks = h("p", { class: "marks soft" }, h("i", { class: "mark-error" }), "errors", h("i", { class: "mark-limit" }), "rate limits", h("i", { class: "mark-outage" }), "outage: not asked after failures", h("i", { class: "mark-slow" }), "slower than usual");
+  const marks = h("p", { class: "marks soft" }, [
+    ["error", "errors"], ["limit", "rate limits"], ["outage", "outage: not asked after failures"], ["slow", "slower than usual"],
+  ].map(([name, words]) => h("span", {}, h("i", { class: `mark-${name}`, "aria-hidden": "true" }), words)));
   const gone = h("section", { class: "card", "aria-labelledby": "outages" }, h("header", {}, h("h2", { id: "outages" }, "Outages"), h("p", {}, "A deployment that fails again and again is not asked until a probe succeeds.")), outages.element);
   const slow = table(SLOWDOWNS, { caption: "Slowdowns", key: (each) => each.id, stacks: true, sorted: [3, "descending"] });
   const slower = h("section", { class: "card", "aria-labelledby": "slowdowns" }, h("header", {}, h("h2", { id: "slowdowns" }, "Slower than usual"), h("p", {}, "Compared with its own earlier weeks, and with the model's other deployments at the same time.")), slow.element);

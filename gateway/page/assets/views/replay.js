@@ -36,7 +36,7 @@ export function view(root, params, session, address) {
     const providers = [...new Set([...(one?.providers ?? []), ...(asked.without ? [asked.without] : [])])];
     fill(choices,
       models.length > 1 ? selects("Model", models, chosen, (model) => change({ model, without: null })) : null,
-      providers.length > 1 || asked.without ? selects("Without", providers, asked.without, (without) => change({ without: without || null }), "Nobody left out") : null,
+      providers.length > 1 || asked.without ? selects("Without", providers, asked.without, (without) => change({ without: without || null }), "No provider left out") : null,
       windowChoice(asked.window, (window) => change({ window }), USUAL));
   }
 

@@ -12,15 +12,20 @@ export function picture(title, axis, words, rows, kind = "") {
     h("div", { class: "strip", "aria-hidden": "true" }, h("div", { class: "axis" }, labels(axis, words).map(([tick, text]) => h("span", { style: { left: axis.at(tick) } }, text)))));
 }
 
-/** `[tick, text]` of the ticks whose labels do not touch the one before. */
+/** `[tick, text]` of each tick, or of every second, third, … from zero, so that no label touches the one before. */
 function labels(axis, words) {
-  let end = -Infinity;
-  return axis.ticks.map((tick) => [tick, tick === 0 ? "0" : words(tick)]).filter(([tick, text]) => {
-    const [middle, half] = [axis.share(tick) * NARROW_PX, (text.length * LETTER_PX) / 2];
-    if (middle - half < end + APART_PX) return false;
-    end = middle + half;
-    return true;
-  });
+  const all = axis.ticks.map((tick) => [tick, tick === 0 ? "0" : words(tick)]);
+  const zero = Math.max(0, axis.ticks.indexOf(0));
+  for (let step = 1; step < all.length; step += 1) {
+    const some = all.filter((_, at) => (at - zero) % step === 0);
+    if (some.every((each, at) => at === 0 || reach(axis, each, -1) >= reach(axis, some[at - 1], 1) + APART_PX)) return some;
+  }
+  return all.slice(zero, zero + 1);
+}
+
+/** Where a label ends, to its left (`side` -1) or right (1), in pixels of a narrow track. */
+function reach(axis, [tick, text], side) {
+  return axis.share(tick) * NARROW_PX + (side * text.length * LETTER_PX) / 2;
 }
 
 /** One row: what it is of, its marks, and the figure told. */
