@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.browser.installation import KEYS, Installation, installed
-from tests.browser.upstream import BEGINNING, ENDLESS, MARKUP, odd_fleet, odd_upstream
+from tests.browser.upstream import APART_S, BEGINNING, ENDLESS, HANG, HELD, MARKUP, odd_fleet, odd_upstream
 from tests.browser.visit import Visit
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-HELD = "**/api/calls/*"  # a call as it was recorded
+RECORDED = "**/api/calls/*"  # a call as it was recorded
+# What its page says of a call whose first token was held, of its row.
+WHY = """async ([held, awaited, gain]) => {
+  const { ms } = await import("./page/lib/format.js");
+  return `Held ${ms(held)}: ${awaited} usually finishes ${ms(gain)} sooner after its first token.`;
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +78,10 @@ def test_figures_of_an_earlier_call_are_not_drawn_under_a_later_one(
     seen = visit(odd)
     page = seen.open("playground")
     held: list[Any] = []
-    page.route(HELD, lambda route: held.append(route))  # noqa: PLW0108 - Playwright sets attributes on it
-    with page.expect_request(HELD):
+    page.route(RECORDED, lambda route: held.append(route))  # noqa: PLW0108 - Playwright sets attributes on it
+    with page.expect_request(RECORDED):
         ask(page, "markup")
-    with page.expect_request(HELD):
+    with page.expect_request(RECORDED):
         ask(page, "refusal")
     first, *_ = held
     with page.expect_response(first.request.url):
@@ -110,6 +115,26 @@ def test_stop_is_reached_by_keyboard_and_leaves_the_focus_where_it_was(
     assert page.evaluate("() => document.activeElement.innerText") == "Send"
     page.wait_for_selector(".stats")
     assert "no deployment answered" not in page.locator(".stats").inner_text()
+
+
+def test_the_page_of_a_call_says_why_its_first_token_was_held(odd: Installation, visit: Callable[..., Visit]) -> None:
+    for provider in [*APART_S] * 4:  # their speeds are learnt
+        body = {"model": HELD, "stream": True, "messages": [{"role": "user", "content": "Why race?"}]}
+        body |= {"provider": {"only": [provider]}}
+        assert odd.ask("/v1/chat/completions", body=body)[0] == 200
+    page = visit(odd).open("playground")
+    page.get_by_label("Prompt").fill(HANG)
+    ask(page, HELD)
+    link = page.get_by_role("link", name="Open the call")
+    call_id = str(link.get_attribute("href")).rpartition("/")[2]
+    assert odd.ended(call_id) == (2, 200)
+    ids = f"'{call_id}', '{call_id.replace('-', '')}'"
+    [(held_ms, held_for, gain_ms)] = odd.rows(f"select held_ms, held_for, held_gain_ms from calls where id in ({ids})")
+    assert held_for == "quick/quick"
+    assert held_ms > 0
+    link.click()
+    said = page.locator("section[aria-labelledby=race] header").get_by_text("Held ").inner_text()
+    assert said == page.evaluate(WHY, [held_ms, held_for, gain_ms])
 
 
 def test_the_command_to_copy_runs_as_it_is(guarded: Installation, visit: Callable[..., Visit], tmp_path: Path) -> None:
