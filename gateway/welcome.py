@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from gateway.settings.model import Settings
@@ -25,7 +26,7 @@ Try it:
   -H 'content-type: application/json' \\
   -d '{{"model": "{model}", "stream": true, "messages": [{{"role": "user", "content": "Why race?"}}]}}'
 
-  {python} - <<'PY'
+{_installing(python)}  {python} - <<'PY'
 import os
 from openai import OpenAI
 client = OpenAI(base_url="{url}/v1", api_key={api_key})
@@ -41,6 +42,11 @@ Then ask which provider was fast:
   {holeshot} sql "select * from throughput"
 
 """  # noqa: S608 - text for people; the SQL in it is an example
+
+
+def _installing(python: str) -> str:
+    """Return the command that installs OpenAI's SDK, if it is not there; the gateway does not need it."""
+    return "" if find_spec("openai") else f"  {python} -m pip install openai\n"
 
 
 def _who_races(settings: Settings, url: str) -> str:

@@ -279,8 +279,8 @@ _WORDS = {
     Why.EXPLORE: "explore: it was not asked for the longest time, and had {events:.1f} first tokens lately;"
     f" {EXPLORE_SHARE:.0%} of the calls ask such a one",
     Why.SUSPECT: "suspect: usually {usual_s:.3f} s, lately {score_s:.3f} s, which may be over",
-    Why.COLD_START: "cold start: the primary has {primary.events:.1f} first tokens of the "
-    f"{COLD_EVENTS} to be known by",
+    Why.COLD_START: "cold start: the primary has {primary.events:.1f} of the"
+    f" {COLD_EVENTS} first tokens that make it known",
     Why.WIDTH: "mode race, width {race.width}; {tokens:.1f} extra attempts saved up",
     Why.BUDGET: "raced: its budget of extra attempts is {race.budget:g} a call, {tokens:.1f} saved up",
     Why.LATE: "hedge: {share:.0%} of the primary's first tokens come sooner; {tokens:.1f} extra attempts saved up",
