@@ -12,7 +12,7 @@ from gateway.bench.plan import Plan
 from gateway.bench.purse import Cost, Purse
 from gateway.bench.resampling import FEWEST_ROUNDS
 from gateway.cli.bench_field import Field
-from gateway.cli.terminal import FAILED, MISUSED, fail, say
+from gateway.cli.terminal import FAILED, MISUSED, fail, prose, say
 from gateway.terminal_text import counted
 
 
@@ -69,7 +69,7 @@ def agree(plan: Plan, field: Field, costs: Mapping[tuple[str, str], Cost], spend
     known = " of the deployments with a known price" if unpriced else ""
     cap = "no cap holds for the others" if unpriced else f"never more than ${spending.cap_usd:.2f}"
     most_usd = round_.most * rounds + round_.warming
-    say(f"{what}: about ${round_.about * rounds:.4f}{known}, at most ${most_usd:.4f}; {cap}", err=True)
+    prose(f"{what}: about ${round_.about * rounds:.4f}{known}, at most ${most_usd:.4f}; {cap}", err=True)
     if not unpriced and round_.about * rounds > left_usd:
         lasts = counted(int(left_usd / round_.about), "round")
         say(f"note: the cap will probably end it after {lasts}", err=True)
@@ -85,7 +85,7 @@ def _note(plan: Plan) -> None:
     """Tell what will be missing."""
     for contender in plan.contenders:
         for kind, reason in contender.leaves_out.items():
-            say(f"note: {contender.name} is not asked {kind}: {reason}", err=True)
+            prose(f"note: {contender.name} is not asked {kind}: {reason}", err=True)
     if not plan.requests:
         fail("none of the deployments can be asked any of these classes of prompts", MISUSED)
     if plan.rounds < FEWEST_ROUNDS:

@@ -3,7 +3,7 @@
 from gateway.bench.figures import ALL, Cell
 from gateway.bench.report import Report
 from gateway.bench.shown import shown
-from gateway.cli.terminal import say, write_table
+from gateway.cli.terminal import prose, say, write_table
 
 _FIRST = ("ttft_p50_ms", "ttft_p95_ms", "decode_tps_p50", "e2e_tps_p50", "itl_p50_ms", "gap_p95_ms", "total_p50_ms")
 _SECOND = ("errors", "goodput", "goodput_per_s", "as_asked", "tokens_mean", "tokens_per_s", "cost_per_1000_usd")
@@ -31,10 +31,12 @@ def write_report(report: Report) -> None:
         write_table(("class", "deployment", "at a time", *known), rows, title="by class of prompts")
     for verdict in report.verdicts:
         if verdict.is_shown:
-            say(verdict.words)
+            prose(verdict.words)
     silent = [verdict for verdict in report.verdicts if not verdict.is_shown]
     if silent:
-        say(f"no difference shown in {len(silent)} of {len(report.verdicts)} comparisons (--json and --html list them)")
+        prose(
+            f"no difference shown in {len(silent)} of {len(report.verdicts)} comparisons (--json and --html list them)"
+        )
     if not report.is_whole:
         say(f"note: {report.requests} of {plan.requests} requests were sent")
     say(f"spent: {_money(report)}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gateway.cli.configuration import ConfigOption, report
-from gateway.cli.terminal import FAILED, OK, UNKNOWN, say, write_json, write_table
+from gateway.cli.terminal import FAILED, OK, UNKNOWN, prose, say, write_json, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -126,9 +126,9 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
     _write_deployments(deployments, fallbacks)
     _write_policies(policies)
     if deployments and source is not None:
-        say(f"prices and abilities that are not in the file: {source.name} {source.version}, of {source.date}")
+        prose(f"prices and abilities that are not in the file: {source.name} {source.version}, of {source.date}")
     for note in notes:
-        say(f"note: {note}")
+        prose(f"note: {note}")
     return OK if works else FAILED
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.terminal import FAILED, fail, say
+from gateway.cli.terminal import FAILED, fail, prose, say
 from gateway.terminal_text import counted
 
 if TYPE_CHECKING:
@@ -89,4 +89,4 @@ def report(error: "ConfigurationError") -> None:
     """Print every problem on a line of standard error."""
     say(f"holeshot: the configuration has {counted(len(error.problems), 'problem')}", err=True)
     for problem in error.problems:
-        say(f"  {problem}", err=True)
+        prose(f"  {problem}", err=True)

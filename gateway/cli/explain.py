@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import typer
 
 from gateway.cli.configuration import LOCAL_URL, KeyOption, UrlOption
-from gateway.cli.terminal import UNKNOWN, fail, say, write_json, write_table
+from gateway.cli.terminal import UNKNOWN, fail, prose, write_json, write_table
 
 # The gateway's names, and the headings; a gateway of another version may send more or fewer.
 _LAUNCHES = {"delay_s": "after s", "deployment": "deployment", "role": "role", "extra": "extra", "why": "why"}
@@ -125,32 +125,32 @@ def _fetch(url: str, key: str | None, asked: Mapping[str, object]) -> Mapping[st
 
 def _write(explained: Mapping[str, Any]) -> None:
     plan = explained["explanation"]
-    say(_head(explained, plan))
-    say(f"extra attempts: {_said(plan, 'budget')} a call on average, {_said(plan, 'budget_tokens')} saved up")
+    prose(_head(explained, plan))
+    prose(f"extra attempts: {_said(plan, 'budget')} a call on average, {_said(plan, 'budget_tokens')} saved up")
     if plan.get("extra_usd_per_call") is not None:
         saved = f"{_said(plan, 'budget_usd')} saved up"
-        say(f"dollars for extra attempts: {_said(plan, 'extra_usd_per_call')} a call, {saved}")
+        prose(f"dollars for extra attempts: {_said(plan, 'extra_usd_per_call')} a call, {saved}")
     if plan.get("cost_alone_usd") is not None:
-        say(
+        prose(
             f"expected cost: ${_said(plan, 'cost_alone_usd')} with the primary alone, at most"
             f" ${_said(plan, 'cost_expected_usd')} with extra attempts, by the chance that they start"
         )
     for name, floor in _FLOORS.items():
         if plan.get(name) is not None:
-            say(f"floor: {floor.format(_said(plan, name))}")
+            prose(f"floor: {floor.format(_said(plan, name))}")
     for note in plan.get("notes", ()):
-        say(f"note: {note}")
+        prose(f"note: {note}")
     if plan.get("launches"):
         _write_rows("Who runs", _LAUNCHES, plan["launches"])
     elif plan.get("retry_after_s") is not None:
-        say(f"no deployment runs: retry in {_said(plan, 'retry_after_s')} s")
+        prose(f"no deployment runs: retry in {_said(plan, 'retry_after_s')} s")
     else:
-        say("no deployment runs: none can answer")
+        prose("no deployment runs: none can answer")
     if plan.get("rest"):
-        say(f"if all of them fail: {', '.join(plan['rest'])}\n")
+        prose(f"if all of them fail: {', '.join(plan['rest'])}\n")
     _write_rows("Deployments, best first", _DEPLOYMENTS, plan.get("deployments", ()))
     for name, why in plan.get("excluded", {}).items():
-        say(f"not asked: {name} {why}")
+        prose(f"not asked: {name} {why}")
 
 
 def _head(explained: Mapping[str, Any], plan: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.configuration import report, write_file
-from gateway.cli.terminal import FAILED, say, write_json
+from gateway.cli.terminal import FAILED, prose, say, write_json
 from gateway.terminal_text import counted
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _tell_people(converted: "Converted", output: Path, problems: "list[Problem]"
     if converted.notes:
         say("to be done by hand, or converted differently:", err=True)
     for note in converted.notes:
-        say(f"  {note}", err=True)
+        prose(f"  {note}", err=True)
     if output == _STANDARD_OUTPUT:
         return
     say(
@@ -96,7 +96,7 @@ def _tell_people(converted: "Converted", output: Path, problems: "list[Problem]"
     if problems:
         say("to correct before `holeshot serve`:", err=True)
         for problem in problems:
-            say(f"  {problem}", err=True)
+            prose(f"  {problem}", err=True)
     say("next: holeshot check --live, then holeshot serve")
 
 

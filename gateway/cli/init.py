@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.configuration import write_file
-from gateway.cli.terminal import MISUSED, as_json, fail, say
+from gateway.cli.terminal import MISUSED, as_json, fail, prose, say
 
 if TYPE_CHECKING:
     from gateway.settings.market import Market
@@ -86,7 +86,7 @@ def write_configuration(
         ", ".join(vendor.name for vendor in found)
         or "none: set one such as GROQ_API_KEY and run it again, or edit the file"
     )
-    say(f"wrote {path}\nproviders found in the environment: {names}")
+    prose(f"wrote {path}\nproviders found in the environment: {names}")
     if market is not None:
         say(
             f"models that several of them sell: {len(market.raced)} raced, {len(market.others)} more in comments"
@@ -94,7 +94,7 @@ def write_configuration(
             else "no two of them sell the same model"
         )
         for name, why in market.silent.items():
-            say(f"note: {name}: {why}")
+            prose(f"note: {name}: {why}")
     say("next: holeshot check --live, then holeshot serve")
 
 
@@ -106,7 +106,7 @@ def _write(path: Path, text: str, *, force: bool) -> None:
     schema_path, schema = path.with_name(FILE_NAME), as_json(json_schema()) + "\n"
     if schema_path.exists() and not force:
         if schema_path.read_text(encoding="utf-8", errors="replace") != schema:
-            say(
+            prose(
                 f"note: {schema_path} already exists and was not changed;"
                 " `holeshot schema` prints this version's schema"
             )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_settings
-from gateway.cli.terminal import FAILED, MISUSED, UNKNOWN, fail, say, write_json, write_table
+from gateway.cli.terminal import FAILED, MISUSED, UNKNOWN, fail, prose, say, write_json, write_table
 
 if TYPE_CHECKING:
     from gateway.cli.live import Liveness
@@ -52,7 +52,7 @@ def models(
         from gateway.demo import demo_before_it_runs  # noqa: PLC0415 - only for users without a key
 
         settings = demo_before_it_runs(settings)
-        say(
+        prose(
             "no provider is configured: these are the simulated ones that `holeshot serve` starts;"
             " `holeshot init --live` writes a configuration from your keys",
             err=True,
@@ -92,7 +92,7 @@ def _show_configured(settings: "Settings", match: str | None, *, as_json: bool) 
     elif match is not None and lines:
         fail(f"no configured model has {match!r} in its name")
     else:
-        say("no model is configured: `holeshot init --live` proposes some, `holeshot models --live` shows all")
+        prose("no model is configured: `holeshot init --live` proposes some, `holeshot models --live` shows all")
 
 
 def _configured_cells(row: dict[str, Any]) -> list[object]:
@@ -137,12 +137,12 @@ def _write_sold(
         columns = ["deployment", "quantization", "context", "$/M in", "$/M out", "can"]
         write_table(columns, [_offer_cells(offer) for offer in same.offers], title=title)
         if same.note is not None:
-            say(f"note: {same.note}\n")
+            prose(f"note: {same.note}\n")
     if not shown and any(answer.listed for answer in answers.values()):
         say(f"no two providers sell the same model{f' with {match!r} in its name' if match else ''}")
     for name, answer in answers.items():
         if not answer.listed or not answer.works:
-            say(f"note: {name}: {answer.message or answer.state}")
+            prose(f"note: {name}: {answer.message or answer.state}")
     if hidden := len(matching) - len(shown):
         say(f"{hidden} more of one provider only, or not for chat: --all shows them")
 

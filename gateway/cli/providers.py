@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_settings
-from gateway.cli.terminal import FAILED, say, write_json, write_table
+from gateway.cli.terminal import FAILED, prose, write_json, write_table
 from gateway.terminal_text import counted
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def providers(
     elif rows:
         _write(rows)
     else:
-        say(
+        prose(
             "no provider: set a key such as GROQ_API_KEY, or write a configuration (holeshot init); until then "
             "`holeshot serve` starts simulated ones"
         )
@@ -118,9 +118,9 @@ def _write(rows: list[ProviderRow]) -> None:
     write_table(columns, [[*_cells(row), *(_live_cells(row) if asked else ())] for row in rows])
     for row in rows:
         if row.message is not None:
-            say(f"note: {row.provider}: {row.message}")
+            prose(f"note: {row.provider}: {row.message}")
     if idle := [row.provider for row in rows if not row.configured]:
-        say(f"note: not in the configuration, but the environment has a key: {', '.join(idle)}")
+        prose(f"note: not in the configuration, but the environment has a key: {', '.join(idle)}")
 
 
 def _cells(row: ProviderRow) -> list[object]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_database_url
-from gateway.cli.terminal import MISUSED, explain, fail, say, write_json, write_table
+from gateway.cli.terminal import MISUSED, fail, prose, say, write_json, write_table
 from gateway.terminal_text import counted
 
 if TYPE_CHECKING:
@@ -139,12 +139,12 @@ def _show(answers: "Sequence[Found]", request: "Request", *, as_json: bool, as_y
             if number:
                 say("")
             _table(each, request)
-            explain(told.why if told.setting is None else f"Recommended: {told.setting}. {told.why}")
+            prose(told.why if told.setting is None else f"Recommended: {told.setting}. {told.why}")
             _write_needs(each.replayed.needs)
         if written is not None:
             say(written)
     if not as_yaml:
-        say("\nMilliseconds; intervals of 95 % in brackets. docs/replay.md has the assumptions.", err=True)
+        prose("\nMilliseconds; intervals of 95 % in brackets. docs/replay.md has the assumptions.", err=True)
 
 
 def _table(found: "Found", request: "Request") -> None:
@@ -174,7 +174,7 @@ _HEADS = ("setting", "attempts", "TTFT p50", "p95", "p99", "off p95", "total p50
 def _line(outcome: "Outcome") -> Sequence[object]:
     cost = None
     if outcome.cost_low_usd is not None and outcome.cost_high_usd is not None:
-        cost = f"{1000 * outcome.cost_low_usd:.3g} – {1000 * outcome.cost_high_usd:.3g}"  # noqa: RUF001 - a range
+        cost = f"{1000 * outcome.cost_low_usd:.3g}–{1000 * outcome.cost_high_usd:.3g}"  # noqa: RUF001 - a range
     return (
         outcome.setting,
         f"{outcome.attempts:.2f}",
@@ -192,4 +192,4 @@ def _figure(figure: "Figure") -> str | None:
     if figure.value is None:
         return None
     high = "?" if figure.high is None else f"{figure.high:,.0f}"
-    return f"{figure.value:,.0f} [{figure.low or 0:,.0f} – {high}]"  # noqa: RUF001 - a range
+    return f"{figure.value:,.0f} [{figure.low or 0:,.0f}–{high}]"  # noqa: RUF001 - a range

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_targets
-from gateway.cli.terminal import fail, say, write_json, write_table
+from gateway.cli.terminal import fail, prose, write_json, write_table
 from gateway.targets.shown import as_object
 from gateway.targets.standing import BURNS_S, condition, duration, share, subject, verdict
 
@@ -84,7 +84,7 @@ def _write(standings: "Sequence[Standing]") -> None:
     ]
     write_table(columns, [_cells(each) for each in standings])
     for each in standings:
-        say(f"{each.target.name}: {verdict(each)}")
+        prose(f"{each.target.name}: {verdict(each)}")
 
 
 def _cells(standing: "Standing") -> list[object]:

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import typer
 
 from gateway.cli.configuration import LOCAL_URL, KeyOption, UrlOption
-from gateway.cli.terminal import console, fail, json_text, on_a_terminal, say
+from gateway.cli.terminal import console, fail, json_text, on_a_terminal, prose, say
 
 _SILENT_S = 45.0  # the gateway sends a comment every 15 s
 _RETRY_S = 1.0
@@ -54,7 +54,7 @@ def tail(  # noqa: PLR0917 - options are named on the command line
         try:
             _check_model(url, key, model)
             if sys.stderr.isatty():
-                say(_waiting_for(url, wanted, failed=failed, slower_than_ms=slower_than_ms), err=True)
+                prose(_waiting_for(url, wanted, failed=failed, slower_than_ms=slower_than_ms), err=True)
             for told in tailed(_events(address, key)):
                 if isinstance(told, str):
                     say(f"holeshot: {told}", err=True)

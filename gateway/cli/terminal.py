@@ -18,16 +18,19 @@ MISUSED = 2  # a wrong option (as click does) or, for `serve`, an unusable confi
 
 _NARROWEST = 24  # minimum width of a column of names
 _NARROWER = 16  # if the table does not fit otherwise
+_MOST_PARTS = 4  # of a table that is wider than the screen, one below the other
 _PIPE_WIDTH = 250
 _ENDLESS = 100_000
-_FIGURE = re.compile(r"-?[\d,]+(\.\d+)?(e-?\d+)?%?[?*]?")  # the last character is a mark that a legend explains
+_NUMBER = r"-?[\d,]+(\.\d+)?(e-?\d+)?%?"
+_RANGE = rf"{_NUMBER}–({_NUMBER}|\?)"  # noqa: RUF001 - as printed
+_FIGURE = re.compile(rf"{_NUMBER}[?*]?( \[{_RANGE}\])?|{_RANGE}")  # a mark after a figure is one that a legend explains
 
 UNKNOWN = "–"  # noqa: RUF001 - printed for unknown figures
 
 
 def fail(message: str, code: int = FAILED) -> NoReturn:
     """Print ``message`` on standard error and exit with ``code``."""
-    say(f"holeshot: {message}", err=True)
+    prose(f"holeshot: {message}", err=True)
     raise typer.Exit(code)
 
 
@@ -36,7 +39,7 @@ def say(text: str, *, err: bool = False) -> None:
     typer.echo(visible(text, lines=True), err=err)
 
 
-def explain(text: str, *, err: bool = False) -> None:
+def prose(text: str, *, err: bool = False) -> None:
     """Print ``text`` with a newline; on a terminal it is broken between words, elsewhere it is one line."""
     if not (sys.stderr if err else sys.stdout).isatty():
         say(text, err=err)
@@ -85,20 +88,30 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
     """Print a table with figures aligned right; on a terminal in colours, unless ``NO_COLOR`` is set.
 
     On a narrow screen, headings break between words, also after underscores, and names anywhere. A table that is still
-    too wide is transposed, with as many rows side by side as fit.
+    too wide is printed in parts, one below the other, each with the first column. Where that would take too many parts,
+    as with all columns of a call, it is transposed, with as many rows side by side as fit.
     """
     screen = console()
     by_words = [column.replace(" ", "\n") for column in columns]
     by_all_words = [column.replace("_", "_\n") for column in by_words]
-    for heads, narrowest in (
+    forms = (
         (columns, _NARROWEST),
         (by_words, _NARROWEST),
         (by_all_words, _NARROWEST),
         (by_all_words, _NARROWER),
-    ):
+    )
+    for heads, narrowest in forms:
         widths = fitting_widths(heads, rows, screen.width, narrowest=narrowest)
         if widths is not None or not rows:
             screen.print(table(heads, rows, title=title, widths=widths))
+            return
+    for heads, narrowest in forms:
+        parts = _parts(heads, rows, screen.width, narrowest)
+        if parts:
+            for number, (indices, widths) in enumerate(parts):
+                cells = [[row[index] for index in indices] for row in rows]
+                name = None if number else title
+                screen.print(table([heads[index] for index in indices], cells, title=name, widths=widths))
             return
     beside = len(rows)
     while beside > 1 and not _fits(screen, _on_its_side(columns, rows[:beside])):
@@ -215,6 +228,33 @@ def _is_figure(value: object) -> bool:
 def _are_figures(texts: Iterable[str]) -> bool:
     known = [text for text in texts if text != UNKNOWN]
     return bool(known) and all(map(_FIGURE.fullmatch, known))
+
+
+def _parts(
+    heads: Sequence[str], rows: Sequence[Sequence[object]], screen: int, narrowest: int
+) -> list[tuple[list[int], list[int]]]:
+    """Return which columns each part has, the first one always, and their widths; nothing if there are too many."""
+    parts: list[tuple[list[int], list[int]]] = []
+    indices = [0]
+    widths: list[int] | None = None
+    for index in range(1, len(heads)):
+        wider = [*indices, index]
+        fitting = _widths_of(wider, heads, rows, screen, narrowest)
+        if fitting is None and widths is not None:
+            parts.append((indices, widths))
+            wider = [0, index]
+            fitting = _widths_of(wider, heads, rows, screen, narrowest)
+        if fitting is None or len(parts) == _MOST_PARTS:
+            return []
+        indices, widths = wider, fitting
+    return parts if widths is None else [*parts, (indices, widths)]
+
+
+def _widths_of(
+    indices: Sequence[int], heads: Sequence[str], rows: Sequence[Sequence[object]], screen: int, narrowest: int
+) -> list[int] | None:
+    cells = [[row[index] for index in indices] for row in rows]
+    return fitting_widths([heads[index] for index in indices], cells, screen, narrowest=narrowest)
 
 
 def _on_its_side(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> Any:

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 import typer
 
-from gateway.cli.terminal import UNKNOWN, cell, console, fail, say, write_json, write_table
+from gateway.cli.terminal import UNKNOWN, cell, console, fail, prose, say, write_json, write_table
 from gateway.terminal_text import visible
 from tests.unit.cli.test_sql_output import answer, written
 
@@ -65,29 +65,63 @@ def test_where_it_is_narrow_heads_and_names_are_broken_and_figures_stay_whole(
     assert max(map(len, lines)) <= 80
 
 
-def test_a_table_on_its_side_keeps_its_title(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    narrow(monkeypatch)
-    write_table(["deployment", *"abcdefghijklmnopqrstuvwxyzABCDEFGHIJ"], [[NAME, *range(36)]], title="a title")
-
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].strip() == "a title"
-    assert [line.split() for line in lines if line.strip().startswith("J ")] == [["J", "35"]]
-
-
-def test_what_is_too_wide_for_the_screen_is_laid_on_its_side(
+def test_what_is_too_wide_for_the_screen_is_printed_in_parts_with_each_row_on_its_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     narrow(monkeypatch)
     columns = ["deployment", *(f"ttft_p{share}_ms" for share in range(80, 99))]
 
-    write_table(columns, [["groq/x", *range(19)], ["slow/x", *range(19)]])
+    write_table(columns, [["groq/x", *range(19)], ["slow/x", *range(19)]], title="a title")
 
     lines = capsys.readouterr().out.splitlines()
-    assert next(line for line in lines if "deployment" in line).split() == ["deployment", "groq/x", "slow/x"]
-    assert next(line for line in lines if "ttft_p97_ms" in line).split() == ["ttft_p97_ms", "17", "17"]
+    words = [line.split() for line in lines]
+    for name in ("groq/x", "slow/x"):
+        assert [int(each) for row in words if row[:1] == [name] for each in row[1:]] == list(range(19))
+    heads = [each for row in words if row[:1] == ["deployment"] for each in row[1:]]
+    assert heads == columns[1:]
+    assert [row for row in words if "title" in row] == [["a", "title"]]
     assert max(map(len, lines)) <= 80
+
+
+def test_what_would_take_too_many_parts_is_laid_on_its_side(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow(monkeypatch)
+    columns = ["deployment", *(f"ttft_p{share}_ms" for share in range(60))]
+
+    write_table(columns, [["groq/x", *range(60)], ["slow/x", *range(60)]], title="a title")
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].strip() == "a title"
+    assert next(line for line in lines if "deployment" in line).split() == ["deployment", "groq/x", "slow/x"]
+    assert next(line for line in lines if "ttft_p57_ms" in line).split() == ["ttft_p57_ms", "57", "57"]
+    assert max(map(len, lines)) <= 80
+
+
+def test_an_interval_stays_on_the_line_of_its_figure(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow(monkeypatch)
+    interval = "1,247 [1,031–1,406]"  # noqa: RUF001 - a range
+
+    write_table(["setting", *(f"p{share}" for share in range(6))], [["single", *[interval] * 5, "954 [12–?]"]])  # noqa: RUF001
+
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.count(interval) for line in lines) == 5
+    assert sum(line.count("954 [12–?]") for line in lines) == 1  # noqa: RUF001 - a range
+
+
+def test_a_long_note_is_broken_between_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow(monkeypatch)
+    note = "note: " + "prices are not known, so that nothing can be said of what racing costs; " * 3
+
+    prose(note)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(line.strip() for line in lines) == note.strip()
 
 
 def test_a_pipe_has_room_for_every_column(capsys: pytest.CaptureFixture[str]) -> None:
