@@ -65,9 +65,16 @@ class Slots:
             self.version += 1
 
     def expire(self, now_slot: int) -> None:
-        """Drop slots that are too old."""
-        for slot in [slot for slot in self._slots if slot <= now_slot - SLOTS_KEPT]:
+        """Drop slots that are too old, and those to come, which a clock that was wrong has made."""
+        for slot in [slot for slot in self._slots if not now_slot - SLOTS_KEPT < slot <= now_slot + 1]:
             self.drop(slot)
+
+    def set_back(self, now_slot: int) -> None:
+        """Count what is in slots to come, as the clock was wrong, as if it had just happened."""
+        for slot in [slot for slot in self._slots if slot > now_slot]:
+            counts = self._slots.pop(slot)
+            self._sum = None
+            self.add(now_slot, counts)
 
     def of(self, slot: int) -> Mapping[str, float]:
         """Return the counts of one slot."""
@@ -136,7 +143,11 @@ class MemoryBoard:
 
     def version(self, model: str, unix_s: float) -> int:
         """Return a number that changes with the counts."""
-        self._turn(unix_s)
+        slot = self._turn(unix_s)
+        if slot < self._slot:  # the clock was set back: slots to come would count in full until it is their time
+            self._slot = slot
+            for each in self._models.values():
+                each.set_back(slot)
         slots = self._models.get(model)
         return slots.version if slots is not None else 0
 

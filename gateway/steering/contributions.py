@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from gateway.steering.board import Slots
+from gateway.steering.board import Slots, slot_of
 from gateway.steering.constants import SLOT_S, SLOTS_KEPT
 from gateway.steering.tally import Counts
 
@@ -133,14 +133,17 @@ class Contributions:
             self._marks[slot] = marks
         return lost
 
-    def expire(self, now_slot: int) -> None:
-        """Drop slots that are too old."""
+    def expire(self, unix_s: float) -> None:
+        """Drop slots that are too old, and those to come: the clock was set back."""
+        now_slot = slot_of(unix_s)
         for slots in (self._shared, self._unsent, self._own):
             slots.expire(now_slot)
-        oldest = now_slot - SLOTS_KEPT + 1
-        self._sealed = tuple(part for part in self._sealed if part.slot >= oldest)
-        self._confirmed = {slot: number for slot, number in self._confirmed.items() if slot >= oldest}
+        kept = range(now_slot - SLOTS_KEPT + 1, now_slot + 2)
+        self._sealed = tuple(part for part in self._sealed if part.slot in kept)
+        self._confirmed = {slot: number for slot, number in self._confirmed.items() if slot in kept}
         self._marks = {slot: marks for slot, marks in self._marks.items() if self._shared.of(slot)}
+        if self.asked_at_s > unix_s:
+            self.asked_at_s, self.read_all_at_s = unix_s, NEVER_S
 
     def _give_back(self, slot: int) -> None:
         """Mark everything this replica contributed to ``slot`` as unsent."""

@@ -278,8 +278,8 @@ class RedisBoard:
 
     def _forget(self, unix_s: float) -> None:
         """Drop slots that are too old, and models not called or asked about since."""
-        now_slot = slot_of(unix_s)
+        self._restoring_until_s = min(self._restoring_until_s, unix_s + RESTORING_S)
         for model, known in list(self._models.items()):
-            known.expire(now_slot)
+            known.expire(unix_s)
             if known.asked_at_s < unix_s - SLOTS_KEPT * SLOT_S:
                 del self._models[model]

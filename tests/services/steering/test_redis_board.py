@@ -261,6 +261,21 @@ async def test_what_is_pending_at_the_end_is_flushed(redis: Redis, redis_url: st
     assert [field[:1] for field in fields] == ["@"]  # which of the replica's parts was the last
 
 
+async def test_what_was_counted_while_the_clock_was_an_hour_fast_is_dropped_when_it_is_set_back(
+    replica: NewBoard, clock: Clock
+) -> None:
+    one, other = replica(), replica()
+    clock.now_s = START_S + 3600
+    one.add(MODEL, {"a|n": 8.0}, clock.now_s)
+    await one.sync()
+    clock.now_s = START_S
+    one.add(MODEL, {"a|n": 1.0}, START_S)
+    other.add(MODEL, {"a|n": 2.0}, START_S)
+    for board in (one, other, one):
+        await board.sync()
+    assert sums(one) == sums(other) == {"a|n": 3.0}
+
+
 async def test_all_keys_of_a_model_share_one_hash_tag_and_expire(redis: Redis, replica: NewBoard, clock: Clock) -> None:
     board = replica()
     board.add("llama", {"a|n": 1.0}, START_S)

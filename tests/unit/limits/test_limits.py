@@ -110,6 +110,22 @@ async def test_requests_are_counted_by_the_minute_of_the_clock() -> None:
     await process.begin({"rpm": 3.0})
 
 
+@pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
+async def test_a_clock_that_jumps_an_hour_and_back_refuses_nobody_for_longer_and_forgets_nothing(jump_s: float) -> None:
+    process, limits = Process(), {"rpm": 1, "usd_per_day": 10}
+    process.clock.now_s = datetime(2026, 11, 21, 23 if jump_s > 0 else 0, 30, tzinfo=UTC).timestamp()
+    process.end(await process.begin(limits, usd=6.0), attempt(6.0))
+    process.clock.now_s += jump_s  # another day
+    process.end(await process.begin(limits, usd=6.0), attempt(6.0))
+    process.clock.now_s -= jump_s
+    with pytest.raises(LimitReached, match="a minute"):
+        await process.begin(limits)
+    process.clock.now_s += 60
+    with pytest.raises(LimitReached, match="a day"):
+        await process.begin(limits, usd=6.0)
+    await process.begin(limits, usd=3.0)
+
+
 async def test_a_call_that_is_refused_by_one_limit_uses_nothing_of_the_others() -> None:
     process = Process()
     limits = {"rpm": 2.0, "max_parallel": 1.0}

@@ -45,6 +45,17 @@ def test_the_version_changes_with_each_count_and_with_nothing_else() -> None:
     assert board.version("m", NOW_S) != before
 
 
+def test_after_the_clock_was_set_back_by_an_hour_samples_grow_old_as_always() -> None:
+    board = MemoryBoard()
+    board.add("m", {"a|n": 8.0}, NOW_S + 3600)
+    board.version("m", NOW_S)
+    assert board.counts("m", NOW_S, half_life_s=120) == {"a|n": 8.0}
+    board.version("m", NOW_S + 120)
+    assert board.counts("m", NOW_S + 120, half_life_s=120) == {"a|n": 4.0}
+    board.version("m", NOW_S + 600)
+    assert board.slots("m", NOW_S + 600) == {}
+
+
 samples = st.lists(
     st.tuples(st.integers(0, 25), st.sampled_from(["a|n", "a|0|e3", "b|1|c9"]), st.integers(1, 5)), max_size=40
 )
