@@ -1,9 +1,12 @@
 """Sends one message to one webhook, over HTTP."""
 
 import errno
+import socket
 import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -21,12 +24,31 @@ _SHOWN_BYTES = 500  # of an answer
 _GONE = 410  # "do not send any more", as the specification has it
 _OK, _REDIRECTS = range(200, 300), range(300, 400)
 
+# Where clouds give credentials to programs on a machine. No receiver of alerts has such an address, but the name of one
+# whose owner has changed might lead there.
+_METADATA = tuple(
+    map(
+        ip_network,
+        (
+            *("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128"),
+            *("100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32"),
+        ),
+    )
+)
+_NAT64 = ip_network("64:ff9b::/96")  # in its last four bytes is an address of IPv4
+
+
+class MetadataAddressError(OSError):
+    """The address of a receiver is one where a cloud gives credentials away."""
+
+
 # In this order: some are kinds of others.
 _CAUSES: Mapping[type[Exception], str] = {
     aiohttp.ClientConnectorDNSError: "the name of its host is not known",
     aiohttp.ClientConnectorCertificateError: "its certificate is not trusted",
     aiohttp.ClientSSLError: "no TLS connection",
     ssl.SSLError: "no TLS connection",
+    aiohttp.InvalidURL: "its URL has no host that can be used",
     aiohttp.ServerDisconnectedError: "the connection was closed without an answer",
     ConnectionError: "the connection was closed without an answer",
 }
@@ -80,11 +102,13 @@ class Sender:
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,  # what it says is of no matter
             # One for each message, of which there are only so many at once: who hangs must not keep others waiting.
-            connector=aiohttp.TCPConnector(limit=0, force_close=True),
+            connector=aiohttp.TCPConnector(limit=0, force_close=True, socket_factory=_socket),
         )
 
     def _cause(self, error: Exception) -> str:
         """Return what went wrong, without the address, which may be a secret."""
+        if isinstance(getattr(error, "os_error", error), MetadataAddressError):
+            return "not sent: its host is an address of this machine's network or of the cloud's metadata"
         if isinstance(error, TimeoutError):
             return f"no answer within {self._timeout_s:g} s"
         for kind, words in _CAUSES.items():
@@ -100,6 +124,27 @@ class Answered(msgspec.Struct, frozen=True):
 
     delivery: Delivery
     said: str = ""
+
+
+def _socket(address: tuple[Any, ...]) -> socket.socket:
+    """Return a socket for one address that a name stands for, however it was written.
+
+    Raises:
+        MetadataAddressError: no alert is sent there.
+
+    """
+    family, kind, protocol, _, (host, *_) = address
+    if _is_metadata(host):
+        raise MetadataAddressError(errno.EPERM, "no alerts are sent to this address")
+    return socket.socket(family, kind, protocol)
+
+
+def _is_metadata(host: str) -> bool:
+    found = ip_address(host.partition("%")[0])
+    if isinstance(found, IPv6Address):
+        packed = ip_address(found.packed[-4:]) if found in _NAT64 else found.sixtofour
+        found = found.ipv4_mapped or packed or found
+    return any(found in network for network in _METADATA if network.version == found.version)
 
 
 def _answered(status: int, said: bytes, webhook: WebhookSettings) -> Answered:

@@ -256,6 +256,23 @@ async def test_a_receiver_that_is_not_there_is_named_without_its_address(url: st
     assert "S3CRET" not in str(logged)
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("169.254.169.254", "2852039166", "0251.0376.0251.0376", "169.254.43518", "100.100.100.200"),
+        *("[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "[2002:a9fe:a9fe::]", "[fd00:ec2::254]", "[fe80::1]"),
+    ],
+)
+async def test_nothing_is_sent_to_an_address_where_clouds_give_credentials_away(host: str) -> None:
+    async with posting(ops=f"http://{host}/hook/T0P-S3CRET") as post:
+        await post.open()
+        with structlog.testing.capture_logs() as logged:
+            await post.deliver()
+    no_address = "its URL has no host that can be used"  # of numbers that are no address in their usual form
+    metadata = "not sent: its host is an address of this machine's network or of the cloud's metadata"
+    assert [each["answer"] for each in logged] == [no_address if host[0] in "02" or host.count(".") == 2 else metadata]
+
+
 async def test_a_connection_that_drops_and_one_that_hangs_are_failures_in_words(receiver: Receiver) -> None:
     async with posting(timeout_s=HANGS_S, ops=receiver.url) as post:
         await post.open()
