@@ -149,7 +149,7 @@ def _silent(liveness: "dict[str, Liveness]") -> list[str]:
 
 def _write_providers(providers: "list[ProviderLine]", liveness: "dict[str, Liveness]") -> None:
     if providers:
-        columns = ["provider", "kind", "base url", "key", *(["live", "latency_ms"] if liveness else [])]
+        columns = ["provider", "kind", "base url", "key", *(["live", "after ms"] if liveness else [])]
         rows = [[line.provider, line.kind, line.base_url, line.key, *_live_cells(line, liveness)] for line in providers]
         write_table(columns, rows)
 
@@ -248,7 +248,9 @@ def _live_cells(line: "ProviderLine", liveness: "dict[str, Liveness]") -> list[o
     if not liveness:
         return []
     answer = liveness.get(line.provider)
-    return [answer.state, answer.latency_ms] if answer else ["not asked", None]
+    if answer is None:
+        return ["not asked", None]
+    return [answer.state, None if answer.latency_ms is None else round(answer.latency_ms)]
 
 
 def _name(path: Path | None) -> str | None:
