@@ -9,6 +9,7 @@ from sqlalchemy import text
 from gateway.ledger.tables import metadata
 
 COMMENTS = Path(__file__).with_name("comments.json")  # made of docs/sql.md: python -m documentation
+OLDEST_SCHEMA, OLDEST_READER = "0004", "0003"  # the first that has ``ledger_readers``, and what it lets in
 _THERE = """
 select relname as name, coalesce(attname, '') as column, relkind = 'v' as is_view, coalesce(description, '') as said
 from pg_class
@@ -49,10 +50,24 @@ def comment() -> None:
         connection.exec_driver_sql(f"do $comments$ begin {' '.join(statements)} end $comments$")
 
 
+def note_oldest(revision: str) -> None:
+    """Write the oldest revision whose code may use the schema: that of the last migration which does not only add.
+
+    Each migration says so in ``only_adds``: the code of the version before may then go on, and start again.
+    """
+    newest_first = context.script.iterate_revisions(revision, OLDEST_SCHEMA)
+    breaking = [each.revision for each in newest_first if not each.module.only_adds]
+    oldest = breaking[0] if breaking else OLDEST_READER
+    change = text("update ledger_readers set oldest = :oldest where oldest <> :oldest")
+    context.get_bind().execute(change, {"oldest": oldest})
+
+
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 
 with context.begin_transaction():
     context.run_migrations()
-    is_current = context.get_context().get_current_revision() == context.get_head_revision()
-    if is_current and context.get_bind().dialect.name == "postgresql":
+    current = context.get_context().get_current_revision()
+    if current is not None and current >= OLDEST_SCHEMA:
+        note_oldest(current)
+    if current == context.get_head_revision() and context.get_bind().dialect.name == "postgresql":
         comment()

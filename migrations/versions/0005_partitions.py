@@ -14,6 +14,7 @@ revision = "0005"
 down_revision = "0004"
 branch_labels = None
 depends_on = None
+only_adds = True
 
 TABLES = ("calls", "attempts")
 # How Postgres finds rows. Of attempts, which lie in the order in which they came, a block range index is as good as a

@@ -15,6 +15,7 @@ revision = "0006"
 down_revision = "0005"
 branch_labels = None
 depends_on = None
+only_adds = True
 
 # Windows of five minutes, an hour and a day (UTC), and for how many days those of a kind are kept: those of a day as
 # long as the operator says.

@@ -10,6 +10,7 @@ revision = "0007"
 down_revision = "0006"
 branch_labels = None
 depends_on = None
+only_adds = True
 
 VIEWS_FOLDER = Path(__file__).resolve().parents[1] / "views"
 SPANS = {"1h": (5, 5), "24h": (5, 60), "30d": (1440, 1440)}  # minutes of the windows at the edge, and of those within

@@ -9,6 +9,7 @@ revision = "0008"
 down_revision = "0007"
 branch_labels = None
 depends_on = None
+only_adds = True
 
 VIEWS_FOLDER = Path(__file__).resolve().parents[1] / "views"
 VIEWS = ("refusals", "wrong_keys")  # each of the last hour, day and month

@@ -10,6 +10,7 @@ revision = "0011"
 down_revision = "0010"
 branch_labels = None
 depends_on = None
+only_adds = True
 
 
 def upgrade() -> None:

@@ -10,6 +10,7 @@ revision = "0012"
 down_revision = "0011"
 branch_labels = None
 depends_on = None
+only_adds = True
 
 FOLDER = Path(__file__).resolve().parents[1] / "views" / revision
 OF_ROWS = ("race_value", "race_value_1h")

@@ -7,6 +7,7 @@ revision = "0014"
 down_revision = "0012"
 branch_labels = None
 depends_on = None
+only_adds = True
 
 TABLE = "target_counts"
 COUNTED = ("seen", "seen_speeds", "calls", "bad", "failed", "late", "slow", "halting")

@@ -8,6 +8,7 @@ revision = "0015"
 down_revision = "0014"
 branch_labels = None
 depends_on = None
+only_adds = True
 
 
 def upgrade() -> None:

@@ -13,6 +13,7 @@ revision = "0016"
 down_revision = "0015"
 branch_labels = None
 depends_on = None
+only_adds = True
 
 CUT = ("ttft_cut", "f.censored_at_ms", "f.ttft_ms is null and f.censored_at_ms is not null")
 

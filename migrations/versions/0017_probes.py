@@ -10,6 +10,7 @@ revision = "0017"
 down_revision = "0016"
 branch_labels = None
 depends_on = None
+only_adds = True
 
 VIEWS = Path(__file__).resolve().parents[1] / "views"
 # Of the view ``samples``: an attempt without a call is left out, unless it is a probe's. One is nobody's win.

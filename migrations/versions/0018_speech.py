@@ -9,6 +9,7 @@ revision = "0018"
 down_revision = "0017"
 branch_labels = None
 depends_on = None
+only_adds = True
 
 COLUMNS = ("sentence_ms", "speech_pause_ms")
 _BEFORE = "case when calls.win_on = 'answer' then attempts.ttft_answer_ms else attempts.ttft_ms end"

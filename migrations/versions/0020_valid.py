@@ -9,6 +9,7 @@ revision = "0020"
 down_revision = "0019"
 branch_labels = None
 depends_on = None
+only_adds = True
 
 
 def upgrade() -> None:

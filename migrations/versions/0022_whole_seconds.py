@@ -12,6 +12,7 @@ revision = "0022"
 down_revision = "0021"
 branch_labels = None
 depends_on = None
+only_adds = True
 
 ROUNDED = re.compile(r"strftime\('%s', ((?:\w+\.)?started_at)\)")
 CUT_OFF = re.compile(r"strftime\('%s', substr\(((?:\w+\.)?started_at), 1, 19\)\)")

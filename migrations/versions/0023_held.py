@@ -7,6 +7,7 @@ revision = "0023"
 down_revision = "0022"
 branch_labels = None
 depends_on = None
+only_adds = True
 
 
 def upgrade() -> None:

@@ -16,6 +16,7 @@ revision = "0024"
 down_revision = "0023"
 branch_labels = None
 depends_on = None
+only_adds = True
 
 FOLDER = Path(__file__).resolve().parents[1] / "views" / revision
 LATELY = ("1h", "24h", "30d")

@@ -10,7 +10,7 @@ import shutil
 import signal
 import tarfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,16 @@ import aiohttp
 import asyncpg
 import pytest
 
-from gateway.ledger.database import create_engine, current_revision, downgrade, head_revision, migrations_folder
+from gateway.ledger.database import (
+    check_schema,
+    create_engine,
+    current_revision,
+    downgrade,
+    head_revision,
+    migrations_folder,
+)
 from gateway.ledger.entries import Finished
+from gateway.ledger.errors import SchemaTooNewError
 from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, attempt_rows, call_rows
 from providers.simulator.script import Gate, answer
 from providers.simulator.scripted import ScriptedProvider
@@ -117,10 +125,10 @@ async def cancelled(tasks: list[asyncio.Task[None]]) -> None:
     assert all(isinstance(each, asyncio.CancelledError) for each in ended), ended
 
 
-async def migrate(url: str, checkout: Path = CHECKOUT) -> None:
+async def migrate(url: str, checkout: Path = CHECKOUT, *options: str) -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("HOLESHOT_")}
     environ |= {"HOLESHOT_DATABASE_URL": url, "PYTHONPATH": str(checkout)}
-    process = await asyncio.create_subprocess_exec(*COMMAND, "migrate", cwd=checkout, env=environ)
+    process = await asyncio.create_subprocess_exec(*COMMAND, "migrate", *options, cwd=checkout, env=environ)
     assert await process.wait() == 0
 
 
@@ -202,6 +210,48 @@ async def test_a_replica_that_a_later_schema_does_not_take_says_in_which_order_t
     assert f"the ledger's schema is 9999, newer than this version's {head_revision()}" in said
     assert "start the version of Holeshot that migrated it" in said
     assert f"or go back with that version: holeshot migrate --down-to {head_revision()}" in said
+
+
+NEXT = """
+import sqlalchemy as sa
+from alembic import op
+
+revision = "9999"
+down_revision = "{head}"
+branch_labels = None
+depends_on = None
+only_adds = {only_adds}
+
+
+def upgrade() -> None:
+    op.add_column("calls", sa.Column("of_the_next_version", sa.Text()))
+
+
+def downgrade() -> None:
+    op.drop_column("calls", "of_the_next_version")
+"""
+
+
+@pytest.mark.parametrize("only_adds", [True, False])
+async def test_a_migration_says_whether_the_version_before_may_use_its_schema(
+    tmp_path: Path, postgres_url: str, only_adds: bool
+) -> None:
+    following, oldest = tmp_path / "next", "select oldest from ledger_readers"
+    for room in ("gateway", "providers", "holeshot", "migrations"):
+        await asyncio.to_thread(shutil.copytree, CHECKOUT / room, following / room)
+    migration = following / "migrations" / "versions" / "9999_next.py"
+    migration.write_text(NEXT.format(head=head_revision(), only_adds=only_adds), encoding="utf-8")
+    before = await fetched(postgres_url, oldest)
+    await migrate(postgres_url, following)
+    engine = create_engine(postgres_url)
+    try:
+        assert await current_revision(engine) == "9999"
+        with nullcontext() if only_adds else pytest.raises(SchemaTooNewError):
+            await check_schema(engine)
+    finally:
+        await engine.dispose()
+    await migrate(postgres_url, following, "--down-to", head_revision())
+    assert await fetched(postgres_url, oldest) == before
 
 
 async def git(*arguments: str) -> bytes:
