@@ -6,11 +6,12 @@ from msgspec import Struct
 
 from benchmarks.steering.traffic import Request, luck
 from benchmarks.steering.weather import Fault, Weather
-from benchmarks.steering.worlds import CAPACITY_POWER, QUEUE_MAX, TIMEOUT_S, Provider, World
+from benchmarks.steering.worlds import CAPACITY_POWER, COLD_AFTER_S, QUEUE_MAX, TIMEOUT_S, Provider, World
 from providers.errors import ErrorKind
 
 ACCOUNT_S = 10.0  # an account may use so many seconds' worth at once
-REFUSAL_S = 0.05  # how long a 429 takes
+REFUSAL_S = 0.05  # how long a 429 takes, or a refused connection
+_MEAN_TOKENS = 310  # of an answer, for how long a server is busy with one
 
 
 class Answer(Struct, frozen=True):
@@ -37,9 +38,12 @@ class Fleet:
         self._run_s = run_s
         self._seed = seed
         self._accounts = [
-            None if provider.account is None else _Account(provider.account * world.calls_per_s)
+            None
+            if provider.account is None
+            else (_Window if world.windows else _Account)(provider.account * world.calls_per_s)
             for provider in world.providers
         ]
+        self._asked_at_s = [0.0] * len(world.providers)
 
     def names(self, now_s: float) -> list[str]:
         """Return the deployments that are configured by now."""
@@ -52,12 +56,14 @@ class Fleet:
         headroom = None
         if account is not None:
             wait_s = account.take(now_s)
-            headroom = account.headroom
+            headroom = account.headroom if self.world.tells else None
             if wait_s > 0:
                 self.in_flight[number] += 1
-                return Answer(None, REFUSAL_S, error=ErrorKind.RATE_LIMITED, retry_after_s=wait_s, headroom=0.0)
+                none = None if headroom is None else 0.0
+                return Answer(None, REFUSAL_S, error=ErrorKind.RATE_LIMITED, retry_after_s=wait_s, headroom=none)
         answer = self._draw(number, request, earlier, now_s, headroom)
         self.in_flight[number] += 1
+        self._asked_at_s[number] = now_s
         return answer
 
     def peek(self, name: str, request: Request, now_s: float) -> Answer:
@@ -82,17 +88,26 @@ class Fleet:
         fault = self._weather.fault[number][second]
         if fault is Fault.HANGS:
             return Answer(None, TIMEOUT_S, error=ErrorKind.TTFT_TIMEOUT)
+        if fault is Fault.REFUSES:
+            return Answer(None, REFUSAL_S, error=ErrorKind.CONNECT_ERROR)
         errors = self._weather.error_share if fault is Fault.ERRS else provider.error_share
         if drawn.error < errors:
             return Answer(None, drawn.error_s, error=ErrorKind.SERVER_ERROR)
-        ttft_s = drawn.ttft_s * self._weather.slow[number][second] * self._queue(number, provider)
+        crowding = 1.0 if provider.batch is None else 1.0 + self.in_flight[number] / provider.batch
+        ttft_s = drawn.ttft_s * self._weather.slow[number][second] * self._queue(number, provider) * crowding
+        if provider.servers is not None and self.in_flight[number] >= provider.servers:
+            answer_s = provider.median_s + _MEAN_TOKENS / provider.tok_s
+            ttft_s += (self.in_flight[number] + 1 - provider.servers) / provider.servers * answer_s
+        if provider.cold_s and now_s - self._asked_at_s[number] > COLD_AFTER_S:
+            ttft_s += provider.cold_s
         if ttft_s >= TIMEOUT_S:
             return Answer(None, TIMEOUT_S, error=ErrorKind.TTFT_TIMEOUT)
-        end_s = ttft_s + drawn.stall_s + (request.answer_tokens - 1) / drawn.tok_s
+        tok_s = drawn.tok_s / crowding
+        end_s = ttft_s + drawn.stall_s + (request.answer_tokens - 1) / tok_s
         is_flawed = self._is_flawed(number, provider, request, earlier)
         if now_s >= provider.fakes_from * self._run_s:
             return Answer(end_s, end_s, headroom=headroom, is_flawed=is_flawed)
-        return Answer(ttft_s, end_s, drawn.tok_s, headroom=headroom, stall_s=drawn.stall_s, is_flawed=is_flawed)
+        return Answer(ttft_s, end_s, tok_s, headroom=headroom, stall_s=drawn.stall_s, is_flawed=is_flawed)
 
     def _is_flawed(self, number: int, provider: Provider, request: Request, earlier: int) -> bool:
         """Draw from a source of its own, so that worlds without flaws stay as they were."""
@@ -109,9 +124,11 @@ class Fleet:
 class _Account:
     """A rate limit: a token bucket of requests."""
 
+    burst_s = ACCOUNT_S
+
     def __init__(self, per_s: float) -> None:
         self._per_s = per_s
-        self._most = self._tokens = max(1.0, per_s * ACCOUNT_S)
+        self._most = self._tokens = max(1.0, per_s * self.burst_s)
         self._at_s = 0.0
 
     @property
@@ -131,3 +148,16 @@ class _Account:
             return float(int(wait_s) + 1)
         self._tokens -= 1.0
         return 0.0
+
+
+class _Window(_Account):
+    """A rate limit that counts by the minute, and starts anew with the next."""
+
+    burst_s = 60.0
+
+    def wait_s(self, now_s: float) -> float:
+        """Return how long until a request is let through."""
+        if now_s // self.burst_s > self._at_s // self.burst_s:
+            self._tokens = self._most
+        self._at_s = now_s
+        return 0.0 if self._tokens >= 1.0 else self.burst_s - now_s % self.burst_s

@@ -38,6 +38,7 @@ class Result(Struct):
     waited_s: float | None = None  # by a reader: for the first token, and later for text that is not there yet
     tokens: int = 0  # paid, by all attempts
     usd: float = 0.0
+    launched: int = 0  # attempts of any role
     extra: int = 0  # attempts that the budget pays: they replaced nobody
     deployment: str | None = None  # whose answer it was
     primary: str | None = None  # who was asked first
@@ -131,6 +132,7 @@ class Race:
         attempt = Attempt(self._request, start, answer, now_s)
         self._attempts.append(attempt)
         self._running.append(attempt)
+        self._result.launched += 1
         self._result.extra += launch.role in EXTRA_ROLES
         if answer.ttft_s is None:
             attempt.timers.append(self._timeline.after(answer.end_s, lambda: self._failed(attempt)))

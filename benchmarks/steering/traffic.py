@@ -56,9 +56,14 @@ def requests(world: World, calls: int, seed: int) -> list[Request]:
 def luck(provider: Provider, prompt_tokens: int, effort: float, random: Random) -> Luck:
     """Draw the luck of one attempt; ``effort`` is the request's own share of log TTFT."""
     slow = random.lognormvariate(*TAIL) if random.random() < provider.tail_share else 1.0
+    if provider.slow_mode is not None and random.random() < provider.slow_mode[0]:
+        slow *= provider.slow_mode[1]
+    if provider.pareto is None:
+        drawn_s = provider.median_s * exp(provider.sigma * random.gauss(0.0, 1.0) + effort)
+    else:  # its median is the same
+        drawn_s = provider.median_s * random.paretovariate(provider.pareto) / 2 ** (1 / provider.pareto) * exp(effort)
     return Luck(
-        ttft_s=provider.median_s * exp(provider.sigma * random.gauss(0.0, 1.0) + effort) * slow
-        + provider.prefill_s * prompt_tokens / 1000,
+        ttft_s=drawn_s * slow + provider.prefill_s * prompt_tokens / 1000,
         tok_s=provider.tok_s * random.lognormvariate(0.0, SPEED_SIGMA),
         error=random.random(),
         error_s=random.lognormvariate(log(ERROR_S), 0.5),
@@ -103,5 +108,7 @@ def _arrivals(world: World, random: Random) -> Iterator[float]:
     quiet = world.calls_per_s * 6.0 / (5.0 + world.burst)
     at_s = 0.0
     while True:
-        at_s += random.expovariate(1.0) / (quiet * (world.burst if at_s % 60.0 >= 50.0 else 1.0))
+        before_s, at_s = at_s, at_s + random.expovariate(1.0) / (quiet * (world.burst if at_s % 60.0 >= 50.0 else 1.0))
+        if world.together and at_s // 60.0 > before_s // 60.0:
+            yield from [at_s // 60.0 * 60.0] * world.together
         yield at_s

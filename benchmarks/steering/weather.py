@@ -4,7 +4,7 @@ from enum import IntEnum
 from math import exp, pi, sin, sqrt
 from random import Random
 
-from benchmarks.steering.worlds import World
+from benchmarks.steering.worlds import Spell, World
 
 
 class Fault(IntEnum):
@@ -13,6 +13,7 @@ class Fault(IntEnum):
     NONE = 0
     HANGS = 1
     ERRS = 2
+    REFUSES = 3
 
 
 class Weather:
@@ -35,7 +36,8 @@ class Weather:
             self.fault.append([Fault.NONE] * seconds)
         self.error_share = world.outages.error_share if world.outages else 0.0  # of a provider that errs
         self._break(world, seconds, random)
-        self._spell(world, seconds)
+        for spell in (*([world.spell] if world.spell else []), *world.spells):
+            self._spell(world, spell, seconds)
         self._slow_regions(world, seconds, random)
 
     def _break(self, world: World, seconds: int, random: Random) -> None:
@@ -53,15 +55,14 @@ class Weather:
                 if kind is Fault.NONE:
                     self.slow[victim][second] *= world.outages.slow
 
-    def _spell(self, world: World, seconds: int) -> None:
-        spell = world.spell
-        if spell is None:
-            return
+    def _spell(self, world: World, spell: Spell, seconds: int) -> None:
         victim = next(number for number, each in enumerate(world.providers) if each.name == spell.provider)
         for second in range(int(spell.begins_s), seconds):
             if (second - spell.begins_s) % spell.every_s >= spell.lasts_s:
                 continue
-            if spell.slow is None:
+            if spell.refuses:
+                self.fault[victim][second] = Fault.REFUSES
+            elif spell.slow is None:
                 self.fault[victim][second] = Fault.HANGS
             else:
                 self.slow[victim][second] *= spell.slow

@@ -4,6 +4,8 @@ Eight that most of the policy's constants were tuned on, some held out, and thos
 had: constants that came with its mending were tried on them (docs/policy.md#constants says which).
 """
 
+from typing import Any
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -11,6 +13,7 @@ TIMEOUT_S = 120.0  # a hung attempt ends so
 CAPACITY_POWER = 4  # waiting grows as 1 + (in flight / seats)^4: felt from half full, x 2 when full
 QUEUE_MAX = 10.0
 STALL_S = 5.0
+COLD_AFTER_S = 60.0
 
 
 class Provider(Struct, frozen=True, kw_only=True):
@@ -30,6 +33,11 @@ class Provider(Struct, frozen=True, kw_only=True):
     stalls: float = 0.0  # share of its answers with STALL_S of silence after the first token
     fakes_from: float = 1.0  # share of the run after which it sends whole answers at their end
     flawed_share: float = 0.0  # of whole answers that are of no use to who asked
+    slow_mode: tuple[float, float] | None = None  # share of attempts in a second mode, and how many times slower it is
+    pareto: float | None = None  # shape of its time to first token in place of a lognormal; 1.5 has no variance
+    cold_s: float = 0.0  # added to the first token if it was not asked for COLD_AFTER_S
+    servers: int | None = None  # answers that it writes at a time; others wait for one of them to end
+    batch: float | None = None  # requests that slow each other down: with so many in flight all is twice as slow
 
 
 class Outages(Struct, frozen=True):
@@ -48,7 +56,8 @@ class Spell(Struct, frozen=True, kw_only=True):
     begins_s: float
     lasts_s: float
     every_s: float
-    slow: float | None = None  # times as slow; None: it hangs
+    slow: float | None = None  # times as slow; None: it hangs, or
+    refuses: bool = False  # fails at once
 
 
 class Kind(Struct, frozen=True):
@@ -81,8 +90,12 @@ class World(Struct, frozen=True, kw_only=True):
     day: float = 0.10  # amplitude of the time of day, one day per run, each provider at its own phase
     outages: Outages | None = None
     spell: Spell | None = None
+    spells: tuple[Spell, ...] = ()  # of others
     region_slow: float = 1.0  # two regions, each slow together for 60 s in about 240 s
     burst: float = 1.0  # traffic in 10 s of every 60 s, over that of the rest
+    together: int = 0  # calls that begin at the same instant once a minute, besides the others
+    windows: bool = False  # accounts are counted by the minute, and start anew with the next; else they refill steadily
+    tells: bool = True  # answers say what is left of an account
     held_out: bool = False  # nothing was chosen with it in view
     calls_share: float = 1.0  # of the calls asked for: slow worlds would last for days
     prices: bool = False  # prices differ, and the objective cost is run too
@@ -271,4 +284,86 @@ WEAKNESSES = (
     World(name="kinds", providers=_SPREAD, kinds=_MIXED_KINDS),
 )
 
-WORLDS = {world.name: world for world in (*TUNED, *HELD_OUT, *WEAKNESSES)}
+
+
+def _alike(name: str, number: int, **own: Any) -> tuple[Provider, ...]:
+    """Return providers that differ in their draws only."""
+    one = Provider(name=name, median_s=0.3, sigma=0.35, tail_share=0.02, prefill_s=0.03, tok_s=80, error_share=0.003)
+    return tuple(replace(one, name=f"{name}{index}", **own) for index in range(number))
+
+
+def _spells(names: str, *, begins_s: float, lasts_s: float, every_s: float, **own: Any) -> tuple[Spell, ...]:
+    return tuple(
+        Spell(provider=name, begins_s=begins_s, lasts_s=lasts_s, every_s=every_s, **own) for name in names.split()
+    )
+
+
+_LIMITED = tuple(replace(each, account=1.25 / len(_SIX)) for each in _SIX)  # all together a quarter more than needed
+_BIMODAL = tuple(replace(each, tail_share=0.0, slow_mode=(0.2, 8.0)) for each in _SIX)
+_SAME_FAULT = {"begins_s": 120.0, "lasts_s": 60.0, "every_s": 240.0}
+
+# Where others saw the policy weak, or might: nothing was tuned to them but what docs/policy.md#constants names.
+HARD = (
+    World(
+        name="alternate",  # fast and slow swap every five minutes
+        providers=_ONE_BEST[:4],
+        calls_per_s=2.0,
+        spells=(
+            *_spells("alder", begins_s=0.0, lasts_s=300.0, every_s=600.0, slow=4.0),
+            *_spells("birch", begins_s=300.0, lasts_s=300.0, every_s=600.0, slow=4.0),
+        ),
+    ),
+    World(
+        name="cold",
+        providers=_each(_SIX, "cold_s", (5.0,) * 6),
+        calls_per_s=0.2,
+        calls_share=0.5,
+    ),
+    World(name="rare", providers=_SIX, calls_per_s=1 / 600, drift_sd=0.3, drift_tau_s=14_400.0, calls_share=0.25),
+    World(
+        name="flapping",
+        providers=_ONE_BEST,
+        calls_per_s=4.0,
+        spells=(
+            *_spells("alder", begins_s=0.0, lasts_s=30.0, every_s=60.0, refuses=True),
+            *_spells("cedar", begins_s=30.0, lasts_s=30.0, every_s=60.0),
+        ),
+    ),
+    World(name="halfhang", providers=_SIX, spells=_spells("alder cedar birch", **_SAME_FAULT)),
+    World(name="halfslow", providers=_SIX, spells=_spells("alder cedar birch", slow=6.0, **_SAME_FAULT)),
+    World(name="batch", providers=_each(_SIX, "batch", (12.0, 10.0, 8.0, 6.0, 30.0, 16.0)), replicas=2),
+    World(
+        name="servers",
+        providers=_each(_SIX, "servers", (8, 12, 4, 4, 30, 20)),
+        replicas=2,
+    ),
+    World(
+        name="volleys",  # bursts of 200
+        providers=_each(_SIX, "seats", tuple(3 * seats for seats in _SEATS)),
+        calls_per_s=2.0,
+        together=200,
+    ),
+    World(name="crossover", providers=_each(_SIZES[:2], "prefill_s", (0.40, 0.01))),
+    World(
+        name="twenty",  # of which two are good
+        providers=(*_alike("slow", 18, median_s=0.9), *_alike("good", 2)),
+    ),
+    World(name="pareto", providers=_each(_SIX, "pareto", (1.5,) * 6)),
+    World(name="bimodal", providers=_BIMODAL),
+    World(name="onebimodal", providers=(_BIMODAL[0], *_each(_SIX[1:], "median_s", (0.6, 0.7, 0.8, 0.9, 1.0)))),
+    World(
+        name="thinking",  # the first token comes after seconds of hidden reasoning, as long as the call is hard
+        providers=_each(_SIX, "median_s", (4.0, 5.0, 3.5, 6.0, 8.0, 5.0)),
+        calls_per_s=2.0,
+        request_sd=0.8,
+    ),
+    World(name="allbad", providers=_each(_each(_SIX, "error_share", (0.3,) * 6), "tail_share", (0.2,) * 6)),
+    World(name="equal", providers=_alike("same", 6)),
+    World(name="region", providers=_SIX, region_slow=8.0),
+    World(name="limited", providers=_LIMITED, windows=True, tells=False),
+    World(name="told", providers=_LIMITED, windows=True),
+    World(name="refilled", providers=_LIMITED, tells=False),
+    World(name="limitedpair", providers=_each(_SIX[:2], "account", (0.625, 0.625)), windows=True, tells=False),
+)
+
+WORLDS = {world.name: world for world in (*TUNED, *HELD_OUT, *WEAKNESSES, *HARD)}

@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from gateway.calls import Objective
 from gateway.prompt_classes import PromptClass
@@ -23,6 +24,7 @@ from gateway.steering.constants import (
     SUCCESS_FLOOR,
 )
 from gateway.steering.health import Condition, State
+from gateway.steering.sizing import tokens_of
 from gateway.steering.standings import Standings
 
 Conditions: TypeAlias = Mapping[str, Condition]  # by deployment
@@ -52,12 +54,16 @@ class Lineup(msgspec.Struct, frozen=True):
     standings: Standings | None = None  # None if there are none ranked
     _rivals: list[Candidate] = []  # made on demand
     _racers: dict[tuple[str, bool], Sequence[Racer]] = {}  # by primary, and whether they start late: made on demand
+    # Shared by all lineups of the same standings: by primary, racer, and whether it starts late, the candidates for
+    # which it was computed, and the result.
+    _gains: dict[tuple[str, str, bool], tuple[Candidate, Racer]] = {}
+    _ranks: dict[str, tuple[str, Candidate, tuple[object, ...]]] = {}  # likewise: the best, the racer, its rank
 
     @property
     def rivals(self) -> Sequence[Candidate]:
         """Those that may be used, ordered by their value in a race beside the best if first tokens may be held."""
         if not self._rivals and self.standings is not None:
-            self._rivals.extend(_rivals(self.ranked, self.standings))
+            self._rivals.extend(_rivals(self.ranked, self.standings, self._ranks))
         return self._rivals
 
     def gain_s(self, primary: Candidate, racer: Candidate, *, late: bool = False) -> float:
@@ -93,16 +99,26 @@ class Lineup(msgspec.Struct, frozen=True):
         key = primary.deployment, late
         found = self._racers.get(key)
         if found is None:
-            others = [each for each in self.ranked if each.deployment != primary.deployment]
-            found = [Racer(each, self.gain_s(primary, each, late=late)) for each in others]
+            found = [
+                self._racer(primary, each, late=late) for each in self.ranked if each.deployment != primary.deployment
+            ]
             found.sort(key=_usefulness)
             self._racers[key] = found
         return found
 
+    def _racer(self, primary: Candidate, each: Candidate, *, late: bool) -> Racer:
+        key = primary.deployment, each.deployment, late
+        known = self._gains.get(key)
+        if known is not None and known[0] is primary and known[1].candidate is each:
+            return known[1]
+        racer = Racer(each, self.gain_s(primary, each, late=late))
+        self._gains[key] = primary, racer
+        return racer
+
     def make_ready(self, before: "Lineup") -> None:
         """Find the racers that were asked for in the lineup before this one, so that no call has to."""
         if before._rivals and not self._rivals and self.standings is not None:  # noqa: SLF001 - of its own class
-            self._rivals.extend(_rivals(self.ranked, self.standings))
+            self._rivals.extend(_rivals(self.ranked, self.standings, self._ranks))
         for name, late in before._racers:  # noqa: SLF001 - of its own class
             primary = next((each for each in self.candidates if each.deployment == name), None)
             if primary is not None and self.ranked:
@@ -124,9 +140,15 @@ class Lineup(msgspec.Struct, frozen=True):
 
 
 def line_up(
-    candidates: Sequence[Candidate], canaries: Sequence[Candidate] = (), standings: Standings | None = None
+    candidates: Sequence[Candidate],
+    canaries: Sequence[Candidate] = (),
+    standings: Standings | None = None,
+    before: Lineup | None = None,
 ) -> Lineup:
-    """Return the lineup of ``candidates``, scored by ``standings``; ``canaries`` are among them."""
+    """Return the lineup of ``candidates``, scored by ``standings``; ``canaries`` are among them.
+
+    ``before`` is one of the same standings: what is known of unchanged candidates is kept.
+    """
     found = _ready(candidates)
     if not found:
         return Lineup(candidates, (), (), (), (), None, canaries)
@@ -160,10 +182,14 @@ def line_up(
         after_s,
         flawed,
         standings,
+        _gains={} if before is None else before._gains,  # noqa: SLF001 - of its own class
+        _ranks={} if before is None else before._ranks,  # noqa: SLF001 - of its own class
     )
 
 
-def _rivals(ranked: Sequence[Candidate], standings: Standings) -> Sequence[Candidate]:
+def _rivals(
+    ranked: Sequence[Candidate], standings: Standings, known: dict[str, tuple[str, Candidate, tuple[object, ...]]]
+) -> Sequence[Candidate]:
     """Order ``ranked``, best first, by what each is worth in a race against the best if first tokens may be held.
 
     Then the answer is that of the attempt with the smaller loss, not of the first to start.
@@ -181,7 +207,13 @@ def _rivals(ranked: Sequence[Candidate], standings: Standings) -> Sequence[Candi
         raced_s = earlier_s * estimate.scale * each.condition.crowding
         return each.tier, each.rank_usd, raced_s + each.condition.price_s + each.after_s
 
-    return sorted(ranked, key=rank)
+    def known_rank(each: Candidate) -> tuple[object, ...]:
+        before = known.get(each.deployment)
+        if before is None or before[0] != best or before[1] is not each:
+            before = known[each.deployment] = best, each, rank(each)
+        return before[2]
+
+    return sorted(ranked, key=known_rank)
 
 
 def _usefulness(racer: Racer) -> tuple[object, ...]:
@@ -243,8 +275,11 @@ class Lineups:
     ) -> Lineup:
         """Return the lineup of the deployments in ``conditions``; ``kind``: model, prompt class, size."""
         race, terms = asked
-        if terms.limits or terms.objective is Objective.COST:  # it depends on what is in flight, or on the request
+        if terms.limits:  # it depends on what is in flight
             return _lined_up(candidates(conditions, standings, race, terms), terms, standings)
+        if terms.objective is Objective.COST:  # in steps, as the lengths of answers, so that lineups can be kept
+            terms = replace(terms, prompt_tokens=round(tokens_of(kind[2])))
+            asked = race, terms
         # The key must include what differs between calls: usable deployments, lengths and readers.
         flawed = tuple(terms.flawed or ())
         weighed = weighed_share(race, terms)
@@ -264,7 +299,7 @@ class Lineups:
         elif changed := {name: new for name, new in conditions.items() if known.conditions[name] is not new}:
             others = {each.deployment: each for each in candidates(changed, standings, race, terms)}
             made = [others.get(each.deployment, each) for each in known.lineup.candidates]
-            lineup = _lined_up(made, terms, standings)
+            lineup = _lined_up(made, terms, standings, known.lineup)
         else:
             known.used_at_s = now_s
             known.is_used = True
@@ -307,8 +342,11 @@ class Lineups:
         self._older = {key: known for key, known in self._older.items() if key[0] in models}
 
 
-def _lined_up(candidates: Sequence[Candidate], terms: Terms, standings: Standings) -> Lineup:
-    return line_up(candidates, [each for each in candidates if each.canary] if terms.canaries else (), standings)
+def _lined_up(
+    candidates: Sequence[Candidate], terms: Terms, standings: Standings, before: Lineup | None = None
+) -> Lineup:
+    canaries = [each for each in candidates if each.canary] if terms.canaries else ()
+    return line_up(candidates, canaries, standings, before)
 
 
 class _Known(msgspec.Struct):
@@ -329,6 +367,7 @@ class _Known(msgspec.Struct):
             and expected_tokens(standings, before) == expected_tokens(standings, terms)
             and before.weights == terms.weights
             and before.canaries == terms.canaries
+            and (before.prices is terms.prices or before.prices == terms.prices)
             and before.flawed == terms.flawed
         )
 

@@ -13,7 +13,9 @@ from gateway.steering.constants import LINEUPS_KEPT
 from gateway.steering.evidence import event, read_evidence
 from gateway.steering.health import Condition, Health
 from gateway.steering.lineup import Lineup, Lineups, line_up
+from gateway.steering.sizing import size_of
 from gateway.steering.standings import Standings, standings
+from providers.prices import Price
 
 ANSWERS = MeasuredApi.ANSWERS
 
@@ -21,6 +23,10 @@ NAMES = ("a", "b", "c", "d")
 KIND = ("llama", answer_class(0), 0)
 RACE = RaceSettings()
 TERMS = Terms(Objective.FIRST_TOKEN, 100)
+PRICES = tuple(
+    {name: Price(input_usd=usd, output_usd=3 * usd) for name, usd in zip(NAMES, usds, strict=True)}
+    for usds in ((1e-6, 3e-6, 2e-6, 1e-6), (4e-6, 1e-6, 2e-6, 1e-6))
+)
 
 
 def answering(**ttft_s: float) -> Standings:
@@ -114,16 +120,19 @@ def test_a_kept_order_is_the_one_that_would_be_made_anew() -> None:
                 )
                 health.delivered(0.3, 1.0, now_s)
         terms = Terms(
-            random.choice([Objective.FIRST_TOKEN, Objective.COMPLETION]),
-            100,
+            random.choice([Objective.FIRST_TOKEN, Objective.COMPLETION, Objective.COST]),
+            random.choice([64, 60]),  # both count as 64
             random.choice([None, 50]),
+            prices=random.choice(PRICES),
             weights=random.choice([None, {"a": 2.0}]),
             canaries=random.choice([None, {"b": 0.1}, {"b": 0.2, "d": 0.1}]),
         )
         race = RaceSettings(min_tok_s=random.choice([None, 70.0]))
         known = conditions(healths, now_s)
         kept = lineups.of(KIND, known, table, (race, terms))
-        everyone = candidates(conditions(healths, now_s), table, race, terms)
+        everyone = candidates(
+            conditions(healths, now_s), table, race, msgspec.structs.replace(terms, prompt_tokens=64)
+        )
         again = line_up(everyone, [each for each in everyone if each.canary])
         for one, other in (
             (kept.ranked, again.ranked),
@@ -134,6 +143,32 @@ def test_a_kept_order_is_the_one_that_would_be_made_anew() -> None:
         ):
             assert [told(each) for each in one] == [told(each) for each in other]
         assert kept.weights_up_to == again.weights_up_to
+        for primary, late in ((again.ranked[0], False), (again.ranked[-1], True)) if again.ranked else ():
+            assert [(told(each.candidate), each.gain_s) for each in kept.racers(primary, late=late)] == [
+                (told(each.candidate), each.gain_s) for each in again.racers(primary, late=late)
+            ]
+        assert [told(each) for each in kept.rivals] == [told(each) for each in again.rivals]
+
+
+def test_what_others_add_is_computed_again_only_for_those_that_changed(healths: dict[str, Health]) -> None:
+    lineups = Lineups()
+    before = lineups.of(KIND, conditions(healths), STANDINGS, (RACE, TERMS))
+    gains = {each.candidate.deployment: each for each in before.racers(before.ranked[0], late=False)}
+    healths["c"].limit_left(0.5, 0.0)
+    after = lineups.of(KIND, conditions(healths), STANDINGS, (RACE, TERMS))
+    assert after is not before
+    again = {each.candidate.deployment: each for each in after.racers(after.ranked[0], late=False)}
+    assert {name for name, each in again.items() if each is not gains[name]} == {"c"}
+
+
+def test_the_order_by_cost_is_kept_for_calls_of_about_the_same_size(healths: dict[str, Health]) -> None:
+    lineups = Lineups()
+    known, kind = conditions(healths), (*KIND[:2], size_of(1000))
+    of_cost = [Terms(Objective.COST, tokens, prices=PRICES[0]) for tokens in (1000, 1010)]
+    before, after = (lineups.of(kind, known, STANDINGS, (RACE, terms)) for terms in of_cost)
+    assert after is before
+    dearer = Terms(Objective.COST, 1000, prices=PRICES[1])
+    assert lineups.of(kind, known, STANDINGS, (RACE, dearer)) is not before
 
 
 def test_orders_of_calls_that_different_deployments_can_answer_are_kept_beside_each_other(

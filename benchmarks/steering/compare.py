@@ -1,0 +1,171 @@
+"""Compare the policy with that of another checkout, in the same worlds, with the same calls and draws.
+
+In the other checkout, or with a patch:     python -m benchmarks.steering.compare --save var/before.json
+In this one:                                python -m benchmarks.steering.compare --with var/before.json
+
+All is about the time to first token; a failed call counts as 120 s. Ratios are geometric means over the seeds, after
+them the 95 % interval over the seeds, which are paired. *EWMA* is ``single`` against LiteLLM's latency-based routing.
+"""
+
+import argparse
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from math import exp, inf, log, sqrt
+from pathlib import Path
+from statistics import fmean, stdev
+
+import msgspec
+
+from benchmarks.steering import contest
+from benchmarks.steering.figures import FAILED_S
+from benchmarks.steering.quiet import be_quiet
+from benchmarks.steering.race import Result
+from benchmarks.steering.simulation import Contender, setting, simulate, warm
+from benchmarks.steering.worlds import WORLDS
+from gateway.calls import Objective
+
+EWMA = Contender("lowest EWMA", Objective.FIRST_TOKEN)
+OURS = {"1.0": contest.RACES, "0.1": contest.ECONOMY, "single": contest.SINGLE}
+RUN = {**OURS, "EWMA": EWMA, "oracle": contest.ORACLE}
+# Of Student's distribution: the half-width of a 95 % interval in standard errors, by the number of seeds.
+STUDENT = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
+MEAN, P99, LAUNCHED = {"1.0": 0.97, "0.1": 0.95, "single": 0.93}, {"1.0": 0.94, "0.1": 0.93, "single": 0.87}, 0.01
+WORST_MEAN, WORST_P99, WORST_EWMA, FAILED = 1.02, 1.10, 1.05, 0.001
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One run of one contender."""
+
+    mean_s: float
+    p99_s: float
+    launched: float  # attempts per call
+    failed: float  # share of calls
+
+
+Figures = dict[str, dict[str, list[Figure]]]  # by world and contender, in the order of the seeds
+
+
+def run(worlds: Iterable[str], names: Iterable[str], calls: int, seeds: Iterable[int], jobs: int) -> Figures:
+    """Run the contenders called ``names``."""
+    heats = [(world, tuple(names), calls, seed) for world in worlds for seed in seeds]
+    found: Figures = {}
+    with ProcessPoolExecutor(jobs, initializer=be_quiet) as pool:
+        for (world, *_), heat in zip(heats, pool.map(_heat, heats), strict=True):
+            for name, figure in heat.items():
+                found.setdefault(world, {}).setdefault(name, []).append(figure)
+    return found
+
+
+def _heat(heat: tuple[str, tuple[str, ...], int, int]) -> dict[str, Figure]:
+    world, names, calls, seed = heat
+    where = setting(WORLDS[world], calls, seed)
+    return {name: _figure(warm(where, simulate(where, RUN[name]))) for name in names}
+
+
+def _figure(results: list[Result]) -> Figure:
+    seconds = sorted(FAILED_S if each.ttft_s is None else each.ttft_s for each in results)
+    return Figure(
+        mean_s=fmean(seconds),
+        p99_s=seconds[round(0.99 * (len(seconds) - 1))],
+        launched=fmean(each.launched for each in results),
+        failed=fmean(each.ttft_s is None for each in results),
+    )
+
+
+class Paired(msgspec.Struct, frozen=True):
+    """A mean of paired values and its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def paired(values: list[float]) -> Paired:
+    """Return the mean of ``values`` with its interval."""
+    mean = fmean(values)
+    half = STUDENT.get(len(values), 2.2) * stdev(values) / sqrt(len(values)) if len(values) > 1 else inf
+    return Paired(mean, mean - half, mean + half)
+
+
+def ratio(now: list[float], before: list[float]) -> Paired:
+    """Return the geometric mean of the ratios, seed by seed."""
+    logs = paired([log(mine / its) for mine, its in zip(now, before, strict=True)])
+    return Paired(exp(logs.mean), exp(logs.low) if logs.low > -inf else 0.0, exp(logs.high) if logs.high < inf else inf)
+
+
+def show(now: Figures, before: Figures) -> None:
+    """Print a line for each world, then the geometric means over all, and what misses a goal."""
+    names = [name for name in OURS if all(name in found for found in now.values())]
+    print("world        " + "".join(f"| {name:>6}: mean {'':13} p99 {'':14} launched  failed " for name in names))
+    means: dict[str, list[float]] = {}
+    missed: list[str] = []
+    for world, found in now.items():
+        line = f"{world:13}"
+        for name in names:
+            mine, its = found[name], before[world][name]
+            mean = ratio([each.mean_s for each in mine], [each.mean_s for each in its])
+            p99 = ratio([each.p99_s for each in mine], [each.p99_s for each in its])
+            more = paired([a.launched - b.launched for a, b in zip(mine, its, strict=True)])
+            failed = fmean(each.failed for each in mine), fmean(each.failed for each in its)
+            line += f"| {_told(mean)} {_told(p99)} {more.mean:+7.3f} {failed[0]:6.2%} ({failed[1]:.2%}) "
+            means.setdefault(f"{name} mean", []).append(mean.mean)
+            means.setdefault(f"{name} p99", []).append(p99.mean)
+            means.setdefault(f"{name} launched", []).append(more.mean)
+            if mean.low > WORST_MEAN or p99.low > WORST_P99:
+                missed.append(f"{world} at {name}: mean {_told(mean)}, p99 {_told(p99)}")
+            if more.low > LAUNCHED:
+                missed.append(f"{world} at {name}: {more.mean:+.3f} launches")
+        print(line)
+        missed += _against_others(world, found)
+    for name in names:
+        ours, p99s = (exp(fmean(map(log, means[f"{name} {what}"]))) for what in ("mean", "p99"))
+        print(
+            f"{name}: mean {ours:.3f} x (goal {MEAN[name]}), p99 {p99s:.3f} x (goal {P99[name]}),"
+            f" launches {fmean(means[f'{name} launched']):+.4f} a call"
+        )
+        if "oracle" in next(iter(now.values())):
+            best = [ratio(_means(found[name]), _means(found["oracle"])).mean for found in now.values()]
+            print(f"   {exp(fmean(map(log, best))):.3f} x oracle in the mean")
+    print("\n".join(["missed:", *missed]) if missed else "no world misses")
+
+
+def _against_others(world: str, found: Mapping[str, list[Figure]]) -> Iterable[str]:
+    if {"single", "EWMA"} <= found.keys():
+        other = ratio(_means(found["single"]), _means(found["EWMA"]))
+        if other.low > WORST_EWMA:
+            yield f"{world}: single {_told(other)} x EWMA"
+    if {"single", "1.0"} <= found.keys():
+        more = fmean(a.failed - b.failed for a, b in zip(found["1.0"], found["single"], strict=True))
+        if more > FAILED:
+            yield f"{world}: 1.0 fails {more:+.2%} of the calls against single"
+
+
+def _means(figures: list[Figure]) -> list[float]:
+    return [each.mean_s for each in figures]
+
+
+def _told(figure: Paired) -> str:
+    return f"{figure.mean:5.3f} ({figure.low:4.2f}-{min(9.99, figure.high):4.2f})"
+
+
+def main() -> None:
+    """Run what is asked for; save it, or compare it with what was saved."""
+    parser = argparse.ArgumentParser(prog="benchmarks.steering.compare", description=__doc__)
+    parser.add_argument("worlds", nargs="*", default=list(WORLDS), help="default: all")
+    parser.add_argument("--calls", type=int, default=2000)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--only", nargs="+", default=list(RUN), help=f"of {', '.join(RUN)}")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--save", type=Path)
+    parser.add_argument("--with", type=Path, dest="before")
+    options = parser.parse_args()
+    found = run(options.worlds, options.only, options.calls, options.seeds, options.jobs)
+    if options.save is not None:
+        options.save.write_bytes(msgspec.json.encode(found))
+    if options.before is not None:
+        before = msgspec.json.decode(options.before.read_bytes(), type=Figures)
+        show({world: each for world, each in found.items() if world in before}, before)
+
+
+if __name__ == "__main__":
+    main()
