@@ -285,7 +285,6 @@ WEAKNESSES = (
 )
 
 
-
 def _alike(name: str, number: int, **own: Any) -> tuple[Provider, ...]:
     """Return providers that differ in their draws only."""
     one = Provider(name=name, median_s=0.3, sigma=0.35, tail_share=0.02, prefill_s=0.03, tok_s=80, error_share=0.003)

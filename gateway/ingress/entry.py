@@ -187,9 +187,8 @@ def prepared_race(
     def permit(launch: Launch) -> bool:
         cost_usd = plan.cost_usd.get(launch.deployment)
         permitted = steering.permit(model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer)
-        if not permitted:
-            limit = steering.refused_by(model.payer, model.race, cost_usd=cost_usd, model=model.name)
-            response_headers[NARROWED] = limit
+        if steering.refused_by is not None:
+            response_headers[NARROWED] = steering.refused_by
         return permitted
 
     return Race(open_call, model, plan, sink, permit=permit, full=full)

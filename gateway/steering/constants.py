@@ -146,6 +146,12 @@ REPORT_KEPT_S = 60.0  # then any replica deletes the report of one that is gone
 PRICE_STEP_S, PRICE_MAX_S = 0.2, 10.0  # added to the score by each 429: scarce capacity is used only if it is worth it
 PRICE_HALF_LIFE_S = 120.0
 PRICE_MIN_S = 0.001  # less is treated as 0
+LIMIT_KEPT_S = 600.0  # since the last 429: so long its deployment counts as limited
+LIMIT_USED = 0.9  # of what rate limits let through: primaries and extra attempts together
+LIMIT_GROWS = 1.25  # the factor by which more is tried each minute than was admitted lately
+REFILLED_S = 5.0  # a 429 with a shorter wait is of a limit that refills steadily, with a longer one of a window
+TOLD_FROM = 20  # launches in a minute, from which on what is left of a limit says how large it is
+DEMAND_S = 10  # the calls of so many seconds are expected to go on
 
 # Quality of answers
 FLAW_ALARM = 15.0  # ln: at one judged answer a second a healthy deployment is demoted at most once in e^15 s, 38 days

@@ -11,6 +11,8 @@ from gateway.steering.constants import (
     COOL_MIN_S,
     HEADROOM_WINDOW_S,
     LATE_MIN_S,
+    LIMIT_GROWS,
+    LIMIT_KEPT_S,
     OPEN_MAX_S,
     OPEN_S,
     OUT_PROBE_EVERY_S,
@@ -21,10 +23,12 @@ from gateway.steering.constants import (
     PROBE_EVERY_S,
     PROBE_FACTOR,
     PROBE_WATCH_S,
+    REFILLED_S,
     STRIKES,
+    TOLD_FROM,
     UNPROBED_S,
 )
-from gateway.steering.load import Load
+from gateway.steering.load import Launches, Load
 from providers.availability import LONG_AGO_S, Availability, Readiness, Waits
 from providers.errors import ErrorKind
 
@@ -98,17 +102,22 @@ class Health:
 
     __slots__ = (
         "_availability",
+        "_limit",
+        "_limited_at_s",
         "_open_until_s",
         "_opens",
         "_price_at_s",
         "_price_s",
         "_probe_watch_s",
         "_probed_until_s",
+        "_refills",
         "_strikes",
+        "_told",
         "asked_at_s",
         "calm",
         "in_flight",
         "is_probed",
+        "launches",
         "load",
         "trouble",
     )
@@ -118,6 +127,12 @@ class Health:
         self.asked_at_s = LONG_AGO_S
         self.is_probed = False  # whether the last launch was a probe of the gateway's own
         self.load = Load()
+        self.launches = Launches()  # without those that were refused with a 429
+        self._limit = 0.0  # requests a minute that it admitted before its last 429
+        self._limited_at_s = LONG_AGO_S
+        self._refills = False  # steadily, as its last 429 asked to wait for a moment only
+        # The minute, and the least estimate of the limit in it and in the minute before, by what answers said of it.
+        self._told = (0, inf, inf)
         self.trouble: Trouble | None = None  # the last error, until it answers again
         self.calm: Condition | None = None  # the last condition, as long as it stays valid
         self._availability = Availability(_WAITS)  # there, out is called refused, and a probe a try
@@ -159,6 +174,7 @@ class Health:
         """Count a launch; return how many other attempts were in flight."""
         self.in_flight += 1
         self.asked_at_s = now_s
+        self.launches.add(now_s)
         if self.calm is not None:
             self.calm.in_flight = self.in_flight
             self.calm.asked_at_s = now_s
@@ -179,8 +195,29 @@ class Health:
     def rate_limited(self, retry_after_s: float | None, now_s: float) -> None:
         """Handle a 429: cool down for the time it asks for, and raise the scarcity price in the score."""
         self.cool(retry_after_s, now_s)  # which also ends ``calm``
+        self.launches.add(now_s, -1)
+        limit = max(1.0, self.launches.in_minute(now_s))
+        if now_s - self._limited_at_s <= LIMIT_KEPT_S:
+            limit = min(limit, LIMIT_GROWS * self._limit)
+        self._limit, self._limited_at_s, self._refills = limit, now_s, (retry_after_s or 0.0) < REFILLED_S
         self._price_s = min(PRICE_MAX_S, self._price(now_s) + PRICE_STEP_S)
         self._price_at_s = now_s
+
+    def limit(self, now_s: float) -> float | None:
+        """Return how many requests a minute it should admit; None if nothing says that there is a limit.
+
+        That is what it admitted in the minute before a 429, or what its answers tell of the unused part. Where limits
+        start again each minute, any sixty seconds may have twice as many.
+        """
+        seen, limit = self.launches.in_minute(now_s), inf
+        if now_s - self._limited_at_s <= LIMIT_KEPT_S:
+            limit = self._limit
+            if self._refills:
+                return max(limit, seen)
+        minute, least, before = self._told
+        ago = int(now_s // 60.0) - minute
+        limit = min(limit, least if ago <= 1 else inf, before if ago == 0 else inf)
+        return None if limit == inf else max(limit, seen / 2)
 
     def cool(self, retry_after_s: float | None, now_s: float) -> None:
         """Do not use it for ``retry_after_s``, up to a maximum."""
@@ -234,11 +271,21 @@ class Health:
         self._open(now_s)
         return True
 
-    def limit_left(self, headroom: float, now_s: float) -> None:
-        """Store the unused part of the rate limit, 0 to 1, as the provider reports it."""
+    def limit_left(self, headroom: float, now_s: float, in_minute: int = 0) -> None:
+        """Store the unused part of the rate limit, 0 to 1, as the provider reports it.
+
+        ``in_minute`` is what was launched in the minute before the attempt that was told so.
+        """
         self._availability.told(headroom, now_s)
-        if headroom < 1.0:
-            self.calm = None
+        if headroom >= 1.0:
+            return
+        self.calm = None
+        if in_minute >= TOLD_FROM:
+            minute, least, before = self._told
+            ago = int(now_s // 60.0) - minute
+            if ago > 0:
+                least, before = inf, least if ago == 1 else inf
+            self._told = minute + max(0, ago), min(least, in_minute / (1.0 - headroom)), before
 
     def probed(self, now_s: float, watch_s: float | None = None) -> None:
         """Record the start of a probe, and its maximum duration."""

@@ -38,6 +38,7 @@ _UNAUTHORIZED = 401
 class _Launched(msgspec.Struct, frozen=True):
     unix_s: float  # a sample counts in the slot of its attempt's launch
     in_flight: int  # other attempts there at the launch, of this replica
+    in_minute: int  # launches there in the minute before
     deployment: str
     epoch: int  # in which it counts
     delayed_s: float  # the loop's total delay until then
@@ -85,9 +86,10 @@ class Learning:
         """Count the attempt as in flight."""
         health = self.health_of(start.deployment)
         others, health.is_probed = health.launched(self._clock()), not start.number
+        in_minute = health.launches.in_minute(self._clock())
         epoch = self._snapshots.epoch(model, start.deployment)
         delayed_s = self._own_delay.lateness.total_s
-        self._launched[start.id] = _Launched(self._unix_clock(), others, start.deployment, epoch, delayed_s)
+        self._launched[start.id] = _Launched(self._unix_clock(), others, in_minute, start.deployment, epoch, delayed_s)
 
     def first_token(
         self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
@@ -131,9 +133,10 @@ class Learning:
         health.ended()
         if attempt.role is Role.PROBE and attempt.number:  # the gateway's own have no number, and try no broken one
             health.probe_ended()
-        if attempt.headroom is not None:
-            health.limit_left(attempt.headroom, self._clock() - ago_s)
         launched = self._launched.pop(attempt.id, None)
+        if attempt.headroom is not None:
+            in_minute = 0 if launched is None else launched.in_minute
+            health.limit_left(attempt.headroom, self._clock() - ago_s, in_minute)
         unix_s = self._unix_clock() - ago_s if launched is None else launched.unix_s
         self._count(model, of_end(attempt, prompt_class), unix_s)
         if attempt.judged_as is not None and not attempt.is_narrowed:

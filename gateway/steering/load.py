@@ -21,7 +21,44 @@ from gateway.steering.constants import (
     SURPRISE_PRIOR,
 )
 
+_SECONDS = 60  # rate limits are per minute
 _NONE = 0.01  # first tokens, decayed: as good as none
+
+
+class Launches:
+    """Counts something of the last minute, by the second. Times are seconds of any one monotonic clock."""
+
+    __slots__ = ("_at", "_counts", "_total")
+
+    def __init__(self) -> None:
+        self._counts = [0] * _SECONDS
+        self._at = 0  # the second of the last change
+        self._total = 0
+
+    def add(self, now_s: float, amount: int = 1) -> None:
+        """Count ``amount`` now; a negative one takes back what was counted."""
+        self._turn(int(now_s))
+        self._counts[self._at % _SECONDS] += amount
+        self._total += amount
+
+    def in_minute(self, now_s: float) -> int:
+        """Return the number of the last minute."""
+        self._turn(int(now_s))
+        return self._total
+
+    def in_seconds(self, seconds: int, now_s: float) -> int:
+        """Return the number of the last ``seconds``, of which the present one is not over."""
+        self._turn(int(now_s))
+        return sum(self._counts[(self._at - ago) % _SECONDS] for ago in range(seconds))
+
+    def _turn(self, second: int) -> None:
+        if self._at < second < self._at + _SECONDS:
+            for each in range(self._at + 1, second + 1):
+                self._total -= self._counts[each % _SECONDS]
+                self._counts[each % _SECONDS] = 0
+        elif second > self._at:
+            self._counts, self._total = [0] * _SECONDS, 0
+        self._at = max(self._at, second)
 
 
 class Load:

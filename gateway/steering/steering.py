@@ -40,6 +40,7 @@ from gateway.steering.spending import Spending
 from gateway.steering.strikes import Strikes
 
 _NOTHING_COSTS: Mapping[str, float] = {}
+_LIMITED = "rate limits leave room for {:.2f} extra attempts a call"
 
 
 class Steering:
@@ -85,6 +86,9 @@ class Steering:
         self._budgets = Budgets(spending or Spending(unix_clock))
         self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model
         self._planned: dict[str, tuple[str, ...]] = {}  # by model, at the last plan: clients may name their own
+        self.refused_by: str | None = (
+            None  # budget, rate_limits, usd_per_day or extra_usd_per_call: the last ``permit``
+        )
         self._slot = 0
         self._refreshed_at_s = -inf
 
@@ -104,6 +108,7 @@ class Steering:
         """
         self._catch_up()
         budget = self._budgets.of(model)
+        self._budgets.call(model, self._clock())
         budget.accrue(race.budget)
         if race.extra_usd_per_call is not None:
             budget.earn(race.extra_usd_per_call)
@@ -150,7 +155,10 @@ class Steering:
         Called when the attempt would start. ``cost_usd`` is its maximum cost at list price (``Plan.cost_usd``), None if
         no price of the model is known.
         """
-        limit = self._budgets.draw(model, launch.role, race, cost_usd=cost_usd, payer=payer or model)
+        healths = [self._learning.health_of(name) for name in self._planned.get(model, ())]
+        limit = self.refused_by = self._budgets.draw(
+            model, launch.role, race, cost_usd=cost_usd, payer=payer or model, healths=healths, now_s=self._clock()
+        )
         if limit is not None and self._on_refused is not None:
             self._on_refused(model, limit)
         return limit is None
@@ -158,13 +166,6 @@ class Steering:
     def extra_attempts_left(self, model: str) -> float:
         """Return the number of extra attempts that the budget of ``model`` permits now; below 0 it is overdrawn."""
         return self._budgets.of(model).tokens
-
-    def refused_by(self, payer: str, race: RaceSettings, *, cost_usd: float | None, model: str | None = None) -> str:
-        """Return the limit that refused an extra attempt just now.
-
-        That is budget, usd_per_day or extra_usd_per_call.
-        """
-        return self._budgets.too_dear(model or payer, race, cost_usd=cost_usd, payer=payer) or "budget"
 
     def call_started(self, start: CallStart) -> None:
         """Do nothing."""
@@ -263,6 +264,9 @@ class Steering:
             expected = expected_tokens(standings, terms)
             costs = costs_usd(conditions, expected, terms)
             race = within(race, costs)
+        room, demand = self._budgets.room(model, [self._learning.health_of(name) for name in names], now_s)
+        if is_limited := room < race.budget * demand:  # no call shall lack a deployment because others had two
+            race = race.model_copy(update={"budget": room / demand})
         tokens = budget.tokens
         plan = planner.plan(
             lineup,
@@ -276,6 +280,8 @@ class Steering:
             cost_usd=costs,
             answer_tokens=expected,
         )
+        if is_limited and plan.launches:
+            plan = msgspec.structs.replace(plan, reasons=(*plan.reasons, _LIMITED.format(room / demand)))
         if explain:
             answer = expected_tokens(standings, terms)
             told = explained(

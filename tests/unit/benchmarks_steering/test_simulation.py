@@ -90,6 +90,20 @@ def test_no_call_fails_while_somebody_is_well() -> None:
         assert all(result.total_s is not None for result in simulate(where, contender))
 
 
+@pytest.mark.parametrize("world", ["limited", "told", "refilled"])
+def test_racing_fails_no_call_where_all_are_limited_once_a_minute_has_shown_how_much(world: str) -> None:
+    """Together they admit a quarter more than the calls need: one attempt a call fails none."""
+    results = simulate(setting(WORLDS[world], 1200, 7), contest.RACES)
+    failed = [result.index for result in results if result.at_s >= 60.0 and result.ttft_s is None]
+    assert len(failed) <= 1
+    assert fmean(result.launched for result in results) > 1.05  # and it still hedges and races
+
+
+def test_racing_goes_on_where_unlimited_deployments_take_it() -> None:
+    results = simulate(setting(WORLDS["ratelimit"], 1600, 7), contest.RACES)
+    assert fmean(result.extra for result in results if result.at_s >= 120.0) > 0.8
+
+
 def test_a_newcomer_is_found_and_used() -> None:
     where = setting(WORLDS["newcomer"], 3 * CALLS, 7)
     winners = [result.deployment for result in simulate(where, contest.RACES)]

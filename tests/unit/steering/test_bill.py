@@ -98,7 +98,8 @@ def test_no_more_dollars_are_drawn_than_calls_have_saved_up() -> None:
         plan = replica.plan(prices=PRICES, max_tokens=100, extra_usd_per_call=A_CALL_USD / 4)
         started += replica.steering.permit(MODEL, hedge, race, cost_usd=plan.cost_usd["b"])
     assert started == 100
-    assert replica.steering.refused_by(MODEL, race, cost_usd=A_CALL_USD) == "extra_usd_per_call"
+    assert not replica.steering.permit(MODEL, hedge, race, cost_usd=A_CALL_USD)
+    assert replica.steering.refused_by == "extra_usd_per_call"
     assert replica.steering.permit(MODEL, hedge, race, cost_usd=None)  # no price: dollars cannot be counted
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from gateway.steering.health import Health, State
+from gateway.steering.load import Launches
 
 Q95_S = 1.0
 
@@ -150,3 +151,44 @@ def test_being_out_ends_with_a_reload_or_a_first_token() -> None:
         health.refuse(0.0)
         recover(health)
         assert state(health, 1.0) is State.OK
+
+
+def test_a_limit_is_what_was_admitted_in_the_minute_before_a_429_and_is_forgotten_after_ten() -> None:
+    health = Health()
+    assert health.limit(0.0) is None
+    for number in range(31):
+        health.launched(number * 0.5)
+    health.rate_limited(40.0, 15.0)  # the last one
+    assert health.limit(15.0) == 30
+    for number in range(80):
+        health.launched(30.0 + number * 0.1)
+    assert health.limit(40.0) == 110 / 2  # limits may start anew within any sixty seconds
+    assert health.limit(616.0) is None
+
+
+def test_a_limit_that_refills_steadily_is_at_least_what_is_admitted() -> None:
+    health = Health()
+    health.rate_limited(1.0, 0.0)
+    for _ in range(80):
+        health.launched(30.0)
+    assert health.limit(40.0) == 79
+
+
+def test_what_answers_tell_of_a_limit_says_how_large_it_is() -> None:
+    health = Health()
+    health.limit_left(0.9, 10.0, in_minute=10)
+    assert health.limit(10.0) is None  # too few launches to tell
+    health.limit_left(0.5, 20.0, in_minute=50)
+    health.limit_left(0.4, 21.0, in_minute=61)  # of the minute before as well
+    assert health.limit(70.0) == 100
+    assert health.limit(190.0) is None
+
+
+def test_launches_are_counted_for_a_minute() -> None:
+    launches = Launches()
+    for second in (0.0, 0.9, 58.0, 59.9):
+        launches.add(second)
+    assert [launches.in_minute(now_s) for now_s in (59.99, 60.0, 118.0, 119.0, 1e9)] == [4, 2, 1, 0, 0]
+    launches.add(1e9)
+    launches.add(1e9 + 1)
+    assert [launches.in_seconds(seconds, 1e9 + 1) for seconds in (1, 2)] == [1, 2]

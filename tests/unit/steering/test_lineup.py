@@ -130,9 +130,7 @@ def test_a_kept_order_is_the_one_that_would_be_made_anew() -> None:
         race = RaceSettings(min_tok_s=random.choice([None, 70.0]))
         known = conditions(healths, now_s)
         kept = lineups.of(KIND, known, table, (race, terms))
-        everyone = candidates(
-            conditions(healths, now_s), table, race, msgspec.structs.replace(terms, prompt_tokens=64)
-        )
+        everyone = candidates(conditions(healths, now_s), table, race, msgspec.structs.replace(terms, prompt_tokens=64))
         again = line_up(everyone, [each for each in everyone if each.canary])
         for one, other in (
             (kept.ranked, again.ranked),

@@ -74,9 +74,11 @@ def test_when_the_days_dollars_are_spent_races_get_narrower_and_it_is_said_by_wh
     assert [steering.permit("m", extra, race, cost_usd=0.2) for _ in range(3)] == [True, True, False]
     assert steering.permit("m", extra, race, cost_usd=0.1)  # a cheaper one still fits
     assert steering.permit("m", extra, race, cost_usd=None)  # no price is known: it counts as nothing
-    assert steering.refused_by("m", race, cost_usd=0.2) == "usd_per_day"
+    assert not steering.permit("m", extra, race, cost_usd=0.2)
+    assert steering.refused_by == "usd_per_day"
     while steering.permit("m", extra, race, cost_usd=0.0):
         pass
-    assert refused == [("m", "usd_per_day"), ("m", "budget")]
+    assert refused == [("m", "usd_per_day"), ("m", "usd_per_day"), ("m", "budget")]
     clock.now_s = MIDNIGHT_S
-    assert steering.refused_by("m", race, cost_usd=0.2) == "budget"
+    assert not steering.permit("m", extra, race, cost_usd=0.2)
+    assert steering.refused_by == "budget"
