@@ -1,14 +1,15 @@
-"""Masks keys in event streams: in comments, names of events, and the data of errors, but not in answers.
+"""Masks keys in event streams: in comments, names of events, the data of errors, and beside the text of answers.
 
 The model's own text is never changed. Nearly all events need no masking, and cost little.
 """
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from providers.redaction import redact, redact_json
+from providers.redaction import MASK, SHORTEST_SECRET, redact, redact_json
 from providers.sse import Event
 
 _LONGEST_LINE = 4096  # bytes of a comment or a field; a longer one has no use for clients, and is removed
@@ -22,6 +23,16 @@ _NAME = re.compile(rb"(?:\xef\xbb\xbf)?event:")
 _ERROR_NAME = re.compile(rb"error")
 _COMPLAINTS = ("message", "detail", "errors", "msg")  # the text of errors that are not called errors
 _CHOICES = b'"choices"'  # in every chunk of a chat
+# Fields with the model's own words and the client's, which are never changed.
+_WORDS = frozenset(
+    {
+        *("arguments", "audio", "bytes", "content", "data", "delta", "embedding", "encrypted_content", "input"),
+        *("instructions", "logprobs", "metadata", "output_text", "partial_json", "prompt", "reasoning"),
+        *("reasoning_content", "reasoning_text", "refusal", "result", "signature", "summary", "text", "thinking"),
+        *("token", "tools", "transcript", "url"),
+    }
+)
+_HOLDERS = frozenset({"audio", "content", "delta", "reasoning", "summary"})
 _COMPLAINT = re.compile(rb'"(?:%s)"\s*:' % "|".join(_COMPLAINTS).encode())
 
 
@@ -47,6 +58,57 @@ def masked(event: Event, secrets: Sequence[str], *, is_error: bool = False) -> E
             raw += b"".join(b"data: " + line + end for line in data.split(b"\n"))
             written = True
     return event if raw == event.raw else Event(bytes(raw), data)
+
+
+def as_sent(secrets: Sequence[str]) -> tuple[bytes, ...]:
+    """Return ``secrets`` that are long enough to be masked, as they are in an answer."""
+    return tuple(each.encode(errors="surrogateescape") for each in secrets if len(each) >= SHORTEST_SECRET)
+
+
+def masked_answer(event: Event, secrets: Sequence[str]) -> Event:
+    """Return ``event`` with keys masked in its data as ``masked_body`` does; without one, the same object."""
+    data = masked_body(event.data, secrets)
+    if data is event.data:
+        return event
+    others = b"".join(text + b"\n" for text, _ in _LINE.findall(event.raw) if text and not _DATA.match(text))
+    return Event(others + b"data: " + data + b"\n\n", data)
+
+
+def masked_body(data: bytes, secrets: Sequence[str]) -> bytes:
+    """Return JSON of an answer with keys masked beside the model's words: in its id, fingerprint or finish reason.
+
+    Only a key that is there as it is costs more than a look. Without one, the same object is returned.
+    """
+    if not any(secret in data for secret in as_sent(secrets)):
+        return data
+    try:
+        said = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return data
+    shown = _beside_words(said, [each for each in secrets if len(each) >= SHORTEST_SECRET])
+    return data if shown == said else msgspec.json.encode(shown)
+
+
+def _beside_words(value: Any, secrets: Sequence[str]) -> Any:
+    match value:
+        case str():
+            for secret in secrets:
+                value = value.replace(secret, MASK)
+            return value
+        case list():
+            return [_beside_words(each, secrets) for each in value]
+        case dict():
+            return {
+                name: each if name in _WORDS and not _goes_deeper(name, each) else _beside_words(each, secrets)
+                for name, each in value.items()
+            }
+        case _:
+            return value
+
+
+def _goes_deeper(name: str, value: Any) -> bool:
+    """Whether a field with words is a list or an object of which only a part is words."""
+    return name in _HOLDERS and isinstance(value, dict | list)
 
 
 def _is_named_line(event: Event) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 
 from providers.error_bodies import error_in, says_error
 from providers.errors import ErrorKind, UpstreamError
-from providers.event_masks import complains, masked
+from providers.event_masks import complains, masked, masked_answer, masked_body
 from providers.http.encoding import Body
 from providers.http.response import Response
 from providers.http_exchange import read_body
@@ -46,14 +46,14 @@ async def read_beginning(path: str, response: Body, secrets: Sequence[str]) -> t
     if comes_whole(path) or declared == "text/html":
         body = await read_body(response, _LARGEST_ANSWER_BYTES)
         read_answer(body, secrets)
-        return body, None
+        return masked_body(body, secrets), None
     head = await response.read()
     if is_json or (declared in _UNSAID and head.lstrip().startswith(b"{")):
         body = await read_body(response, _LARGEST_ANSWER_BYTES, head)
         # Some servers declare a transcription in plain text as JSON.
         if not path.startswith("audio/") or body.lstrip().startswith(b"{") or not body.strip():
             _judge(body, secrets, is_json=is_json)
-        return body, None
+        return masked_body(body, secrets), None
     if declared == _EVENTS:
         return await _read_events(head, response, secrets)
     # The transcription of silence is empty.
@@ -160,6 +160,7 @@ class _Stream:
         if not event.data:
             return event
         self.begun = True
+        event = masked_answer(event, self._secrets)
         if b'"usage"' in event.data or b'"error"' in event.data:
             return self._read(event)
         return masked(event, self._secrets, is_error=True) if complains(event.data) else event

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 from providers.dialects.dialect import Translation
 from providers.error_bodies import named_error
@@ -9,7 +10,7 @@ from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.http.encoding import Body
 from providers.http.response import Response
-from providers.redaction import redact
+from providers.redaction import holds, redact
 from providers.sse import EventSplitter, events
 
 _MIB = 1024 * 1024
@@ -17,6 +18,7 @@ _LARGEST_ANSWER_BYTES = 128 * _MIB  # of a whole body; two thousand embeddings a
 
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _FIELD = re.compile(rb"(?:data|event|id|retry)?:")
+_SHOWN = re.compile(r"id$|ratelimit|^content-(?!length|encoding)|^location$")
 _BOM_AND_SPACE = b"\xef\xbb\xbf \r\n\t"
 
 
@@ -176,12 +178,25 @@ async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> byte
 
 
 def masked(headers: Mapping[str, str], secrets: Sequence[str]) -> Mapping[str, str]:
-    """Return ``headers`` with our key masked: a provider may echo it in a header that is forwarded to the client."""
+    """Return ``headers`` with our key masked: a provider may echo it in a header that is forwarded or stored.
+
+    In all of them as it is, and in those that go further in every encoding and in part.
+    """
+    known = tuple(secrets)
     together = "\n".join(headers.values())  # no secret contains a line break, as it could not be sent
-    if not any(secret in together for secret in secrets):
-        return headers
-    masked = {name: value for name, value in headers.items() if any(secret in value for secret in secrets)}
-    return {**headers, **{name: redact(value, secrets) for name, value in masked.items()}}
+    for secret in known:
+        if secret in together:
+            break
+    else:
+        if not holds("\n".join([headers[name] for name in _shown(tuple(headers))]), known):
+            return headers
+    return {name: redact(value, known) if holds(value, known) else value for name, value in headers.items()}
+
+
+@lru_cache(maxsize=1024)
+def _shown(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return which of the headers called ``names`` are passed on to clients, or stored."""
+    return tuple(name for name in names if _SHOWN.search(name))
 
 
 def _is_undecided(head: bytes) -> bool:

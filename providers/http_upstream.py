@@ -18,6 +18,7 @@ from providers.dialects.index import DIALECTS, PIVOT
 from providers.dialects.wording import Loss
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
+from providers.event_masks import masked_body
 from providers.exchange import Answer, Exchange, Request
 from providers.http.client import Client
 from providers.http.dialing import TlsContexts, Versions
@@ -154,7 +155,7 @@ class HttpUpstream:
         body = None if method in {"GET", "DELETE"} else b""
         response = await self._checked(await self._client.send(HttpRequest(head, (), body), _CONNECT_S))
         headers_ms = (perf_counter() - started) * 1000
-        answer = await self._read_whole(response)
+        answer = masked_body(await self._read_whole(response), self._secrets)
         return Answer(response.status, masked(response.headers, self._secrets), answer, response.connect_ms, headers_ms)
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:

@@ -1,8 +1,19 @@
-"""Removes secrets from providers' texts, so that these can be shown and stored."""
+"""Removes secrets from providers' texts, so that these can be shown and stored.
 
+A secret is found as it is, in the other case, in base64, in hexadecimal digits, percent-encoded, as HTML entities or
+escaped as in JSON; and so is any part of it that is long enough to be of use.
+"""
+
+import html
 import re
-from collections.abc import Iterable
-from typing import Any
+import sys
+from array import array
+from base64 import b64encode
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 MASK = "***"
 
@@ -16,22 +27,64 @@ _KEY_SHAPES = re.compile(
     """,
     re.VERBOSE,
 )
+# What all keys of a vendor begin with, which is no secret.
+_PUBLIC = re.compile(rf"(?:{'|'.join(_PREFIXES)})(?:(?:proj|svcacct|admin|ant|or)-)?(?:(?:api|admin|v)[0-9]+-)?")
 # Keys of local servers may be "x" or "ollama"; masking such words would make messages unreadable.
-_SHORTEST_SECRET = 6
+SHORTEST_SECRET = 6
+_PART_CHARS = 12  # of a secret beyond its public beginning; a shorter part is of no use to others
+# A byte for each character, in lower case, with the signs of both base64 alphabets made one.
+_FOLDED = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ-_", b"abcdefghijklmnopqrstuvwxyz+/")
+_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}|&#?[0-9A-Za-z]|\\(?:u00|x)[0-9A-Fa-f]{2}")
+_ESCAPED = re.compile(r"\\(?:u00|x)([0-9A-Fa-f]{2})")
+_DECODED_TIMES = 3  # a text that was encoded more often is of no use to others either
+_WORD = 4  # bytes
+_SEEN_CHARS = 3 * _WORD - 1  # so many characters hold every other word of a text whole, wherever they begin
+_MOST_FOUND = 1000  # words of secrets in one text; comparing more would take long, and nothing of such a text is shown
+
+
+class _Form(NamedTuple):
+    """One encoding of a secret, as it is looked for."""
+
+    at: int  # where it begins in ``_Sought.text``
+    public: int  # how many of its first characters are no secret
+    least: int  # how many of the others make a part
+
+
+class _Sought(NamedTuple):
+    """All forms of some secrets, folded.
+
+    Any part of a long form has one of its ``words`` at a place of a text that is a multiple of two words. So only one
+    number for eight characters is looked up, whatever the number of secrets.
+    """
+
+    text: bytes  # the forms, each followed by a zero byte
+    forms: tuple[_Form, ...]
+    words: frozenset[int]  # of long forms, at every place in them
+    short: tuple[bytes, ...]  # forms of fewer characters, beyond what is public
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Return ``text`` with all ``secrets``, and everything else that looks like a key, replaced by ``***``."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _SHORTEST_SECRET:
-            text = text.replace(secret, MASK)
+    known = tuple(secrets)
+    if known:
+        text = _without(text, known)
+    if not _may_have_key(text):
+        return text
     return _KEY_SHAPES.sub(lambda match: (match["lead"] or match["user"] or "") + MASK, text)
 
 
-def redact_word(word: str, secrets: Iterable[str] = ()) -> str:
+def holds(text: str, secrets: tuple[str, ...]) -> bool:
+    """Whether ``redact`` may find one of ``secrets`` in ``text``; fast if it does not."""
+    if ("%" in text or "&" in text or "\\" in text) and _ENCODED.search(text) is not None:
+        return _without(text, secrets) != text
+    sought = _sought(secrets)
+    return sought is not None and _may_hold(text.encode("latin-1", "replace").translate(_FOLDED), sought)
+
+
+def redact_word(word: str, secrets: Sequence[str] = ()) -> str:
     """Redact ``word``; faster than ``redact`` for an id of letters, digits, - and _."""
     is_plain = word.isascii() and ("_" + word.replace("-", "_")).isidentifier()
-    if not is_plain or word.startswith(_PREFIXES) or any(secret in word for secret in secrets):
+    if not is_plain or word.startswith(_PREFIXES) or (secrets and holds(word, tuple(secrets))):
         return redact(word, secrets)
     return word
 
@@ -48,3 +101,133 @@ def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:
             return {redact(str(key), known): redact_json(item, known) for key, item in value.items()}
         case _:
             return value
+
+
+def _may_have_key(text: str) -> bool:
+    """Whether ``_KEY_SHAPES`` may match: a few searches for pieces of it, which are much faster than the pattern."""
+    return (
+        (("-" in text or "_" in text) and any(prefix in text for prefix in _PREFIXES))
+        or ("://" in text and "@" in text)
+        or (("?" in text or "&" in text) and "=" in text)
+        or "earer" in text
+        or "asic" in text
+        or "AIza" in text
+    )
+
+
+def _without(text: str, secrets: tuple[str, ...]) -> str:
+    """Return ``text`` without ``secrets``; decoded if they are in it only then."""
+    sought = _sought(secrets)
+    if sought is None:
+        return text
+    shown = _masked(text, sought)
+    if not ("%" in text or "&" in text or "\\" in text):
+        return shown
+    decoded = text
+    for _ in range(_DECODED_TIMES):
+        if _ENCODED.search(decoded) is None:
+            break
+        decoded = _decoded(decoded)
+        masked = _masked(decoded, sought)
+        if masked != decoded and masked != _decoded(shown):
+            shown = masked
+    return shown
+
+
+def _decoded(text: str) -> str:
+    if "%" in text:
+        text = unquote(text)
+    if "&" in text:
+        text = html.unescape(text)
+    if "\\" in text:
+        text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+    return text
+
+
+def _masked(text: str, sought: _Sought) -> str:
+    spans = _spans(text, sought)
+    if not spans:
+        return text
+    shown, at = [], 0
+    for begin, end in sorted(spans):
+        if begin >= at:
+            shown += [text[at:begin], MASK]
+        at = max(at, end)
+    return "".join(shown) + text[at:]
+
+
+def _may_hold(folded: bytes, sought: _Sought) -> bool:
+    """Whether a text may have a form, or a part of one: this look is fast, and seldom wrong."""
+    if not sought.words.isdisjoint(array("I", folded[: len(folded) & -_WORD])[::2]):
+        return True
+    return any(form in folded for form in sought.short) if sought.short else False
+
+
+def _spans(text: str, sought: _Sought) -> Sequence[tuple[int, int]]:
+    """Return where ``text`` has a form, or a part of one."""
+    folded = text.encode("latin-1", "replace").translate(_FOLDED)
+    if not _may_hold(folded, sought):
+        return ()
+    places = range(0, len(folded) - _WORD + 1, 2 * _WORD)
+    pieces = [(at, folded[at : at + _WORD]) for at in places]
+    found = [(at, piece) for at, piece in pieces if int.from_bytes(piece, sys.byteorder) in sought.words]
+    found += [(match.start(), form) for form in sought.short for match in re.finditer(re.escape(form), folded)]
+    if len(found) > _MOST_FOUND:
+        return [(0, len(text))]
+    return tuple(span for at, piece in found for span in _around(folded, at, piece, sought))
+
+
+def _around(folded: bytes, at: int, piece: bytes, sought: _Sought) -> Iterator[tuple[int, int]]:
+    """Compare what is around a piece of a text with each form that has it."""
+    text = sought.text
+    place = text.find(piece)
+    while place >= 0:
+        form = sought.forms[bisect_right(sought.forms, place, key=_begin) - 1]
+        begin, end, first, last = at, at + len(piece), place, place + len(piece)
+        while begin and first > form.at and folded[begin - 1] == text[first - 1]:
+            begin, first = begin - 1, first - 1
+        while end < len(folded) and text[last] and folded[end] == text[last]:
+            end, last = end + 1, last + 1
+        if last - max(first, form.at + form.public) >= form.least:
+            yield begin, end
+        place = text.find(piece, place + 1)
+
+
+@lru_cache(maxsize=1024)
+def _sought(secrets: tuple[str, ...]) -> _Sought | None:
+    """Return the forms in which ``secrets`` are looked for; None: there is nothing to look for."""
+    known = [form for each in dict.fromkeys(secrets) if len(each) >= SHORTEST_SECRET for form in _forms_of(each)]
+    if not known:
+        return None
+    text, forms, short = b"", [], []
+    words: set[int] = set()
+    for form, public, least in known:
+        folded = form.encode("latin-1", "replace").translate(_FOLDED)
+        forms.append(_Form(len(text), public, least))
+        text += folded + b"\0"
+        if least < _SEEN_CHARS:
+            short.append(folded[public:])
+        else:
+            places = range(public, len(folded) - _WORD + 1)
+            words.update(array("I", b"".join(folded[at : at + _WORD] for at in places)))
+    return _Sought(text, tuple(forms), frozenset(words), tuple(dict.fromkeys(short)))
+
+
+def _forms_of(secret: str) -> Iterator[tuple[str, int, int]]:
+    """Return each form of a secret, with the number of its first characters that are public, and of a part's."""
+    found = _PUBLIC.match(secret)
+    public = found.end() if found is not None and len(secret) - found.end() >= SHORTEST_SECRET else 0
+    # Of an address only the whole is secret.
+    least = len(secret) - public if "://" in secret else min(_PART_CHARS, len(secret) - public)
+    raw = secret.encode(errors="surrogateescape")
+    yield secret, public, least
+    yield raw.hex(), 2 * public, 2 * least
+    for shift in range(3):  # its place among the groups of three bytes that base64 encodes
+        first, end = -(-shift * 4 // 3), (shift + len(raw)) * 4 // 3  # characters that are of the secret alone
+        ahead = -(-(shift + public) * 4 // 3) - first
+        encoded = b64encode(bytes(shift) + raw).decode()[first:end]
+        yield encoded, ahead, min(len(encoded) - ahead, least * 4 // 3 - 2)
+
+
+def _begin(form: _Form) -> int:
+    return form.at

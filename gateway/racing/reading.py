@@ -16,7 +16,7 @@ from providers.dialects.dialect import AnswerFormat
 from providers.dialects.pattern import Pattern, Run
 from providers.error_bodies import named_error
 from providers.errors import ErrorKind, UpstreamError
-from providers.event_masks import complains, masked
+from providers.event_masks import as_sent, complains, masked, masked_answer
 from providers.sse import Event, EventSplitter, events
 
 MANY_BYTES = 1_000  # a block of several events: once the pattern is known, it is searched for plain ones
@@ -75,6 +75,7 @@ class AnswerReader:
         self._measurement = measurement
         self._clocks = clocks
         self._secrets = secrets
+        self._sent_secrets = as_sent(secrets)
         self._read_event = answers.read_event
         self._learned = answers.learned
         self._text = text  # of an answer that must be JSON
@@ -136,9 +137,10 @@ class AnswerReader:
         """Parse a block event by event; return whether the stream may continue."""
         chunks: list[Chunk] = []
         forward: list[bytes] = []
-        dropped = meaningful = alive = False
+        meaningful = alive = False
         error: UpstreamError | None = None
-        for came in events(block):
+        found, dropped = self._events(block)
+        for came in found:
             event = came if came.is_one_line else masked(came, self._secrets)
             dropped = dropped or event is not came
             if not event.data:
@@ -178,6 +180,14 @@ class AnswerReader:
         draft.parts.append(Part(kept, chunks))
         draft.error = error
         return error is None and not self.done
+
+    def _events(self, block: bytes) -> tuple[list[Event], bool]:
+        """Return the events of a block, and whether keys were masked beside their text."""
+        found = events(block)
+        for secret in self._sent_secrets:
+            if secret in block:
+                return [masked_answer(each, self._secrets) for each in found], True
+        return found, False
 
     def _read_named(self, event: Event) -> Chunk:
         """Read an event that may have a name: one that is called an error is one, though its data do not say so."""

@@ -1,6 +1,8 @@
 """A provider's key shows up nowhere: not in an answer, a log line, a row, a metric or a repr, whoever echoes it."""
 
 import asyncio
+import json
+from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -115,3 +117,65 @@ async def test_a_deployments_own_header_that_its_provider_echoes_goes_no_further
         async with running.chat(stream=stream) as response:
             answered = [repr(response.headers), (await response.read()).decode()]
         await search(running, [*answered, repr(running.gateway.context.fleet.models)], logged)
+
+
+LONG_KEY = "sk-proj-aB3xZ9kQ7-Lm_4TuVw8eR5yH1nJ6cD2"
+FORMS = {
+    "base64": b64encode(LONG_KEY.encode()).decode(),
+    "hex": LONG_KEY.encode().hex(),
+    "percent-encoded": "".join(f"%{ord(each):02x}" for each in LONG_KEY),
+    "HTML entities": "".join(f"&#{ord(each)};" for each in LONG_KEY),
+    "upper case": LONG_KEY.upper(),
+    "all but its last four": LONG_KEY[:-4],
+}
+
+
+@BOTH
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+async def test_an_encoded_key_goes_no_further(
+    serve: Serve, logged: list[EventDict], form: str, *, stream: bool
+) -> None:
+    said = f"key {form} is wrong"
+    scripts: dict[str, Sequence[Step]] = {
+        "error": [Status(401, error(said), {"x-request-id": form, "x-ratelimit-limit-requests": form})],
+        "page": [Status(502, said.encode(), {"content-type": "text/html"})],
+        "event": [RoleOnly(), Delta("half"), ErrorEvent(said)],
+        "comment": [Raw(f": {said}\nid: {form}\n\n".encode()), RoleOnly(), Delta("Hi")],
+        "headers": [Headers({"x-request-id": form, "x-ratelimit-limit-requests": form}), RoleOnly(), Delta("Hi")],
+    }
+    config = {"providers": {"alpha": {"api_key": LONG_KEY}}}
+    for script in scripts.values():
+        async with serve(alpha=script, config=config) as running:
+            async with running.chat(stream=stream) as response:
+                answered = await response.text() + str(response.headers)
+            rows = await running.rows("select * from attempts") + await running.rows("select * from calls")
+            assert form not in answered
+            assert form not in repr([rows, logged])
+
+
+@BOTH
+async def test_a_key_beside_the_text_of_an_answer_is_masked_and_the_text_is_not(serve: Serve, *, stream: bool) -> None:
+    chunk = {"id": KEY, "model": "m", "system_fingerprint": f"fp {KEY}"}
+    delta = {**chunk, "choices": [{"index": 0, "delta": {"content": f"Hi {KEY}"}, "finish_reason": None}]}
+    end = {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": KEY}]}
+    sent = "".join(f"data: {json.dumps(each)}\n\n" for each in (*[delta] * 5, end)) + "data: [DONE]\n\n"
+    async with serve(alpha=[Raw(sent.encode(), token=True)]) as running:
+        async with running.chat(stream=stream) as response:
+            answered = await response.text()
+            assert response.status == 200
+        assert answered.count(KEY) == 5
+        assert answered.count(f"Hi {KEY}") == 5
+        assert "fp ***" in answered
+        assert KEY not in repr(await running.rows("select * from attempts"))
+
+
+async def test_a_key_beside_the_vectors_of_embeddings_is_masked(serve: Serve) -> None:
+    answer = {"object": "list", "model": KEY, "data": [{"index": 0, "embedding": [0.5]}], "id": KEY}
+    async with (
+        serve(alpha=[Status(200, answer)]) as running,
+        running.post({"model": MODEL, "input": "x"}, path="/v1/embeddings") as response,
+    ):
+        answered = await response.text()
+    assert response.status == 200, answered
+    assert KEY not in answered
+    assert "***" in answered
