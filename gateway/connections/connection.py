@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import gc
 import socket
 import ssl
 import struct
@@ -165,6 +166,8 @@ class Connection(AnsweringHandler):
             self._read_at_door(data, waiter)
             return
         _receive(self, data)
+        if self._messages and not isinstance(self._messages[-1][0], RawRequestMessage):
+            self._restore_requests()
         waiter = self._waiter
         if waiter is not None and not waiter.done():  # no request was running, so not all bytes are part of a head
             self._watch.head_grows(self, len(data))
@@ -175,6 +178,8 @@ class Connection(AnsweringHandler):
         """Read data while there is no room for calls; ``waiter`` wakes up aiohttp's task, which waits for a request."""
         self._waiter = None  # so that aiohttp does not wake it up
         _receive(self, data)
+        if self._messages and not isinstance(self._messages[-1][0], RawRequestMessage):
+            self._restore_requests()
         self._waiter = waiter
         message, payload = self._messages[0] if self._messages else (None, None)
         self._is_held = (
@@ -191,6 +196,23 @@ class Connection(AnsweringHandler):
             self._watch.head_came(self)
         if not self._is_refused():
             waiter.set_result(None)
+
+    def _restore_requests(self) -> None:
+        """Put the complete requests that came in one read with something malformed before its error.
+
+        aiohttp's parser keeps them to itself when it raises, and gives no other access to them.
+        """
+        error = self._messages.pop()
+        for held in gc.get_referents(self._parser):
+            if (
+                isinstance(held, list)
+                and held
+                and isinstance(held[0], tuple)
+                and isinstance(held[0][0], RawRequestMessage)
+            ):
+                self._messages.extend(each for each in held if each[1].is_eof())
+                held.clear()
+        self._messages.append(error)
 
     def _is_refused(self) -> bool:
         """Refuse the request if it is a plain one and there is no room for it; return whether it was refused."""

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
-from tests.app.gateway.running_gateway import RunningGateway, Serve
+from providers.simulator.script import Gate, answer
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_admission import KEYS, clients, key_of
 from tests.app.gateway.test_refusals import counted, refusals
 
@@ -87,3 +88,34 @@ async def test_a_body_that_breaks_off_in_nonsense_is_not_quoted(
         assert json.loads(body)["error"]["type"] in {"invalid_request_error", "authentication_error"}
     assert not quoted(head, body, logged, caplog.text)
     assert caplog.records == []
+
+
+GARBAGE = {"a line": b"\x00garbage\r\n\r\n", "no line": b"}garbage", "TLS": MALFORMED["TLS"]}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE)
+@pytest.mark.parametrize("busy", [False, True], ids=["at rest", "while a call runs"])
+async def test_valid_requests_before_garbage_in_one_segment_are_answered_first(
+    serve: Serve, garbage: bytes, *, busy: bool
+) -> None:
+    body = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}).encode()
+    call = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+    call += b"content-length: %d\r\n\r\n" % len(body) + body
+    get = b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+    release = asyncio.Event()
+    async with serve(alpha=[*([Gate(release)] if busy else []), *answer("Hello")]) as running:
+        port = int(running.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        before = 0
+        if busy:
+            writer.write(call)
+            await running["alpha"].requested.wait()
+            before = 1
+        writer.write(get + call + get + garbage)
+        release.set()
+        answered = await reader.read()
+        writer.close()
+        assert answered.count(b"HTTP/1.1 200 OK\r\n") == 3 + before
+        assert answered.count(b"Hello") == 1 + before
+        assert answered.count(b" 400 Bad Request\r\n") == 1
+        assert b"malformed_request" in answered.rpartition(b" 400 Bad Request\r\n")[2]
