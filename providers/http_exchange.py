@@ -12,6 +12,7 @@ from providers.http.encoding import Body
 from providers.http.response import Response
 from providers.redaction import holds, redact
 from providers.sse import EventSplitter, events
+from providers.surrogates import HalfCharacters, without_halves
 
 _MIB = 1024 * 1024
 _LARGEST_ANSWER_BYTES = 128 * _MIB  # of a whole body; two thousand embeddings are about 80 MiB
@@ -98,6 +99,7 @@ class TranslatedExchange:
         self._exchange = exchange
         self._translations = translations
         self._splitter = EventSplitter()
+        self._halves = HalfCharacters()
         self._over = False
 
     @property
@@ -117,7 +119,8 @@ class TranslatedExchange:
             data = await self._exchange.read()
             self._over = not data
             try:
-                block = self._translated(self._splitter.feed(data) if data else self._splitter.rest())
+                whole = self._splitter.feed(data) if data else self._splitter.rest()
+                block = self._translated(self._halves.mend(whole))
             except UpstreamError:
                 self.abort()
                 raise
@@ -161,7 +164,7 @@ class TranslatedExchange:
 
 
 async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> bytes:
-    """Read a whole body; ``head`` is what has been read of it before.
+    """Read a whole body, without halves of characters; ``head`` is what has been read of it before.
 
     Raises:
         UpstreamError: it is larger than the limit (invalid_response).
@@ -174,7 +177,7 @@ async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> byte
         if len(body) > limit_bytes:
             limit_mib = limit_bytes / _MIB
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"answered with more than {limit_mib:g} MiB")
-    return bytes(body)
+    return without_halves(bytes(body))
 
 
 def masked(headers: Mapping[str, str], secrets: Sequence[str]) -> Mapping[str, str]:

@@ -1,6 +1,7 @@
 """One answer from litellm as an ``Exchange``: its chunks as OpenAI's events, passed from one task to another."""
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -121,7 +122,10 @@ def event(response: Any, chunk: Any) -> bytes:
             data["choices"] = []
             if "usage" not in data:
                 return b""
-    return b"data: " + msgspec.json.encode(data) + b"\n\n"
+    try:
+        return b"data: " + msgspec.json.encode(data) + b"\n\n"
+    except UnicodeEncodeError:  # half a character, as JSON writes it; the other half may be in the next event
+        return b"data: " + json.dumps(data).encode() + b"\n\n"
 
 
 def _finished(response: Any) -> bool:

@@ -18,6 +18,7 @@ from providers.error_bodies import named_error
 from providers.errors import ErrorKind, UpstreamError
 from providers.event_masks import as_sent, complains, masked, masked_answer
 from providers.sse import Event, EventSplitter, events
+from providers.surrogates import HalfCharacters
 
 MANY_BYTES = 1_000  # a block of several events: once the pattern is known, it is searched for plain ones
 HEAD_EVENTS = 3  # the first text should be among these; the pattern is learnt from it
@@ -81,12 +82,13 @@ class AnswerReader:
         self._text = text  # of an answer that must be JSON
         self._drop_usage = drop_usage  # drop a chunk that has only usage, requested by us and not by the client
         self._splitter = EventSplitter()
+        self._halves = HalfCharacters()
         self._pattern: Pattern | None = None
         self._lessons = LESSONS
 
     def read(self, data: bytes, now: float) -> Block:
         """Parse one read (``b""`` at the end of the stream). Data after the end of the answer are dropped."""
-        block = self._splitter.feed(data) if data else self._splitter.rest()
+        block = self._halves.mend(self._splitter.feed(data) if data else self._splitter.rest())
         draft = _Draft()
         at = 0
         if self._pattern is None and self._learned is not None and len(block) >= MANY_BYTES:

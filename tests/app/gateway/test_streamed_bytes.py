@@ -1,10 +1,12 @@
 """The winner's bytes reach the client as they came."""
 
 import asyncio
+import json
+from typing import Any
 
 import pytest
 
-from providers.simulator.script import Done, Finish, Gate, Raw, RoleOnly, Step, Usage, answer
+from providers.simulator.script import Done, Finish, Gate, Raw, RoleOnly, Status, Step, Usage, answer
 from providers.simulator.wire import DONE, Answering, event, usage
 from tests.app.gateway.running_gateway import Serve
 
@@ -108,3 +110,54 @@ async def test_usage_without_any_token_count_is_estimated(serve: Serve) -> None:
             await response.read()
         [attempt] = await running.rows("select completion_tokens, tokens_source from attempts")
     assert attempt == {"completion_tokens": 3, "tokens_source": "estimated"}
+
+
+CUT = rb'data: {"id":"x","choices":[{"index":0,"delta":{"content":"%b"},"finish_reason":null}]}' + b"\n\n"
+PATHS = {"chat/completions": {"messages": [{"role": "user", "content": "Hi"}]}, "responses": {"input": "Hi"}}
+PATHS["messages"] = {**PATHS["chat/completions"], "max_tokens": 100}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_character_that_is_cut_in_two_events_arrives_whole(serve: Serve, path: str, *, stream: bool) -> None:
+    texts = (b"So ", rb"\ud83d\ude00 \ud83d", rb"\ude00! \ud800 ", rb"and \ud83d", rb"\ude00.")
+    script = [RoleOnly(), *(Raw(CUT % text, token=True) for text in texts), Finish(), Usage(3, 9), Done()]
+    async with (
+        serve(alpha=script) as running,
+        running.post({"model": "llama", "stream": stream, **PATHS[path]}, path=f"/v1/{path}") as response,
+    ):
+        body = await response.read()
+    assert response.status == 200, body
+    events = body.split(b"\n\n") if stream else [body]
+    said = [json.loads(event.partition(b"data: ")[2] if stream else event) for event in events if b"{" in event]
+    text = "".join(each for one in said for each in texts_of(one, stream=stream))
+    assert text == "So \U0001f600 \U0001f600! \ufffd and \U0001f600."
+
+
+def texts_of(said: Any, *, stream: bool) -> list[str]:
+    """Return the texts of an event or of a whole answer in any of the APIs; of a stream only what it adds."""
+    if isinstance(said, list):
+        return [text for each in said for text in texts_of(each, stream=stream)]
+    if not isinstance(said, dict):
+        return []
+    if str(said.get("type")).startswith("response.") and said["type"] != "response.output_text.delta":
+        return []
+    names = ("content", "text", "delta")
+    return [
+        text
+        for name, value in said.items()
+        for text in ([value] if name in names and isinstance(value, str) else texts_of(value, stream=stream))
+    ]
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+async def test_half_a_character_in_an_answer_that_comes_whole_is_replaced(serve: Serve, *, stream: bool) -> None:
+    choice = (
+        b'{"index":0,"message":{"role":"assistant","content":"So \\ud800 and \\ud83d\\ude00"},"finish_reason":"stop"}'
+    )
+    whole = b'{"id":"x","object":"chat.completion","model":"m","choices":[%b]}' % choice
+    async with serve(alpha=[Status(200, whole)]) as running, running.chat(stream=stream) as response:
+        body = (await response.read()).decode()
+    assert response.status == 200, body
+    shown = body.replace("\\ufffd", "\ufffd").replace("\\ud83d\\ude00", "\U0001f600")
+    assert "So \ufffd and \U0001f600" in shown

@@ -1,0 +1,67 @@
+r"""Mends characters of which a provider sent one half: JSON writes 😀 as ``\ud83d\ude00``, and either may come alone.
+
+Some servers cut text between the halves, so that two events have one each; both are then no valid JSON. A half without
+its other one becomes U+FFFD, the replacement character.
+"""
+
+import re
+from collections.abc import Callable
+
+from providers.sse import events
+
+_HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_PAIR, _HALF = _HIGH + _LOW, rb"(?:%s(?!%s)|%s)" % (_HIGH, _LOW, _LOW)
+_WHOLE = rb"(?:[^\\]++|%s|\\(?!u[dD][89a-fA-F]).)*+" % _PAIR
+_HALVES = re.compile(rb"(%s)(%s*+)" % (_WHOLE, _HALF), re.DOTALL)
+_FIELD = re.compile(rb'("([^"\\]+)"\s*:\s*")((?:[^"\\]++|\\.)*+)(?=")', re.DOTALL)
+_INDEX = re.compile(rb'index"\s*:\s*(\d+)')
+_LAST_HALF = re.compile(rb"(?:[^\\]++|%s|(?!%s\Z)\\.)*+(?P<half>%s)" % (_PAIR, _HIGH, _HIGH), re.DOTALL)
+_FIRST_HALF = re.compile(_LOW)
+_REPLACED = rb"\ufffd"
+_HALF_BYTES = len(_REPLACED)
+_MOST_FIELDS = 64  # of one event
+_LONGEST_BYTES = 1024 * 1024  # a longer event or body passes as it is: mending it would hold up the others
+_MOST_HELD = 64  # halves; a choice, an item and a block have one each
+
+
+def may_have_halves(data: bytes) -> bool:
+    """Whether JSON may have a half of a character; fast."""
+    return (b"\\ud" in data or b"\\uD" in data) and len(data) <= _LONGEST_BYTES
+
+
+def without_halves(data: bytes) -> bytes:
+    """Return JSON with U+FFFD for each half of a character; without one, the same object."""
+    if not may_have_halves(data):
+        return data
+    mended = _HALVES.sub(lambda found: found[1] + _REPLACED * (len(found[2]) // _HALF_BYTES), data)
+    return data if mended == data else mended
+
+
+class HalfCharacters:
+    """Joins the halves of characters that came in two events of one stream."""
+
+    def __init__(self) -> None:
+        # The first half of the last character of a field, by the indexes in its event and its name.
+        self._held: dict[tuple[object, ...], bytes] = {}
+
+    def mend(self, block: bytes) -> bytes:
+        """Return whole events with all characters whole: a first half at the end of a text begins the next text."""
+        if not self._held and not may_have_halves(block):
+            return block
+        return b"".join(self._mended(event.raw) for event in events(block))
+
+    def _mended(self, event: bytes) -> bytes:
+        if not self._held and not may_have_halves(event):
+            return event
+        return without_halves(_FIELD.sub(self._joining(tuple(_INDEX.findall(event))), event, _MOST_FIELDS))
+
+    def _joining(self, indexes: tuple[bytes, ...]) -> Callable[[re.Match[bytes]], bytes]:
+        def join(found: re.Match[bytes]) -> bytes:
+            place, text = (*indexes, found[2]), found[3]
+            if text and (first := self._held.pop(place, None)) is not None:
+                text = (first if _FIRST_HALF.match(text) else _REPLACED) + text
+            if (last := _LAST_HALF.fullmatch(text)) is not None and len(self._held) < _MOST_HELD:
+                self._held[place], text = last["half"], text[: last.start("half")]
+            return found[1] + text
+
+        return join
