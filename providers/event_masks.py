@@ -5,12 +5,13 @@ The model's own text is never changed. Nearly all events need no masking, and co
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from providers.redaction import MASK, SHORTEST_SECRET, redact, redact_json
-from providers.sse import Event
+from providers.sse import Event, events
 
 _LONGEST_LINE = 4096  # bytes of a comment or a field; a longer one has no use for clients, and is removed
 _LONGEST_ERROR = 256 * 1024  # bytes of data
@@ -60,7 +61,8 @@ def masked(event: Event, secrets: Sequence[str], *, is_error: bool = False) -> E
     return event if raw == event.raw else Event(bytes(raw), data)
 
 
-def as_sent(secrets: Sequence[str]) -> tuple[bytes, ...]:
+@lru_cache(maxsize=1024)
+def as_sent(secrets: tuple[str, ...]) -> tuple[bytes, ...]:
     """Return ``secrets`` that are long enough to be masked, as they are in an answer."""
     return tuple(each.encode(errors="surrogateescape") for each in secrets if len(each) >= SHORTEST_SECRET)
 
@@ -74,12 +76,17 @@ def masked_answer(event: Event, secrets: Sequence[str]) -> Event:
     return Event(others + b"data: " + data + b"\n\n", data)
 
 
+def masked_block(block: bytes, secrets: Sequence[str]) -> bytes:
+    """Return whole events with keys masked in each as ``masked_answer`` does."""
+    return b"".join(masked_answer(event, secrets).raw for event in events(block))
+
+
 def masked_body(data: bytes, secrets: Sequence[str]) -> bytes:
     """Return JSON of an answer with keys masked beside the model's words: in its id, fingerprint or finish reason.
 
     Only a key that is there as it is costs more than a look. Without one, the same object is returned.
     """
-    if not any(secret in data for secret in as_sent(secrets)):
+    if not any(secret in data for secret in as_sent(tuple(secrets))):
         return data
     try:
         said = msgspec.json.decode(data)

@@ -19,7 +19,7 @@ _LARGEST_ANSWER_BYTES = 128 * _MIB  # of a whole body; two thousand embeddings a
 
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _FIELD = re.compile(rb"(?:data|event|id|retry)?:")
-_SHOWN = re.compile(r"id$|ratelimit|^content-(?!length|encoding)|^location$")
+_SHOWN = re.compile(r"id$|ratelimit")
 _BOM_AND_SPACE = b"\xef\xbb\xbf \r\n\t"
 
 
@@ -180,10 +180,11 @@ async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> byte
     return without_halves(bytes(body))
 
 
-def masked(headers: Mapping[str, str], secrets: Sequence[str]) -> Mapping[str, str]:
+def masked(headers: Mapping[str, str], secrets: Sequence[str], *, relayed: bool = False) -> Mapping[str, str]:
     """Return ``headers`` with our key masked: a provider may echo it in a header that is forwarded or stored.
 
-    In all of them as it is, and in those that go further in every encoding and in part.
+    In all of them as it is, and in those that go further in every encoding and in part. Of an answer that is
+    ``relayed`` the type goes further, too.
     """
     known = tuple(secrets)
     together = "\n".join(headers.values())  # no secret contains a line break, as it could not be sent
@@ -191,15 +192,16 @@ def masked(headers: Mapping[str, str], secrets: Sequence[str]) -> Mapping[str, s
         if secret in together:
             break
     else:
-        if not holds("\n".join([headers[name] for name in _shown(tuple(headers))]), known):
+        shown = _shown(tuple(headers), relayed)
+        if not shown or not holds("\n".join([headers[name] for name in shown]), known):
             return headers
     return {name: redact(value, known) if holds(value, known) else value for name, value in headers.items()}
 
 
 @lru_cache(maxsize=1024)
-def _shown(names: tuple[str, ...]) -> tuple[str, ...]:
+def _shown(names: tuple[str, ...], relayed: bool) -> tuple[str, ...]:
     """Return which of the headers called ``names`` are passed on to clients, or stored."""
-    return tuple(name for name in names if _SHOWN.search(name))
+    return tuple(name for name in names if _SHOWN.search(name) or (relayed and name.startswith("content-")))
 
 
 def _is_undecided(head: bytes) -> bool:

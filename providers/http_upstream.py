@@ -140,7 +140,7 @@ class HttpUpstream:
         finally:
             if rest is None:
                 response.abort()  # without effect after the end; otherwise the provider must stop
-        headers = masked(response.headers, self._secrets)
+        headers = masked(response.headers, self._secrets, relayed=True)
         return Answer(response.status, headers, beginning, response.connect_ms, headers_ms, rest, self._secrets)
 
     async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
@@ -156,7 +156,8 @@ class HttpUpstream:
         response = await self._checked(await self._client.send(HttpRequest(head, (), body), _CONNECT_S))
         headers_ms = (perf_counter() - started) * 1000
         answer = masked_body(await self._read_whole(response), self._secrets)
-        return Answer(response.status, masked(response.headers, self._secrets), answer, response.connect_ms, headers_ms)
+        headers = masked(response.headers, self._secrets, relayed=True)
+        return Answer(response.status, headers, answer, response.connect_ms, headers_ms)
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
         """Return the models that the provider offers to this key, from all pages of its list.

@@ -83,10 +83,11 @@ def holds(text: str, secrets: tuple[str, ...]) -> bool:
 
 def redact_word(word: str, secrets: Sequence[str] = ()) -> str:
     """Redact ``word``; faster than ``redact`` for an id of letters, digits, - and _."""
-    is_plain = word.isascii() and ("_" + word.replace("-", "_")).isidentifier()
-    if not is_plain or word.startswith(_PREFIXES) or (secrets and holds(word, tuple(secrets))):
+    raw = word.encode("latin-1", "replace")
+    if not raw.translate(None, b"-_").isalnum() or word.startswith(_PREFIXES):
         return redact(word, secrets)
-    return word
+    sought = _sought(tuple(secrets)) if secrets else None
+    return word if sought is None or not _may_hold(raw.translate(_FOLDED), sought) else redact(word, secrets)
 
 
 def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:

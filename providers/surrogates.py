@@ -24,14 +24,14 @@ _LONGEST_BYTES = 1024 * 1024  # a longer event or body passes as it is: mending 
 _MOST_HELD = 64  # halves; a choice, an item and a block have one each
 
 
-def may_have_halves(data: bytes) -> bool:
+def _may_have_halves(data: bytes) -> bool:
     """Whether JSON may have a half of a character; fast."""
     return (b"\\ud" in data or b"\\uD" in data) and len(data) <= _LONGEST_BYTES
 
 
 def without_halves(data: bytes) -> bytes:
     """Return JSON with U+FFFD for each half of a character; without one, the same object."""
-    if not may_have_halves(data):
+    if not _may_have_halves(data):
         return data
     mended = _HALVES.sub(lambda found: found[1] + _REPLACED * (len(found[2]) // _HALF_BYTES), data)
     return data if mended == data else mended
@@ -42,26 +42,26 @@ class HalfCharacters:
 
     def __init__(self) -> None:
         # The first half of the last character of a field, by the indexes in its event and its name.
-        self._held: dict[tuple[object, ...], bytes] = {}
+        self.held: dict[tuple[object, ...], bytes] = {}
 
     def mend(self, block: bytes) -> bytes:
         """Return whole events with all characters whole: a first half at the end of a text begins the next text."""
-        if not self._held and not may_have_halves(block):
+        if not self.held and not _may_have_halves(block):
             return block
         return b"".join(self._mended(event.raw) for event in events(block))
 
     def _mended(self, event: bytes) -> bytes:
-        if not self._held and not may_have_halves(event):
+        if not self.held and not _may_have_halves(event):
             return event
         return without_halves(_FIELD.sub(self._joining(tuple(_INDEX.findall(event))), event, _MOST_FIELDS))
 
     def _joining(self, indexes: tuple[bytes, ...]) -> Callable[[re.Match[bytes]], bytes]:
         def join(found: re.Match[bytes]) -> bytes:
             place, text = (*indexes, found[2]), found[3]
-            if text and (first := self._held.pop(place, None)) is not None:
+            if text and (first := self.held.pop(place, None)) is not None:
                 text = (first if _FIRST_HALF.match(text) else _REPLACED) + text
-            if (last := _LAST_HALF.fullmatch(text)) is not None and len(self._held) < _MOST_HELD:
-                self._held[place], text = last["half"], text[: last.start("half")]
+            if (last := _LAST_HALF.fullmatch(text)) is not None and len(self.held) < _MOST_HELD:
+                self.held[place], text = last["half"], text[: last.start("half")]
             return found[1] + text
 
         return join

@@ -16,7 +16,7 @@ from providers.dialects.dialect import AnswerFormat
 from providers.dialects.pattern import Pattern, Run
 from providers.error_bodies import named_error
 from providers.errors import ErrorKind, UpstreamError
-from providers.event_masks import as_sent, complains, masked, masked_answer
+from providers.event_masks import as_sent, complains, masked, masked_block
 from providers.sse import Event, EventSplitter, events
 from providers.surrogates import HalfCharacters
 
@@ -76,7 +76,7 @@ class AnswerReader:
         self._measurement = measurement
         self._clocks = clocks
         self._secrets = secrets
-        self._sent_secrets = as_sent(secrets)
+        self._sent_secrets = as_sent(tuple(secrets))
         self._read_event = answers.read_event
         self._learned = answers.learned
         self._text = text  # of an answer that must be JSON
@@ -88,7 +88,12 @@ class AnswerReader:
 
     def read(self, data: bytes, now: float) -> Block:
         """Parse one read (``b""`` at the end of the stream). Data after the end of the answer are dropped."""
-        block = self._halves.mend(self._splitter.feed(data) if data else self._splitter.rest())
+        block = self._splitter.feed(data) if data else self._splitter.rest()
+        if b"\\u" in block or self._halves.held:
+            block = self._halves.mend(block)
+        for secret in self._sent_secrets:
+            if secret in block:
+                block = masked_block(block, self._secrets)
         draft = _Draft()
         at = 0
         if self._pattern is None and self._learned is not None and len(block) >= MANY_BYTES:
@@ -139,10 +144,9 @@ class AnswerReader:
         """Parse a block event by event; return whether the stream may continue."""
         chunks: list[Chunk] = []
         forward: list[bytes] = []
-        meaningful = alive = False
+        dropped = meaningful = alive = False
         error: UpstreamError | None = None
-        found, dropped = self._events(block)
-        for came in found:
+        for came in events(block):
             event = came if came.is_one_line else masked(came, self._secrets)
             dropped = dropped or event is not came
             if not event.data:
@@ -182,14 +186,6 @@ class AnswerReader:
         draft.parts.append(Part(kept, chunks))
         draft.error = error
         return error is None and not self.done
-
-    def _events(self, block: bytes) -> tuple[list[Event], bool]:
-        """Return the events of a block, and whether keys were masked beside their text."""
-        found = events(block)
-        for secret in self._sent_secrets:
-            if secret in block:
-                return [masked_answer(each, self._secrets) for each in found], True
-        return found, False
 
     def _read_named(self, event: Event) -> Chunk:
         """Read an event that may have a name: one that is called an error is one, though its data do not say so."""

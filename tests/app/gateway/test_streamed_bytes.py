@@ -113,7 +113,10 @@ async def test_usage_without_any_token_count_is_estimated(serve: Serve) -> None:
 
 
 CUT = rb'data: {"id":"x","choices":[{"index":0,"delta":{"content":"%b"},"finish_reason":null}]}' + b"\n\n"
-PATHS = {"chat/completions": {"messages": [{"role": "user", "content": "Hi"}]}, "responses": {"input": "Hi"}}
+PATHS: dict[str, dict[str, Any]] = {
+    "chat/completions": {"messages": [{"role": "user", "content": "Hi"}]},
+    "responses": {"input": "Hi"},
+}
 PATHS["messages"] = {**PATHS["chat/completions"], "max_tokens": 100}
 
 
