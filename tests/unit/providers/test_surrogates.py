@@ -1,4 +1,4 @@
-r"""Characters of which a provider sends one half, as JSON writes it: ``\ud83d`` without ``\ude00``, or in another event."""
+r"""Characters of which a provider sends half, as JSON writes it: ``\ud83d`` without ``\ude00``, or in another event."""
 
 import json
 from random import Random
