@@ -245,7 +245,7 @@ For whoever writes a client, or is called at night.
 Of the {faults} faults below, {whole} end with the whole answer. [Errors](reference/errors.md) explains each code.
 
 The tables are made by tests: every line is what a whole gateway did, between simulated clients and providers
-(`python -m tests.schedules.faults` writes this page). Only one attempt runs at a time (`mode: single`), so that each
+(`python -m tests.schedules.faults` writes them). Only one attempt runs at a time (`mode: single`), so that each
 fault is seen: in a race the others answer meanwhile.
 
 - *The first* is the provider that is asked first, as it is known to be the fastest; *another* is one of three more.
@@ -256,10 +256,7 @@ fault is seen: in a race the others answer meanwhile.
   leaderboard; metrics are named without `holeshot_`.
 """
 
-FOOT = """
-Faults of the stores (Postgres, Redis, the spool's disk) hold up no call: rows wait in the spool, and each replica has a
-leaderboard of its own until Redis is back. [operations.md](operations.md) says how that is seen, and what to do.
-"""
+WRITTEN = "\n## Answers that are not as they should be\n"  # from here on the page is written by hand
 
 
 def page() -> str:
@@ -278,7 +275,8 @@ def page() -> str:
             sight = sights[name]
             lines.append(f"| {name} | {sight.client} | {sight.ledger} | {sight.operator} |")
         lines.append("")
-    return "\n".join(lines).rstrip() + "\n" + FOOT
+    _, mark, by_hand = PAGE.read_text(encoding="utf-8").partition(WRITTEN)
+    return "\n".join(lines).rstrip() + "\n" + mark + by_hand
 
 
 if __name__ == "__main__":
