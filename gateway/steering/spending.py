@@ -17,6 +17,7 @@ class Spending:
         self._day = ""
         self._own: dict[str, float] = {}
         self._others: dict[str, float] = {}
+        self._before = self._day, self._own, self._others
 
     def may_spend(self, model: str, usd: float, limit_usd: float) -> bool:
         """Whether ``usd`` more is within the day's limit. A model asked about is kept up to date."""
@@ -46,7 +47,8 @@ class Spending:
             self._others[model] = others_usd
 
     def _turn(self) -> None:
-        """Reset the sums when a new day begins."""
+        """Begin new sums on another day; those before are kept, as a clock that was wrong comes back to its day."""
         day = datetime.fromtimestamp(self._unix_clock(), UTC).date().isoformat()
         if day != self._day:
-            self._day, self._own, self._others = day, {}, {}
+            before, self._before = self._before, (self._day, self._own, self._others)
+            self._day, self._own, self._others = before if before[0] == day else (day, {}, {})

@@ -82,3 +82,13 @@ def test_when_the_days_dollars_are_spent_races_get_narrower_and_it_is_said_by_wh
     clock.now_s = MIDNIGHT_S
     assert not steering.permit("m", extra, race, cost_usd=0.2)
     assert steering.refused_by == "budget"
+
+
+def test_a_clock_that_jumps_to_another_day_and_back_has_spent_what_it_had_spent() -> None:
+    clock = Clock()
+    spending = Spending(clock)
+    spending.charge("m", 1.0)
+    clock.now_s += 86_400
+    assert spending.may_spend("m", 1.0, 1.0)
+    clock.now_s -= 86_400
+    assert not spending.may_spend("m", 0.1, 1.0)
