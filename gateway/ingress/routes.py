@@ -112,6 +112,8 @@ def _complete(context: Context) -> Callable[[web.Request, web.StreamResponse], A
 
     async def complete(request: web.Request, response: web.StreamResponse) -> None:
         response.headers[headers.SERVER_FIELD] = headers.SERVER  # aiohttp would send its version and Python's
+        if request.method == "GET" or response.status >= web.HTTPBadRequest.status_code:  # what a browser may show
+            response.headers["x-content-type-options"] = "nosniff"
         if origins := context.settings.cors:
             add_headers(request, response, origins)
         if context.phase is not Phase.SERVING:  # the client shall send its next request to another gateway

@@ -23,7 +23,6 @@ NAME = "holeshot-session"
 LIFETIME_S = 12 * 3600
 _COOKIE = re.compile(r"([\w-]{16})\.([0-9]{1,11})\.[\w-]{43}", re.ASCII)
 _LONGEST = 100  # characters
-_TRIED = 4  # cookies of the name in one request: pages beside this one, on other paths or ports, may have set some
 
 
 class Sessions:
@@ -42,8 +41,12 @@ class Sessions:
         return _signed(signer, f"{_name(signer)}.{ends_at}")
 
     def digest(self, cookies: Sequence[str], secret: bytes) -> bytes | None:
-        """Return the digest of the key with which one of ``cookies`` was made; None if none of them is good."""
-        for cookie in cookies[:_TRIED]:
+        """Return the digest of the key with which one of ``cookies`` was made; None if none of them is good.
+
+        Pages beside this one, on other paths or ports, may have set others of the name. All that fit into a request's
+        head are tried, so that they keep no visitor out: most cost a look at their form.
+        """
+        for cookie in cookies:
             read = _COOKIE.fullmatch(cookie)
             if read is None:
                 continue

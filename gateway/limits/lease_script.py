@@ -21,6 +21,7 @@ class Times(msgspec.Struct, frozen=True):
     restoring_s: float = 2.0  # after a loss of data, or without Redis: by then every process has reported again
     round_s: float = 0.5  # between two reports on all quotas in use
     repeat_s: float = 20.0  # between two reports on those not in use; less than ``silent_s``
+    timeout_s: float = 1.0  # of a round; only calls that need a place in ``max_parallel`` wait for so long
 
 
 EXPIRY_S = {"rpm": 300, "tpm": 300, "max_parallel": 300, "usd_per_day": 3 * 86_400, "usd_per_month": 35 * 86_400}

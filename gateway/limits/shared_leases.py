@@ -33,7 +33,6 @@ _log = structlog.get_logger(__name__)
 
 AHEAD_ROUNDS = 3.0  # of the present use is leased in advance
 EXHAUSTED_S = 0.2  # calls do not ask again for so long after they heard that nothing is left
-TIMEOUT_S = 1.0  # of a round; calls do not wait for so long
 AT_ONCE = 500  # quotas in one round trip: some milliseconds of Redis
 _ERRORS = (RedisError, OSError, TimeoutError, ValueError, TypeError)  # the last two: not a reply of ours
 
@@ -108,7 +107,7 @@ class SharedLeases:
             with suppress(asyncio.CancelledError):
                 await self._task
         with suppress(*_ERRORS):
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(self._times.timeout_s):
                 await self._exchange(list(self._kept.values()))
         await self._redis.aclose()
 
@@ -120,11 +119,16 @@ class SharedLeases:
         asked = [(quota, amount) for quota, amount in short if now_s >= quota.exhausted_until_s]
         if not asked or (not self._link.is_away and await self._answered(asked, patience_s)):
             return
-        for quota, _ in asked:
-            if self._link.is_away:
+        if not self._link.is_away:  # it is slow, and others lease meanwhile; or it hangs, which shows within a second
+            parallel = [(quota, amount) for quota, amount in asked if quota.name == "max_parallel"]
+            for quota, _ in asked:
+                if quota.name != "max_parallel":
+                    self._share(quota, rounds=AHEAD_ROUNDS)
+            if not parallel or await self._answered(parallel, self._times.timeout_s):
+                return
+        if self._link.is_away:
+            for quota, _ in asked:
                 self._share(quota)
-            elif quota.name != "max_parallel":  # whose refusals end within a second
-                self._share(quota, rounds=AHEAD_ROUNDS)  # Redis is only slow: others lease meanwhile
 
     async def _answered(self, asked: Sequence[tuple[Quota, float]], patience_s: float) -> bool:
         """Wait for the end of a round that begins after now; return whether Redis answered in time."""
@@ -176,7 +180,7 @@ class SharedLeases:
 
     async def _sync(self, quotas: Sequence[Quota]) -> None:
         try:
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(self._times.timeout_s):
                 await self._exchange(list({quota.key: quota for quota in quotas}.values()))
         except _ERRORS as error:
             if not self._link.is_away:
@@ -187,16 +191,23 @@ class SharedLeases:
                     hint="each process allows its share of what was left of each limit",
                 )
                 self._share_again()
-            self._link.is_away = True
+            self._lose()
             return
         except Exception:  # noqa: BLE001 - the next round may succeed, and without any, shares are used
             _log.exception("limits.round_failed")
             self._share_again()
-            self._link.is_away = True
+            self._lose()
             return
         if self._link.is_away:
             _log.info("limits.redis_back")
         self._link.is_away = False
+
+    def _lose(self) -> None:
+        """Note that Redis is away; calls that wait for the next round go on with shares."""
+        self._link.is_away = True
+        if self._round is not None and not self._round.done():
+            self._round.set_result(None)
+        self._round = None
 
     def _share_again(self) -> None:
         """Take whole shares: Redis did not only seem slow, so nobody leases meanwhile."""

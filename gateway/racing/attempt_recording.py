@@ -11,7 +11,7 @@ import msgspec
 
 from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, WinOn
 from gateway.calls import Call
-from gateway.racing.judging import UNJUDGED, Judgement
+from gateway.racing.judging import UNJUDGED, Judgement, valid_calls
 from gateway.racing.measurement import Measurement
 from gateway.racing.milliseconds import milliseconds
 from gateway.racing.pace import FOR_S, NONE, UNKNOWN, Dribble
@@ -163,7 +163,9 @@ def attempt_record(
         in_flight=start.in_flight,
         finish_reason=short(measurement.reported.finish_reason, secrets),
         tool_calls=None if measurement.reported.finish_reason is None else tools.number() if tools is not None else 0,
-        tool_calls_valid=None if tools is None or measurement.reported.finish_reason is None else tools.valid(),
+        tool_calls_valid=None
+        if tools is None or measurement.reported.finish_reason is None
+        else valid_calls(call, tools),
         key_name=ending.key_name,
         model_version=short(measurement.reported.model_version, secrets),
         provider_request_id=_request_id(exchange, measurement),

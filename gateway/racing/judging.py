@@ -4,7 +4,6 @@ No answer is stored for this. What must be seen as a whole (tool arguments, text
 and is released with its attempt. If something cannot be known, it is not judged, so that no provider is blamed for it.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from gateway.racing.answer_text import AnswerText
 from gateway.racing.expected import Expected, expected
 from gateway.racing.measurement import Measurement
 from gateway.racing.requested import requested
+from gateway.racing.tool_calls import ToolCalls
 from providers.dialects.index import DIALECTS
 
 # Of all dialects: vendors use other dialects' words in their own.
@@ -102,10 +102,9 @@ def _flaw_of_calls(call: Call, measurement: Measurement, asked: Expected) -> Fla
     assert calls is not None
     if any(name not in asked.tools for name in calls.names):
         return Flaw.UNKNOWN_TOOL
-    valid = calls.valid()
-    arguments = calls.arguments() or []
-    if valid is not True or ("" in arguments and _lacks_arguments(call, calls.names, arguments)):
+    if (valid := valid_calls(call, calls)) is not True:
         return None if valid is None else Flaw.BAD_TOOL_CALL
+    arguments = calls.arguments() or []
     if len(arguments) != len(calls.names) or not any(asked.tools.values()):
         return False  # custom tools take no JSON, and which call is whose is unknown
     if len(arguments) > _MOST_CHECKED:
@@ -118,13 +117,19 @@ def _flaw_of_calls(call: Call, measurement: Measurement, asked: Expected) -> Fla
     return False
 
 
-def _lacks_arguments(call: Call, names: Sequence[str], arguments: Sequence[str]) -> bool:
-    """Whether a call has no arguments though its tool, strict or not, requires some: otherwise they are ``{}``."""
+def valid_calls(call: Call, calls: ToolCalls) -> bool | None:
+    """Whether the arguments of all tool calls are JSON; None if unknown.
+
+    Empty ones are ``{}`` where the tool, strict or not, requires none; else they are not valid.
+    """
+    valid, arguments = calls.valid(), calls.arguments()
+    if not valid or not arguments or "" not in arguments or len(calls.names) != len(arguments):
+        return valid
     asked = expected(call.fields, call.dialect, every_schema=True)
-    if asked is None or len(names) != len(arguments):
-        return False
-    empty = (asked.tools.get(name) for name, piece in zip(names, arguments, strict=True) if not piece)
-    return any(map(_requires_some, empty))
+    if asked is None:
+        return valid
+    empty = (asked.tools.get(name) for name, piece in zip(calls.names, arguments, strict=True) if not piece)
+    return not any(map(_requires_some, empty))
 
 
 def _requires_some(schema: bytes | None) -> bool:

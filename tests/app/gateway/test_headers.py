@@ -1,5 +1,7 @@
 """Which headers cross the gateway: by a list, in both directions."""
 
+import pytest
+
 from providers.simulator.script import Headers, answer
 from tests.app.gateway.running_gateway import MODEL, Serve
 
@@ -88,3 +90,17 @@ async def test_the_client_sees_no_upstream_header_but_those_on_the_list(serve: S
                 "request-id",
             }
             assert response.headers["x-request-id"] == response.headers["x-holeshot-call-id"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/leaderboard", "/health/live", "/health/ready", "/metrics", "/v1/models", "/v1/nothing", "/nothing"],
+)
+async def test_no_browser_guesses_what_an_answer_is(serve: Serve, path: str) -> None:
+    async with serve() as running, running.get(path) as response:
+        assert response.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_no_browser_guesses_what_an_error_of_a_call_is(serve: Serve) -> None:
+    async with serve() as running, running.post(b"no JSON") as response:
+        assert (response.status, response.headers["x-content-type-options"]) == (400, "nosniff")

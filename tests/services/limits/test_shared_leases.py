@@ -43,7 +43,7 @@ class Process:
     """One gateway process and its calls."""
 
     def __init__(self, url: str, number: int, times: Times) -> None:
-        self.redis = connect(url, 1.0)
+        self.redis = connect(url, times.timeout_s)
         self.leases = SharedLeases(
             self.redis, clock=time.monotonic, unix_clock=time.time, new_id=lambda: f"p{number}", times=times
         )
@@ -296,16 +296,19 @@ async def test_what_a_smaller_lease_gives_back_is_for_others_when_its_holder_kno
 async def test_while_redis_is_slow_nothing_is_used_that_others_may_lease(own_redis: str, process: NewProcess) -> None:
     limits = {"max_parallel": 4.0}
     async with relayed(own_redis) as (relay, url):
-        fast, slow = await process(CLOSE), await process(CLOSE, url)
+        patient = msgspec.structs.replace(CLOSE, timeout_s=PATIENCE_S)
+        fast, slow = await process(CLOSE), await process(patient, url)
         for _ in range(3):
             await fast.begin(limits)
         slow.end(await slow.begin(limits))
         await until(lambda: leased_elsewhere(slow) == 3.0 and left_here(slow) < 1.0)
         relay.hang()
-        with pytest.raises(LimitReached):
-            await slow.begin(limits)
-        assert slow.leases.connected
+        waiting = asyncio.create_task(slow.begin(limits))
         await started(fast, limits)
+        assert slow.leases.connected
+        relay.resume()
+        with pytest.raises(LimitReached):
+            await waiting
 
 
 async def test_what_was_used_without_redis_is_counted_before_anything_is_leased(
@@ -381,6 +384,20 @@ async def test_leases_end_though_their_client_loses_the_cancellation() -> None:
     leases = SharedLeases(redis, clock=time.monotonic, unix_clock=time.time, new_id=lambda: "p1")
     await leases.start()
     await redis.asked.wait()
+    assert await ends(leases.close())
+
+
+async def test_while_redis_hangs_calls_in_parallel_wait_until_that_is_known() -> None:
+    redis = DeafRedis(deaf=1)
+    leases = SharedLeases(redis, clock=time.monotonic, unix_clock=time.time, new_id=lambda: "p1")
+    limits = Limits(leases, clock=time.monotonic, unix_clock=time.time)
+    await leases.start()
+    await redis.asked.wait()
+    async with asyncio.TaskGroup() as calls:
+        for number in range(3):
+            calls.create_task(limits.hold(f"call-{number}", "team", {"max_parallel": 3, "rpm": 60}, MODEL, Use()))
+    with pytest.raises(LimitReached):
+        await limits.hold("call-3", "team", {"max_parallel": 3}, MODEL, Use())
     assert await ends(leases.close())
 
 

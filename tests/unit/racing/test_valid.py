@@ -154,6 +154,11 @@ def test_nobody_valid_may_be_the_best_of_them(*, streamed: bool) -> None:
     }
 
 
+def test_a_call_without_arguments_that_its_tool_requires_is_counted_as_not_valid() -> None:
+    record = run(race(calls("bare", 0.1, 0.3, ""), calls("whole", 0.2, 0.9)).run())
+    assert {each.deployment: each.tool_calls_valid for each in record.attempts} == {"bare": False, "whole": True}
+
+
 def test_a_valid_one_wins_though_an_invalid_one_is_kept() -> None:
     track = race(calls("broken", 0.1, 0.3, "{"), calls("whole", 0.2, 0.9), invalid=Invalid.BEST)
     record = run(track.run())
