@@ -24,10 +24,11 @@ def leases(settings: Settings, runtime: Runtime) -> Leases:
     """Return how far this process may use limits: by leases from Redis, or without it by its own share."""
     if settings.redis_url is None:
         return OwnShare(settings.workers, clock=runtime.clock, unix_clock=runtime.unix_clock)
-    from gateway.limits.shared_leases import TIMEOUT_S, SharedLeases  # noqa: PLC0415 - 14 MB
+    from gateway.limits.lease_script import USUAL  # noqa: PLC0415 - only with Redis
+    from gateway.limits.shared_leases import SharedLeases  # noqa: PLC0415 - 14 MB
     from gateway.steering.redis_commands import connect  # noqa: PLC0415 - 14 MB
 
-    redis = connect(settings.redis_url.get_secret_value(), TIMEOUT_S)
+    redis = connect(settings.redis_url.get_secret_value(), USUAL.timeout_s)
     return SharedLeases(
         redis,
         clock=runtime.clock,
