@@ -50,9 +50,9 @@ class AnsweringHandler(web.RequestHandler):
             self._refusals.add(status, error.kind, refused, defect=exc or RuntimeError("a handler timed out"))
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun already")
-        response = web.Response(
-            body=error.body(), status=error.status_code, content_type="application/json", headers={"server": SERVER}
-        )
+        fields = {"server": SERVER, "x-content-type-options": "nosniff"}
+        body, status = error.body(), error.status_code
+        response = web.Response(body=body, status=status, content_type="application/json", headers=fields)
         response.force_close()
         return response
 

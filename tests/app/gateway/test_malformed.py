@@ -55,6 +55,7 @@ async def test_a_malformed_request_is_refused_in_json_and_not_quoted(
         assert head.startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
         assert (error["type"], error["code"]) == ("invalid_request_error", "malformed_request")
         assert b"content-type: application/json" in head.lower()
+        assert b"x-content-type-options: nosniff" in head.lower()
         assert b"server: holeshot\r\n" in head.lower() + b"\r\n"
         assert await counted(running) == {'{reason="malformed_request",status="400"}': 1.0}
     [entry] = refusals(logged)
