@@ -297,6 +297,8 @@ class Lineups:
         if known is None or not known.fits(standings, race, terms):
             lineup = _lined_up(candidates(conditions, standings, race, terms), terms, standings)
         elif changed := {name: new for name, new in conditions.items() if known.conditions[name] is not new}:
+            if terms.objective is Objective.COST:  # one without a price costs as much as the dearest of all
+                changed = dict(conditions)
             others = {each.deployment: each for each in candidates(changed, standings, race, terms)}
             made = [others.get(each.deployment, each) for each in known.lineup.candidates]
             lineup = _lined_up(made, terms, standings, known.lineup)

@@ -123,7 +123,7 @@ def test_a_kept_order_is_the_one_that_would_be_made_anew() -> None:
             random.choice([Objective.FIRST_TOKEN, Objective.COMPLETION, Objective.COST]),
             random.choice([64, 60]),  # both count as 64
             random.choice([None, 50]),
-            prices=random.choice(PRICES),
+            prices=random.choice((*PRICES, {"b": PRICES[0]["b"], "c": PRICES[0]["c"]})),
             weights=random.choice([None, {"a": 2.0}]),
             canaries=random.choice([None, {"b": 0.1}, {"b": 0.2, "d": 0.1}]),
         )
