@@ -151,7 +151,7 @@ class _Account:
 
 
 class _Window(_Account):
-    """A rate limit that counts by the minute, and starts anew with the next."""
+    """A rate limit that counts by the minute, and starts again with the next."""
 
     burst_s = 60.0
 

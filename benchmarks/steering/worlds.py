@@ -94,7 +94,7 @@ class World(Struct, frozen=True, kw_only=True):
     region_slow: float = 1.0  # two regions, each slow together for 60 s in about 240 s
     burst: float = 1.0  # traffic in 10 s of every 60 s, over that of the rest
     together: int = 0  # calls that begin at the same instant once a minute, besides the others
-    windows: bool = False  # accounts are counted by the minute, and start anew with the next; else they refill steadily
+    windows: bool = False  # accounts are counted by the minute, and begin again with the next; else they refill
     tells: bool = True  # answers say what is left of an account
     held_out: bool = False  # nothing was chosen with it in view
     calls_share: float = 1.0  # of the calls asked for: slow worlds would last for days

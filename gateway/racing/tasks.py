@@ -2,35 +2,24 @@
 
 import asyncio
 from collections.abc import Collection, Coroutine
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
-
-from gateway.fleet.deployment import Deployment
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gateway.attempt_records import AttemptStart
+    from gateway.racing.attempt import Attempt
+    from gateway.racing.open_call import OpenCall
+    from gateway.racing.seated import Seated
 
 
-class HasDeployment(Protocol):
-    """An attempt, as far as it is counted here."""
-
-    @property
-    def deployment(self) -> Deployment:
-        """Where it runs."""
-
-
-AttemptT = TypeVar("AttemptT", bound=HasDeployment)
-CallT = TypeVar("CallT")
-
-
-class AttemptTasks(Generic[AttemptT, CallT]):
+class AttemptTasks:
     """The tasks of all running attempts. ``close`` cancels and awaits them.
 
     ``relayed`` are the running attempts without a task of their own, with their calls, by what counts them.
     """
 
     def __init__(self) -> None:
-        self.relayed: dict[object, tuple[CallT, AttemptStart]] = {}
-        self._tasks: dict[asyncio.Task[None], AttemptT] = {}
+        self.relayed: dict[Seated, tuple[OpenCall, AttemptStart]] = {}
+        self._tasks: dict[asyncio.Task[None], Attempt] = {}
         self._in_flight: dict[str, int] = {}  # by deployment
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -45,7 +34,7 @@ class AttemptTasks(Generic[AttemptT, CallT]):
         return self._loop
 
     def start(
-        self, work: Coroutine[Any, Any, None], attempt: AttemptT, loop: asyncio.AbstractEventLoop
+        self, work: Coroutine[Any, Any, None], attempt: "Attempt", loop: asyncio.AbstractEventLoop
     ) -> asyncio.Task[None]:
         """Run ``work`` of an attempt, which handles its own errors, as a task of the running ``loop``."""
         task = loop.create_task(work)
@@ -68,7 +57,7 @@ class AttemptTasks(Generic[AttemptT, CallT]):
             del self._in_flight[deployment]
 
     @property
-    def attempts(self) -> Collection[AttemptT]:
+    def attempts(self) -> "Collection[Attempt]":
         """The attempts whose tasks run."""
         return self._tasks.values()
 

@@ -70,22 +70,21 @@ class Budgets:
         *,
         cost_usd: float | None,
         payer: str,
-        healths: Sequence[Health],
+        room: float = inf,
         now_s: float,
     ) -> str | None:
         """Charge an attempt that starts now; return the limit that refuses it, None if it may start.
 
-        ``healths`` are those of the model's deployments.
+        ``room`` is what rate limits leave for extra attempts in a minute.
         """
         limit, budget = self.too_dear(model, race, cost_usd=cost_usd, payer=payer), self.of(model)
-        if role not in FREE:
-            extra = self._extra_of(model)
-            if limit is None and extra.in_minute(now_s) >= self.room(model, healths, now_s)[0]:
-                limit = "rate_limits"
-            if limit is None:
-                extra.add(now_s)
+        extra = self._extra_of(model)
+        if limit is None and role not in FREE and extra.in_minute(now_s) >= room:
+            limit = "rate_limits"
         if limit is not None or not budget.draw(role, race.budget):
             return limit or "budget"
+        if role not in FREE:
+            extra.add(now_s)
         if cost_usd is not None and race.usd_per_day is not None:
             self._spending.charge(payer, cost_usd)
         if cost_usd is not None and race.extra_usd_per_call is not None:

@@ -59,6 +59,7 @@ class Learning:
         own_delay: OwnDelay,
     ) -> None:
         self.healths: dict[str, Health] = {}  # by deployment: a cool-down applies to every model it serves
+        self.limited: set[str] = set()  # deployments that have answered 429, or told of a limit
         self.lengths = Lengths()
         self.quality = Quality()
         self._board = board
@@ -137,6 +138,8 @@ class Learning:
         if attempt.headroom is not None:
             in_minute = 0 if launched is None else launched.in_minute
             health.limit_left(attempt.headroom, self._clock() - ago_s, in_minute)
+            if attempt.headroom < 1.0:
+                self.limited.add(attempt.deployment)
         unix_s = self._unix_clock() - ago_s if launched is None else launched.unix_s
         self._count(model, of_end(attempt, prompt_class), unix_s)
         if attempt.judged_as is not None and not attempt.is_narrowed:
@@ -163,6 +166,8 @@ class Learning:
 
     def keep(self, models: set[str], deployments: set[str]) -> None:
         """Forget all other models and deployments, except those with running attempts."""
+        now_s = self._clock()
+        self.limited = {name for name in self.limited & deployments if self.health_of(name).limit(now_s) is not None}
         self._rebounds.keep(models)
         self.quality.keep(models, deployments)
         self._recovered_at_s = {name: at for name, at in self._recovered_at_s.items() if name in deployments}
@@ -187,6 +192,7 @@ class Learning:
         if kind == ErrorKind.RATE_LIMITED:
             health.trouble = trouble
             health.rate_limited(attempt.retry_after_s, now_s)
+            self.limited.add(name)
             return
         if kind in _OPERATORS:
             # 403 and 404 may mean that a model has no embeddings or images: its answers are not affected.

@@ -1,6 +1,6 @@
 """The lineup: a model's candidates in order. It is the same for similar calls and reused between them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import attrgetter
 from typing import TypeAlias
@@ -115,14 +115,20 @@ class Lineup(msgspec.Struct, frozen=True):
         self._gains[key] = primary, racer
         return racer
 
-    def make_ready(self, before: "Lineup") -> None:
-        """Find the racers that were asked for in the lineup before this one, so that no call has to."""
+    def made_ready(self, before: "Lineup") -> Iterator[None]:
+        """Find the racers that were asked for in the lineup before this one, so that no call has to, in steps."""
         if before._rivals and not self._rivals and self.standings is not None:  # noqa: SLF001 - of its own class
             self._rivals.extend(_rivals(self.ranked, self.standings, self._ranks))
-        for name, late in before._racers:  # noqa: SLF001 - of its own class
+            yield
+        for name, late in list(before._racers):  # noqa: SLF001 - of its own class
             primary = next((each for each in self.candidates if each.deployment == name), None)
-            if primary is not None and self.ranked:
-                self.racers(primary, late=late)
+            if primary is None or not self.ranked:
+                continue
+            for each in self.ranked:
+                if each.deployment != name:
+                    self._racer(primary, each, late=late)
+                    yield
+            self.racers(primary, late=late)
 
     def eligible(self, held: Held) -> tuple[Sequence[Candidate], Sequence[float]]:
         """Return who may become the primary of a usual call, with cumulative weights for the draw.
@@ -318,8 +324,8 @@ class Lineups:
         standings_of: Callable[[str, PromptClass, int | None], Standings],
         conditions_of: Callable[[Iterable[str], float], Conditions],
         now_s: float,
-    ) -> None:
-        """Recompute the recently used lineups of a model from its new standings; drop the others.
+    ) -> Iterator[None]:
+        """Recompute the recently used lineups of a model from its new standings, one by one; drop the others.
 
         Those used by a single call are dropped too, for example if all deadlines differ.
         """
@@ -333,7 +339,9 @@ class Lineups:
             standings = standings_of(model, known.kind[1], terms.prompt_tokens)
             conditions = conditions_of(known.conditions, now_s)
             lineup = _lined_up(candidates(conditions, standings, race, terms), terms, standings)
-            lineup.make_ready(known.lineup)
+            yield
+            for _ in lineup.made_ready(known.lineup):
+                yield
             self._known[key] = _Known(
                 known.kind, standings, known.asked, conditions, lineup, known.used_at_s, is_used=True
             )

@@ -1,30 +1,26 @@
 """Snapshots: the standings as the hot path reads them, computed in the background if possible.
 
-``refresh`` recomputes those whose counts have changed, the oldest first, with a maximum of curves per second. A model
-without a snapshot gets one at once. If nothing calls ``refresh``, as in simulations, a snapshot is also recomputed when
-it is a second old.
+``refreshed`` recomputes those whose counts have changed, the oldest first, in small steps. A model without a snapshot
+gets one at once. If nothing refreshes, a snapshot is also recomputed when it is a second old.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from math import inf
-from time import perf_counter
 
 from gateway.prompt_classes import MeasuredApi, PromptClass
 from gateway.steering.board import Board, slot_of
 from gateway.steering.constants import (
-    CURVES_PER_S,
     HALF_LIFE_S,
     MEMORY_HALF_LIVES_S,
-    REFRESH_MOST_S,
     REFRESHED_AT_LEAST_S,
     SLOT_S,
     SLOTS_KEPT,
     STANDINGS_AGE_S,
 )
-from gateway.steering.evidence import Evidences, lasting, read_evidence
+from gateway.steering.evidence import Evidences, lasting, read_in_steps
 from gateway.steering.memory import Memory
 from gateway.steering.sizing import Sizing, size_of
-from gateway.steering.standings import Standings, Usuals, answer_tokens, standings, usuals
+from gateway.steering.standings import Standings, Usuals, answer_tokens, finished, standings_in_steps, usuals_in_steps
 from gateway.steering.tally import Counts, add_weighted
 
 
@@ -94,23 +90,27 @@ class Snapshots:
         if known is not None:
             known.outdate()
 
-    def refresh(self, passed_s: float) -> list[str]:
-        """Recompute what has changed, as far as ``passed_s`` seconds allow, at least one; return the models."""
-        now_s = self._refreshed_at_s = self._clock()
-        left, done, began_s = CURVES_PER_S * passed_s, list[str](), perf_counter()
+    def refreshed(self) -> Iterator[str | None]:
+        """Recompute what has changed in steps of less than a millisecond; yield after each, at its end the model."""
+        now_s = self._clock()
         due = [(known.checked_at_s, model) for model, known in self._models.items() if known.is_due(now_s)]
-        for number, (_, model) in enumerate(sorted(due)):
-            known = self._models[model]
-            if left <= 0 or (number and perf_counter() - began_s > REFRESH_MOST_S):
-                break
+        for _, model in sorted(due):
+            known = self._models.get(model)
+            if known is None or not known.is_due(now_s):
+                continue  # forgotten, or recomputed for a call in the meantime
             if known.asked_at_s < known.checked_at_s:
                 self._fold(model, known, now_s)
+                yield None
                 continue
             before = known.made_at_s
-            if self._look(model, now_s).made_at_s != before:
-                left -= known.curves
-                done.append(model)
-        return done
+            for _ in self._steps(model, known, now_s):
+                yield None
+            if known.made_at_s != before:
+                yield model
+
+    def refreshing(self) -> None:
+        """Note that there is a task that refreshes, so that calls need not."""
+        self._refreshed_at_s = self._clock()
 
     def forget(self) -> set[str]:
         """Drop snapshots that were not used for as long as a board keeps samples; return the remaining models."""
@@ -127,23 +127,32 @@ class Snapshots:
         if known is None:
             known = self._models[model] = _Known(self._sizings_of(model))
             known.asked_at_s = now_s
+        for _ in self._steps(model, known, now_s):
+            pass
+        return known
+
+    def _steps(self, model: str, known: "_Known", now_s: float) -> Iterator[None]:
+        """Check for new counts; what was computed before is used until the last step."""
         unix_s = self._unix_clock()
         slot = slot_of(unix_s)
-        key = (self._board.version(model, unix_s), slot)
+        key, outdated = (self._board.version(model, unix_s), slot), known.outdated
         known.checked_at_s = now_s
         if known.key == key:
-            return known
-        known.made_at_s = now_s
+            return
         if known.slot != slot:
-            known.slot = slot
-            known.forget_usual()
-            known.scales = self._remembered(model, slot, unix_s)
-            for sizing in known.sizings.values():
+            scales = yield from self._remembered(model, known, slot, unix_s)
+            for sizing in list(known.sizings.values()):
                 sizing.fit(now_s)
+                yield
+            known.scales = scales
+            known.forget_usual()
         counts = self._board.counts(model, unix_s, half_life_s=HALF_LIFE_S)
-        known.take(read_evidence(counts, known.epochs, newest=int(unix_s) + _A_DAY_S), answer_tokens(counts))
-        known.key = key
-        return known
+        yield
+        evidence = yield from read_in_steps(counts, known.epochs, newest=int(unix_s) + _A_DAY_S)
+        yield from known.take(evidence, answer_tokens(counts))
+        known.made_at_s = now_s
+        if known.outdated == outdated:
+            known.key, known.slot = key, slot
 
     def _fold(self, model: str, known: "_Known", now_s: float) -> None:
         """Move what the board will soon drop to memory, for a model that is not called at the moment."""
@@ -151,18 +160,23 @@ class Snapshots:
         unix_s = self._unix_clock()
         self._memory.fold(model, self._board.slots(model, unix_s), slot_of(unix_s))
 
-    def _remembered(self, model: str, slot: int, unix_s: float) -> tuple[Evidences, ...]:
+    def _remembered(
+        self, model: str, known: "_Known", slot: int, unix_s: float
+    ) -> Generator[None, None, tuple[Evidences, ...]]:
         """Return what is known on the longer scales, the longest first.
 
         That is memory plus the board. On each scale a sample has only the weight that it lacks on the shorter ones,
         so that it counts once.
         """
         slots = self._board.slots(model, unix_s)
-        known = self._models[model]
+        yield
         since = self._memory.fold(model, slots, slot)
+        yield
         hours, minutes = (self._memory.counts(model, scale, slot) for scale in range(len(MEMORY_HALF_LIVES_S)))
+        yield
         add_weighted(hours, minutes, -1.0)
         for each, counts in slots.items():
+            yield
             age_s = max(0, slot - each) * SLOT_S
             current, before = known.lasting(each, counts)
             if each >= since:
@@ -171,7 +185,9 @@ class Snapshots:
                     add_weighted(hours, part, in_hours - in_minutes)
                     add_weighted(minutes, part, in_minutes)
             add_weighted(minutes, current, -(0.5 ** (age_s / HALF_LIFE_S)))
-        return read_evidence(hours), read_evidence(minutes)
+        of_hours = yield from read_in_steps(hours)
+        of_minutes = yield from read_in_steps(minutes)
+        return of_hours, of_minutes
 
 
 class _Known:
@@ -190,6 +206,7 @@ class _Known:
         "epochs",
         "key",
         "made_at_s",
+        "outdated",
         "scales",
         "sizings",
         "slot",
@@ -197,6 +214,7 @@ class _Known:
 
     def __init__(self, sizings: dict[tuple[MeasuredApi, str], Sizing]) -> None:
         self.asked_at_s = self.made_at_s = -inf
+        self.outdated = 0
         self.outdate()
         self.scales: tuple[Evidences, ...] = ({},)
         self.epochs: dict[str, int] = {}
@@ -208,11 +226,6 @@ class _Known:
         self._made: dict[MeasuredApi, Standings] = {}  # by API, for the reference size
         self._sized: dict[tuple[MeasuredApi, int], Standings] = {}  # by API and size
         self._asked: set[tuple[MeasuredApi, int]] = set()  # those used since they were last computed
-
-    @property
-    def curves(self) -> int:
-        """The number of curves computed by the last check."""
-        return len(self._lately) * max(1, len(self._made))
 
     def is_due(self, now_s: float) -> bool:
         """Whether to check again: it was used since, or the board may drop something."""
@@ -231,6 +244,7 @@ class _Known:
 
     def outdate(self) -> None:
         """Recompute everything at the next check."""
+        self.outdated += 1
         self.checked_at_s = -inf
         self.key = _NEVER  # board version and slot from which the standings were computed
         self.slot = -1
@@ -239,18 +253,20 @@ class _Known:
         """Recompute what is usual at the next check."""
         self._usuals.clear()
 
-    def take(self, lately: Evidences, answer_tokens: float) -> None:
+    def take(self, lately: Evidences, answer_tokens: float) -> Iterator[None]:
         """Set the recent evidence, and compute the standings that were used before."""
-        self._lately, self._answer_tokens = lately, answer_tokens
+        made: dict[MeasuredApi, Standings] = {}
+        for api in list(self._made):
+            made[api] = yield from self._steps(api, lately, answer_tokens)
+        sized: dict[tuple[MeasuredApi, int], Standings] = {}
+        for api, size in list(self._asked):
+            if api in made:  # else it was first asked for in the meantime
+                sized[api, size] = self._at_size(made[api], api, size)
+                yield
         for name, evidence in lately.items():
             if evidence.epoch > self.epochs.get(name, 0):
                 self.epochs[name] = evidence.epoch
-        apis, sizes = list(self._made), list(self._asked)
-        self._made, self._sized, self._asked = {}, {}, set()
-        for api in apis:
-            self._standings(api)
-        for api, size in sizes:
-            self.standings(api, size)
+        self._lately, self._answer_tokens, self._made, self._sized = lately, answer_tokens, made, sized
         self._asked.clear()
 
     def standings(self, api: MeasuredApi, size: int) -> Standings:
@@ -258,21 +274,23 @@ class _Known:
         sized = self._sized.get((api, size))
         self._asked.add((api, size))
         if sized is None:
-            made = self._standings(api)
-            scales = {name: sizing.factor(size) for (of, name), sizing in self.sizings.items() if of is api}
-            sized = self._sized[api, size] = made.sized(scales, _UNSEEN.factor(size))
+            made = self._made.get(api)
+            if made is None:
+                made = self._made[api] = finished(self._steps(api, self._lately, self._answer_tokens))
+            sized = self._sized[api, size] = self._at_size(made, api, size)
         return sized
 
-    def _standings(self, api: MeasuredApi) -> Standings:
-        made = self._made.get(api)
-        if made is None:
-            seen, usual = self._usuals.get(api, (0.0, None))
-            n = sum(each.n for each in self._lately.values())
-            if usual is None or n > _MUCH_MORE * seen:
-                usual = usuals(self.scales, self._lately, api)
-                self._usuals[api] = (n, usual)
-            made = self._made[api] = standings(self._lately, usual, api, self._answer_tokens)
-        return made
+    def _at_size(self, made: Standings, api: MeasuredApi, size: int) -> Standings:
+        scales = {name: sizing.factor(size) for (of, name), sizing in self.sizings.items() if of is api}
+        return made.sized(scales, _UNSEEN.factor(size))
+
+    def _steps(self, api: MeasuredApi, lately: Evidences, answer_tokens: float) -> Generator[None, None, Standings]:
+        seen, usual = self._usuals.get(api, (0.0, None))
+        n = sum(each.n for each in lately.values())
+        if usual is None or n > _MUCH_MORE * seen:
+            usual = yield from usuals_in_steps(self.scales, lately, api)
+            self._usuals[api] = (n, usual)
+        return (yield from standings_in_steps(lately, usual, api, answer_tokens))
 
 
 _MUCH_MORE = 1.25  # factor of attempts since the usual was last computed: at the start that is every other second

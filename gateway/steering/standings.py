@@ -1,9 +1,9 @@
 """Standings: the policy's predictions for the next call of one model and prompt size, by deployment."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from math import inf
 from operator import add
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -164,14 +164,36 @@ def usuals(scales: Sequence[Mapping[str, Evidence]], lately: Mapping[str, Eviden
     all the model's deployments (all scales and ``lately``), which itself has 2 events of a fixed lognormal. So a
     deployment with few samples is judged by its past, and a new one by its peers, not by luck.
     """
+    return finished(usuals_in_steps(scales, lately, api))
+
+
+def usuals_in_steps(
+    scales: Sequence[Mapping[str, Evidence]], lately: Mapping[str, Evidence], api: MeasuredApi
+) -> Generator[None, None, Usuals]:
+    """Do the same, one deployment at a time."""
     pool = _pool([each for scale in (*scales, lately) for each in scale.values()], api)
     unseen = Usual(kaplan_meier(pool, _NONE))
+    yield
     found: dict[str, Usual] = {}
     for evidences in scales:
         for name, evidence in evidences.items():
             before = found.get(name, unseen)
             found[name] = _topped_up(evidence, api, before)
+            yield
     return Usuals(found, unseen)
+
+
+_Result = TypeVar("_Result")
+
+
+def finished(steps: Generator[None, None, _Result]) -> _Result:
+    """Run ``steps`` to the end; return their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
 
 
 def standings(
@@ -184,9 +206,17 @@ def standings(
 
     Without ``usual`` nothing else is known.
     """
-    usual = usual or usuals((), lately, api)
-    names = {**lately, **usual.of}
-    estimates = {name: _estimate(lately.get(name, _NOTHING), api, usual.of.get(name, usual.unseen)) for name in names}
+    return finished(standings_in_steps(lately, usual or usuals((), lately, api), api, answer_tokens))
+
+
+def standings_in_steps(
+    lately: Mapping[str, Evidence], usual: Usuals, api: MeasuredApi, answer_tokens: float
+) -> Generator[None, None, Standings]:
+    """Do the same, one deployment at a time."""
+    estimates: dict[str, Estimate] = {}
+    for name in {**lately, **usual.of}:
+        estimates[name] = _estimate(lately.get(name, _NOTHING), api, usual.of.get(name, usual.unseen))
+        yield
     return Standings(estimates, _estimate(_NOTHING, api, usual.unseen), answer_tokens)
 
 

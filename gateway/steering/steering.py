@@ -5,9 +5,10 @@ The other rooms use only this object: a race asks it for a plan and for permits,
 seconds.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from random import Random
+from time import perf_counter
 
 import msgspec
 
@@ -22,6 +23,7 @@ from gateway.steering.board import Board, slot_of
 from gateway.steering.budget import within
 from gateway.steering.budgets import Budgets
 from gateway.steering.candidates import Terms, costs_usd, expected_tokens
+from gateway.steering.constants import REFRESH_MOST_S
 from gateway.steering.explainer import explained
 from gateway.steering.explanation import Explanation
 from gateway.steering.health import Condition, Health
@@ -90,7 +92,7 @@ class Steering:
             None  # budget, rate_limits, usd_per_day or extra_usd_per_call: the last ``permit``
         )
         self._slot = 0
-        self._refreshed_at_s = -inf
+        self._round = self._refreshed()
 
     def plan(
         self,
@@ -120,12 +122,23 @@ class Steering:
         self._forget()
         return plan
 
-    def refresh(self) -> None:
-        """Recompute changed standings and lineups, each ``REFRESH_EVERY_S``: else calls do so once a second."""
-        now_s = self._clock()
-        passed_s, self._refreshed_at_s = min(1.0, now_s - self._refreshed_at_s), now_s
-        for model in self._snapshots.refresh(passed_s):
-            self._lineups.warm(model, self._snapshots.of, self._conditions, now_s)
+    def refresh(self, most_s: float = REFRESH_MOST_S) -> None:
+        """Recompute changed standings and lineups for ``most_s``; call it each ``REFRESH_EVERY_S``.
+
+        What is not done by then goes on the next time. Without it calls do so once a second.
+        """
+        self._snapshots.refreshing()
+        until_s = perf_counter() + most_s
+        for _ in self._round:
+            if perf_counter() > until_s:
+                return
+        self._round = self._refreshed()
+
+    def _refreshed(self) -> Iterator[None]:
+        for model in self._snapshots.refreshed():
+            yield
+            if model is not None:
+                yield from self._lineups.warm(model, self._snapshots.of, self._conditions, self._clock())
 
     def recollect(self, sums: Iterable[HourlySum]) -> int:
         """Load the ledger's sums from before the start, in any order; return the number of models."""
@@ -155,9 +168,10 @@ class Steering:
         Called when the attempt would start. ``cost_usd`` is its maximum cost at list price (``Plan.cost_usd``), None if
         no price of the model is known.
         """
-        healths = [self._learning.health_of(name) for name in self._planned.get(model, ())]
+        now_s = self._clock()
+        room, _ = self._room(model, self._planned.get(model, ()), now_s)
         limit = self.refused_by = self._budgets.draw(
-            model, launch.role, race, cost_usd=cost_usd, payer=payer or model, healths=healths, now_s=self._clock()
+            model, launch.role, race, cost_usd=cost_usd, payer=payer or model, room=room, now_s=now_s
         )
         if limit is not None and self._on_refused is not None:
             self._on_refused(model, limit)
@@ -264,7 +278,7 @@ class Steering:
             expected = expected_tokens(standings, terms)
             costs = costs_usd(conditions, expected, terms)
             race = within(race, costs)
-        room, demand = self._budgets.room(model, [self._learning.health_of(name) for name in names], now_s)
+        room, demand = self._room(model, names, now_s)
         if is_limited := room < race.budget * demand:  # no call shall lack a deployment because others had two
             race = race.model_copy(update={"budget": room / demand})
         tokens = budget.tokens
@@ -296,6 +310,12 @@ class Steering:
             health = healths.get(name) or self._learning.health_of(name)
             conditions[name] = health.calm or health.condition(now_s)  # for most, nothing has happened since
         return conditions
+
+    def _room(self, model: str, names: Iterable[str], now_s: float) -> tuple[float, float]:
+        limited = self._learning.limited
+        if not limited or limited.isdisjoint(names):  # the usual case
+            return inf, 1.0
+        return self._budgets.room(model, [self._learning.health_of(name) for name in names], now_s)
 
     def _names(self, model: str, deployments: Sequence[str]) -> tuple[str, ...]:
         names = self._planned.get(model)

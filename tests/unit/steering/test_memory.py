@@ -1,12 +1,14 @@
 """What is remembered beyond the board's ten minutes."""
 
+from math import inf
+
 import pytest
 
 from gateway.prompt_classes import MeasuredApi
 from gateway.steering.constants import MEMORY_HALF_LIVES_S, MODELS_REMEMBERED, SLOT_S, SLOTS_KEPT
 from gateway.steering.evidence import cut, event, lasting, read_evidence
 from gateway.steering.memory import Memory
-from tests.unit.steering.virtual_replica import VirtualReplica
+from tests.unit.steering.virtual_replica import MODEL, SHORT, VirtualReplica
 
 ANSWERS = MeasuredApi.ANSWERS
 
@@ -140,6 +142,41 @@ def test_what_is_known_of_prompt_sizes_outlives_a_quiet_hour() -> None:
     assert knee_tokens < 4000
     for _ in range(120):
         replica.now_s += 30.0
-        replica.steering.refresh()
+        replica.steering.refresh(most_s=inf)
         replica.steering._forget()
     assert replica.steering._snapshots.sizing("llama", ANSWERS, "a").knee_tokens == knee_tokens
+
+
+def test_new_standings_are_made_in_many_small_steps_and_used_when_all_are_done() -> None:
+    names = tuple(f"d{number}" for number in range(40))
+    replicas = [VirtualReplica(names, seed=1) for _ in range(2)]
+    for replica in replicas:
+        for number, name in enumerate(names):
+            for _ in range(5):
+                replica.win(name, 0.3 + 0.01 * number)
+        replica.plan()
+        replica.now_s += 31.0  # a new slot: the longer scales are made again too
+        replica.warm_up(d7=0.1)
+        replica.steering._snapshots.refreshing()
+    in_steps, at_once = replicas
+    before, steps = in_steps.steering._snapshots.of(MODEL, SHORT), 0
+    while in_steps.steering._snapshots.of(MODEL, SHORT) is before:
+        in_steps.steering.refresh(most_s=0.0)  # one step
+        steps += 1
+    assert steps > len(names)
+    at_once.steering.refresh(most_s=inf)
+    assert in_steps.steering._snapshots.of(MODEL, SHORT) == at_once.steering._snapshots.of(MODEL, SHORT)
+
+
+def test_what_is_outdated_while_it_is_made_is_made_again() -> None:
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.3, b=0.4)
+    replica.plan()
+    replica.now_s += 1.0
+    replica.warm_up(a=0.3)
+    replica.steering.refresh(most_s=0.0)
+    replica.steering._snapshots.begin_epoch(MODEL, "a")
+    replica.steering.refresh(most_s=inf)
+    before = replica.steering._snapshots.of(MODEL, SHORT)
+    replica.steering.refresh(most_s=inf)
+    assert replica.steering._snapshots.of(MODEL, SHORT) is not before

@@ -172,17 +172,17 @@ def test_a_half_open_deployment_is_probed_in_the_second_slot_and_nobody_waits_fo
 
 def test_two_of_the_others_stand_by_for_a_primary_that_hangs() -> None:
     made = planned(A, B, C, D, E)
-    late_s = 4 * A.estimate.q95_s
-    assert 1.2 < late_s < 1.5
-    assert launched(made)[2:] == [("c", 1.5, Role.FAILOVER), ("d", 3.0, Role.FAILOVER)]
+    late_s = 2 * A.estimate.q95_s
+    assert 0.6 < late_s < 0.7
+    assert launched(made)[2:] == [("c", late_s, Role.FAILOVER), ("d", 2 * late_s, Role.FAILOVER)]
     assert made.rest == ("e",)
-    assert made.rescue_s == 1.5
+    assert made.rescue_s == late_s
 
 
-def test_rescue_comes_at_four_times_the_primarys_q95_and_the_next_by_twenty_seconds() -> None:
-    slow = [candidate(name, score_s) for name, score_s in zip("abcd", (3.0, 5.0, 6.0, 7.0), strict=True)]
+def test_rescue_comes_at_twice_the_primarys_q95_and_the_next_by_twenty_seconds() -> None:
+    slow = [candidate(name, score_s) for name, score_s in zip("abcd", (6.0, 9.5, 10.0, 11.0), strict=True)]
     made = planned(*slow)
-    late_s = 4 * slow[0].estimate.q95_s
+    late_s = 2 * slow[0].estimate.q95_s
     assert [launch.delay_s for launch in made.launches[2:]] == [late_s, 20.0]
     hopeless = [candidate(name, score_s) for name, score_s in zip("abcd", (20.0, 35.0, 36.0, 37.0), strict=True)]
     assert [launch.delay_s for launch in planned(*hopeless).launches[2:]] == [15.0, 20.0]
@@ -226,7 +226,10 @@ def test_with_all_out_one_is_asked_so_that_the_client_learns_why() -> None:
 def test_single_is_never_two_at_once_unless_the_first_hangs_and_the_budget_allows_one() -> None:
     probe = candidate("x", 0.1, state=State.HALF_OPEN, probe_due=True)
     made = planned(A, B, C, probe, mode=Mode.SINGLE, draws=(ALWAYS,))
-    assert launched(made) == [("a", 0.0, Role.PRIMARY), ("b", 1.5, Role.HEDGE)]  # a hedge draws on the budget
+    assert launched(made) == [
+        ("a", 0.0, Role.PRIMARY),
+        ("b", 2 * A.estimate.q95_s, Role.HEDGE),
+    ]  # a hedge draws on the budget
     assert made.rest == ("c", "x")
     assert made.rescue_s is None
     made = planned(A, B, C, probe, mode=Mode.SINGLE, budget=0.0, draws=(ALWAYS,))
@@ -237,7 +240,7 @@ def test_single_is_never_two_at_once_unless_the_first_hangs_and_the_budget_allow
 def test_race_starts_as_many_as_its_width_at_once() -> None:
     made = planned(A, B, C, D, mode=Mode.RACE, width=3)
     assert started(made) == [("a", Role.PRIMARY), ("b", Role.RACE), ("c", Role.RACE)]
-    assert launched(made)[3] == ("d", 1.5, Role.FAILOVER)
+    assert launched(made)[3] == ("d", 2 * A.estimate.q95_s, Role.FAILOVER)
 
 
 def test_in_a_race_of_given_width_exploring_takes_a_racers_place() -> None:
