@@ -21,6 +21,20 @@ from providers.dialects.dialect import Dialect
 from providers.dialects.index import PIVOT
 from providers.masked_record import MaskedRecord
 
+CLIENT_LEFT = 499  # the status of a call whose client disconnected
+
+_ERRORS = 400  # HTTP's first error
+
+
+def has_failed(status_code: int, error_kind: str | None) -> bool:
+    """Whether a call failed: it ended with an error that was not its client's own fault.
+
+    A stream that broke counts, though its status is 200. 424 is the operator's fault, 429 is no answer either. Sums,
+    views, targets and reports say the same in SQL (``gateway/ledger/reports/words.py``).
+    """
+    is_clients = _ERRORS <= status_code <= CLIENT_LEFT and status_code not in {424, 429}
+    return error_kind is not None and not is_clients
+
 
 class Mode(StrEnum):
     """How a call is run; with ``auto`` the policy decides, within the budget."""
@@ -242,5 +256,8 @@ class Recorder(Protocol):
     def call_finished(self, record: CallRecord) -> None:
         """A call has ended: called before the last byte goes to the client."""
 
-    def attempt_audited(self, attempt: AttemptRecord) -> None:
-        """An audited loser has ended after its call was recorded: its row follows the call's."""
+    def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
+        """An audited loser has ended after its call, for ``model``, was recorded: its row follows the call's.
+
+        ``duplicate_usd`` is what racing added with it, as far as its cost is known: all of it, or nothing.
+        """

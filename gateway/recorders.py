@@ -83,9 +83,10 @@ class Recorders:
             if attempt.id == record.winner_attempt_id:
                 self._usage.answered(attempt.model or record.model, attempt)
 
-    def attempt_audited(self, attempt: AttemptRecord) -> None:
+    def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
         """Spool the row of a loser that was watched beyond its call, and count its cost."""
         self._limits.attempt_audited(attempt)
+        self._metrics.attempt_audited(model, attempt, duplicate_usd)
         self._ledger.attempts_ended(attempt.call_id, (attempt,))
         if (tracing := self._tracing.own) is not None:
             tracing.attempt_audited(attempt)

@@ -47,7 +47,8 @@ class Ended(StrEnum):
     """How calls ended; each call in one of these ways."""
 
     OK = "ok"  # without an error
-    FAILED = "failed"  # with one, whoever's fault
+    FAILED = "failed"  # with an error that was not the client's fault, before the answer or in the middle of it
+    REJECTED = "rejected"  # with one that was: the request was wrong
     LEFT = "left"  # the client disconnected
 
 

@@ -1,6 +1,7 @@
 """The alert rules: what somebody has to look at, and what to do about it."""
 
 from monitoring.alert import Alert, Example
+from monitoring.board import FAILED
 
 _JOB = {"job": "holeshot"}
 _ALWAYS, _NEVER = "1+0x60", "0+0x60"
@@ -24,7 +25,7 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="HoleshotCallsFail",
-        expr='sum by (job, model) (rate(holeshot_calls_total{status=~"5.."}[5m]))'
+        expr=f"sum by (job, model) (rate(holeshot_calls_total{{{FAILED}}}[5m]))"
         " / sum by (job, model) (rate(holeshot_calls_total[5m])) > 0.05"
         " and sum by (job, model) (increase(holeshot_calls_total[5m])) > 20",
         lasting="5m",
@@ -35,7 +36,8 @@ ALERTS: tuple[Alert, ...] = (
         fires=Example(
             {
                 _gauge("holeshot_calls_total", 'model="m",status="200"'): "0+90x60",
-                _gauge("holeshot_calls_total", 'model="m",status="502"'): "0+10x60",
+                _gauge("holeshot_calls_total", 'model="m",status="502"'): "0+5x60",
+                _gauge("holeshot_calls_total", 'model="m",status="broken"'): "0+5x60",
             }
         ),
         quiet=Example(

@@ -85,6 +85,9 @@ JOB = Variable("job", "job", "holeshot_workers")
 INSTANCE = Variable("instance", "instance", 'holeshot_workers{job=~"$job"}')
 
 
+FAILED = 'status=~"5..|424|429|broken"'  # as everywhere: an error that was not the client's fault
+
+
 def rate(metric: str, labels: str = "", *, by: str = "") -> str:
     """Return the rate of a counter, summed ``by`` labels."""
     summed = f"sum by ({by})" if by else "sum"

@@ -1,6 +1,6 @@
 """The board of clients and limits: who calls, what it costs, who is refused, and what is left."""
 
-from monitoring.board import INSTANCE, JOB, Board, Panel, Query, Row, Variable, gauge, quantile, rate
+from monitoring.board import FAILED, INSTANCE, JOB, Board, Panel, Query, Row, Variable, gauge, quantile, rate
 
 _THESE = 'client=~"$client"'
 _NO_FAULT = "these series begin with the first such event."
@@ -23,13 +23,12 @@ CLIENTS = Board(
                 ),
                 Panel(
                     title="Failed calls",
-                    description="Finished calls with a status of 500 or more, per second.",
+                    description="Finished calls with a status of 500 or more, 424 or 429, and streams that broke; "
+                    "per second.",
                     unit="reqps",
                     width=6,
                     queries=(
-                        Query(
-                            rate("holeshot_client_calls_total", _THESE + ',status=~"5.."', by="client"), "{{client}}"
-                        ),
+                        Query(rate("holeshot_client_calls_total", _THESE + f",{FAILED}", by="client"), "{{client}}"),
                     ),
                     empty_when_healthy=_NO_FAULT,
                 ),

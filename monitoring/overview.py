@@ -3,7 +3,7 @@
 from monitoring.board import INSTANCE, JOB, Board, Kind, Panel, Query, Row, Variable, gauge, quantile, rate
 
 _MODEL = 'model=~"$model"'
-_ANSWERED = 'model=~"$model",status!~"5.."'
+_ANSWERED = 'model=~"$model",status!~"5..|424|429|broken"'
 _NOT_OK = 'state!="ok"'
 _NO_FAULT = "these series begin with the first such event."
 
@@ -33,8 +33,8 @@ OVERVIEW = Board(
                 ),
                 Panel(
                     title="Answered",
-                    description="Finished calls without a status of 500 or more. Calls that a limit refused are not "
-                    "among them: see refusals.",
+                    description="Finished calls that did not fail: no status of 500 or more, 424 or 429, and no stream "
+                    "that broke. Calls that a limit refused are not among them: see refusals.",
                     kind=Kind.STAT,
                     unit="percentunit",
                     width=4,

@@ -175,6 +175,6 @@ class _Both:
         for each in self._all:
             each.call_finished(record)
 
-    def attempt_audited(self, attempt: AttemptRecord) -> None:
+    def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
         for each in self._all:
-            each.attempt_audited(attempt)
+            each.attempt_audited(model, attempt, duplicate_usd)

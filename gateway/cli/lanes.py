@@ -135,7 +135,7 @@ class Lanes:
         for lane in self.lanes:
             lane.record = attempts.get(lane.start.id, lane.record)
 
-    def attempt_audited(self, attempt: AttemptRecord) -> None:
+    def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
         """Do nothing: the race is over."""
 
     async def begin(self, winner: Winner) -> None:

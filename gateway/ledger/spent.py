@@ -4,16 +4,17 @@ from datetime import UTC, datetime
 
 from gateway.calls import Spent
 from gateway.ledger import queries
+from gateway.ledger.reports.words import paid
 
 # A day's hours, and a month's days. Instants are text, which both databases accept.
-_QUERY = """
+_QUERY = f"""
 select client, model,
-       coalesce(sum(case when minutes = 60 then cost_usd end), 0) as day_usd,
-       coalesce(sum(case when minutes = 1440 then cost_usd end), 0) as month_usd
-from rollup_calls
-where (minutes = 60 and window_start >= '{day}') or (minutes = 1440 and window_start >= '{month}')
+       coalesce(sum(case when minutes = 60 then usd end), 0) as day_usd,
+       coalesce(sum(case when minutes = 1440 then usd end), 0) as month_usd
+from (select client, model, minutes, window_start, {paid("cost_usd")} as usd from rollup_calls) as r
+where (minutes = 60 and window_start >= '{{day}}') or (minutes = 1440 and window_start >= '{{month}}')
 group by client, model
-"""
+"""  # noqa: S608 - our own values
 TIMEOUT_S = 10.0
 
 

@@ -78,7 +78,7 @@ class ProbeRecorder:
         if record.attempts:
             self._stores.attempts_ended(record.id, tuple(as_probe(attempt) for attempt in record.attempts))
 
-    def attempt_audited(self, attempt: AttemptRecord) -> None:
+    def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
         """Never called: nothing else runs, so nothing loses."""
 
 

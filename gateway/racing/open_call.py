@@ -133,7 +133,7 @@ class OpenCall:
         finally:
             if record is not None:
                 bill = settle([attempt], self._winner, self._deployments, call.prompt_tokens, record.max_tokens)
-                services.recorder.attempt_audited(bill.attempts[0])
+                services.recorder.attempt_audited(record.model, bill.attempts[0], bill.duplicate.usd)
 
     def finish(
         self,

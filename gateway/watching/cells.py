@@ -35,18 +35,18 @@ class ModelCells:
 
     def __init__(self, series: Series, label: str) -> None:
         self._series = series
-        self._calls: dict[tuple[str, int], int] = {}
+        self._calls: dict[tuple[str, str], int] = {}
         self.label = label
         self.ttft = series.first_cell(TTFT, label)
         self.answer_usd = series.first_cell(COST, label, "answer")
         self.duplicate_usd = series.first_cell(COST, label, "duplicate")
 
-    def call(self, mode: str, status_code: int) -> int:
+    def call(self, mode: str, status: str) -> int:
         """Return the cell of calls that ended like this."""
-        cell = self._calls.get((mode, status_code))
+        cell = self._calls.get((mode, status))
         if cell is None:
-            cell = self._series.first_cell(CALLS, str(mode), self.label, str(status_code))
-            self._calls[mode, status_code] = cell
+            cell = self._series.first_cell(CALLS, str(mode), self.label, status)
+            self._calls[mode, status] = cell
         return cell
 
 
@@ -95,17 +95,17 @@ class ClientCells:
 
     def __init__(self, series: Series, label: str) -> None:
         self._series = series
-        self._calls: dict[int, int] = {}
+        self._calls: dict[str, int] = {}
         self.label = label
         self.completion_tokens = series.first_cell(CLIENT_TOKENS, label, "completion")
         self.prompt_tokens = series.first_cell(CLIENT_TOKENS, label, "prompt")
         self.usd = series.first_cell(CLIENT_COST, label)
 
-    def call(self, status_code: int) -> int:
+    def call(self, status: str) -> int:
         """Return the cell of calls that ended like this."""
-        cell = self._calls.get(status_code)
+        cell = self._calls.get(status)
         if cell is None:
-            cell = self._calls[status_code] = self._series.first_cell(CLIENT_CALLS, self.label, str(status_code))
+            cell = self._calls[status] = self._series.first_cell(CLIENT_CALLS, self.label, status)
         return cell
 
 

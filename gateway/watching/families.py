@@ -11,7 +11,13 @@ GAP_EDGES = (-24, -16, *range(-12, 33, 4), 40, 48, 56, 64, 72, 80)  # numbers of
 GAP_BUCKETS = tuple(0.01 * 2 ** (edge / 8) for edge in GAP_EDGES)
 OVERHEAD_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25)
 
-CALLS = Family("holeshot_calls_total", "Finished calls.", "counter", ("mode", "model", "status"))
+BROKEN = "broken"  # the status of a call whose stream broke after it had begun, with a status of 200
+CALLS = Family(
+    "holeshot_calls_total",
+    "Finished calls; status broken: a stream that broke.",
+    "counter",
+    ("mode", "model", "status"),
+)
 ATTEMPTS = Family(
     "holeshot_attempts_total",
     "Ended upstream attempts; outcome lost counts cancelled losers.",
@@ -39,7 +45,12 @@ CLIENT_REFUSALS = Family(
     "counter",
     ("client", "reason"),
 )
-CLIENT_CALLS = Family("holeshot_client_calls_total", "Finished calls of a client.", "counter", ("client", "status"))
+CLIENT_CALLS = Family(
+    "holeshot_client_calls_total",
+    "Finished calls of a client; status broken: a stream that broke.",
+    "counter",
+    ("client", "status"),
+)
 CLIENT_TOKENS = Family(
     "holeshot_client_tokens_total", "Tokens of a client's answers, as reported.", "counter", ("client", "kind")
 )

@@ -18,6 +18,7 @@ from gateway.watching.families import (
     ALERTS_RESOLVED,
     ATTEMPT_TTFT,
     ATTEMPTS,
+    BROKEN,
     CALLS,
     CLIENT_CALLS,
     CLIENT_COST,
@@ -53,6 +54,7 @@ from gateway.watching.series import Family, Series
 
 MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the folder that several workers share
 REFRESH_S = 1.0
+_ERRORS = 400  # HTTP's first error
 
 Readings = Mapping[tuple[str, ...], float]  # by the values of labels
 
@@ -182,7 +184,8 @@ class Metrics:
     def call_finished(self, record: CallRecord) -> None:
         """Count a call."""
         cells, model = self._cells, self._known.model(record.model)
-        cells[model.call(record.mode, record.status_code)] += 1.0
+        status = BROKEN if record.status_code < _ERRORS and record.error_kind is not None else str(record.status_code)
+        cells[model.call(record.mode, status)] += 1.0
         if record.ttft_ms is not None:
             observe(cells, model.ttft, TTFT_BUCKETS, record.ttft_ms / 1000)
         if record.win_on is WinOn.VALID:
@@ -198,10 +201,19 @@ class Metrics:
             cells[model.answer_usd] += max(0.0, record.cost_usd - duplicate_usd)
             cells[model.duplicate_usd] += duplicate_usd
         client = self._known.clients.get(record.client) or self._known.client(record.client)
-        cells[client.call(record.status_code)] += 1.0
+        cells[client.call(status)] += 1.0
         cells[client.usd] += record.cost_usd or 0.0
         cells[client.prompt_tokens] += record.prompt_tokens or 0
         cells[client.completion_tokens] += record.completion_tokens or 0
+
+    def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
+        """Add what an audited loser cost that has ended after its call."""
+        if attempt.cost_usd is None:
+            return
+        cells, of_model, duplicate_usd = self._cells, self._known.model(model), duplicate_usd or 0.0
+        cells[of_model.answer_usd] += max(0.0, attempt.cost_usd - duplicate_usd)
+        cells[of_model.duplicate_usd] += duplicate_usd
+        cells[(self._known.clients.get(attempt.client) or self._known.client(attempt.client)).usd] += attempt.cost_usd
 
     def probe_ended(self, deployment: str, outcome: str) -> None:
         """Count a probe of the gateway's own."""

@@ -227,7 +227,10 @@ class Dialect:
 # How an attempt, and a client's share of a model, are found among the series. A model's races are its clients'.
 Point = tuple[str, Sequence[str], str, str, str, str, str]  # window, key, metric, bucket, count, where from, condition
 Plain = tuple[str, str, str]  # metric, value, condition
-Added = Mapping[str, Mapping[str, str]]  # by table, sums that later revisions add
+# Sums that later revisions add, or define anew: by table (calls, attempts), of calls by their tags (tags), and of
+# attempts by their calls (races).
+Added = Mapping[str, Mapping[str, str]]
+NOTHING_MORE: Mapping[str, str] = {}
 NOTHING: Added = {}
 KEY = ("deployment", "provider", "model", "api", "size_class", "client")
 MODEL = "coalesce(f.model, (select calls.model from calls where calls.id = f.call_id), '')"
@@ -364,20 +367,13 @@ def _statements(
             _series([(client, fresh, COMPARED)]),
             _add_up(dialect, "rollup_calls", ("client", "model"), sums, grouped),
             _histograms(dialect, points),
-            *_tags(dialect, fresh),
+            *_tags(dialect, fresh, added.get("tags", NOTHING_MORE)),
         ]
-    return _attempt_statements(dialect, fresh, window, more, added.get(table, {}))
+    return _attempt_statements(dialect, fresh, window, more, added)
 
 
-def _attempt_statements(
-    dialect: Dialect, fresh: str, window: str, more: Sequence[Plain], added: Mapping[str, str]
-) -> list[str]:
-    same_day = (
-        "c.started_at <= f.started_at + interval '1 minute' and c.started_at > f.started_at - interval '1 day'"
-        if dialect.is_postgres
-        else "true"
-    )
-    called = f"{fresh} join calls as c on c.id = f.call_id and {same_day}"
+def _attempt_statements(dialect: Dialect, fresh: str, window: str, more: Sequence[Plain], added: Added) -> list[str]:
+    called = _called(dialect, fresh)
     reported = "f.tokens_source = 'reported'"
     pairs = dialect.pairs("f.itl")
     gaps = f"{fresh} cross join {pairs} as gap"
@@ -412,18 +408,10 @@ def _attempt_statements(
             ("explored_alone", f"{EXPLORED} and {audited} is not null"),
         )
     ]
-    sums = {**ATTEMPT_SUMS, **ATTEMPT_MONEY, **added}
+    sums = {**ATTEMPT_SUMS, **ATTEMPT_MONEY, **added.get("attempts", {})}
     by_series = _by_series(fresh, window, sums)
-    races = RACE_SUMS | RACE_MONEY
-    won = "w.id = c.winner_attempt_id and w.call_id = c.id" + (
-        " and w.started_at >= c.started_at - interval '1 minute' and w.started_at < c.started_at + interval '1 day'"
-        if dialect.is_postgres
-        else ""
-    )
-    raced = (
-        f"select {call_window} as w, coalesce(c.client, '') as client, c.model as model, {_named(races)} "
-        f"from {called} left join attempts as w on {won} group by 1, 2, 3"
-    )
+    races = {**RACE_SUMS, **RACE_MONEY, **added.get("races", {})}
+    raced = _by_race(dialect, called, races)
     return [
         _series([(OF_ATTEMPT, fresh, "true"), (OF_CLIENT, fresh, "f.itl is not null")]),
         _add_up(dialect, "rollup_attempts", ("series_id",), sums, by_series),
@@ -431,6 +419,28 @@ def _attempt_statements(
         _histograms(dialect, points),
         _add_up(dialect, "rollup_calls", ("client", "model"), races, raced),
     ]
+
+
+def _called(dialect: Dialect, fresh: str) -> str:
+    same_day = (
+        "c.started_at <= f.started_at + interval '1 minute' and c.started_at > f.started_at - interval '1 day'"
+        if dialect.is_postgres
+        else "true"
+    )
+    return f"{fresh} join calls as c on c.id = f.call_id and {same_day}"
+
+
+def _by_race(dialect: Dialect, called: str, sums: Mapping[str, str]) -> str:
+    """Return sums of attempts (f) of ``called``, by the client and model of their call (c), beside its winner (w)."""
+    won = "w.id = c.winner_attempt_id and w.call_id = c.id" + (
+        " and w.started_at >= c.started_at - interval '1 minute' and w.started_at < c.started_at + interval '1 day'"
+        if dialect.is_postgres
+        else ""
+    )
+    return (
+        f"select {dialect.epoch('c.started_at')} / 300 * 300 as w, coalesce(c.client, '') as client, "
+        f"c.model as model, {_named(sums)} from {called} left join attempts as w on {won} group by 1, 2, 3"
+    )
 
 
 def _by_series(fresh: str, window: str, sums: Mapping[str, str]) -> str:
@@ -495,11 +505,12 @@ def _histograms(dialect: Dialect, points: Sequence[Point]) -> str:
     return _add_up(dialect, "rollup_histograms", ("series_id", "metric", "bucket"), {"n": ""}, grouped, is_asked_for)
 
 
-def _tags(dialect: Dialect, fresh: str) -> list[str]:
+def _tags(dialect: Dialect, fresh: str, added: Mapping[str, str] = NOTHING_MORE) -> list[str]:
     """Return what adds up calls by tag, in windows of a day; first it notes the tags that have too many values for it.
 
     A tag that is noted stays so for its day. Who has not seen the note yet adds to sums that nobody reads.
     """
+    sums = {**TAG_SUMS, **added}
     day = f"{dialect.epoch('f.started_at')} / 86400 * 86400"
     window = dialect.instant("found.w")
     found = (
@@ -518,14 +529,14 @@ def _tags(dialect: Dialect, fresh: str) -> list[str]:
     too_long = f"max(length(new_ones.tag) + length(new_ones.value)) > {LONGEST_PAIR}"
     note = "insert into rollup_wide_tags (minutes, window_start, tag) select 1440, day,"
     grouped = (
-        f"select {day} as w, each.key as tag, cast(each.value as text) as value, {_named(TAG_SUMS)} "
+        f"select {day} as w, each.key as tag, cast(each.value as text) as value, {_named(sums)} "
         f"from {dialect.tagged(fresh)} group by 1, 2, 3"
     )
     is_kept = f"p.minutes = 1440 and not exists ({noted.format(dialect.instant('g.w'), 'g.tag')})"
     return [
         f"{note} tag from {new_ones} group by day, tag having {too_many} order by 2, 3 on conflict do nothing",
         f"{note} '' from {new_ones} group by day having {too_long} or {far_too_many} order by 2 on conflict do nothing",
-        _add_up(dialect, "rollup_tags", ("tag", "value"), TAG_SUMS, grouped, is_kept),
+        _add_up(dialect, "rollup_tags", ("tag", "value"), sums, grouped, is_kept),
     ]
 
 

@@ -168,10 +168,13 @@ def _of_rows(definition: str, name: str) -> str:
     return re.sub(r"-- (and \S+ >= ):since", lambda found: found[1] + since, definition)
 
 
-def _make_function() -> None:
+def _make_function(defined: Mapping[str, str] | None = None) -> None:
+    """Make the function, or make it again; ``defined`` are sums that a later revision defines anew."""
     path = op.get_bind().scalar(sa.text("select current_schema()"))
-    sums = ", ".join(f"{expression} as {column}" for column, expression in _revision("0006").TAG_SUMS.items())
+    named = {**_revision("0006").TAG_SUMS, **(defined or {})}
+    sums = ", ".join(f"{expression} as {column}" for column, expression in named.items())
     definition = (FOLDER / "postgresql" / "values_of_wide_tag.sql").read_text(encoding="utf-8")
+    definition = definition.replace("create function", "create or replace function")
     op.get_bind().exec_driver_sql(definition.replace("{path}", f'"{path}"').replace("{tag sums}", sums))
 
 

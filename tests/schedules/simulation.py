@@ -158,10 +158,10 @@ class Witness:
         self.finished.append(record)
         self._recorder.call_finished(record)
 
-    def attempt_audited(self, attempt: AttemptRecord) -> None:
+    def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
         self._loop.note("told", "attempt_audited")
         self.audited.append(attempt)
-        self._recorder.attempt_audited(attempt)
+        self._recorder.attempt_audited(model, attempt, duplicate_usd)
 
 
 class WitnessedSteering:

@@ -102,7 +102,8 @@ class SpendingSource:
             summary=summary,
             figures=figures,
             sql=f"""\
-select nullif(client, '') as client, model, sum(n) as calls, sum(cost_usd) as cost_usd
+select nullif(client, '') as client, model, sum(n) as calls,
+  sum(case when coalesce(race_cost_usd, 0) > coalesce(cost_usd, 0) then race_cost_usd else cost_usd end) as cost_usd
 from rollup_calls
 where minutes = 1440 and window_start >= {literals.day(since)}{only}
 group by client, model

@@ -5,15 +5,14 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gateway.calls import CallRecord, CallStart
+from gateway.calls import CLIENT_LEFT, CallRecord, CallStart, has_failed
 from gateway.ledger.entries import Audited, Finished, Shippable
 from gateway.ledger.reports import shapes
 from gateway.ledger.reports.reader import Reader
-from gateway.ledger.reports.words import Words
+from gateway.ledger.reports.words import FAILED, OWN_FAULT, Words
 from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS
 from gateway.reports import CallsWanted, Ended, FoundCall, Table
 
-CLIENT_LEFT = 499
 # Of a list: columns of calls, then of the winner.
 _OF_CALL = (
     "id", "started_at", "client", "model", "answered_model", "streamed", "mode", "status_code", "error_kind", "ttft_ms",
@@ -156,7 +155,8 @@ def _conditions(words: Words, wanted: CallsWanted, since: datetime | None) -> li
 
 _ENDED = {
     Ended.OK: "error_kind is null",
-    Ended.FAILED: f"error_kind is not null and status_code <> {CLIENT_LEFT}",
+    Ended.FAILED: FAILED.replace("c.", ""),
+    Ended.REJECTED: f"error_kind is not null and {OWN_FAULT.replace('c.', '')}",
     Ended.LEFT: f"error_kind is not null and status_code = {CLIENT_LEFT}",
 }
 
@@ -182,7 +182,9 @@ def _fits(wanted: CallsWanted, since: datetime | None, call: CallRecord) -> bool
 def _ended(call: CallRecord) -> Ended:
     if call.error_kind is None:
         return Ended.OK
-    return Ended.LEFT if call.status_code == CLIENT_LEFT else Ended.FAILED
+    if has_failed(call.status_code, call.error_kind):
+        return Ended.FAILED
+    return Ended.LEFT if call.status_code == CLIENT_LEFT else Ended.REJECTED
 
 
 def _of_winner(call: CallRecord) -> dict[str, Any]:

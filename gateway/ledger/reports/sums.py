@@ -8,6 +8,7 @@ from gateway.ledger.database import migrations_folder
 from gateway.ledger.reports import shapes
 from gateway.ledger.reports.reader import Reader
 from gateway.ledger.reports.spans import windows
+from gateway.ledger.reports.words import paid
 from gateway.reports import By, Table, Window
 
 MOST_REFUSALS = 500  # rows; there are few reasons, but clients may be many
@@ -57,12 +58,12 @@ select
   nullif(r.client, '') as client, cast(sum(r.n) as bigint) as calls, cast(sum(r.n_failed) as bigint) as failed,
   cast(sum(r.prompt_tokens) as bigint) as prompt_tokens,
   cast(sum(r.completion_tokens) as bigint) as completion_tokens,
-  sum(r.cost_usd) as cost_usd, sum(r.duplicate_cost_usd) as duplicate_cost_usd
+  sum({paid("cost_usd")}) as cost_usd, sum({paid("duplicate_cost_usd")}) as duplicate_cost_usd
 from rollup_calls as r
 where {windows(reader.words, window, now)}
 group by r.client
 having sum(r.n) > 0
-order by coalesce(sum(r.cost_usd), 0) desc, client"""  # noqa: S608 - our own values
+order by coalesce(sum({paid("cost_usd")}), 0) desc, client"""  # noqa: S608 - our own values
     return await _table(reader, sql)
 
 
@@ -73,9 +74,9 @@ async def spent(reader: Reader, now: datetime) -> dict[str | None, tuple[float, 
     sql = f"""\
 select
   nullif(client, '') as client,
-  coalesce(sum(case when window_start >= {of_day} then cost_usd end), 0) as day_usd,
-  coalesce(sum(cost_usd), 0) as month_usd
-from rollup_calls
+  coalesce(sum(case when window_start >= {of_day} then usd end), 0) as day_usd,
+  coalesce(sum(usd), 0) as month_usd
+from (select client, minutes, window_start, {paid("cost_usd")} as usd from rollup_calls) as r
 where minutes = 1440 and window_start >= {of_month}
 group by client"""  # noqa: S608 - our own values
     rows = shapes.rows(await reader.run(sql))

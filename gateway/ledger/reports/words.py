@@ -7,7 +7,15 @@ from datetime import UTC, datetime
 
 import msgspec
 
+# What is true of calls (c) that failed, as ``gateway.calls.has_failed`` says, and of those that were wrong themselves.
+FAILED = "(c.error_kind is not null and (c.status_code in (424, 429) or c.status_code not between 400 and 499))"
+OWN_FAULT = "(c.status_code between 400 and 498 and c.status_code not in (424, 429))"
 LOWEST, HIGHEST = -56, 111  # numbers of the ledger's buckets
+
+
+def paid(column: str) -> str:
+    """Return a cost of ``rollup_calls`` as ``client_usage`` has it: with attempts that ended after their call."""
+    return f"case when coalesce(race_{column}, 0) > coalesce({column}, 0) then race_{column} else {column} end"
 
 
 class Words:

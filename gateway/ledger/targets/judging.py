@@ -5,14 +5,11 @@ Calls are ``c`` here, and the attempt that answered is ``w``, where it is needed
 
 from collections.abc import Mapping
 
-from gateway.ledger.reports.words import Words
+from gateway.ledger.reports.words import FAILED, OWN_FAULT, Words
 from gateway.targets.target import Definition
 
 # Only these have first tokens and speeds.
 RACED = "c.endpoint in ('chat.completions', 'completions', 'messages', 'responses')"
-# 424: the operator's fault; 429: nobody's, and no answer all the same.
-OWN_FAULT = "(c.status_code between 400 and 498 and c.status_code not in (424, 429))"
-FAILED = "(c.error_kind is not null and (c.status_code in (424, 429) or c.status_code not between 400 and 499))"
 GONE = "(c.status_code = 499 and c.ttft_ms is null)"  # the client left before its first token
 COUNTED = ("calls", "bad", "failed", "late", "slow", "halting")  # the columns that ``sums`` gives
 

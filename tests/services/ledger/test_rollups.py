@@ -10,11 +10,13 @@ import pytest
 from sqlalchemy import text
 
 from gateway.attempt_records import AttemptStart, Outcome, Role, WinOn
-from gateway.calls import Call, Mode, Objective
+from gateway.calls import Call, Mode, Objective, has_failed
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, downgrade, migrate, migrations_folder
 from gateway.ledger.entries import Audited, Entry, Finished
 from gateway.ledger.inserts import insert
+from gateway.ledger.reports.words import FAILED
+from gateway.ledger.retention import Retention, prune
 from gateway.prompt_classes import answer_class
 from gateway.racing.attempt_recording import Ending, attempt_record
 from gateway.racing.gaps import LEAST_BUCKET
@@ -75,13 +77,13 @@ def _raced(
     }  # fmt: skip
     other: dict[str, Any] = {"deployment": "cerebras/llama", "provider": "cerebras"}
     known: dict[str, Any] = whole | {
-        "launched": 2, "prompt_tokens": 20, "completion_tokens": 100, "cost_usd": draw.choice([None, 0.5]),
-        "ttft_ms": ttft_ms, "duplicate_cost_usd": 0.2, "cost_low_usd": 0.1, "cost_high_usd": 2.0,
+        "launched": 2, "prompt_tokens": 20, "completion_tokens": 100, "ttft_ms": ttft_ms,
         "deadline_met": draw.choice([None, True, False]),
     }  # fmt: skip
     if not is_overtaken:
         beaten = lost(call_id, role=draw.choice([Role.RACE, Role.FAILOVER]), **facts, **spent, **other)
-        return [Finished(call(won(call_id, **facts, **speed, **spent), beaten, alone_ms=ttft_ms, **known))]
+        costs = paid(2, spent, duplicated=beaten.role is Role.RACE)
+        return [Finished(call(won(call_id, **facts, **speed, **spent), beaten, alone_ms=ttft_ms, **known, **costs))]
     audited = draw.random() < 0.4
     primary = attempt(
         call_id, outcome=Outcome.LOST, censored_at_ms=ttft_ms, is_overtaken=True, overtaken_at_ms=ttft_ms,
@@ -90,12 +92,18 @@ def _raced(
     winner = won(call_id, 2, **facts, **speed, **spent, **other)
     known |= {"alone_predicted_ms": alone_ms * 0.8, "alone_age_ms": ttft_ms}
     if not audited:
-        return [Finished(call(primary, winner, **known))]
+        return [Finished(call(primary, winner, **known, **paid(2, spent, duplicated=True)))]
     seen = {"outcome": Outcome.SUPERSEDED, "censored_at_ms": None, "ttft_ms": alone_ms, "token_ms": alone_ms}
     return [
-        Finished(call(winner, **known)),
+        Finished(call(winner, **known, **paid(1, spent, duplicated=False))),
         Audited(call_id, (msgspec.structs.replace(primary, **seen),)),
     ]
+
+
+def paid(number: int, spent: dict[str, Any], *, duplicated: bool) -> dict[str, Any]:
+    """Return the costs of a call of as many attempts, each of which costs what was ``spent``."""
+    costs = {name: number * value for name, value in spent.items()}
+    return costs | {"duplicate_cost_usd": spent["cost_usd"] if duplicated else None}
 
 
 async def store(url: str, *batches: list[Entry]) -> None:
@@ -110,8 +118,29 @@ async def rows(url: str, sql: str) -> list[dict[str, Any]]:
     return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
 
 
+USAGE = """
+select
+  client, model, count(*) as n, count(*) filter (where error_kind is not null and {failed}) as n_failed,
+  count(*) filter (where status_code = 499) as n_left, count(*) filter (where launched > 1) as n_raced,
+  avg(ttft_ms) as ttft_mean_ms, avg(total_ms) filter (where error_kind is null) as total_mean_ms,
+  sum(prompt_tokens) as prompt_tokens, sum(completion_tokens) as completion_tokens,
+  sum(a.usd) as cost_usd, sum(a.low_usd) as cost_low_usd, sum(a.high_usd) as cost_high_usd,
+  sum(case when alone_age_ms is not null then a.first_usd else duplicate_cost_usd end) as duplicate_cost_usd,
+  count(deadline_met) as n_deadlines
+from calls
+left join (
+  select
+    call_id, sum(cost_usd) as usd, sum(cost_low_usd) as low_usd, sum(cost_high_usd) as high_usd,
+    sum(case when number = 1 then cost_usd end) as first_usd
+  from attempts group by call_id
+) as a on a.call_id = calls.id
+group by client, model"""
+
+
 def of_rows(url: str, view: str) -> str:
     """Return what a view says, as a statement over rows: the views that were there before there were sums."""
+    if view == "client_usage":  # with the costs of all attempts, also of those that ended after their call
+        return USAGE.replace("{failed}", "status_code <> 499")
     folder, dialect = migrations_folder() / "views", "sqlite" if url.startswith("sqlite") else "postgresql"
     places = (f"0012/{view}", f"0004/{view}", f"0004/{dialect}/{view}", f"0003/{dialect}/{view}")
     path = next(path for place in places if (path := folder / f"{place}.sql").exists())
@@ -153,6 +182,79 @@ async def test_the_views_of_a_month_and_of_all_time_say_what_the_rows_say(
     await same(ledger_url, f"{view}_30d", view, *key, quantiles=BUCKET)
     await store(ledger_url, entries(300, seed=2, days=400.0))
     await same(ledger_url, view, view, *key, quantiles=3 * BUCKET)  # a whole bucket, and few values at the slow end
+
+
+async def test_what_an_audited_loser_costs_after_its_call_is_in_what_clients_used(ledger_url: str) -> None:
+    at = datetime.now(UTC) - timedelta(minutes=20)
+    call_id, facts = new_id(), {"started_at": at, "model": "llama", "client": "anna"}
+    winner = won(call_id, 2, cost_usd=1.0, cost_low_usd=1.0, cost_high_usd=1.0, **facts)
+    costs = {"cost_usd": 1.0, "cost_low_usd": 1.0, "cost_high_usd": 1.0, "duplicate_cost_usd": 0.0}
+    record = call(winner, launched=2, **costs, **facts)
+    late = attempt(
+        call_id, outcome=Outcome.SUPERSEDED, ttft_ms=900.0, audited=True, is_overtaken=True, overtaken_at_ms=200.0,
+        cost_usd=0.5, cost_low_usd=0.25, cost_high_usd=2.0, **(facts | {"started_at": at + timedelta(seconds=1)}),
+    )  # fmt: skip
+    await store(ledger_url, [Finished(record)], [Audited(call_id, (late,))])
+    names = ("cost_usd", "cost_low_usd", "cost_high_usd", "duplicate_cost_usd")
+    for view in ("client_usage", "client_usage_1h", "client_usage_24h", "client_usage_30d"):
+        (row,) = await rows(ledger_url, f"select * from {view}")
+        assert [row[name] for name in names] == WITHIN([1.5, 1.25, 3.0, 0.5]), view
+        assert (row["n"], row["n_raced"]) == (1, 1), view
+    (kept,) = await rows(ledger_url, "select cost_usd, duplicate_cost_usd from calls")
+    assert (kept["cost_usd"], kept["duplicate_cost_usd"]) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CLIENT_GONE])
+async def test_losers_of_a_winner_that_did_not_end_well_are_duplicated_too(ledger_url: str, outcome: Outcome) -> None:
+    call_id, at = new_id(), datetime.now(UTC)
+    winner = won(call_id, 2, started_at=at, outcome=outcome, cost_usd=1.0)
+    beaten = lost(call_id, 1, started_at=at, cost_usd=0.5)
+    record = call(beaten, winner, started_at=at, winner_attempt_id=winner.id, status_code=200, cost_usd=1.5)
+    await store(ledger_url, [Finished(msgspec.structs.replace(record, duplicate_cost_usd=0.5))])
+    (row,) = await rows(ledger_url, "select cost_usd, duplicate_cost_usd from race_value")
+    assert (row["cost_usd"], row["duplicate_cost_usd"]) == (1.5, 0.5)
+
+
+def ended(status_code: int, error_kind: str | None) -> Entry:
+    at = datetime.now(UTC) - timedelta(minutes=5)
+    answered = won(new_id(), started_at=at)
+    return Finished(call(answered, started_at=at, client="anna", status_code=status_code, error_kind=error_kind))
+
+
+ENDINGS = [(200, None), (200, "disconnected"), (206, "stall_timeout"), (400, "bad_request"), (404, "no_such_model"),
+           (424, "provider_misconfigured"), (429, "all_rate_limited"), (499, "client_disconnected"),
+           (502, "all_failed"), (504, "all_timed_out")]  # fmt: skip
+
+
+async def test_failed_is_one_thing_wherever_it_is_counted(ledger_url: str) -> None:
+    await store(ledger_url, [ended(*each) for each in ENDINGS])
+    expected = sum(has_failed(*each) for each in ENDINGS)
+    assert expected == 6
+    views = [f"{view}{span}" for view in ("client_usage", "tag_values", "slo") for span in ("", "_1h", "_24h", "_30d")]
+    for view in views:
+        (row,) = await rows(ledger_url, f"select n, n_failed from {view}")
+        assert (row["n"], row["n_failed"]) == (len(ENDINGS), expected), view
+    (row,) = await rows(ledger_url, f"select count(*) as n from calls as c where {FAILED}")
+    assert row["n"] == expected
+
+
+async def test_streams_that_broke_before_the_upgrade_are_in_the_sums_of_failed_calls(ledger_url: str) -> None:
+    await store(ledger_url, [ended(*each) for each in ENDINGS])
+    await downgrade(ledger_url, "0024")
+    await migrate(ledger_url)
+    await store(ledger_url, [ended(*each) for each in ENDINGS])
+    for view in ("client_usage", "client_usage_1h", "client_usage_30d", "tag_values_1h", "tag_values_30d"):
+        (row,) = await rows(ledger_url, f"select n, n_failed from {view}")
+        assert (row["n"], row["n_failed"]) == (20, 12), view
+
+
+async def test_the_value_of_racing_of_all_time_outlives_the_rows_of_attempts(ledger_url: str) -> None:
+    await store(ledger_url, entries(400, days=20.0))
+    before = await rows(ledger_url, "select * from race_value order by model")
+    engine = create_engine(ledger_url)
+    await prune(engine, Retention(calls_days=15, attempts_days=5), datetime.now(UTC))
+    await engine.dispose()
+    assert await rows(ledger_url, "select * from race_value order by model") == before
 
 
 async def test_an_attempt_that_had_a_first_token_and_broke_is_tried_once(ledger_url: str) -> None:

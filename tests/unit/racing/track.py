@@ -237,7 +237,7 @@ class RememberingRecorder:
         self.heard.append("call_finished")
         self.records.append(record)
 
-    def attempt_audited(self, attempt: AttemptRecord) -> None:
+    def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
         self.heard.append(f"audited {attempt.deployment}")
         self.audited.append(attempt)
 

@@ -22,7 +22,7 @@ from gateway.watching.families import GAP_BUCKETS, GAP_EDGES
 from gateway.watching.known_cells import ADHOC_LABEL, MOST_CLIENTS, OTHER_CLIENTS
 from gateway.watching.metrics import MULTIPROCESS_FOLDER, Metrics, forget_process
 from gateway.watching.series import Family
-from tests.unit.ledger.records import NOON, call, failed, lost, new_id, raced_call, won
+from tests.unit.ledger.records import NOON, attempt, call, failed, lost, new_id, raced_call, won
 
 Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -112,8 +112,8 @@ async def test_takeovers_are_counted_by_how_they_ended(metrics: Metrics) -> None
 
 async def test_rivals_that_were_kept_are_counted_by_what_came_of_them(metrics: Metrics) -> None:
     call_id = new_id()
-    for attempt in (won(call_id, is_kept=True), lost(call_id, is_kept=True), won(call_id, is_kept=False), won(call_id)):
-        metrics.attempt_ended("llama", attempt)
+    for each in (won(call_id, is_kept=True), lost(call_id, is_kept=True), won(call_id, is_kept=False), won(call_id)):
+        metrics.attempt_ended("llama", each)
     page = await page_of(metrics)
     counted = {labels: count for (name, labels), count in page.items() if name == "holeshot_kept_rivals_total"}
     assert sorted(counted.values()) == [1, 1]
@@ -329,6 +329,25 @@ async def test_what_a_client_used_is_counted_and_calls_without_a_key_are_anonymo
     assert at(page, "holeshot_client_tokens_total", client="a", kind="prompt") == 7
     assert at(page, "holeshot_client_tokens_total", client="a", kind="completion") == 11
     assert at(page, "holeshot_client_cost_usd_total", client="a") == 0.5
+
+
+async def test_a_stream_that_broke_is_no_answer(metrics: Metrics) -> None:
+    metrics.call_finished(raced_call(client="a", status_code=200, error_kind="disconnected"))
+    page = await page_of(metrics)
+    assert at(page, "holeshot_calls_total", model="llama", mode="auto", status="broken") == 1
+    assert at(page, "holeshot_client_calls_total", client="a", status="broken") == 1
+    assert at(page, "holeshot_client_calls_total", client="a", status="200") is None
+
+
+async def test_what_an_audited_loser_costs_after_its_call_is_counted_too(metrics: Metrics) -> None:
+    metrics.call_finished(raced_call(client="a", cost_usd=0.5, duplicate_cost_usd=0.0))
+    late = attempt("call", client="a", outcome=Outcome.SUPERSEDED, cost_usd=0.25)
+    metrics.attempt_audited("llama", late, 0.25)
+    metrics.attempt_audited("llama", attempt("call", client="a", outcome=Outcome.FAILED, cost_usd=0.125), 0.0)
+    page = await page_of(metrics)
+    assert at(page, "holeshot_cost_usd_total", model="llama", share="answer") == 0.625
+    assert at(page, "holeshot_cost_usd_total", model="llama", share="duplicate") == 0.25
+    assert at(page, "holeshot_client_cost_usd_total", client="a") == 0.875
 
 
 async def test_clients_beyond_the_first_thousand_share_their_series() -> None:

@@ -58,7 +58,7 @@ export function view(root, params, session, address) {
       windowChoice(query.window, (value) => change("window", value)),
       selects("Model", known(session?.models, query.model), query.model, (value) => change("model", value), "All models"),
       selects("Client", known(session?.clients, query.client), query.client, (value) => change("client", value), "All clients"),
-      choice("Outcome", { "": "All", ok: "Answered", failed: "Failed", left: "Client left" }, query.outcome ?? "", (value) => change("outcome", value)),
+      choice("Outcome", { "": "All", ok: "Answered", failed: "Failed", rejected: "Request was wrong", left: "Client left" }, query.outcome ?? "", (value) => change("outcome", value)),
       h("details", { open: matchMedia(WIDE).matches || TYPED.some((name) => query[name]) }, h("summary", {}, "More filters"), h("div", { class: "controls" },
         typed("Slower than", "slower_than_ms", { type: "number", min: "0", step: "50", placeholder: "ms" }),
         typed("Deployment", "deployment", { placeholder: "provider/model" }),
