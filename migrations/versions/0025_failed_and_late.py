@@ -15,6 +15,7 @@ revision = "0025"
 down_revision = "0024"
 branch_labels = None
 depends_on = None
+only_adds = True
 
 ALL_SPANS = ("", "1h", "24h", "30d")
 FAILED = "f.error_kind is not null and (f.status_code in (424, 429) or f.status_code not between 400 and 499)"
