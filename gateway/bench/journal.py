@@ -49,6 +49,7 @@ class Line(msgspec.Struct, omit_defaults=True):
     sitting: int | None = None
     sent: Sent | None = None
     done: Sample | None = None
+    rounds: int | None = None  # more than the plan had until then
 
 
 class Journal:
@@ -61,6 +62,10 @@ class Journal:
     def sitting(self, number: int) -> None:
         """Record a start of the bench."""
         self._write(Line(sitting=number))
+
+    def rounds(self, number: int) -> None:
+        """Record that the bench is to have so many rounds from now on."""
+        self._write(Line(rounds=number))
 
     def sent(self, key: Key, sitting: int, most_usd: float) -> None:
         """Record a request just before it is sent."""
@@ -153,12 +158,8 @@ def _read(path: Path) -> tuple[Past, int]:
                 line: Line = decoder.decode(data)
                 if past is None:
                     past = Past(_plan(line, path))
-                elif line.sitting is not None:
-                    past.sittings = line.sitting + 1
-                elif line.sent is not None:
-                    past.sent.append(line.sent)
-                elif line.done is not None:
-                    past.samples.append(line.done)
+                else:
+                    _learn(past, line)
                 whole += len(data)
     except OSError as error:
         raise JournalError(f"{path} cannot be read: {error.strerror}") from None
@@ -167,6 +168,17 @@ def _read(path: Path) -> tuple[Past, int]:
     if past is None:
         raise JournalError(f"{path} is not the journal of a bench")
     return past, whole
+
+
+def _learn(past: Past, line: Line) -> None:
+    if line.sitting is not None:
+        past.sittings = line.sitting + 1
+    elif line.sent is not None:
+        past.sent.append(line.sent)
+    elif line.done is not None:
+        past.samples.append(line.done)
+    elif line.rounds is not None:
+        past.plan = msgspec.structs.replace(past.plan, rounds=line.rounds)
 
 
 def _plan(line: Line, path: Path) -> Plan:

@@ -24,6 +24,7 @@ CONFIDENCE = 0.95
 DRAWS = 2000
 FLIPS = 20_000
 FEWEST_ROUNDS = 8  # with fewer no interval is given: the bootstrap's would be too short
+_POWER = 0.8  # the chance with which a difference that is there is to be shown
 _RATHER = 0.5  # a quantile is given if its largest value is rather beyond it than not: p95 from 14 values on
 
 Weights = Sequence[int]  # of a draw: how often each round was drawn
@@ -194,6 +195,24 @@ def paired_p(differences: Sequence[float]) -> float:
     if not variance:
         return 0.0 if mean else 1.0
     return beta.two_sided_p(mean / sqrt(variance / n), n - 1)
+
+
+def rounds_needed(differences: Sequence[float], amount: float, comparisons: int) -> int | None:
+    """Return how many rounds would show a mean difference of ``amount`` in four of five benches; None: too few to tell.
+
+    ``differences`` are of the rounds there are, whose variance is taken for that of all. The paired test's level is
+    that of the most severe of so many ``comparisons`` (``holm``).
+    """
+    n = len(differences)
+    if n < FEWEST_ROUNDS:
+        return None
+    mean = sum(differences) / n
+    variance = sum((each - mean) ** 2 for each in differences) / (n - 1)
+    level = NormalDist().inv_cdf(1.0 - (1.0 - CONFIDENCE) / 2 / comparisons)
+    needed = (
+        (level + NormalDist().inv_cdf(_POWER)) / amount
+    ) ** 2 * variance + level**2 / 2  # Student's test needs more
+    return max(FEWEST_ROUNDS, ceil(needed))
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:

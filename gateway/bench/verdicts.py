@@ -7,7 +7,7 @@ all pairs, figures and levels of the bench; the interval is the bootstrap's, of 
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
-from math import exp, log
+from math import exp, log, log1p
 
 import msgspec
 
@@ -20,10 +20,12 @@ from gateway.bench.resampling import (
     flipped_p,
     holm,
     paired_p,
+    rounds_needed,
     share_difference,
 )
 from gateway.bench.sample import Key, Sample
 
+NOTICED = 0.10  # less time, or cost: the difference for which it is said how many rounds would show it
 _OTHER_LENGTH = 0.10  # answers of which the mean lengths differ by more than this are not of one length
 
 
@@ -78,6 +80,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     p: float  # that chance alone makes as large a difference, of this comparison
     p_corrected: float  # by Holm's method, for all comparisons of the bench
     is_shown: bool
+    rounds_needed: int | None = None  # in all, to show a difference of NOTICED most probably; of times and costs only
     words: str
     note: str | None = None
 
@@ -96,6 +99,7 @@ def verdicts(plan: Plan, samples: Sequence[Sample], draws: Draws) -> list[Verdic
             _Aspect("goodput", "at the goal", "better", good, False, "points more requests meet it", is_share=True)  # noqa: FBT003 - a row
         )
     found: dict[str, Verdict] = {}
+    differences: dict[str, list[float]] = {}  # of the rounds, of what is compared by its logarithm
     for concurrency in plan.concurrencies:
         by_name: dict[str, dict[Key, Sample]] = {contender.name: {} for contender in plan.contenders}
         for sample in samples:
@@ -103,11 +107,17 @@ def verdicts(plan: Plan, samples: Sequence[Sample], draws: Draws) -> list[Verdic
                 by_name[sample.key.deployment][sample.key] = sample
         for aspect in aspects:
             for a, b in combinations(by_name, 2):
+                name = f"{concurrency}/{aspect.name}/{a}/{b}"
+                means = _means(aspect, _pairs(aspect, by_name[a], by_name[b], b))
                 verdict = _compared(aspect, concurrency, by_name, (a, b), draws)
                 if verdict is not None:
-                    found[f"{concurrency}/{aspect.name}/{a}/{b}"] = verdict
+                    found[name] = verdict
+                    differences[name] = [] if aspect.is_share else [value for _, value in means]
     corrected = holm({name: verdict.p for name, verdict in found.items()})
     by_aspect = {aspect.name: aspect for aspect in aspects}
+    for name, each in differences.items():
+        needed = rounds_needed(each, log1p(NOTICED), len(found))
+        found[name] = msgspec.structs.replace(found[name], rounds_needed=needed)
     told = [_told(verdict, corrected[name], len(found), by_aspect, plan.labels) for name, verdict in found.items()]
     return sorted(told, key=lambda verdict: not verdict.is_shown)
 
@@ -136,6 +146,15 @@ def _pairs(aspect: _Aspect, of_a: Mapping[Key, Sample], of_b: Mapping[Key, Sampl
     return found
 
 
+def _means(aspect: _Aspect, pairs: Sequence[_Pair]) -> list[tuple[int, float]]:
+    """Return each round's mean difference: of shares in points, else of the logarithms."""
+    by_round: dict[int, list[float]] = {}
+    for pair in pairs:
+        value = pair.a - pair.b if aspect.is_share else log(pair.a) - log(pair.b)
+        by_round.setdefault(pair.round, []).append(value)
+    return [(round_, sum(values) / len(values)) for round_, values in sorted(by_round.items())]
+
+
 def _compared(
     aspect: _Aspect, concurrency: int, by_name: Mapping[str, Mapping[Key, Sample]], names: tuple[str, str], draws: Draws
 ) -> Verdict | None:
@@ -144,11 +163,7 @@ def _compared(
     pairs = _pairs(aspect, by_name[a], by_name[b], b)
     if not pairs:
         return None
-    by_round: dict[int, list[float]] = {}
-    for pair in pairs:
-        value = pair.a - pair.b if aspect.is_share else log(pair.a) - log(pair.b)
-        by_round.setdefault(pair.round, []).append(value)
-    means = [(round_, sum(values) / len(values)) for round_, values in sorted(by_round.items())]
+    means = _means(aspect, pairs)
     if aspect.is_share:
         shares = [draws.share([(pair.round, value > 0) for pair, value in _sided(pairs, side)]) for side in (0, 1)]
         estimate = share_difference(*shares)

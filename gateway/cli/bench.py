@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from gateway.cli.configuration import ConfigOption
@@ -49,7 +50,7 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     ] = None,
     rounds: Annotated[
         int | None,
-        typer.Option(min=1, max=1000, help="How often each request is sent to each deployment. [default: 20]"),
+        typer.Option(min=1, max=1000, help="How often each request is sent to each deployment, in all. [default: 20]"),
     ] = None,
     concurrency: Annotated[
         str | None, typer.Option(help="Requests at a time; a comma list measures several levels. [default: 1]")
@@ -105,7 +106,6 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         "--deployment": deployment,
         "--url": url,
         "--classes": classes,
-        "--rounds": rounds,
         "--concurrency": concurrency,
         "--warm-up": warm_up,
         "--answer-tokens": answer_tokens,
@@ -143,6 +143,13 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     spending = Spending(cap_usd=_DEFAULT_CAP_USD if max_usd is None else max_usd, unpriced=unpriced, yes=yes)
     try:
         past = read_journal(resume) if resume is not None else None
+        if past is not None and rounds is not None:
+            if rounds <= past.plan.rounds:
+                fail(
+                    f"--rounds: {resume} has {past.plan.rounds} already; with --resume it is their number in all",
+                    MISUSED,
+                )
+            past.plan = msgspec.structs.replace(past.plan, rounds=rounds)
         report = asyncio.run(_bench(wanted, past, path, spending))
     except JournalError as error:
         fail(str(error))
@@ -150,7 +157,7 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         if path.exists():
             say(f"holeshot: stopped; `holeshot bench --resume {path}` goes on", err=True)
         raise typer.Exit(STOPPED) from None
-    _show(report, html, as_json=as_json, as_csv=as_csv)
+    _show(report, path, html, as_json=as_json, as_csv=as_csv)
     if not report.requests:
         raise typer.Exit(FAILED)
 
@@ -174,6 +181,9 @@ async def _bench(wanted: "Wanted", past: "Past | None", path: Path, spending: "S
         costs = field.costs(plan)
         agree(plan, field, costs, spending, Past(plan) if past is None else past)
         journal, past = stack.enter_context(_journal(path, plan, is_new=past is None))
+        if plan.rounds > past.plan.rounds:
+            journal.rounds(plan.rounds)
+            past.plan = plan
         cap_usd = None if spending.unpriced and unpriced_of(field) else spending.cap_usd
         purse = Purse(cap_usd, costs)
         with watching(plan, past.samples) as watcher:
@@ -218,7 +228,7 @@ def _is_whole(past: "Past") -> bool:
     return len(measured(past.samples)) >= past.plan.requests
 
 
-def _show(report: "Report", html: Path | None, *, as_json: bool, as_csv: bool) -> None:
+def _show(report: "Report", journal: Path, html: Path | None, *, as_json: bool, as_csv: bool) -> None:
     from gateway.bench.report import as_csv as csv_of  # noqa: PLC0415 - as above
 
     if as_json:
@@ -228,7 +238,7 @@ def _show(report: "Report", html: Path | None, *, as_json: bool, as_csv: bool) -
     else:
         from gateway.cli.bench_tables import write_report  # noqa: PLC0415 - as above
 
-        write_report(report)
+        write_report(report, journal)
     if html is not None:
         from gateway.bench.page import page  # noqa: PLC0415 - likewise
 

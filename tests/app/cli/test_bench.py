@@ -139,6 +139,18 @@ async def test_a_killed_bench_goes_on_where_it_was(field: Field) -> None:
     assert json.loads(again[1])["cells"] == told["cells"]
 
 
+async def test_a_bench_may_get_more_rounds_later(field: Field) -> None:
+    assert (await field.bench(*QUICK, "--journal", "bench.jsonl"))[0] == 0
+    rounds = read_journal(field.folder / "bench.jsonl").plan.rounds
+    code, _, err = await field.bench("--resume", "bench.jsonl", "--rounds", str(rounds))
+    assert (code, f"bench.jsonl has {rounds} already" in " ".join(err.split())) == (2, True)
+    code, out, err = await field.bench("--resume", "bench.jsonl", "--rounds", str(rounds + 2), "--json", "--yes")
+    assert code == 0, err
+    told, past = json.loads(out), read_journal(field.folder / "bench.jsonl")
+    assert (told["is_whole"], told["plan"]["rounds"], past.plan.rounds) == (True, rounds + 2, rounds + 2)
+    assert {sample.key.round for sample in past.samples if sample.key.round >= 0} == set(range(rounds + 2))
+
+
 async def test_ctrl_c_says_how_to_go_on(field: Field) -> None:
     field.b.script = [Hang()]
     process = await field.start(*QUICK, "--journal", "bench.jsonl")
@@ -262,7 +274,7 @@ async def test_a_gateway_that_wants_a_key_says_so(tmp_path: Path) -> None:
         (["--classes", "short,poems"], 2, "there is no class of prompts 'poems': choose of short, long_answer"),
         (["--concurrency", "0"], 2, "--concurrency is a comma list of numbers from 1 to 256"),
         (["--json", "--csv"], 2, "give --json or --csv, not both"),
-        (["--resume", "x", "--rounds", "3"], 2, "with --resume the plan is the journal's: leave out --rounds"),
+        (["--resume", "x", "--seed", "3"], 2, "with --resume the plan is the journal's: leave out --seed"),
         (["--resume", "missing.jsonl"], 1, "missing.jsonl cannot be read: No such file or directory"),
         (["-d", "c/m"], 2, "there is no deployment 'c/m' here; there are a/m, b/m"),
         (["chatt"], 2, "the model 'chatt' does not exist; did you mean 'chat'?"),

@@ -6,7 +6,16 @@ from statistics import median
 import pytest
 
 from gateway.bench import beta
-from gateway.bench.resampling import Draws, Estimate, flipped_p, holm, order_limits, paired_p, share_difference
+from gateway.bench.resampling import (
+    Draws,
+    Estimate,
+    flipped_p,
+    holm,
+    order_limits,
+    paired_p,
+    rounds_needed,
+    share_difference,
+)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +114,17 @@ def test_a_paired_test_needs_rounds_and_a_difference() -> None:
     assert paired_p([0.0] * 10) == 1.0
     assert paired_p([0.1, 0.2, 0.1, 0.2] * 2) < 0.01
     assert paired_p([0.1, -0.1, 0.1, -0.1] * 2 + [0.02]) > 0.5
+
+
+@pytest.mark.parametrize("amount", [0.1, 0.2])
+def test_so_many_rounds_show_a_difference_four_times_in_five(amount: float) -> None:
+    random, comparisons = Random(4), 10
+    known = [random.gauss(0, 0.25) for _ in range(4000)]
+    rounds = rounds_needed(known, amount, comparisons)
+    assert rounds is not None
+    shown = sum(paired_p([random.gauss(amount, 0.25) for _ in range(rounds)]) * comparisons < 0.05 for _ in range(400))
+    assert 0.72 <= shown / 400 <= 0.9
+    assert rounds_needed(known[:7], amount, comparisons) is None
 
 
 def test_flips_of_few_rounds_are_counted_exactly() -> None:
