@@ -1,20 +1,24 @@
 """Simulates a month of two gateways and injects incidents: which alerts fired, and which should have.
 
     python -m benchmarks.alerts [--seed 1] [--days 30]
+    python -m benchmarks.alerts --calm 20
 
 It fails when an alert is missed, does not end, or comes without a cause; or more than once while the database is there.
+``--calm`` counts how often the rule of five minutes opens an alert in so many months in which nothing is wrong.
 """
 
 import argparse
 import asyncio
 import sys
 import time
+from collections import deque
 from random import Random
 
 from benchmarks.alerts.findings import Finding, Findings, compare
 from benchmarks.alerts.incidents import Incident, incidents
-from benchmarks.alerts.world import REPLICAS, Month, Simulation
+from benchmarks.alerts.world import REPLICAS, SETTINGS, Month, Simulation, poisson
 from gateway.alerts.alerts import LOOK_S
+from gateway.alerts.sources.burns import RULES
 
 
 async def simulate(happening: list[Incident], *, seed: int, days: float) -> Findings:
@@ -57,12 +61,44 @@ def _span(seconds: float | None) -> str:
     return f"{sign}{minutes:.1f} min" if minutes < 120 else f"{sign}{minutes / 60:.1f} h"
 
 
+def false_pages(random: Random, days: int, calls_per_minute: float, objective: float, used: float) -> int:
+    """Return how often the rule of five minutes begins to hold while calls are bad by chance alone.
+
+    ``used`` is the share of its error budget that the target usually spends.
+    """
+    rule, allowed, least_bad = RULES[0], 1.0 - objective, SETTINGS.burn_least_bad
+    minutes, pages, holds = rule.long_s // 60, 0, False
+    lately: deque[int] = deque(maxlen=minutes)
+    for _ in range(days * 1440):
+        lately.append(poisson(random, calls_per_minute * allowed * used))
+        was, holds = holds, False
+        if sum(lately) >= least_bad:  # only then it matters how many calls there were
+            calls = [max(bad, poisson(random, calls_per_minute)) for bad in lately]
+            both = ((sum(lately), sum(calls)), (lately[-1], calls[-1]))
+            holds = all(n and bad / n / allowed >= rule.factor for bad, n in both)
+        pages += holds and not was
+    return pages
+
+
+def calm(random: Random, months: int) -> None:
+    """Print how many pages there are without a cause."""
+    print("| calls a minute | objective | error budget used | months | pages |\n|--:|--:|--:|--:|--:|")
+    for calls in (4.0, 30.0, 300.0):
+        for objective, used in ((0.95, 1.0), (0.99, 1.0), (0.99, 3.0), (0.999, 1.0), (0.999, 3.0)):
+            pages = false_pages(random, months * 30, calls, objective, used)
+            print(f"| {calls:g} | {objective:.1%} | {used:.0%} | {months} | {pages} |", flush=True)
+
+
 def main() -> int:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--days", type=float, default=30.0)
+    parser.add_argument("--calm", type=int, metavar="MONTHS", help="count false alarms of the rule of five minutes")
     arguments = parser.parse_args()
+    if arguments.calm:
+        calm(Random(arguments.seed), arguments.calm)
+        return 0
     happening = [each for each in incidents(Random(arguments.seed)) if each.end_s < arguments.days * 86_400]
     began_s = time.perf_counter()
     findings = asyncio.run(simulate(happening, seed=arguments.seed, days=arguments.days))

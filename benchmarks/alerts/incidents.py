@@ -56,8 +56,10 @@ def incidents(random: Random) -> list[Incident]:
         made("20 % of calls bad, 40 min", 1, 40 * MINUTE_S, "burn_fast:chat", bad={"chat": 0.2}),
         made("30 % of calls bad, 2 min", 2, 2 * MINUTE_S, bad={"chat": 0.3}),
         made("4 % of calls bad, 6 h", 3, 6 * HOUR_S, "burn_fast:chat", bad={"chat": 0.04}),
+        made("7 % of calls bad, 8 h", 4, 8 * HOUR_S, "burn_fast:chat", bad={"chat": 0.07}),
         made("0.9 % of calls bad, 3 days", 5, 3 * DAY_S, "burn_slow:chat", bad={"chat": 0.009}),
-        made("a quiet model: 3 % bad, 20 min", 9, 20 * MINUTE_S, bad={"voice": 0.03}),
+        made("all calls bad, 5 min", 9, 5 * MINUTE_S, "burn_fast:chat", bad={"chat": 1.0}),
+        made("a quiet model: 3 % bad, 20 min", 10, 20 * MINUTE_S, bad={"voice": 0.03}),
         made("one deployment out, 45 min", 10, 45 * MINUTE_S, "deployment_out:a/chat", broken=["a/chat"]),
         made(
             "the same, all replicas restarted twice", 11, 45 * MINUTE_S, "deployment_out:a/chat", broken=["a/chat"],

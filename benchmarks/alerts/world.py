@@ -59,10 +59,10 @@ class Month:
             calls, bad = [0], [0]
             for minute in range(minutes):
                 daily = (2 - cos(2 * pi * minute / 1440)) / 3
-                n = _poisson(random, target.calls_per_minute * daily)
+                n = poisson(random, target.calls_per_minute * daily)
                 share = max([target.usually_bad, *(each.bad.get(name, 0.0) for each in self._now(minute * 60.0))])
                 calls.append(n)
-                bad.append(min(n, _poisson(random, n * share)))
+                bad.append(min(n, poisson(random, n * share)))
             self._calls[name], self._bad[name] = list(accumulate(calls)), list(accumulate(bad))
 
     def burns(self, windows_s: Sequence[int], now_s: float) -> list[Burn]:
@@ -302,7 +302,7 @@ class _Ledger:
         return "unwritable" if self._number in full else None
 
 
-def _poisson(random: Random, mean: float) -> int:
+def poisson(random: Random, mean: float) -> int:
     """Return a draw from a Poisson distribution; a normal one where that is as good."""
     if mean > 50:
         return max(0, round(random.gauss(mean, mean**0.5)))

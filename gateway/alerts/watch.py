@@ -5,6 +5,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from gateway.alerts.alert import Alert, Scope
@@ -12,6 +13,7 @@ from gateway.alerts.book import Book, BookAway
 from gateway.alerts.condition import Condition, Kind, Severity, Source, SourceUnavailable
 from gateway.alerts.memory_book import MemoryBook
 
+AGAIN = timedelta(hours=1)  # one that opens so soon after its end says that it is the same again
 COVERED = timedelta(hours=6)  # the longest for which a resolved alert covers others
 _SEEN_PARTS = 4  # of the time after which it is resolved: so often it is noted that a condition still holds
 
@@ -144,6 +146,7 @@ class Watch:
 
     async def _open(self, book: Book, condition: Condition, now: datetime) -> None:
         scope = Scope.PROCESS if book is self._own else Scope.ALL
+        condition = _again(condition, self._before(condition.key), now)
         alert = _alert(condition, self._new_id(), now, self._replica, scope)
         if not await book.open(alert, self._webhooks(alert.severity)):
             return  # another replica was faster
@@ -159,6 +162,13 @@ class Watch:
                 scope=scope,
                 sql=alert.sql,
             )
+
+    def _before(self, key: str) -> Alert | None:
+        """Return the incident of this name that has ended last."""
+        ended = [
+            each for each in (*self._shared, *self._own.alerts) if each.key == key and each.resolved_at is not None
+        ]
+        return max(ended, key=lambda each: each.resolved_at or each.opened_at, default=None)
 
     async def _resolve(self, book: Book, alert: Alert, now: datetime) -> None:
         unseen_since = max(alert.seen_at, now - timedelta(seconds=self._resolve_after_s()))
@@ -207,6 +217,18 @@ class Watch:
                 cause=str(error),
                 hint="until it is back, each process says by itself what is wrong, so a message may come several times",
             )
+
+
+def _again(condition: Condition, before: Alert | None, now: datetime) -> Condition:
+    """Return the condition, which says if the same incident has only just ended."""
+    if before is None or before.resolved_at is None or now - before.resolved_at > AGAIN:
+        return condition
+    minutes = (now - before.resolved_at).total_seconds() / 60
+    return msgspec.structs.replace(
+        condition,
+        summary=f"Again, {minutes:.0f} min after its end: {condition.summary}",
+        figures={**condition.figures, "reopens": before.id},
+    )
 
 
 def _alert(condition: Condition, alert_id: str, now: datetime, replica: str, scope: Scope) -> Alert:

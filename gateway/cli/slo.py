@@ -17,12 +17,18 @@ if TYPE_CHECKING:
     from gateway.targets.standing import Standing
     from gateway.targets.target import Target
 
+_SHARES = (1.0, 0.5, 0.2, 0.05)  # of bad calls
+_HOURS_FROM_S = 7200
+
 
 def slo(
     target: Annotated[str | None, typer.Argument(help="Only this target.")] = None,
     config: ConfigOption = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with the SQL of each figure.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show what opens an alert, and when; reads no ledger.")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a target is missed.")] = False,
 ) -> None:
     """Show whether the targets of `slo:` are kept.
@@ -44,6 +50,10 @@ def slo(
     if target is not None and target not in watched.slo:
         fail(f"there is no target {target!r}; {nearest(target, watched.slo)}")
     wanted = [each for each in targets_of(watched.slo) if target in {None, each.name}]
+    if explain:
+        for each in wanted:
+            _explain(each, watched.burn_least_bad)
+        return
     try:
         found = asyncio.run(_standings(watched.database_url.get_secret_value(), wanted))
     except LedgerError as error:
@@ -85,6 +95,39 @@ def _write(standings: "Sequence[Standing]") -> None:
     write_table(columns, [_cells(each) for each in standings])
     for each in standings:
         prose(f"{each.target.name}: {verdict(each)}")
+
+
+def _explain(target: "Target", least_bad: int) -> None:
+    """Print which rules open an alert, and when they do if calls are bad from now on."""
+    from gateway.alerts.sources.burns import RULES, opens_after_s  # noqa: PLC0415 - only here
+
+    may_be_bad = 1.0 - target.objective
+    rows = []
+    for rule in RULES:
+        needed = rule.factor * may_be_bad
+        rows.append(
+            [
+                duration(rule.long_s),
+                duration(rule.short_s),
+                f"{rule.factor:g} x",
+                f"{100 * needed:.3g}%" if needed <= 1.0 else "more than all",
+                "page" if rule.severity == "page" else "ticket",
+                *(_after(opens_after_s(rule, share, target.objective)) for share in _SHARES),
+            ]
+        )
+    columns = ["over", "and over", "burn", "bad calls", "opens", *(f"{100 * share:g}% bad" for share in _SHARES)]
+    write_table(columns, rows, title=f"{target.name}: {condition(target)}, {subject(target)}")
+    prose(
+        f"{target.name}: {100 * may_be_bad:.3g} % of the calls of {target.days} days may be bad. A rule opens an alert "
+        f"when the budget burns at least so fast in both windows, with {least_bad} bad calls (alerts.burn_least_bad) "
+        "in the longer one. The last columns: how long after calls begin to be bad; few calls take longer."
+    )
+
+
+def _after(seconds: float | None) -> str:
+    if seconds is None:
+        return "never"
+    return f"{seconds / 60:.1f} min" if seconds < _HOURS_FROM_S else f"{seconds / 3600:.1f} h"
 
 
 def _cells(standing: "Standing") -> list[object]:

@@ -15,6 +15,7 @@ class Watched(msgspec.Struct, frozen=True):
 
     database_url: SecretStr
     slo: Mapping[str, TargetSettings]
+    burn_least_bad: int  # of alerts
 
 
 class Installation(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from pydantic import SecretStr
 
+from gateway.settings.alerts import AlertSettings
 from gateway.settings.checks import check
 from gateway.settings.document import Document, read_document
 from gateway.settings.environment import from_environment, variable_of
@@ -139,7 +140,11 @@ def load_targets(path: Path | None, environ: Mapping[str, str]) -> Watched:
     twice = [each for each in inputs.problems if each.message.startswith(("slo.", "slo ", "database_url "))]
     if unknown or twice:
         raise ConfigurationError(inputs.sorted_problems(unknown))
-    return Watched(settings.database_url, settings.slo)
+    # Not the whole section: its webhooks may need variables that are set where the gateway runs.
+    least_bad = _section(inputs.merged.get("alerts")).get("burn_least_bad")
+    return Watched(
+        settings.database_url, settings.slo, least_bad if isinstance(least_bad, int) else AlertSettings().burn_least_bad
+    )
 
 
 def through_litellm(path: Path | None, environ: Mapping[str, str], *, catalog: Catalog | None = None) -> list[str]:

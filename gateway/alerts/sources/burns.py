@@ -2,9 +2,11 @@
 
 The rules are those of the SRE workbook (chapter 5, "Alerting on SLOs"): a long window shows that it matters, a short
 one that it still goes on, so that an alert is soon resolved. A burn rate of 1 uses up the budget exactly within the
-target's window; 14.4 uses 2 % of a month's budget in an hour.
+target's window; 14.4 uses 2 % of a month's budget in an hour, 86.4 uses 1 % in five minutes. That last rule is ours:
+where all calls are bad, an hour is too long to wait.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
@@ -27,19 +29,30 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 RULES = (
+    Rule(Kind.BURN_FAST, Severity.PAGE, 300, 60, 86.4),
     Rule(Kind.BURN_FAST, Severity.PAGE, HOUR_S, 300, 14.4),
     Rule(Kind.BURN_FAST, Severity.PAGE, 6 * HOUR_S, 1800, 6.0),
     Rule(Kind.BURN_SLOW, Severity.TICKET, 72 * HOUR_S, 6 * HOUR_S, 1.0),
 )
 WINDOWS_S = tuple(sorted({seconds for rule in RULES for seconds in (rule.long_s, rule.short_s)}))
-# An open alert lasts while the short window burns as before and the long one at this part of its factor: near the
-# factor a rate goes up and down by chance.
+# An open alert lasts while both windows burn at this part of the factor: near the factor a rate goes up and down by
+# chance. A short window of few calls ends it only when chance does not explain that so few of them are bad.
 KEPT_AT = 0.5
+_CHANCE = 1.0  # standard deviations
 # After a fast burn, the windows of the slow rule are still full of it: that is no second incident. This ends with its
 # short window.
 COVERED_S = 6 * HOUR_S
 # A ledger that is younger than the long window shows a fast burn there first. Nothing slow is in such a hurry.
 SLOW_AFTER_S = float(HOUR_S)
+
+
+def opens_after_s(rule: Rule, share: float, objective: float) -> float | None:
+    """Return when a target that was kept until now burns by ``rule``, if from now on this ``share`` of calls is bad.
+
+    Calls come evenly, and there are enough of them. None: never.
+    """
+    burn = share / (1.0 - objective)
+    return None if burn < rule.factor else rule.long_s * rule.factor / burn
 
 
 class BurnSource:
@@ -70,13 +83,22 @@ class BurnSource:
         found: dict[Kind, Condition] = {}
         for rule in RULES:
             long, short = windows.get(rule.long_s), windows.get(rule.short_s)
-            if long is None or short is None or _rate(short) < rule.factor or long.bad < self._least_bad():
+            if long is None or short is None or long.bad < self._least_bad():
                 continue
-            opens = _rate(long) >= rule.factor
+            opens = min(_rate(long), _rate(short)) >= rule.factor
             known = found.get(rule.kind)
-            if (opens or _rate(long) >= KEPT_AT * rule.factor) and (known is None or (opens and not known.opens)):
+            if (opens or _lasts(rule, long, short)) and (known is None or (opens and not known.opens)):
                 found[rule.kind] = _condition(target, rule, long, short, opens=opens)
         return list(found.values())
+
+
+def _lasts(rule: Rule, long: Burn, short: Burn) -> bool:
+    """Whether an alert that is open stays so."""
+    kept_at = KEPT_AT * rule.factor
+    if _rate(long) < kept_at:
+        return False
+    most_bad = short.bad + _CHANCE * math.sqrt(short.bad + 1)
+    return most_bad >= kept_at * short.calls * long.bad / long.calls / _rate(long)
 
 
 def _rate(burn: Burn) -> float:

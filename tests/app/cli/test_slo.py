@@ -65,6 +65,18 @@ def test_each_target_is_a_line_and_a_verdict(holeshot: Holeshot, config: Path, t
     assert missed.startswith("up: Missed: 99.0 % of 100 calls were good, 99.9 % are wanted over 28 days; 1 was bad")
 
 
+def test_it_explains_what_opens_an_alert_and_when_without_a_ledger(holeshot: Holeshot, config: Path) -> None:
+    targets = "slo: { up: { objective: 0.99 }, rough: { objective: 0.5 } }\nalerts: { burn_least_bad: 7 }\n"
+    config.write_text(CONFIG.partition("slo:")[0] + targets, encoding="utf-8")
+    result = holeshot("slo", "up", "--explain", "--config", str(config))
+    assert result.exit_code == 0
+    assert "86.4%" in result.output  # of the calls of five minutes
+    assert "4.3 min" in result.output  # when all of them are bad
+    assert "7 bad calls" in " ".join(result.output.split())
+    result = holeshot("slo", "rough", "--explain", "--config", str(config))
+    assert "more than all" in " ".join(result.output.split())
+
+
 def test_its_json_can_be_asked_again_in_sql(holeshot: Holeshot, config: Path, tmp_path: Path) -> None:
     stored(tmp_path, some_calls())
     result = holeshot("slo", "fast", "--json", "--config", str(config))

@@ -102,6 +102,8 @@ async def keys(source: Source) -> list[str]:
         ({"w3600": 14.4, "w300": 14.4}, [Kind.BURN_FAST]),
         ({"w3600": 14.4, "w300": 14.3}, []),  # it is over
         ({"w3600": 14.3, "w300": 99}, []),  # it has just begun
+        ({"w300": 86.4, "w60": 86.4, "w3600": 7.2}, [Kind.BURN_FAST]),
+        ({"w300": 86.4, "w60": 80, "w3600": 7.2}, []),
         ({"w21600": 6, "w1800": 6}, [Kind.BURN_FAST]),
         ({"w259200": 1, "w21600": 1}, [Kind.BURN_SLOW]),
         ({"w259200": 1.5, "w21600": 20, "w1800": 20, "w3600": 30, "w300": 40}, [Kind.BURN_FAST, Kind.BURN_SLOW]),
@@ -124,11 +126,11 @@ async def test_a_few_bad_calls_of_a_quiet_night_are_no_alert() -> None:
     assert await keys(BurnSource(burns(w3600=99, w300=99), least_bad=lambda: 21)) == []
 
 
-def test_the_rules_are_those_of_the_workbook() -> None:
-    assert [(each.long_s // 3600, each.short_s // 60, each.factor) for each in RULES] == [
-        (1, 5, 14.4), (6, 30, 6.0), (72, 360, 1.0),
+def test_the_rules_are_those_of_the_workbook_and_one_for_the_first_minutes() -> None:
+    assert [(each.long_s // 60, each.short_s // 60, each.factor) for each in RULES] == [
+        (5, 1, 86.4), (60, 5, 14.4), (360, 30, 6.0), (72 * 60, 360, 1.0),
     ]  # fmt: skip
-    assert WINDOWS_S == (300, 1800, 3600, 21_600, 259_200)
+    assert WINDOWS_S == (60, 300, 1800, 3600, 21_600, 259_200)
 
 
 async def test_a_model_is_out_when_none_of_its_deployments_can_answer() -> None:

@@ -59,6 +59,19 @@ async def test_one_that_comes_and_goes_is_one_incident() -> None:
     assert await world.said() == [(OPENED, KEY)]
 
 
+async def test_one_that_opens_again_soon_after_its_end_says_so() -> None:
+    world = World()
+    for quiet_s in (600.0, 7200.0, 0.0):
+        world.sources[0].now = [condition()]
+        await world.run(60)
+        world.sources[0].now = []
+        await world.run(RESOLVE_AFTER_S + quiet_s)
+    first, again, later = sorted(await world.book.current(START), key=lambda alert: alert.opened_at)
+    assert first.summary == later.summary == condition().summary
+    assert again.summary == f"Again, 10 min after its end: {first.summary}"
+    assert (again.figures["reopens"], "reopens" in later.figures) == (first.id, False)
+
+
 async def test_it_is_not_resolved_while_another_replica_sees_it() -> None:
     world = World(replicas=2)
     world.sources[0].now = [condition()]

@@ -2,6 +2,8 @@
 
 from random import Random
 
+import pytest
+
 from benchmarks.alerts.__main__ import simulate, table
 from benchmarks.alerts.findings import compare
 from benchmarks.alerts.incidents import HOUR_S, MINUTE_S, Incident
@@ -25,6 +27,28 @@ async def test_in_half_a_day_each_incident_is_said_once_and_ends() -> None:
     findings = await simulate(EVENTS, seed=3, days=0.5)
     assert (findings.missed, findings.false_alarms, findings.duplicates) == ([], [], 0)
     assert table(findings).count("\n") == 2 + len(findings.findings) + 1
+
+
+@pytest.mark.parametrize(("target", "share"), [("chat", 0.07), ("voice", 0.07), ("voice", 0.145)])
+async def test_an_incident_near_the_factor_of_a_rule_pages_once(target: str, share: float) -> None:
+    key = f"burn_fast:{target}"
+    near = Incident(name="near", start_s=HOUR_S, end_s=9 * HOUR_S, expected=(key,), bad={target: share})
+    for seed in (1, 2, 3):
+        (found,) = (await simulate([near], seed=seed, days=0.6)).findings
+        assert found.fired_after_s is not None
+        assert found.resolved_after_s is not None
+        assert found.resolved_after_s > 0
+        assert found.duplicates == 0
+
+
+async def test_five_minutes_in_which_all_calls_are_bad_are_said() -> None:
+    noon_s, key = 12 * HOUR_S, "burn_fast:voice"  # 99 % are wanted, of four calls a minute
+    gone = Incident(name="out", start_s=noon_s, end_s=noon_s + 300.0, expected=(key,), bad={"voice": 1.0})
+    findings = await simulate([gone], seed=1, days=0.6)
+    (found,) = findings.findings
+    assert (findings.missed, findings.false_alarms, findings.duplicates) == ([], [], 0)
+    assert found.fired_after_s is not None
+    assert found.fired_after_s <= 330.0  # the simulated calls are counted by the minute
 
 
 async def test_the_comparison_finds_what_is_missed_said_twice_or_without_a_cause() -> None:
