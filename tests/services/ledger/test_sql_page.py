@@ -64,6 +64,8 @@ def rows() -> list[CallRecord]:
             started_at=at,
             model="llama",
             cost_usd=0.0005,
+            cost_low_usd=0.0,
+            cost_high_usd=0.001,
             deployment="slow/llama",
             provider="slow",
             prompt_tokens=50,
