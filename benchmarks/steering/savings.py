@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from enum import StrEnum
 from itertools import product
-from math import erfc, exp, inf, sqrt
+from math import erfc, exp, inf, log, sqrt
 from random import Random
 from statistics import fmean
 
@@ -148,7 +148,7 @@ class Fleet:
         random = self._random
         score = call + self._own * random.gauss(0, 1)
         if self._world is World.PARETO:
-            return min(median_ms * (2 * max(1e-12, 0.5 * erfc(score / sqrt(2)))) ** (-1 / 1.5), CAP_MS)
+            return min(median_ms / exp(log(max(1e-12, erfc(score / sqrt(2)))) / 1.5), CAP_MS)
         if self._world is World.BIMODAL:
             return median_ms * exp(0.25 * score) * (5 if random.random() < 0.05 + 3 * tail_share else 1)
         ttft_ms = median_ms * exp(sigma * score)

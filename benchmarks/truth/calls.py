@@ -68,7 +68,7 @@ def _is_settled(call: Called) -> bool:
     return _honest(call) and not any(one.row["audited"] for one in call.attempts)
 
 
-def _losers(call: Called) -> list[Attempt]:
+def losers(call: Called) -> list[Attempt]:
     """Return the attempts that the call alone would not have had, or not beside its winner."""
     beside = {"race", "hedge", "explore", "probe"}
     winner = call.winner
@@ -218,9 +218,9 @@ CALLS: Mapping[str, Sequence[Rule]] = {
     "cost_usd": [same(lambda call: bill(call.attempts), only=_is_one_answer), _sums("cost_usd", _all)],
     "cost_low_usd": [_within("low", _all), _sums("cost_low_usd", _all)],
     "cost_high_usd": [_within("high", _all), _sums("cost_high_usd", _all)],
-    "duplicate_cost_usd": [_sums("cost_usd", _losers)],
-    "duplicate_cost_low_usd": [_within("low", _losers), _sums("cost_low_usd", _losers)],
-    "duplicate_cost_high_usd": [_within("high", _losers), _sums("cost_high_usd", _losers)],
+    "duplicate_cost_usd": [_sums("cost_usd", losers)],
+    "duplicate_cost_low_usd": [_within("low", losers), _sums("cost_low_usd", losers)],
+    "duplicate_cost_high_usd": [_within("high", losers), _sums("cost_high_usd", losers)],
     "abandoned_cost_low_usd": [_within("low", _gone), _sums("cost_low_usd", _gone)],
     "abandoned_cost_high_usd": [_within("high", _gone), _sums("cost_high_usd", _gone)],
     "alone_ms": [near(_alone_ms, only=lambda call: mode_of(call) == "race", off=0.05)],

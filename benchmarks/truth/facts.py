@@ -14,7 +14,10 @@ from gateway.ledger import tables
 
 Row: TypeAlias = dict[str, Any]
 
-VIEWS = ("race_value", "leaderboard", "slo", "provider_errors", "client_usage", "cache_value", "throughput", "gaps_1h")
+VIEWS = (
+    *("race_value", "leaderboard", "slo", "provider_errors", "client_usage", "tag_values", "cache_value", "throughput"),
+    "gaps_1h",
+)
 
 
 class Ledger(msgspec.Struct):

@@ -21,11 +21,13 @@ FIGURES = {
     "race_value": (
         *("calls", "overtaken", "saved_ms_per_call", "saved_low_ms_per_call", "saved_high_ms_per_call"),
         *("ttft_mean_ms", "alone_mean_ms", "ttft_p50_ms", "ttft_p95_ms", "alone_p50_ms", "alone_p95_ms"),
+        *("abandoned_cost_low_usd", "abandoned_cost_high_usd"),
     ),
     "leaderboard": ("ttft_p50_ms", "ttft_p95_ms"),
     "slo": ("ttft_ok_share", "n_gave_up"),
     "provider_errors": ("n",),
-    "client_usage": ("cost_usd", "cost_low_usd", "cost_high_usd", "duplicate_cost_usd", "prompt_tokens"),
+    "client_usage": ("cost_usd", "cost_low_usd", "cost_high_usd", "duplicate_cost_usd", "prompt_tokens", "n_failed"),
+    "tag_values": ("n", "n_failed", "ttft_mean_ms", "cost_mean_usd"),
     "cache_value": ("cached_tokens", "cache_saved_usd"),
     "throughput": ("n",),
 }

@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 
+from benchmarks.truth.calls import losers
 from benchmarks.truth.course import PATIENCE_S
 from benchmarks.truth.facts import Called, Facts, Ledger, Row
 from benchmarks.truth.figure import Figure, between, equal, within
+from benchmarks.truth.truths import OK, bill, kind, left
 
 SLO_MS = 500.0
 ENOUGH = 200  # draws of a deployment
@@ -20,6 +22,7 @@ def figures(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
     yield from _curves(ledger, facts)
     yield from _speeds(facts)
     yield from _bills(ledger, facts)
+    yield from _failures(ledger, facts)
     yield from _sorts(ledger, facts)
     yield from _patience(ledger, facts)
 
@@ -129,10 +132,57 @@ def _bills(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
         sum(call.row["duplicate_cost_usd"] or 0.0 for call in facts.calls if call.row["launched"] == 1),
     )
     usage = [row for row in ledger.views["client_usage"] if row["model"] == "race"]
-    raced = [call.row for call in facts.calls if call.made.job.scenario.name == "race"]
-    for column in ("cost_usd", "cost_low_usd", "cost_high_usd", "duplicate_cost_usd", "prompt_tokens"):
-        due = sum(row[column] or 0 for row in raced)
+    raced = [call for call in facts.calls if call.made.job.scenario.name == "race"]
+    tried = [one.row for call in raced for one in call.attempts]  # also audited ones that ended after their call
+    beside = [one.row for call in raced for one in losers(call)]
+    for column, rows, cost in (
+        ("cost_usd", tried, "cost_usd"),
+        ("cost_low_usd", tried, "cost_low_usd"),
+        ("cost_high_usd", tried, "cost_high_usd"),
+        ("duplicate_cost_usd", beside, "cost_usd"),
+        ("prompt_tokens", [call.row for call in raced], "prompt_tokens"),
+    ):
+        due = sum(row[cost] or 0 for row in rows)
         yield within(f"client_usage, {column}", due, sum(row[column] or 0 for row in usage), 1e-6)
+    gone = [
+        one for call in facts.calls if call.made.job.scenario.name == "slow" and left(call) for one in call.attempts
+    ]
+    value = _of(ledger.views["race_value"], model="slow")
+    low, high = value["abandoned_cost_low_usd"], value["abandoned_cost_high_usd"]
+    yield from between("cost of abandoned answers, $", bill(gone), low, high)
+
+
+def _failures(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
+    """Compare counts of calls that failed, also in the middle of a stream, with what clients saw; also by tags."""
+    failed = {call.made.job.number for call in facts.calls if _has_failed(call)}
+    yield Figure("calls that failed, some", 1, len(failed), "≥ 1", bool(failed))
+    yield equal("client_usage, failed", len(failed), sum(row["n_failed"] for row in ledger.views["client_usage"]))
+    for half in ("odd", "even"):
+        tagged = [call for call in facts.calls if call.made.job.tags.get("half") == half]
+        row = _of(ledger.views["tag_values"], tag="half", value=half)
+        yield equal(f"tag_values {half}, calls", len(tagged), row["n"])
+        bad = sum(call.made.job.number in failed for call in tagged)
+        yield equal(f"tag_values {half}, failed", bad, row["n_failed"])
+        answered = [call for call in tagged if call.row["status_code"] == OK]
+        waited = [_first_ms(call) for call in answered]
+        mean = fmean([each for each in waited if each is not None])
+        yield within(f"tag_values {half}, first token, mean ms", mean, row["ttft_mean_ms"], 0.05)
+        costs = [call.row["cost_usd"] for call in answered if call.row["cost_usd"] is not None]
+        yield within(f"tag_values {half}, cost of a call, $", fmean(costs), row["cost_mean_usd"], 1e-6)
+
+
+def _has_failed(call: Called) -> bool:
+    """Whether the client had an error that was not its own fault, before the answer or in the middle of it."""
+    status = call.made.status
+    return status in {424, 429} or status >= 500 or (kind(call) == "truncated" and not left(call))
+
+
+def _first_ms(call: Called) -> float | None:
+    """Return when the client had its first token; of an answer that was not streamed only the ledger knows it."""
+    made = call.made
+    if not made.job.scenario.streamed or made.first_at is None:
+        return None if call.row["ttft_ms"] is None else float(call.row["ttft_ms"])
+    return (made.first_at - made.sent_at) * 1000
 
 
 def _sorts(ledger: Ledger, facts: Facts) -> Iterator[Figure]:

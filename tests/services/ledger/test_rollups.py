@@ -186,7 +186,8 @@ async def test_the_views_of_a_month_and_of_all_time_say_what_the_rows_say(
 
 async def test_what_an_audited_loser_costs_after_its_call_is_in_what_clients_used(ledger_url: str) -> None:
     at = datetime.now(UTC) - timedelta(minutes=20)
-    call_id, facts = new_id(), {"started_at": at, "model": "llama", "client": "anna"}
+    call_id = new_id()
+    facts: dict[str, Any] = {"started_at": at, "model": "llama", "client": "anna"}
     winner = won(call_id, 2, cost_usd=1.0, cost_low_usd=1.0, cost_high_usd=1.0, **facts)
     costs = {"cost_usd": 1.0, "cost_low_usd": 1.0, "cost_high_usd": 1.0, "duplicate_cost_usd": 0.0}
     record = call(winner, launched=2, **costs, **facts)
