@@ -157,6 +157,8 @@ async def same(url: str, view: str, by_rows: str, *key: str, quantiles: float = 
     for each, true in zip(sums, truth, strict=True):
         assert each.keys() >= true.keys()
         for name, value in true.items():
+            if by_rows == "race_value" and name.startswith("saved_") and ("_low" in name or "_high" in name):
+                continue  # another method: tests/services/ledger/test_savings.py holds it
             about = quantiles and any(p in name for p in ("_p50", "_p95", "_p99"))
             expected = WITHIN(value, rel=quantiles if about else 1e-6) if isinstance(value, float) else value
             if name.startswith("saved_p") and isinstance(value, float):  # a difference of two, out to a bucket's edge
