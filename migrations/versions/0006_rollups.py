@@ -227,7 +227,7 @@ class Dialect:
 # How an attempt, and a client's share of a model, are found among the series. A model's races are its clients'.
 Point = tuple[str, Sequence[str], str, str, str, str, str]  # window, key, metric, bucket, count, where from, condition
 Plain = tuple[str, str, str]  # metric, value, condition
-# Sums that later revisions add, or define anew: by table (calls, attempts), of calls by their tags (tags), and of
+# Sums that later revisions add, or define otherwise: by table (calls, attempts), of calls by their tags (tags), and of
 # attempts by their calls (races).
 Added = Mapping[str, Mapping[str, str]]
 NOTHING_MORE: Mapping[str, str] = {}

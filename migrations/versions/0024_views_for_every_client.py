@@ -169,7 +169,7 @@ def _of_rows(definition: str, name: str) -> str:
 
 
 def _make_function(defined: Mapping[str, str] | None = None) -> None:
-    """Make the function, or make it again; ``defined`` are sums that a later revision defines anew."""
+    """Make the function, or make it again; ``defined`` are sums that a later revision defines otherwise."""
     path = op.get_bind().scalar(sa.text("select current_schema()"))
     named = {**_revision("0006").TAG_SUMS, **(defined or {})}
     sums = ", ".join(f"{expression} as {column}" for column, expression in named.items())
