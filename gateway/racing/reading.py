@@ -89,11 +89,8 @@ class AnswerReader:
     def read(self, data: bytes, now: float) -> Block:
         """Parse one read (``b""`` at the end of the stream). Data after the end of the answer are dropped."""
         block = self._splitter.feed(data) if data else self._splitter.rest()
-        if b"\\u" in block or self._halves.held:
+        if (b"\\" in block and b"\\u" in block) or self._halves.held:  # the first look costs a tenth of the second
             block = self._halves.mend(block)
-        for secret in self._sent_secrets:
-            if secret in block:
-                block = masked_block(block, self._secrets)
         draft = _Draft()
         at = 0
         if self._pattern is None and self._learned is not None and len(block) >= MANY_BYTES:
@@ -146,6 +143,7 @@ class AnswerReader:
         forward: list[bytes] = []
         dropped = meaningful = alive = False
         error: UpstreamError | None = None
+        block = self._without_keys(block)
         for came in events(block):
             event = came if came.is_one_line else masked(came, self._secrets)
             dropped = dropped or event is not came
@@ -186,6 +184,13 @@ class AnswerReader:
         draft.parts.append(Part(kept, chunks))
         draft.error = error
         return error is None and not self.done
+
+    def _without_keys(self, block: bytes) -> bytes:
+        """Mask keys beside the texts. Plain events, which are not parsed, have the fields of one that was."""
+        for secret in self._sent_secrets:
+            if secret in block:
+                return masked_block(block, self._secrets)
+        return block
 
     def _read_named(self, event: Event) -> Chunk:
         """Read an event that may have a name: one that is called an error is one, though its data do not say so."""
