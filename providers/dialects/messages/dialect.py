@@ -12,8 +12,10 @@ from providers.dialects.messages.continuing import MessageContinuing
 from providers.dialects.messages.errors import error_body
 from providers.dialects.messages.events import read_event
 from providers.dialects.messages.habits import habits_of, of_messages
-from providers.dialects.messages.requests import from_chat, to_chat
-from providers.dialects.messages.streams import FromChat, ToChat
+from providers.dialects.messages.request_from_chat import from_chat
+from providers.dialects.messages.request_to_chat import to_chat
+from providers.dialects.messages.stream_from_chat import FromChat
+from providers.dialects.messages.stream_to_chat import ToChat
 from providers.dialects.messages.texts import texts
 from providers.dialects.messages.thoughts import without_unsigned_thoughts
 from providers.dialects.parameters import ParameterNames, SystemPrompt

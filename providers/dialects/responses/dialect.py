@@ -7,8 +7,10 @@ from providers.dialects.responses.answers import ENDING, ResponseGathering, even
 from providers.dialects.responses.continuing import ResponseContinuing
 from providers.dialects.responses.errors import failure, numbered
 from providers.dialects.responses.events import read_event
-from providers.dialects.responses.requests import from_chat, to_chat
-from providers.dialects.responses.streams import FromChat, ToChat
+from providers.dialects.responses.request_from_chat import from_chat
+from providers.dialects.responses.request_to_chat import to_chat
+from providers.dialects.responses.stream_from_chat import FromChat
+from providers.dialects.responses.stream_to_chat import ToChat
 from providers.dialects.responses.texts import texts
 from providers.dialects.responses.thoughts import without_translated_thoughts
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.messages.requests import from_chat, to_chat
+from providers.dialects.messages.request_from_chat import from_chat
+from providers.dialects.messages.request_to_chat import to_chat
 from providers.dialects.wording import Wording
 
 PNG = {"type": "base64", "media_type": "image/png", "data": "aGk="}

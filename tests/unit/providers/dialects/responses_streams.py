@@ -6,7 +6,8 @@ import msgspec
 from openai.types.responses import ResponseStreamEvent
 from pydantic import BaseModel
 
-from providers.dialects.responses.streams import FromChat, ToChat
+from providers.dialects.responses.stream_from_chat import FromChat
+from providers.dialects.responses.stream_to_chat import ToChat
 from providers.sse import events
 
 EVENT_TYPES: dict[str, type[BaseModel]] = {

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from providers.dialects.messages.requests import from_chat, to_chat
+from providers.dialects.messages.request_from_chat import from_chat
+from providers.dialects.messages.request_to_chat import to_chat
 from providers.dialects.wording import Malformed
 from tests.unit.providers.dialects.messages_wordings import ASK, SCHEMA, call, chat_of, lost, messages_of, raw, said
 

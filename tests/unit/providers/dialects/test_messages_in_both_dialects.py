@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.dialects.messages.requests import from_chat, to_chat
+from providers.dialects.messages.request_from_chat import from_chat
+from providers.dialects.messages.request_to_chat import to_chat
 from tests.unit.providers.dialects.messages_wordings import (
     ASK,
     MARK,

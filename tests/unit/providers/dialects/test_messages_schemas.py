@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects.messages.requests import from_chat
+from providers.dialects.messages.request_from_chat import from_chat
 from providers.dialects.messages.schemas import KeptSchema
 from providers.dialects.wording import Malformed, Wording
 

@@ -7,8 +7,9 @@ import pytest
 
 from providers.dialects.chunk import Chunk
 from providers.dialects.messages.answers import MessageGathering
-from providers.dialects.messages.requests import from_chat, to_chat
-from providers.dialects.messages.streams import FromChat
+from providers.dialects.messages.request_from_chat import from_chat
+from providers.dialects.messages.request_to_chat import to_chat
+from providers.dialects.messages.stream_from_chat import FromChat
 from providers.dialects.tool_names import short_name
 from providers.dialects.wording import Wording
 from providers.sse import events

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from openai.types.responses import ResponseCustomToolCall, ResponseFunctionToolCall
 
-from providers.dialects.responses.requests import to_chat
-from providers.dialects.responses.streams import FromChat
+from providers.dialects.responses.request_to_chat import to_chat
+from providers.dialects.responses.stream_from_chat import FromChat
 from providers.dialects.tool_names import flat_name
 from providers.dialects.wording import Malformed
 from providers.sse import events

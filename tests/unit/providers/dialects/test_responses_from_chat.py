@@ -5,7 +5,7 @@ import pytest
 from openai.types.responses import Response
 
 from providers.dialects.responses.answers import events_of_answer
-from providers.dialects.responses.streams import FromChat
+from providers.dialects.responses.stream_from_chat import FromChat
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
 from tests.unit.providers.dialects.responses_streams import (

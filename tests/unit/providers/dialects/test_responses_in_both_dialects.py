@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from providers.dialects.responses.events import read_event
-from providers.dialects.responses.streams import FromChat, ToChat
+from providers.dialects.responses.stream_from_chat import FromChat
+from providers.dialects.responses.stream_to_chat import ToChat
 from providers.errors import ErrorKind, UpstreamError
 from tests.unit.providers.dialects.responses_streams import (
     CALLS,

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects.responses.requests import from_chat, to_chat
+from providers.dialects.responses.request_from_chat import from_chat
+from providers.dialects.responses.request_to_chat import to_chat
 from providers.dialects.wording import Wording
 
 IMAGE = "data:image/png;base64,AAAA"

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.dialects.responses.requests import from_chat, to_chat
+from providers.dialects.responses.request_from_chat import from_chat
+from providers.dialects.responses.request_to_chat import to_chat
 from providers.dialects.wording import Malformed, Wording
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1.50}}}
