@@ -35,6 +35,8 @@ from gateway.overload.bodies import Bodies
 from gateway.overload.intake import Intake
 from gateway.overload.memory import body_bytes_in, calls_in, memory_limit
 from gateway.probes import prober
+from gateway.racing.attempt import Attempt
+from gateway.racing.open_call import OpenCall
 from gateway.racing.seats import MAX_IN_FLIGHT, Seats
 from gateway.racing.services import Outbox, Services
 from gateway.racing.tasks import AttemptTasks
@@ -77,7 +79,7 @@ class Gateway:
         self.fleets = Fleets(runtime.open_upstream, self._tasks)
         replica = settings.replica or socket.gethostname()
         self.metrics = Metrics(lambda: self.context.fleet.models)
-        tasks, outbox, memory = AttemptTasks(), Outbox(), memory_limit()
+        tasks, outbox, memory = AttemptTasks[Attempt, OpenCall](), Outbox(), memory_limit()
         intake = Intake(
             settings.overload,
             default_most=calls_in(memory, settings.workers),

@@ -12,6 +12,8 @@ from gateway.ledger.writer import Ledger
 from gateway.probe_records import NotProbed, ProbeBook
 from gateway.probing.prober import Prober
 from gateway.probing.recorder import ProbeRecorder
+from gateway.racing.attempt import Attempt
+from gateway.racing.open_call import OpenCall
 from gateway.racing.tasks import AttemptTasks
 from gateway.runtime import Runtime
 from gateway.settings.model import Settings
@@ -40,7 +42,7 @@ def prober(context: Context, runtime: Runtime, ledger: Ledger, metrics: Metrics)
         _View(context),
         book,
         # Tasks of their own: those of calls are shown live, as calls.
-        msgspec.structs.replace(context.services, recorder=recorder, tasks=AttemptTasks()),
+        msgspec.structs.replace(context.services, recorder=recorder, tasks=AttemptTasks[Attempt, OpenCall]()),
         random=runtime.random,
         replica=context.process.replica,
         on_end=ended,

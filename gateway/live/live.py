@@ -10,6 +10,8 @@ from gateway.live.events import PROCESS, Hello, Scope, frame
 from gateway.live.hub import Hub
 from gateway.live.own_calls import OwnCalls
 from gateway.live.viewer import Viewer, Wanted
+from gateway.racing.attempt import Attempt
+from gateway.racing.open_call import OpenCall
 from gateway.racing.tasks import AttemptTasks
 
 MOST_VIEWERS = 50  # in one process
@@ -27,7 +29,7 @@ class Live:
 
     def __init__(
         self,
-        tasks: AttemptTasks,
+        tasks: AttemptTasks[Attempt, OpenCall],
         *,
         clock: Callable[[], float],
         unix_clock: Callable[[], float],

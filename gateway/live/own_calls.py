@@ -7,6 +7,7 @@ from gateway.attempt_records import AttemptRecord, AttemptStart
 from gateway.calls import Call, CallRecord
 from gateway.live.events import Began, Done, Ended, First, Launched
 from gateway.live.hub import Hub
+from gateway.racing.attempt import Attempt
 from gateway.racing.milliseconds import milliseconds
 from gateway.racing.open_call import OpenCall
 from gateway.racing.tasks import AttemptTasks
@@ -18,7 +19,9 @@ class OwnCalls:
     Nothing here waits, and nothing is sent: a call pays for making its events, and no more.
     """
 
-    def __init__(self, hub: Hub, tasks: AttemptTasks, *, clock: Callable[[], float], replica: str, worker: str) -> None:
+    def __init__(
+        self, hub: Hub, tasks: AttemptTasks[Attempt, OpenCall], *, clock: Callable[[], float], replica: str, worker: str
+    ) -> None:
         self._hub = hub
         self._tasks = tasks
         self._clock = clock

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from gateway.attempt_records import AttemptRecord, AttemptStart, Flaw, Outcome, WinOn
 from gateway.fleet.deployment import Deployment
-from gateway.racing.attempt_recording import Ending, outcome_of, record_of
+from gateway.racing.attempt_recording import Ending, attempt_record, outcome_of
 from gateway.racing.attempt_state import FOLLOWING, State
 from gateway.racing.clocks import AttemptClocks
 from gateway.racing.course import Bid, Course
 from gateway.racing.exchanges import drain, open_exchange, reading
-from gateway.racing.judging import UNJUDGED
+from gateway.racing.judging import UNJUDGED, Judgement
 from gateway.racing.measurement import Measurement, most_tokens
+from gateway.racing.pace import FOR_S, NONE, UNKNOWN
 from gateway.racing.passage import Passage
 from gateway.racing.reading import Block
 from gateway.racing.sink import ClientGone
@@ -309,5 +310,32 @@ class Attempt:
         """Build the record, and tell recorders; only its cost is added later, when the winner's usage is known."""
         passage, call, had_won = self._passage, self.race.call, ending.had_won
         judgement = UNJUDGED if passage is None else passage.judgement(call, ending.outcome, had_won=had_won)
-        self.record = record_of(self, ending, judgement)
+        self.record = _record_of(self, ending, judgement)
         self.race.open_call.ended(self.record, ending.at)
+
+
+def _record_of(attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:
+    """Return the record of an ``attempt`` that has ended."""
+    race, measurement, deployment = attempt.race, attempt.measurement, attempt.deployment.name
+    paces, streamed, outcome = race.open_call.services.paces, race.call.streamed, ending.outcome
+    dribble = UNKNOWN
+    if ending.had_won and streamed:
+        first_at, last_at = measurement.first_at, measurement.last_at
+        is_long = first_at is not None and last_at is not None and last_at - first_at >= FOR_S
+        dribble = paces.dribble(deployment, measurement) if is_long else NONE
+    cut = (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE) and attempt.token_at() is None
+    record = attempt_record(
+        race.call,
+        attempt.start,
+        ending,
+        measurement,
+        exchange=attempt.exchange,
+        censored_at=ending.at if cut else None,
+        overtaken=attempt.overtaken,
+        kept=None if streamed else race.was_kept(attempt),
+        judgement=judgement,
+        dribble=dribble,
+    )
+    if outcome is Outcome.WON and record.decode_tps is not None:
+        paces.add(deployment, record.decode_tps)
+    return record

@@ -5,7 +5,6 @@ Fields are written out, as in ``recording.py``.
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,15 +13,12 @@ from gateway.calls import Call
 from gateway.racing.judging import UNJUDGED, Judgement, valid_calls
 from gateway.racing.measurement import Measurement
 from gateway.racing.milliseconds import milliseconds
-from gateway.racing.pace import FOR_S, NONE, UNKNOWN, Dribble
+from gateway.racing.pace import UNKNOWN, Dribble
 from gateway.racing.watch import Overtaken
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.rate_limits import headroom
 from providers.redaction import redact, redact_word
-
-if TYPE_CHECKING:
-    from gateway.racing.attempt import Attempt
 
 MOST_CHARS = 128  # of a text from a provider
 _REQUEST_IDS = (
@@ -56,33 +52,6 @@ class Ending(msgspec.Struct, frozen=True):
 def outcome_of(error: UpstreamError) -> Outcome:
     """Return the outcome of an attempt that failed with ``error``. A lack of local resources is not its fault."""
     return _OUTCOMES.get(error.kind, Outcome.FAILED)
-
-
-def record_of(attempt: "Attempt", ending: Ending, judgement: Judgement) -> AttemptRecord:
-    """Return the record of an ``attempt`` that has ended."""
-    race, measurement, deployment = attempt.race, attempt.measurement, attempt.deployment.name
-    paces, streamed, outcome = race.open_call.services.paces, race.call.streamed, ending.outcome
-    dribble = UNKNOWN
-    if ending.had_won and streamed:
-        first_at, last_at = measurement.first_at, measurement.last_at
-        is_long = first_at is not None and last_at is not None and last_at - first_at >= FOR_S
-        dribble = paces.dribble(deployment, measurement) if is_long else NONE
-    cut = (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE) and attempt.token_at() is None
-    record = attempt_record(
-        race.call,
-        attempt.start,
-        ending,
-        measurement,
-        exchange=attempt.exchange,
-        censored_at=ending.at if cut else None,
-        overtaken=attempt.overtaken,
-        kept=None if streamed else race.was_kept(attempt),
-        judgement=judgement,
-        dribble=dribble,
-    )
-    if outcome is Outcome.WON and record.decode_tps is not None:
-        paces.add(deployment, record.decode_tps)
-    return record
 
 
 def attempt_record(

@@ -57,7 +57,7 @@ class Services(msgspec.Struct, frozen=True):
     """The recorder, the owners of tasks and seats, and the sources of time and ids."""
 
     recorder: Recorder
-    tasks: AttemptTasks
+    tasks: AttemptTasks[Any, Any]  # of ``Attempt`` and ``OpenCall``, which know this module
     seats: Seats
     clock: Callable[[], float]  # monotonic seconds, with a finer resolution than the loop's
     new_id: Callable[[], str]

@@ -2,24 +2,35 @@
 
 import asyncio
 from collections.abc import Collection, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, Protocol, TypeVar, TYPE_CHECKING
+
+from gateway.fleet.deployment import Deployment
 
 if TYPE_CHECKING:
     from gateway.attempt_records import AttemptStart
-    from gateway.racing.attempt import Attempt
-    from gateway.racing.open_call import OpenCall
-    from gateway.racing.seated import Seated
 
 
-class AttemptTasks:
+class HasDeployment(Protocol):
+    """An attempt, as far as it is counted here."""
+
+    @property
+    def deployment(self) -> Deployment:
+        """Where it runs."""
+
+
+AttemptT = TypeVar("AttemptT", bound=HasDeployment)
+CallT = TypeVar("CallT")
+
+
+class AttemptTasks(Generic[AttemptT, CallT]):
     """The tasks of all running attempts. ``close`` cancels and awaits them.
 
     ``relayed`` are the running attempts without a task of their own, with their calls, by what counts them.
     """
 
     def __init__(self) -> None:
-        self.relayed: dict[Seated, tuple[OpenCall, AttemptStart]] = {}
-        self._tasks: dict[asyncio.Task[None], Attempt] = {}
+        self.relayed: dict[object, tuple[CallT, AttemptStart]] = {}
+        self._tasks: dict[asyncio.Task[None], AttemptT] = {}
         self._in_flight: dict[str, int] = {}  # by deployment
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -34,7 +45,7 @@ class AttemptTasks:
         return self._loop
 
     def start(
-        self, work: Coroutine[Any, Any, None], attempt: "Attempt", loop: asyncio.AbstractEventLoop
+        self, work: Coroutine[Any, Any, None], attempt: AttemptT, loop: asyncio.AbstractEventLoop
     ) -> asyncio.Task[None]:
         """Run ``work`` of an attempt, which handles its own errors, as a task of the running ``loop``."""
         task = loop.create_task(work)
@@ -57,7 +68,7 @@ class AttemptTasks:
             del self._in_flight[deployment]
 
     @property
-    def attempts(self) -> "Collection[Attempt]":
+    def attempts(self) -> Collection[AttemptT]:
         """The attempts whose tasks run."""
         return self._tasks.values()
 

@@ -16,6 +16,7 @@ from gateway.fleet.deployment import Clocks, Deployment
 from gateway.fleet.model import Model
 from gateway.prompt_classes import MeasuredApi, PromptClass
 from gateway.race_failures import AllRateLimited, AllTimedOut, RejectedByProvider
+from gateway.racing.attempt import Attempt
 from gateway.racing.open_call import OpenCall, Unanswered
 from gateway.racing.outlet import Relayed
 from gateway.racing.relay import Asking, Relay
@@ -148,10 +149,10 @@ class Room:
         cancelled_as: type[ApiError] = ClientDisconnected,
         open_call: OpenCall | None = None,
         seats: Seats | None = None,
-        tasks: AttemptTasks | None = None,
+        tasks: AttemptTasks[Attempt, OpenCall] | None = None,
     ) -> None:
         self.recorder = RememberingRecorder()
-        self.tasks = tasks or AttemptTasks()
+        self.tasks = tasks or AttemptTasks[Attempt, OpenCall]()
         self.outlet = RememberingOutlet(self.recorder, gone_after=gone_after)
         names = [f"s{number}" for number in range(1, len(speakers) + 1)]
         deployments = {
@@ -280,7 +281,7 @@ def test_an_answer_without_the_name_of_a_model_reports_its_tokens_all_the_same(a
 
 @in_virtual_time
 async def test_attempts_under_way_are_counted_with_those_of_races_until_they_end() -> None:
-    tasks = AttemptTasks()
+    tasks = AttemptTasks[Attempt, OpenCall]()
     tasks.entered("s1")
     first = Room(Speaker(0.1, SLOW), Speaker(1.0, VECTORS), tasks=tasks)
     second = Room(Speaker(5.0, VECTORS), Speaker(5.0, VECTORS), tasks=tasks)

@@ -14,6 +14,7 @@ from gateway.fleet.deployment import Clocks, Deployment
 from gateway.fleet.model import Model
 from gateway.ingress.journey import total_failure
 from gateway.prompt_classes import PromptClass, answer_class
+from gateway.racing.attempt import Attempt
 from gateway.racing.expected import answer_kind
 from gateway.racing.gather import GatheringSink
 from gateway.racing.open_call import Broken, OpenCall, Unanswered
@@ -293,7 +294,7 @@ class Track:
         self._paces = paces or Paces()
         self.upstreams = {upstream.name: upstream for upstream in upstreams}
         self.recorder = RememberingRecorder()
-        self.tasks = AttemptTasks()
+        self.tasks = AttemptTasks[Attempt, OpenCall]()
         self.sink = sink or RememberingSink()
         self._permits = permits
         names = list(self.upstreams)

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.messages import requests as messages
-from providers.dialects.responses import requests as responses
+from providers.dialects.messages import request_to_chat as messages_to_chat
+from providers.dialects.responses import request_to_chat as responses_to_chat
 from providers.dialects.wording import Wording
 
 URL = "data:image/png;base64,aGk="
@@ -40,7 +40,7 @@ IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png"
 
 def test_pictures_of_parallel_results_follow_all_of_them_with_what_the_user_says() -> None:
     turn = {"role": "user", "content": [result("a", text("One:"), IMAGE), result("b", IMAGE), text("Which?")]}
-    wording = messages.to_chat(raw({"max_tokens": 9, "messages": [turn]}))
+    wording = messages_to_chat.to_chat(raw({"max_tokens": 9, "messages": [turn]}))
     assert said(wording) == [
         {"role": "tool", "tool_call_id": "a", "content": [text("One:"), LATER]},
         {"role": "tool", "tool_call_id": "b", "content": LATER["text"]},
@@ -55,19 +55,19 @@ def test_pictures_of_parallel_results_follow_all_of_them_with_what_the_user_says
 def test_a_document_of_a_result_follows_likewise() -> None:
     document = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "aGk="}}
     turn = {"role": "user", "content": [result("a", document)]}
-    _, user = said(messages.to_chat(raw({"max_tokens": 9, "messages": [turn]})))
+    _, user = said(messages_to_chat.to_chat(raw({"max_tokens": 9, "messages": [turn]})))
     assert [part["type"] for part in user["content"]] == ["text", "file"]
 
 
 def test_a_failure_that_shows_a_picture_is_told_as_one() -> None:
     turn = {"role": "user", "content": [{**result("a", IMAGE), "is_error": True}]}
-    tool, user = said(messages.to_chat(raw({"max_tokens": 9, "messages": [turn]})))
+    tool, user = said(messages_to_chat.to_chat(raw({"max_tokens": 9, "messages": [turn]})))
     assert tool["content"] == f"Error: {LATER['text']}"
     assert user["content"] == shown("a")
 
 
 def responses_messages(*items: Any) -> list[dict[str, Any]]:
-    return said(responses.to_chat(raw({"input": list(items)})))
+    return said(responses_to_chat.to_chat(raw({"input": list(items)})))
 
 
 def called(call_id: str) -> dict[str, Any]:
