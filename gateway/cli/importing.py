@@ -12,7 +12,7 @@ from gateway.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.settings import Problem
-    from gateway.settings.litellm_config import Converted
+    from gateway.settings.litellm_config.conversion import Converted
 
 _STANDARD_OUTPUT = Path("-")
 
@@ -46,7 +46,7 @@ def litellm(
     Example: holeshot import litellm config.yaml -o config/gateway.yaml
     """
     from gateway.settings import ConfigurationError  # noqa: PLC0415 - pydantic only where it is needed
-    from gateway.settings.litellm_config import convert  # noqa: PLC0415 - likewise
+    from gateway.settings.litellm_config.conversion import convert  # noqa: PLC0415 - likewise
     from providers.catalog import load_catalog  # noqa: PLC0415 - likewise
     from providers.datasheets import DatasheetTable  # noqa: PLC0415 - likewise
 

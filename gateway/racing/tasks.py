@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Coroutine
-from typing import Any, Generic, Protocol, TypeVar, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from gateway.fleet.deployment import Deployment
 

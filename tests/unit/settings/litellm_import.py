@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from gateway.settings import Settings
-from gateway.settings.litellm_config import Converted
+from gateway.settings.litellm_config.conversion import Converted
 
 Import = Callable[..., tuple[Settings, Converted]]
 
