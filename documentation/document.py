@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import msgspec
 
-from gateway.ingress.openapi.document import document
+from gateway.admin.openapi.document import document
 
 
 def openapi() -> dict[str, Any]:

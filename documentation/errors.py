@@ -8,10 +8,16 @@ from pathlib import Path
 
 from documentation.error_advice import ERRORS, KINDS, LATER, NOT_SENT, REFUSALS
 from documentation.tables import code, table
-from gateway.connections.answering import MALFORMED_REQUEST
-from gateway.errors import ApiError, InvalidRequest, NoDeploymentFits
-from gateway.ledger.rows import INTERRUPTED, INTERRUPTED_STATUS
-from gateway.race_failures import CODES_OF_OPERATORS, ProviderMisconfigured, RejectedByProvider
+from gateway.connections.connection import MALFORMED_REQUEST
+from gateway.core.errors import (
+    CODES_OF_OPERATORS,
+    ApiError,
+    InvalidRequest,
+    NoDeploymentFits,
+    ProviderMisconfigured,
+    RejectedByProvider,
+)
+from gateway.ledger.entries import INTERRUPTED, INTERRUPTED_STATUS
 
 ROOT = Path(__file__).resolve().parents[1]
 # Codes that are not the one of their class: where one is given, an error has it for a reason of its own.

@@ -32,9 +32,9 @@ ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         ),
     ),
     "log.lines_dropped": ("gateway/watching/logs.py", ("warning",), ("lines", "effect")),
-    "request.refused": ("gateway/ingress/refusals.py", ("warning",), ("status", "reason", *_REFUSED)),
+    "request.refused": ("gateway/api/refusals.py", ("warning",), ("status", "reason", *_REFUSED)),
     "request.crashed": (
-        "gateway/ingress/refusals.py",
+        "gateway/api/refusals.py",
         ("warning", "error"),
         ("status", "reason", "exception", *_REFUSED),
     ),

@@ -7,7 +7,7 @@ from pathlib import Path
 from aiohttp import web
 from pydantic import SecretStr
 
-from gateway.app import Gateway
+from gateway.app.gateway import Gateway
 from gateway.connections.connections import Connections
 from gateway.settings.model import Settings
 from gateway.watching.series import Family

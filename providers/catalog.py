@@ -3,13 +3,122 @@
 import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from providers.dialects.continuing import Way
 from providers.dialects.index import DIALECTS, PIVOT
-from providers.quirks import Quirks
+from providers.dialects.wording import Loss
+
+# How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog
+# lists parameters that the vendor rejects or renames, so that one client request can be sent to all. Only the top
+# level of bodies is read, values stay raw JSON: a long prompt is not parsed for each vendor.
+
+_NOTHING = (b"null",)
+_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
+    "frequency_penalty": (b"null", b"0", b"0.0"),
+    "logit_bias": (b"null", b"{}"),
+    "logprobs": (b"null", b"false"),
+    "n": (b"null", b"1"),
+    "parallel_tool_calls": (b"null", b"true"),
+    "presence_penalty": (b"null", b"0", b"0.0"),
+    "service_tier": (b"null", b'"auto"', b'"default"'),
+    "store": (b"null", b"false"),
+    "top_logprobs": (b"null", b"0"),
+}
+# They do not affect the answer.
+_HINTS = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "service_tier", "user"})
+_DEVELOPER = b'"developer"'
+_SYSTEM = msgspec.Raw(b'"system"')
+_CALLS, _SIGNED = b'"tool_calls"', b'"thought_signature"'
+_NONE = msgspec.Raw(b"null")
+_calls_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | None)
+_messages_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+
+
+class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Changes to requests to this vendor, and repairs of its answers. The default changes nothing."""
+
+    drop: frozenset[str] = frozenset()  # parameters that the vendor answers with an error
+    rename: Mapping[str, str] = {}  # from OpenAI's name to the vendor's: max_completion_tokens -> max_tokens
+    usage_option: Literal["stream_options", "none"] = "stream_options"  # none: usage is sent, requesting it an error
+    system_role: bool = False  # the vendor has no developer role: such messages are sent as system
+    takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; other vendors refuse it
+    unsigned_call: str | None = None  # a thought signature for other vendors' tool calls: it refuses those without
+    repairs: frozenset[Literal["tool_index", "finish_reason"]] = frozenset()  # repairs of its streamed chunks
+
+
+def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> dict[str, msgspec.Raw]:
+    """Return the client's ``fields`` adapted to the vendor; always a new dictionary.
+
+    If the client sent a parameter under both OpenAI's name and the vendor's, the vendor's is kept.
+    """
+    shaped = {name: value for name, value in fields.items() if name not in quirks.drop and name not in quirks.rename}
+    for name, vendor_name in quirks.rename.items():
+        if name in fields:
+            shaped.setdefault(vendor_name, fields[name])
+    if quirks.usage_option == "none":
+        shaped.pop("stream_options", None)
+    if quirks.system_role and "messages" in shaped:
+        shaped["messages"] = _without_developer_role(shaped["messages"])
+    if quirks.unsigned_call is not None and "messages" in shaped:
+        shaped["messages"] = _with_signed_calls(shaped["messages"], quirks.unsigned_call)
+    return shaped
+
+
+def losses(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> tuple[Loss, ...]:
+    """Return the parameters that the client sent and this vendor does not support, in the client's order.
+
+    A default value is not a loss, nor is ``stream_options`` where usage is always sent.
+    """
+    if quirks.drop.isdisjoint(fields):
+        return ()
+    return tuple(
+        Loss(name, "this provider does not support it", hint=name in _HINTS)
+        for name, value in fields.items()
+        if name in quirks.drop and bytes(value) not in _DEFAULTS.get(name, _NOTHING)
+    )
+
+
+def _without_developer_role(messages: msgspec.Raw) -> msgspec.Raw:
+    """Return ``messages`` with developer messages as system messages; the vendor refuses what is not a list."""
+    raw = bytes(messages)
+    if _DEVELOPER not in raw:
+        return messages
+    try:
+        decoded = _messages_decoder.decode(raw)
+    except msgspec.DecodeError:
+        return messages
+    for message in decoded:
+        if message.get("role") == msgspec.Raw(_DEVELOPER):
+            message["role"] = _SYSTEM
+    return msgspec.Raw(msgspec.json.encode(decoded))
+
+
+def _with_signed_calls(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
+    """Return ``messages`` with ``signature`` added to tool calls without one; of parallel calls only to the first.
+
+    Gemini signs calls like this. The vendor refuses what is not a list of objects.
+    """
+    raw = bytes(messages)
+    if _CALLS not in raw:
+        return messages
+    signed = msgspec.Raw(msgspec.json.encode({"google": {"thought_signature": signature}}))
+    changed = False
+    try:
+        decoded = _messages_decoder.decode(raw)
+        for message in decoded:
+            calls = _calls_decoder.decode(message.get("tool_calls", _NONE)) or ()
+            if calls and not any(_SIGNED in bytes(call.get("extra_content", _NONE)) for call in calls):
+                calls[0]["extra_content"] = signed
+                message["tool_calls"] = msgspec.Raw(msgspec.json.encode(calls))
+                changed = True
+    except msgspec.DecodeError:
+        return messages
+    return msgspec.Raw(msgspec.json.encode(decoded)) if changed else messages
+
 
 Kind = Literal["openai_compatible", "anthropic", "litellm"]
 Auth = Literal["bearer", "api-key", "x-api-key"]  # authorization: Bearer KEY, or a header of this name with the key
@@ -68,3 +177,22 @@ def load_catalog() -> Mapping[str, Vendor]:
     """Read the catalog: vendors by name, in the order of the file. Each call reads the file, so keep the result."""
     rows = tomllib.loads(files("providers").joinpath("vendors.toml").read_text(encoding="utf-8"))
     return msgspec.convert({name: {"name": name, **row} for name, row in rows.items()}, dict[str, Vendor])
+
+
+# Optional dependencies, and the commands that install them.
+
+LITELLM = "pip install 'holeshot[litellm]'"
+OTEL = "pip install 'holeshot[otel]'"
+
+
+def has_litellm() -> bool:
+    """Whether litellm is installed. It is not imported for this check, which would take seconds."""
+    return find_spec("litellm") is not None
+
+
+def has_otel() -> bool:
+    """Whether OpenTelemetry's exporter is installed. It is imported only where traces are on."""
+    try:
+        return find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:  # one of the packages that it is in
+        return False

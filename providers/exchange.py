@@ -14,8 +14,8 @@ from providers.dialects.index import PIVOT
 from providers.dialects.wording import Loss
 from providers.errors import UpstreamError
 from providers.listings import Listing
-from providers.masked_record import MaskedRecord
 from providers.multipart import Form
+from providers.redaction import MaskedRecord
 from providers.sendings import Sendings
 from providers.usage import Usage
 

@@ -12,27 +12,64 @@ from urllib.parse import quote
 import msgspec
 from yarl import URL
 
-from providers.catalog import Auth
+from providers.catalog import Auth, Quirks, losses, shape
 from providers.dialects.dialect import Dialect
 from providers.dialects.index import DIALECTS, PIVOT
 from providers.dialects.wording import Loss
-from providers.error_bodies import error_of_response
+from providers.error_bodies import error_of_response, read_answer
 from providers.errors import ErrorKind, UpstreamError
-from providers.event_masks import masked_body
 from providers.exchange import Answer, Exchange, Request
 from providers.http.client import Client
 from providers.http.dialing import TlsContexts, Versions
 from providers.http.encoding import ACCEPTED, Body, decoded
-from providers.http.message import Head, checked
+from providers.http.message import Head, Response, checked
 from providers.http.message import Request as HttpRequest
-from providers.http.response import Response
-from providers.http_answer import HttpRest, comes_whole, read_beginning
-from providers.http_exchange import HttpExchange, TranslatedExchange, masked, read_body
-from providers.json_answer import read_answer
+from providers.http_exchange import HttpExchange, HttpRest, TranslatedExchange, comes_whole, read_beginning, read_body
+from providers.http_exchange import masked_headers as masked
 from providers.listings import Listing, read_pages
-from providers.quirks import Quirks, losses
 from providers.redaction import redact
-from providers.request_bodies import streamed_body, with_own
+from providers.sse import masked_body
+
+# The bodies of requests to providers: the client's fields in the vendor's shape, with the deployment's own.
+
+_TRUE = msgspec.Raw(b"true")
+_FALSE = msgspec.Raw(b"false")
+_INCLUDE_USAGE = msgspec.Raw(b'{"include_usage":true}')
+
+_options_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def streamed_body(request: Request, quirks: Quirks) -> bytes:
+    """Return the body of a request for events. Only its top level is changed: messages are not parsed."""
+    fields = _fields(request, quirks)
+    streamed = request.upstream_stream
+    fields["stream"] = _TRUE if streamed else _FALSE
+    if request.dialect.requests.takes_quirks:
+        if streamed and quirks.usage_option == "stream_options":
+            fields["stream_options"] = _with_usage(fields.get("stream_options"))
+        else:
+            fields.pop("stream_options", None)
+    return msgspec.json.encode(fields)
+
+
+def _fields(request: Request, quirks: Quirks) -> dict[str, msgspec.Raw]:
+    return with_own(request, shape(request.fields, quirks) if request.dialect.requests.takes_quirks else request.fields)
+
+
+def with_own(request: Request, fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    """Return ``fields`` with the deployment's own fields and model."""
+    return {**fields, **request.extra_body, "model": msgspec.Raw(msgspec.json.encode(request.model))}
+
+
+def _with_usage(options: msgspec.Raw | None) -> msgspec.Raw:
+    if options is None:
+        return _INCLUDE_USAGE
+    try:
+        merged = _options_decoder.decode(options)
+    except msgspec.ValidationError:  # null, or an invalid value
+        return _INCLUDE_USAGE
+    return msgspec.Raw(msgspec.json.encode({**merged, "include_usage": _TRUE}))
+
 
 _LARGEST_ERROR_BYTES = 64 * 1024
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024

@@ -15,13 +15,104 @@ import msgspec
 from providers.availability import Availability, Readiness, Waits
 from providers.dialects.dialect import Dialect
 from providers.dialects.wording import Loss
+from providers.error_bodies import headroom
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request, Upstream
-from providers.key_names import key_names
 from providers.listings import Listing
-from providers.rate_limits import headroom
-from providers.ringed_exchange import RingedExchange
 from providers.sendings import Sendings
+
+# The names of a provider's keys in the ledger: they distinguish the keys, and are not secret.
+
+SHOWN_CHARS = 4  # the last characters of a key, which vendors' consoles show too
+SHORTEST_CHARS = 16  # for shorter keys, four characters are too many
+
+
+def key_names(keys: Sequence[str], own: Sequence[str | None] = ()) -> tuple[str, ...]:
+    """Return a name for each of ``keys``: its ``own``, else its last four characters, else its number: ``#2``.
+
+    Keys that would get the same name get their numbers.
+    """
+    names = [_name(key, named) for key, named in zip(keys, own or (None,) * len(keys), strict=True)]
+    return tuple(
+        name if name is not None and names.count(name) == 1 else f"#{number}" for number, name in enumerate(names, 1)
+    )
+
+
+def _name(key: str, own: str | None) -> str | None:
+    return own or (f"…{key[-SHOWN_CHARS:]}" if len(key) >= SHORTEST_CHARS else None)
+
+
+# An exchange with one of several keys, which notifies the key ring of its end.
+
+
+class RingedExchange:
+    """An ``Exchange`` around another, with the ring's headers."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        headers: Mapping[str, str],
+        *,
+        failed: Callable[[UpstreamError], object],
+        over: Callable[[], None],  # called once, at the end
+    ) -> None:
+        self.status = exchange.status
+        self.headers = headers
+        self.connect_ms = exchange.connect_ms
+        self.secrets: Sequence[str] = exchange.secrets
+        self._exchange = exchange
+        self._failed = failed
+        self._over: Callable[[], None] | None = over
+
+    @property
+    def ended(self) -> bool:
+        """Whether the provider has sent everything."""
+        return self._exchange.ended
+
+    async def read(self) -> bytes:
+        """Return the next bytes of the event stream, ``b""`` at its end.
+
+        Raises:
+            UpstreamError: as of the inner exchange.
+
+        """
+        try:
+            block = await self._exchange.read()
+        except UpstreamError as error:
+            self._failed(error)
+            self._end()
+            raise
+        except BaseException:
+            self._end()
+            raise
+        if not block:
+            self._end()
+        return block
+
+    @property
+    def finishing(self) -> bool:
+        """Whether the answer is said to end, and its end is held back."""
+        return self._exchange.finishing
+
+    def conclude(self) -> bytes:
+        """Return the end that was held back."""
+        self._end()
+        return self._exchange.conclude()
+
+    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
+        """Call ``listener`` with data that arrives while ``read`` waits."""
+        self._exchange.offer_to(listener)
+
+    def abort(self) -> None:
+        """Drop the exchange at once; without effect after the end or an abort."""
+        self._end()
+        self._exchange.abort()
+
+    def _end(self) -> None:
+        over, self._over = self._over, None
+        if over is not None:
+            over()
+
 
 REFILL_S = 60.0  # limits are per minute
 COOL_S = 0.5  # after a 429 without retry-after

@@ -8,9 +8,8 @@ import aiohttp
 import httpx
 
 from providers.error_bodies import error_of_response
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import ErrorKind, UpstreamError, is_shortage
 from providers.redaction import redact
-from providers.shortage import is_shortage
 
 _BAD_REQUEST, _INTERNAL_SERVER_ERROR = 400, 500
 _LONGEST_CHAIN = 10

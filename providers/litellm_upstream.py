@@ -1,6 +1,7 @@
 """One provider that is not OpenAI-compatible, called through litellm, which is imported at its first use."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
@@ -13,13 +14,276 @@ from providers.dialects.chat.dialect import CHAT
 from providers.dialects.dialect import Dialect
 from providers.dialects.wording import Loss
 from providers.error_bodies import error_of_response
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import ErrorKind, UpstreamError, is_shortage, out_of_descriptors
 from providers.exchange import Answer, Exchange, Request
 from providers.listings import Listing
-from providers.litellm_exchange import DONE, PumpedExchange, event
-from providers.litellm_hearing import Hearing
 from providers.litellm_library import LiteLLM
-from providers.shortage import is_shortage, out_of_descriptors
+
+# One answer from litellm as an ``Exchange``: its chunks as OpenAI's events, passed from one task to another.
+
+DONE = b"data: [DONE]\n\n"
+
+
+class PumpedExchange:
+    """An ``Exchange`` that is filled by the task that reads litellm's stream."""
+
+    finishing = False  # what it says is passed on as it comes
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.secrets: Sequence[str] = ()  # errors from litellm have been redacted already
+        self.headers: Mapping[str, str] = {}
+        self.connect_ms: float | None = None  # litellm does not report it
+        self._pump: asyncio.Task[None] | None = None
+        self._opened = asyncio.Event()
+        self._arrived = asyncio.Event()
+        self._blocks: list[bytes] = []
+        self._ended = False
+        self._error: UpstreamError | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the provider has sent everything."""
+        return self._ended
+
+    async def read(self) -> bytes:
+        """Return everything since the last read, waiting if there is nothing; ``b""`` at the end."""
+        try:
+            await self._arrived.wait()
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        block = b"".join(self._blocks)
+        self._blocks.clear()
+        if not self._ended:
+            self._arrived.clear()
+        if not block and self._error is not None:
+            raise self._error
+        return block
+
+    def conclude(self) -> bytes:
+        """Return nothing: no end is held back."""
+        return b""
+
+    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
+        """Ignore it: litellm's own cost per chunk is a hundred times that of waking a task."""
+
+    def abort(self) -> None:
+        """Cancel the reading task, which closes the connection; without effect after the end or an abort."""
+        if self._pump is not None:
+            self._pump.cancel()
+        self._blocks.clear()
+        self.end()
+
+    async def opened(self) -> None:
+        """Wait for the response's headers.
+
+        Raises:
+            UpstreamError: no response.
+
+        """
+        await self._opened.wait()
+        if self._error is not None and not self._blocks:
+            raise self._error
+
+    def owned_by(self, pump: asyncio.Task[None]) -> None:
+        """Set the task that fills this exchange; cancelling it closes the connection."""
+        self._pump = pump
+
+    def open(self, headers: Mapping[str, str]) -> None:
+        """Note that the response has begun."""
+        self.headers = headers
+        self._opened.set()
+
+    def put(self, block: bytes) -> None:
+        """Add bytes of the event stream. Empty ones are ignored: for the reader they would be the end."""
+        if block:
+            self._blocks.append(block)
+            self._arrived.set()
+
+    def end(self, error: UpstreamError | None = None) -> None:
+        """Note the end of the stream; the bytes before it can still be read."""
+        if self._ended:
+            return
+        self._ended = True
+        self._error = error
+        self._opened.set()
+        self._arrived.set()
+
+
+def event(response: Any, chunk: Any) -> bytes:
+    """Return one of litellm's chunks as an event, without litellm's own additions.
+
+    Litellm adds an empty choice and a price to usage, and sends usage even if the provider did not. It also sends a
+    finish reason at the end of every stream, however that ended.
+
+    Raises:
+        UpstreamError: the provider's stream ended without a finish reason.
+
+    """
+    data = chunk.model_dump(mode="json", exclude_none=True)
+    choices = data.get("choices", ())
+    if any(choice.get("finish_reason") for choice in choices) and not _finished(response):
+        raise UpstreamError(ErrorKind.UPSTREAM_TRUNCATED, "the answer ended without a finish reason")
+    if (usage := data.get("usage")) is not None:
+        if not any(getattr(part, "usage", None) for part in getattr(response, "chunks", None) or (chunk,)):
+            del data["usage"]
+        else:
+            usage.pop("cost", None)
+        if all(not choice.get("delta") and not choice.get("finish_reason") for choice in choices):
+            data["choices"] = []
+            if "usage" not in data:
+                return b""
+    try:
+        return b"data: " + msgspec.json.encode(data) + b"\n\n"
+    except UnicodeEncodeError:  # half a character, as JSON writes it; the other half may be in the next event
+        return b"data: " + json.dumps(data).encode() + b"\n\n"
+
+
+def _finished(response: Any) -> bool:
+    """Whether the provider has sent a finish reason; assumed where litellm does not track it."""
+    names = ("received_finish_reason", "intermittent_finish_reason")
+    return any(getattr(response, name, "") is not None for name in names)
+
+
+# The parts of a chat request that reach a model behind litellm: fields that litellm accepts and the model supports.
+
+# Fields that a client may set. Litellm's own parameters, such as addresses and credentials, are keywords too: these can
+# only be set in the configuration (``extra_body``).
+_CHAT_FIELDS = frozenset({
+    "audio",
+    "frequency_penalty",
+    "function_call",
+    "functions",
+    "logit_bias",
+    "logprobs",
+    "max_completion_tokens",
+    "max_tokens",
+    "messages",
+    "modalities",
+    "n",
+    "parallel_tool_calls",
+    "prediction",
+    "presence_penalty",
+    "reasoning_effort",
+    "response_format",
+    "seed",
+    "stop",
+    "temperature",
+    "thinking",
+    "tool_choice",
+    "tools",
+    "top_k",
+    "top_logprobs",
+    "top_p",
+    "user",
+    "verbosity",
+    "web_search_options",
+})  # fmt: skip
+_OURS = frozenset({"model", "stream", "stream_options"})  # set by the exchange itself
+_UNLISTED = frozenset({"messages", "top_k"})  # supported, but not in litellm's lists
+# Fields that do not affect the answer: labels, and those about cost and speed.
+_HINTS = frozenset({
+    "metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "user",
+})  # fmt: skip
+# The API's defaults: a field with its default value is not a loss.
+_DEFAULTS: Mapping[str, Any] = {
+    "frequency_penalty": 0,
+    "function_call": "auto",
+    "functions": [],
+    "logit_bias": {},
+    "logprobs": False,
+    "metadata": {},
+    "modalities": ["text"],
+    "n": 1,
+    "parallel_tool_calls": True,
+    "presence_penalty": 0,
+    "response_format": {"type": "text"},
+    "service_tier": "auto",
+    "stop": [],
+    "store": False,
+    "temperature": 1,
+    "tool_choice": "auto",
+    "tools": [],
+    "top_logprobs": 0,
+    "top_p": 1,
+    "verbosity": "medium",
+}
+_LONGEST_DEFAULT_BYTES = 32
+_MARKER = b'"cache_control"'
+_KEEP_MARKERS = frozenset({"anthropic", "bedrock", "databricks", "gemini", "vertex_ai"})
+_MOST_MODELS = 1000  # clients may name any; with more of them, the cache is cleared
+
+
+class Hearing:
+    """The fields that the models of one provider support according to litellm, once it is imported."""
+
+    def __init__(self, prefix: str, imported: Callable[[], Any | None]) -> None:
+        self._prefix = prefix
+        self._imported = imported  # the litellm module, None until it is imported
+        self._lists: dict[str, frozenset[str] | None] = {}
+
+    def losses(self, model: str, fields: Mapping[str, msgspec.Raw]) -> tuple[Loss, ...]:
+        """Return the losses among ``fields``, in their order."""
+        lost = []
+        for name, raw in fields.items():
+            if name in _OURS or _says_nothing(name, raw):
+                continue
+            if name not in _CHAT_FIELDS:
+                lost.append(Loss(name, "litellm does not support it", hint=name in _HINTS))
+            elif not self._takes(model, name):
+                lost.append(Loss(name, f"litellm does not support it for {model}", hint=name in _HINTS))
+        if self._prefix not in _KEEP_MARKERS and _MARKER in bytes(fields.get("messages", b"")):
+            lost.append(Loss("messages[].content[].cache_control", "the provider has no cache markers", hint=True))
+        return tuple(lost)
+
+    def spoken(self, model: str, fields: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+        """Return the decoded fields for litellm, without defaults that it would refuse."""
+        spoken = {}
+        for name, raw in fields.items():
+            if name not in _CHAT_FIELDS or bytes(raw) == b"null":
+                continue
+            listed = self._list(model)
+            if listed is None or name in listed or name in _UNLISTED:
+                spoken[name] = msgspec.json.decode(raw)
+            elif name == "max_completion_tokens" and "max_tokens" in listed:
+                spoken["max_tokens"] = msgspec.json.decode(raw)  # its older name
+            elif not _says_nothing(name, raw) and name not in _HINTS:
+                spoken[name] = msgspec.json.decode(raw)  # litellm refuses it, or drops it if allowed
+        return spoken
+
+    def _takes(self, model: str, name: str) -> bool:
+        listed = self._list(model)
+        if listed is None or name in listed or name in _UNLISTED:
+            return True
+        return name == "max_completion_tokens" and "max_tokens" in listed
+
+    def _list(self, model: str) -> frozenset[str] | None:
+        """Return the names of a model's parameters according to litellm, None if unknown."""
+        litellm = self._imported()
+        if litellm is None:
+            return None
+        if model not in self._lists:
+            if len(self._lists) >= _MOST_MODELS:
+                self._lists.clear()
+            try:
+                names = litellm.get_supported_openai_params(model, custom_llm_provider=self._prefix)
+            except Exception:  # noqa: BLE001  # litellm raises whatever its many modules raise
+                names = None
+            self._lists[model] = None if names is None else frozenset(names)
+        return self._lists[model]
+
+
+def _says_nothing(name: str, raw: msgspec.Raw) -> bool:
+    """Whether a field is null or has its default value."""
+    text = bytes(raw)
+    if text == b"null":
+        return True
+    if len(text) > _LONGEST_DEFAULT_BYTES or name not in _DEFAULTS:
+        return False
+    value, default = msgspec.json.decode(text), _DEFAULTS[name]
+    return bool(value == default) and isinstance(value, bool) == isinstance(default, bool)
+
 
 _EMBEDDING_FIELDS = frozenset({"dimensions", "encoding_format", "input", "user"})
 

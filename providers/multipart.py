@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from providers.dialects.wording import Malformed
-from providers.masked_record import MaskedRecord
+from providers.redaction import MaskedRecord
 
 _MAX_PARTS = 1000
 _LONGEST_VALUE_BYTES = 64 * 1024  # of a field that is read here, such as a name or an option

@@ -15,6 +15,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+import msgspec
+
 MASK = "***"
 
 # The format of keys in general: a provider may echo another key than ours, or a part of one. A client's key
@@ -232,3 +234,20 @@ def _forms_of(secret: str) -> Iterator[tuple[str, int, int]]:
 
 def _begin(form: _Form) -> int:
     return form.at
+
+
+# Records with secrets or clients' texts, which must not appear in tracebacks, debuggers or logs.
+
+
+class MaskedRecord(msgspec.Struct, frozen=True):
+    """A record whose ``repr``, ``str`` and rich output have only the fields that ``shown`` returns."""
+
+    def shown(self) -> Iterable[tuple[str, object]]:
+        """Return the names and values that may be shown; none unless overridden."""
+        return ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.shown())})"
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:  # msgspec's own yields every field
+        return list(self.shown())

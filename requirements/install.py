@@ -24,7 +24,7 @@ def main(name: str) -> int:
     """Install, and return pip's exit code."""
     if name != "--needed":
         return install(name)
-    from providers.extras import has_litellm  # noqa: PLC0415 - installed by then, and only then
+    from providers.catalog import has_litellm  # noqa: PLC0415 - installed by then, and only then
 
     if has_litellm() and _installed("litellm") == _pins("litellm")["litellm"]:
         return 0

@@ -18,7 +18,7 @@ from benchmarks.alerts.findings import Finding, Findings, compare
 from benchmarks.alerts.incidents import Incident, incidents
 from benchmarks.alerts.world import REPLICAS, SETTINGS, Month, Simulation, poisson
 from gateway.alerts.alerts import LOOK_S
-from gateway.alerts.sources.burns import RULES
+from gateway.alerts.sources import RULES
 
 
 async def simulate(happening: list[Incident], *, seed: int, days: float) -> Findings:

@@ -9,24 +9,25 @@ from random import Random
 import msgspec
 
 from benchmarks.alerts.incidents import DAY_S, HOUR_S, Incident
-from gateway.alerts.alert import Alert, Message
+from gateway.alerts.alert import Alert, BookAway, Message, Source
 from gateway.alerts.alert import Delivery as Delivered
-from gateway.alerts.book import BookAway
-from gateway.alerts.condition import Source
-from gateway.alerts.delivery import Delivery
+from gateway.alerts.alerts import Delivery, Watch
 from gateway.alerts.memory_book import MemoryBook
 from gateway.alerts.sender import Answered
-from gateway.alerts.sources.burns import BurnSource
-from gateway.alerts.sources.ledger import LedgerSource
-from gateway.alerts.sources.outages import OutageSource
-from gateway.alerts.sources.seldom import Seldom
-from gateway.alerts.sources.slowdowns import Slowdown, SlowdownSource
-from gateway.alerts.sources.spending import SpendingSource, Thresholds
-from gateway.alerts.watch import Watch
-from gateway.race_failures import NotAsked
-from gateway.reports import ReportsUnreachable
-from gateway.settings.alerts import AlertSettings, Format, WebhookSettings
-from gateway.targets.burn import Burn
+from gateway.alerts.sources import (
+    BurnSource,
+    LedgerSource,
+    OutageSource,
+    Seldom,
+    Slowdown,
+    SlowdownSource,
+    SpendingSource,
+    Thresholds,
+)
+from gateway.core.errors import NotAsked
+from gateway.core.reports import ReportsUnreachable
+from gateway.settings.sections import AlertSettings, Format, WebhookSettings
+from gateway.targets.targets import Burn
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 REPLICAS = 2
@@ -193,7 +194,7 @@ class Simulation:
         return watch, delivery
 
     def _sources(self, number: int) -> list[Source]:
-        """Return the sources as gateway/alerting.py has them."""
+        """Return the sources as gateway/app/background.py has them."""
 
         async def burns(windows_s: Sequence[int]) -> list[Burn]:
             self._check_database()

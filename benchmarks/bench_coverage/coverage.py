@@ -8,11 +8,9 @@ from statistics import fmean
 import msgspec
 
 from benchmarks.bench_coverage.world import World, quantile
-from gateway.bench.figures import cells
-from gateway.bench.plan import Plan
-from gateway.bench.resampling import Draws
-from gateway.bench.sample import Sample
-from gateway.bench.verdicts import verdicts
+from gateway.bench.figures import Draws, cells
+from gateway.bench.plan import Plan, Sample
+from gateway.bench.report import verdicts
 
 DRAWS = 500  # of each interval; a real bench takes more
 _MANY = 60_000

@@ -7,10 +7,7 @@ from statistics import NormalDist
 
 import msgspec
 
-from gateway.bench.goal import read_goal
-from gateway.bench.plan import Contender, Plan, turns
-from gateway.bench.prompts import Lengths
-from gateway.bench.sample import Key, Sample
+from gateway.bench.plan import Contender, Key, Lengths, Plan, Sample, read_goal, turns
 from providers.simulator.persona import Fate, Persona
 
 _PROMPT_TOKENS = 400

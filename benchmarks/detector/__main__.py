@@ -16,7 +16,7 @@ from rich.table import Table
 
 from benchmarks.detector.trial import Trial
 from benchmarks.detector.worlds import Noise, World
-from gateway.detecting.windows import DAY_S, Metric
+from gateway.detecting.slowdowns import DAY_S, Metric
 
 RATES = {"1/s": 1.0, "1/min": 1 / 60}
 NOISES = (0.05, 0.1, 0.2)

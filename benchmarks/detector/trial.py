@@ -5,9 +5,8 @@ import msgspec
 from benchmarks.detector.worlds import Change, Model, World
 from gateway.detecting.levels import Yardstick, added
 from gateway.detecting.model import ModelWatch
+from gateway.detecting.slowdowns import DAY_S, HOUR_S, SPEEDS, WINDOW_S, Happened, Metric, Window
 from gateway.detecting.slowdowns import Change as Seen
-from gateway.detecting.slowdowns import Happened
-from gateway.detecting.windows import DAY_S, HOUR_S, SPEEDS, WINDOW_S, Metric, Window
 
 CONCLUDE_S = 6 * HOUR_S
 HISTORY_DAYS = 28

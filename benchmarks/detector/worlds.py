@@ -10,7 +10,7 @@ from math import erfc, exp, log, pi, sin, sqrt
 import msgspec
 
 from gateway.detecting.levels import HIGHEST, LOWEST, STEP
-from gateway.detecting.windows import DAY_S, HOUR_S, WINDOW_S, Histogram, Metric, Tally, Window
+from gateway.detecting.slowdowns import DAY_S, HOUR_S, WINDOW_S, Histogram, Metric, Tally, Window
 
 _WEEK_S = 7 * DAY_S
 _START_S = 1_790_000_000 // _WEEK_S * _WEEK_S

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gateway.cli.main import main
 from gateway.steering.plans import Plan
-from gateway.steering.steering import Steering
+from gateway.steering.router import Steering
 
 
 def audit_everything() -> None:

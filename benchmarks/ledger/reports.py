@@ -5,10 +5,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 
+from gateway.core.reports import By, CallsWanted, Ended, HeatMetric, HeatWanted, HistoryWanted, Window
 from gateway.ledger.reports.reader import Reader
-from gateway.ledger.reports.replays import Replays
-from gateway.ledger.reports.reports import LedgerReports
-from gateway.reports import By, CallsWanted, Ended, HeatMetric, HeatWanted, HistoryWanted, Window
+from gateway.ledger.reports.reports import LedgerReports, Replays
 
 GOAL_MS = 500.0  # of what a view shows first: a page of fifty, or a day
 Ask = Callable[[], Awaitable[object]]

@@ -10,9 +10,9 @@ from typing import Any
 import asyncpg
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.attempt_records import AttemptRecord, Outcome, Role, TokensSource, WinOn
-from gateway.calls import CallRecord, Mode, Objective
-from gateway.ids import uuid7
+from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource, WinOn
+from gateway.core.calls import CallRecord, Mode, Objective
+from gateway.core.ids import uuid7
 from gateway.ledger.entries import Entry, Finished
 from gateway.ledger.inserts import insert
 from gateway.ledger.retention import Retention, prune

@@ -26,8 +26,8 @@ from gateway.ledger.database import create_engine, is_sqlite, migrate
 from gateway.ledger.reports.reader import Reader
 from gateway.ledger.targets import statements
 from gateway.ledger.targets.counting import TargetCounting
-from gateway.ledger.targets.cover import begin
-from gateway.targets.target import Definition, Target
+from gateway.ledger.targets.statements import begin
+from gateway.targets.targets import Definition, Target
 
 CALLS = {"postgres": 2_000_000, "sqlite": 200_000}  # of 60 days
 TARGETS = (

@@ -22,10 +22,9 @@ from benchmarks.harness.load import Order, carry_out
 from benchmarks.harness.mock_upstream import Connection
 from benchmarks.harness.servers import Server, free_port
 from benchmarks.micro.hot_path import WAYS
-from gateway.app import Gateway
-from gateway.connections.listener import listening
-from gateway.connections.ports import bind
-from gateway.live import viewer
+from gateway.app.gateway import Gateway
+from gateway.connections.listener import bind, listening
+from gateway.live import events
 from gateway.settings import load
 from gateway.watching import logs
 
@@ -75,7 +74,7 @@ async def look(port: int) -> None:
 
     Under callgrind a call takes much longer than it does: events go out when many wait, as they do with 500 calls/s.
     """
-    viewer.GATHER_S = 1e6
+    events.GATHER_S = 1e6
     transport, client = await asyncio.get_running_loop().create_connection(Discarding, "127.0.0.1", port)
     key = gateways.VIEWER_HEADERS["authorization"]
     transport.write(f"GET /api/live HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nauthorization: {key}\r\n\r\n".encode())

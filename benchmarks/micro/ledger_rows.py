@@ -25,11 +25,11 @@ import asyncpg
 import uvloop
 
 from benchmarks.micro.recorded import deployments, races
-from gateway.attempt_records import AttemptRecord
-from gateway.calls import CallRecord, CallStart
+from gateway.core.attempts import AttemptRecord
+from gateway.core.calls import CallRecord, CallStart
 from gateway.ledger.database import migrate
 from gateway.ledger.writer import Ledger
-from gateway.server import GC_THRESHOLD
+from gateway.server.server import GC_THRESHOLD
 from tests.services.servers import postgres
 
 ROWS_PER_CALL = 3

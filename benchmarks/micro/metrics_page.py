@@ -18,8 +18,8 @@ import uvloop
 from msgspec.structs import replace
 
 from benchmarks.micro.recorded import deployments, race
-from gateway.attempt_records import AttemptRecord, Outcome, Role
-from gateway.calls import CallRecord
+from gateway.core.attempts import AttemptRecord, Outcome, Role
+from gateway.core.calls import CallRecord
 from gateway.watching.metrics import MULTIPROCESS_FOLDER, Metrics
 
 MODELS = [f"model-{number}" for number in range(10)]

@@ -19,16 +19,15 @@ from random import Random
 import msgspec
 
 from benchmarks.micro.recorded import MODEL, deployments, races
-from gateway.attempt_records import AttemptStart, Outcome, Role
-from gateway.calls import CallRecord, CallStart, Kind, Objective
-from gateway.prompt_classes import answer_class
+from gateway.core.attempts import AttemptStart, Outcome, Role
+from gateway.core.calls import CallRecord, CallStart, Kind, Objective
+from gateway.core.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import Board, MemoryBoard
 from gateway.steering.candidates import Terms
 from gateway.steering.constants import REFRESH_EVERY_S
-from gateway.steering.redis_board import RedisBoard
-from gateway.steering.redis_commands import connect
-from gateway.steering.steering import Steering
+from gateway.steering.redis_board import RedisBoard, connect
+from gateway.steering.router import Steering
 from tests.services.servers import redis_server
 
 SHORT = answer_class(0)

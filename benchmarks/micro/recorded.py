@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from random import Random
 
-from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
-from gateway.calls import CallRecord, CallStart, Mode, Objective
-from gateway.ids import new_id
+from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
+from gateway.core.calls import CallRecord, CallStart, Mode, Objective
+from gateway.core.ids import new_id
 
 MODEL = "llama-70b"
 

@@ -18,15 +18,15 @@ from random import Random
 import uvloop
 
 from benchmarks.micro.recorded import MODEL, deployments, races
-from gateway.attempt_records import Outcome
-from gateway.calls import CallRecord, CallStart, Objective
-from gateway.ids import new_id
+from gateway.core.attempts import Outcome
+from gateway.core.calls import CallRecord, CallStart, Objective
+from gateway.core.ids import new_id
+from gateway.core.prompt_classes import answer_class
 from gateway.ledger.spool import Spool
-from gateway.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import MemoryBoard
 from gateway.steering.candidates import Terms
-from gateway.steering.steering import Steering
+from gateway.steering.router import Steering
 from gateway.watching import logs
 from gateway.watching.metrics import Metrics
 

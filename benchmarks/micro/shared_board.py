@@ -19,14 +19,13 @@ from datetime import UTC, datetime
 from itertools import product
 from random import Random
 
-from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
-from gateway.prompt_classes import answer_class
+from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
+from gateway.core.prompt_classes import answer_class
 from gateway.steering.constants import HALF_LIFE_S, SLOT_S, SLOTS_KEPT
-from gateway.steering.redis_board import RedisBoard
-from gateway.steering.redis_commands import connect
-from gateway.steering.samples import of_end, of_token
+from gateway.steering.counts import Counts, read_tallies
+from gateway.steering.learning import of_end, of_token
+from gateway.steering.redis_board import RedisBoard, connect
 from gateway.steering.snapshots import Snapshots
-from gateway.steering.tally import Counts, read_tallies
 from tests.services.servers import redis_server
 
 MODELS = [f"model-{number}" for number in range(200)]

@@ -19,8 +19,7 @@ from benchmarks.harness.measured_servers import MeasuredServers
 from benchmarks.harness.nginx import Missing
 from benchmarks.speed.measuring import Effort
 from providers.http.client import Client
-from providers.http.message import Request
-from providers.http.response import Response
+from providers.http.message import Request, Response
 
 NAME = "stream memory"
 STREAMS, WARM_UP = 1000, 50

@@ -8,9 +8,8 @@ from random import Random
 from statistics import fmean
 
 from benchmarks.replay.worlds import RATE_S, WORLDS, Drawing, World, ledger, truth
-from gateway.replay.figures import QUANTILES
 from gateway.replay.replay import replay
-from gateway.replay.settings import settings
+from gateway.replay.settings import QUANTILES, settings
 
 BUDGETS = (0.1, 0.5)
 

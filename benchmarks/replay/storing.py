@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from benchmarks.replay.worlds import RATE_S
-from gateway.attempt_records import AttemptRecord, Outcome, Role, TokensSource
-from gateway.calls import CallRecord, Mode, Objective
-from gateway.ids import new_id
+from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
+from gateway.core.calls import CallRecord, Mode, Objective
+from gateway.core.ids import new_id
 from gateway.ledger.writer import Ledger
 from gateway.replay.rows import Call, Try
 

@@ -11,9 +11,9 @@ from statistics import fmean
 
 from msgspec import Struct
 
-from gateway.replay.playing import Drawn, play
 from gateway.replay.rows import CAP_MS, Call, Try
 from gateway.replay.settings import Setting, hedge_delay_ms
+from gateway.replay.world import Drawn, play
 
 RATE_S = 20.0  # seconds between calls
 TRUE_DELAYS = 4_000  # calls from which the true delays of hedges are found

@@ -7,7 +7,7 @@ import msgspec
 
 from benchmarks.steering.fleet import Answer
 from benchmarks.steering.traffic import Request
-from gateway.attempt_records import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, TokensSource
+from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, TokensSource
 from gateway.racing.measurement import BURST_S
 from providers.errors import ErrorKind
 

@@ -12,8 +12,8 @@ from random import Random
 
 from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
-from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, Role
-from gateway.calls import CallRecord, Mode, Objective
+from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role
+from gateway.core.calls import CallRecord, Mode, Objective
 from gateway.steering.plans import Launch, Plan
 
 COOL_S = 5.0  # LiteLLM's default after a failure

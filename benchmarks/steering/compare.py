@@ -22,7 +22,7 @@ from benchmarks.steering.quiet import be_quiet
 from benchmarks.steering.race import Result
 from benchmarks.steering.simulation import Contender, setting, simulate, warm
 from benchmarks.steering.worlds import WORLDS
-from gateway.calls import Objective
+from gateway.core.calls import Objective
 
 EWMA = Contender("lowest EWMA", Objective.FIRST_TOKEN)
 OURS = {"1.0": contest.RACES, "0.1": contest.ECONOMY, "single": contest.SINGLE}

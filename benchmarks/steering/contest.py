@@ -21,7 +21,7 @@ from benchmarks.steering.simulation import (
     warm,
 )
 from benchmarks.steering.worlds import KINDS, WORLDS, World
-from gateway.calls import Mode, Objective
+from gateway.core.calls import Mode, Objective
 
 ORACLE = Contender("oracle", Objective.FIRST_TOKEN)
 COMPLETION_ORACLE = Contender("oracle", Objective.COMPLETION)

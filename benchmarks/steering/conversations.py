@@ -30,16 +30,16 @@ from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import BYTES_PER_TOKEN, CLASS_BYTES, Request, luck
 from benchmarks.steering.weather import Weather
 from benchmarks.steering.worlds import WORLDS, World
-from gateway.attempt_records import AttemptStart
-from gateway.calls import CallRecord, Mode, Objective
-from gateway.prompt_classes import answer_class
+from gateway.core.attempts import AttemptStart
+from gateway.core.calls import CallRecord, Mode, Objective
+from gateway.core.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Prefix
 from gateway.steering.board import Board
 from gateway.steering.candidates import Terms
 from gateway.steering.constants import PREFIX_BYTES
 from gateway.steering.plans import Plan
-from providers.prices import Price
+from providers.datasheets import Price
 
 SEEDS = (11, 12, 13)
 CALLS = 4800  # a quarter of an hour
@@ -90,7 +90,7 @@ class CachingFleet(Fleet):
 
 
 class Conversing(GatewayPolicy):
-    """The gateway's policy as the ingress asks it: with the beginnings of the prompt."""
+    """The gateway's policy as the API asks it: with the beginnings of the prompt."""
 
     def __init__(
         self,

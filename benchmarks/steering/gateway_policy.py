@@ -11,15 +11,15 @@ from benchmarks.steering.policy import MODEL
 from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
 from benchmarks.steering.worlds import World
-from gateway.attempt_records import AttemptRecord, AttemptStart
-from gateway.calls import CallRecord, Objective
+from gateway.core.attempts import AttemptRecord, AttemptStart
+from gateway.core.calls import CallRecord, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import Board
 from gateway.steering.candidates import Terms
+from gateway.steering.outages import Strikes
 from gateway.steering.plans import Launch, Plan
-from gateway.steering.steering import Steering
-from gateway.steering.strikes import Strikes
-from providers.prices import Price
+from gateway.steering.router import Steering
+from providers.datasheets import Price
 
 UNIX_S = 1_767_225_600.0  # when the simulated time begins
 
@@ -65,7 +65,7 @@ class GatewayPolicy:
         }
 
     def plan(self, request: Request, names: Sequence[str]) -> Plan:
-        """Plan as the ingress would ask for it."""
+        """Plan as the API would ask for it."""
         return self._steering.plan(
             MODEL,
             names,

@@ -8,7 +8,7 @@ from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
 from benchmarks.steering.weather import Fault, Weather
 from benchmarks.steering.worlds import TIMEOUT_S
-from gateway.calls import Objective
+from gateway.core.calls import Objective
 
 
 class AlwaysBest(Baseline):

@@ -12,9 +12,8 @@ from msgspec import Struct
 
 from benchmarks.steering.savings import Fleet
 from gateway.steering.constants import BUCKETS, LEAST_AUDITS
-from gateway.steering.fair import Fair, fair_quantiles
-from gateway.steering.histogram import bucket
-from gateway.steering.intervals import Quantile, quantiles
+from gateway.steering.counts import bucket
+from gateway.steering.survival import Fair, Quantile, fair_quantiles, quantiles
 
 SHARES = (0.50, 0.95)
 TRUE_DRAWS = 40_000

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from benchmarks.steering.fleet import Answer, Fleet
 from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
-from gateway.attempt_records import AttemptRecord, AttemptStart, Role
-from gateway.calls import CallRecord, Mode, Objective
+from gateway.core.attempts import AttemptRecord, AttemptStart, Role
+from gateway.core.calls import CallRecord, Mode, Objective
 from gateway.steering.plans import Launch, Plan
 
 TARGET_TOK_S = 50.0  # what the objective cost has to meet, beside the world's goal of TTFT

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from benchmarks.steering.traffic import Request
-from gateway.attempt_records import AttemptRecord, AttemptStart
-from gateway.calls import CallRecord
+from gateway.core.attempts import AttemptRecord, AttemptStart
+from gateway.core.calls import CallRecord
 from gateway.steering.plans import Launch, Plan
 
 MODEL = "model"

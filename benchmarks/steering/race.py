@@ -14,12 +14,12 @@ from benchmarks.steering.policy import MODEL, Policy
 from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
 from benchmarks.steering.worlds import TIMEOUT_S
-from gateway.attempt_records import AttemptStart, Outcome, Role
-from gateway.calls import CallRecord, Mode, Objective
-from gateway.prompt_classes import encoded_class
-from gateway.racing.grid import EXTRA_ROLES, Grid
+from gateway.core.attempts import AttemptStart, Outcome, Role
+from gateway.core.calls import CallRecord, Mode, Objective
+from gateway.core.prompt_classes import encoded_class
 from gateway.racing.hold import Hold
-from gateway.racing.watch import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S
+from gateway.racing.launches import EXTRA_ROLES, Grid
+from gateway.racing.measurement import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S
 from gateway.settings.model import RaceSettings
 from gateway.steering.plans import Launch, Plan
 from providers.errors import ErrorKind

@@ -14,10 +14,9 @@ from statistics import fmean
 
 from msgspec import Struct
 
-from gateway.prompt_classes import MeasuredApi
-from gateway.steering.evidence import Evidence
-from gateway.steering.histogram import bucket
-from gateway.steering.standings import Standings, standings
+from gateway.core.prompt_classes import MeasuredApi
+from gateway.steering.counts import Evidence, bucket
+from gateway.steering.estimates import Standings, standings
 
 LEAST_AUDITS = 30  # below, neither the ratio nor an interval is published
 CAP_MS = 30_000.0  # audits end then

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from gateway.steering.board import Slots, slot_of
 from gateway.steering.constants import FLUSH_S
-from gateway.steering.strikes import Report, Strikes
-from gateway.steering.tally import Counts
+from gateway.steering.counts import Counts
+from gateway.steering.outages import Report, Strikes
 
 
 class Store:

@@ -18,10 +18,10 @@ from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request, requests
 from benchmarks.steering.weather import Weather
 from benchmarks.steering.worlds import World
-from gateway.calls import Mode, Objective
+from gateway.core.calls import Mode, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import Board, MemoryBoard
-from gateway.steering.strikes import Strikes
+from gateway.steering.outages import Strikes
 
 AFTER_S = 300  # the weather goes on so long after the last arrival
 ALWAYS_BEST = "always the best"

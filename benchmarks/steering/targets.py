@@ -7,7 +7,7 @@ import msgspec
 from benchmarks.steering import contest
 from benchmarks.steering.figures import Figures
 from benchmarks.steering.simulation import Contender
-from gateway.calls import Objective
+from gateway.core.calls import Objective
 
 ByWorld = Mapping[str, Mapping[str, Figures]]  # figures by world and contender
 

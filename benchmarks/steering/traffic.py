@@ -7,8 +7,8 @@ from random import Random
 from msgspec import Struct
 
 from benchmarks.steering.worlds import STALL_S, Kind, Provider, World
-from gateway import calls as records
-from gateway.prompt_classes import PromptClass, answer_class
+from gateway.core import calls as records
+from gateway.core.prompt_classes import PromptClass, answer_class
 
 TAIL = (log(6.0), 0.5)  # a slow tail is x lognormal(6, .5)
 SPEED_SIGMA = 0.15

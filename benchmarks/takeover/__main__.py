@@ -25,7 +25,7 @@ from rich.progress import track
 from rich.table import Table
 
 from gateway.ledger.database import migrate
-from gateway.racing.seam import split
+from gateway.racing.takeover import split
 from providers.simulator.script import Drop, ErrorEvent, Gate, Raw, Reasoning, RoleOnly, Step
 from providers.sse import events
 from tests.app.gateway.broken_answers import BODIES, ENDS, SAYS, WAYS, completion, text_in

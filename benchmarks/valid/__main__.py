@@ -15,10 +15,10 @@ from typing import Any
 import jsonschema
 import msgspec
 
-from gateway.attempt_records import Role, WinOn
-from gateway.calls import CallRecord
-from gateway.race_failures import NoValidAnswer
-from providers.prices import Price
+from gateway.core.attempts import Role, WinOn
+from gateway.core.calls import CallRecord
+from gateway.core.errors import NoValidAnswer
+from providers.datasheets import Price
 from tests.unit.racing.track import DONE, RememberingSink, Step, Timetable, Track, delta, event, usage
 from tests.unit.racing.virtual_time import run
 

@@ -15,9 +15,9 @@ from random import Random
 import msgspec
 
 from benchmarks.voice.texts import Text, text
-from gateway.attempt_records import Role, WinOn
-from gateway.calls import CallRecord
-from providers.prices import Price
+from gateway.core.attempts import Role, WinOn
+from gateway.core.calls import CallRecord
+from providers.datasheets import Price
 from tests.unit.racing.track import DONE, FINISH, Step, Timetable, Track, delta, usage
 from tests.unit.racing.virtual_time import run
 

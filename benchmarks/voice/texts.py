@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 
-from gateway.racing.speakable import ENOUGH_WORDS
+from gateway.racing.speech import ENOUGH_WORDS
 
 # Each is one clause: a sentence, or a line. What follows a line begins after it.
 ENGLISH = (

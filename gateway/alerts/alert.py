@@ -1,12 +1,84 @@
 """Alerts and the messages about them, as they are stored."""
 
-from collections.abc import Mapping
-from datetime import datetime
+import base64
+import hashlib
+import hmac
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Protocol
 
 import msgspec
 
-from gateway.alerts.condition import Figure, Kind, Severity, key_of
+# Conditions: what a source sees that somebody should know, at one instant.
+
+Figure = float | int | str | None
+
+
+class Severity(StrEnum):
+    """How soon somebody should look."""
+
+    PAGE = "page"  # now
+    TICKET = "ticket"  # within a working day
+
+
+class Kind(StrEnum):
+    """What an alert is about."""
+
+    BURN_FAST = "burn_fast"  # a target's error budget is used up within days
+    BURN_SLOW = "burn_slow"  # … within its window
+    MODEL_OUT = "model_out"  # no deployment of a model can answer
+    DEPLOYMENT_OUT = "deployment_out"
+    SPENDING = "spending"
+    LEDGER_BEHIND = "ledger_behind"
+    SPOOL = "spool"
+    SLOWER = "slower"  # a deployment got slower
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong now. ``key`` names the incident: the same one in every replica and after a restart."""
+
+    kind: Kind
+    subject: str  # the target, model, deployment, client or replica
+    severity: Severity
+    summary: str  # one sentence
+    figures: Mapping[str, Figure]
+    sql: str  # one statement that shows the evidence in ``holeshot sql``
+    after_s: float = 0.0  # it opens an alert only when it was seen for so long
+    opens: bool = True  # False: it only keeps an alert open that is open already
+    # Not opened while an alert with this key is open, or was within so many seconds: it would say the same again.
+    covered_by: str | None = None
+    covered_s: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """The incident's name."""
+        return key_of(self.kind, self.subject)
+
+
+def key_of(kind: Kind, subject: str) -> str:
+    """Return the name of an incident."""
+    return f"{kind}:{subject}"
+
+
+class SourceUnavailable(Exception):
+    """A source cannot say what is wrong now: alerts of its kinds are neither opened nor resolved."""
+
+
+class Source(Protocol):
+    """Sees conditions."""
+
+    @property
+    def kinds(self) -> Collection[Kind]:
+        """The kinds of which it reports every condition there is."""
+
+    async def conditions(self) -> Sequence[Condition]:
+        """Return the conditions that hold now.
+
+        Raises:
+            SourceUnavailable: it cannot tell now.
+
+        """
 
 
 class Scope(StrEnum):
@@ -63,3 +135,62 @@ class Delivery(msgspec.Struct, frozen=True):
     ok: bool
     answer: str  # in words: "200", "503", "no answer within 10 s", …
     final: bool = False  # the receiver wants no more attempts
+
+
+# The signature of a message, by the Standard Webhooks specification: HMAC-SHA256 over its id, time and body.
+
+
+def signed_headers(key: bytes, message_id: str, unix_s: int, body: bytes) -> Mapping[str, str]:
+    """Return the headers that prove who sent ``body`` and when."""
+    signed = f"{message_id}.{unix_s}.".encode() + body
+    digest = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    return {**unsigned_headers(message_id, unix_s), "webhook-signature": f"v1,{digest}"}
+
+
+def unsigned_headers(message_id: str, unix_s: int) -> Mapping[str, str]:
+    """Return the headers that name a message: an attempt to deliver it again has the same id."""
+    return {"webhook-id": message_id, "webhook-timestamp": str(unix_s)}
+
+
+# The book of alerts: who may open one, and which messages are due. ``gateway.ledger.books`` keeps it in SQL.
+
+
+class BookAway(Exception):
+    """The book cannot be read or written now."""
+
+
+class Book(Protocol):
+    """Alerts and messages that all replicas share. Every method raises ``BookAway`` if it cannot be reached."""
+
+    async def current(self, since: datetime) -> list[Alert]:
+        """Return the alerts that are open, and those resolved after ``since``."""
+
+    async def open(self, alert: Alert, webhooks: Collection[str]) -> bool:
+        """Store an alert and its messages to ``webhooks``, together.
+
+        Return False, and store nothing, if another one with its key is open.
+        """
+
+    async def note_seen(self, ids: Collection[str], at: datetime) -> None:
+        """Note that the conditions of these alerts held at ``at``."""
+
+    async def resolve(self, alert: Alert, *, unseen_since: datetime, at: datetime, webhooks: Collection[str]) -> bool:
+        """End an alert and store the messages to ``webhooks``, together.
+
+        Return False, and change nothing, if it is not open, or its condition was seen after ``unseen_since``.
+        """
+
+    async def take_due(self, now: datetime, *, lease: timedelta, webhooks: Collection[str]) -> list[Message]:
+        """Return messages that are to be sent now, each to one caller within ``lease``; some of them at a time.
+
+        Whoever dies with one leaves it to others. What is said of the end follows what was said of the beginning.
+        """
+
+    async def settle(self, message: Message, delivery: Delivery, *, at: datetime, retry_at: datetime | None) -> None:
+        """Note what became of an attempt; ``retry_at`` None: it was the last one."""
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+
+
+MESSAGES_AT_ONCE = 32  # of what is asked for, each up to ten seconds

@@ -1,17 +1,356 @@
 """Alerts in a running gateway: two tasks, one that looks and one that delivers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime, timedelta
+from random import Random
+from typing import Protocol
 
+import msgspec
 import structlog
 
-from gateway.alerts.alert import Alert
-from gateway.alerts.book import Book
-from gateway.alerts.delivery import Delivery
+from gateway.alerts.alert import (
+    Alert,
+    Book,
+    BookAway,
+    Condition,
+    Kind,
+    Message,
+    Scope,
+    Severity,
+    Source,
+    SourceUnavailable,
+)
 from gateway.alerts.memory_book import MemoryBook
-from gateway.alerts.sender import Sender
-from gateway.alerts.watch import Watch
+from gateway.alerts.sender import Answered, Sender
+from gateway.settings.sections import WebhookSettings
+
+# Opens an alert when a source sees a condition, and resolves it when nobody has seen it for a while.
+
+AGAIN = timedelta(hours=1)  # one that opens so soon after its end says that it is the same again
+COVERED = timedelta(hours=6)  # the longest for which a resolved alert covers others
+_SEEN_PARTS = 4  # of the time after which it is resolved: so often it is noted that a condition still holds
+
+
+class Listener(Protocol):
+    """Hears of what this process opens and resolves."""
+
+    def alert_opened(self, kind: str) -> None:
+        """An alert was opened."""
+
+    def alert_resolved(self, kind: str) -> None:
+        """An alert was resolved."""
+
+
+class Watch:
+    """Looks at the sources; ``look`` must be called every some seconds.
+
+    The shared ``book`` makes each incident one alert among all replicas. While it cannot be reached, ``own`` does so
+    for this process alone, and what was opened there moves to the shared one later.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        *,
+        book: Book,
+        own: MemoryBook,
+        webhooks: Callable[[Severity], Collection[str]],
+        resolve_after_s: Callable[[], float],
+        clock: Callable[[], float],
+        utc_now: Callable[[], datetime],
+        new_id: Callable[[], str],
+        replica: str,
+        listener: Listener,
+    ) -> None:
+        """``webhooks`` are the names of those that want messages of a severity; ``clock`` counts seconds."""
+        self._sources = sources
+        self._book = book
+        self._own = own
+        self._webhooks = webhooks
+        self._resolve_after_s = resolve_after_s
+        self._clock = clock
+        self._utc_now = utc_now
+        self._new_id = new_id
+        self._replica = replica
+        self._listener = listener
+        self._shared: list[Alert] = []  # as last read
+        self._seen_since_s: dict[str, float] = {}  # by key
+        self._unseen_since_s: dict[str, tuple[datetime, float]] = {}  # by key, of open alerts: seen_at, and since when
+        self.book_is_away = False
+        self.conditions: Mapping[Kind, int] = {}  # how many of each kind hold now
+
+    async def look(self) -> None:
+        """Ask all sources once, and open and resolve alerts."""
+        seen, unknown = await self._ask()
+        self.conditions = {kind: sum(each.kind is kind and each.opens for each in seen.values()) for kind in Kind}
+        try:
+            await self._hand_over()
+            self._shared = await self._book.current(self._utc_now() - COVERED)
+            await self._update(self._book, self._shared, self._shared, seen, unknown)
+        except BookAway as error:
+            self._say_away(error)
+            own = await self._own.current(self._utc_now() - COVERED)
+            await self._update(self._own, [*self._shared, *own], own, seen, unknown)
+        else:
+            if self.book_is_away:
+                self.book_is_away = False
+                _log.info("alerts.database_recovered")
+
+    async def open_alerts(self) -> list[Alert]:
+        """Return the open alerts, as this process knows them, the newest first."""
+        alerts = [*self._shared, *await self._own.current(self._utc_now())]
+        return sorted(
+            (each for each in alerts if each.resolved_at is None), key=lambda each: each.opened_at, reverse=True
+        )
+
+    async def _ask(self) -> tuple[dict[str, Condition], set[Kind]]:
+        """Return the conditions by key, and the kinds of which nothing is known now."""
+        seen: dict[str, Condition] = {}
+        unknown: set[Kind] = set()
+        for source in self._sources:
+            try:
+                seen.update({each.key: each for each in await source.conditions()})
+            except SourceUnavailable:  # its reason is in the log already: the database is away, or slow
+                unknown.update(source.kinds)
+            except Exception:  # noqa: BLE001 - a defect of one source must not silence the others
+                unknown.update(source.kinds)
+                _log.exception("alerts.source_failed", kinds=[str(kind) for kind in source.kinds])
+        now_s = self._clock()
+        self._seen_since_s = {key: self._seen_since_s.get(key, now_s) for key, each in seen.items() if each.opens}
+        return seen, unknown
+
+    async def _update(
+        self,
+        book: Book,
+        alerts: Sequence[Alert],
+        resolvable: Sequence[Alert],
+        seen: Mapping[str, Condition],
+        unknown: Collection[Kind],
+    ) -> None:
+        """Open and resolve in ``book``; ``alerts`` are all that are known, ``resolvable`` those of this book."""
+        now = self._utc_now()
+        lasting = {each.key: each for each in alerts if each.resolved_at is None}
+        await self._note_seen(book, [each for each in resolvable if each.resolved_at is None and each.key in seen], now)
+        for key, condition in seen.items():
+            if (
+                key not in lasting
+                and condition.opens
+                and self._is_due(condition)
+                and not _is_covered(condition, seen, alerts, now)
+            ):
+                await self._open(book, condition, now)
+        gone = [each for each in lasting.values() if each.key not in seen and each.kind not in unknown]
+        now_s = self._clock()
+        # Nothing is known of a kind whose source fails: its time begins again when the source is back.
+        self._unseen_since_s = {each.key: self._unseen(each, now_s) for each in gone}
+        for alert in gone:
+            if alert in resolvable and now_s - self._unseen_since_s[alert.key][1] >= self._resolve_after_s():
+                await self._resolve(book, alert, now)
+
+    def _unseen(self, alert: Alert, now_s: float) -> tuple[datetime, float]:
+        """Return since when nobody has noted that it holds: by this process's clock, as others may be ahead."""
+        known = self._unseen_since_s.get(alert.key)
+        return known if known is not None and known[0] == alert.seen_at else (alert.seen_at, now_s)
+
+    def _is_due(self, condition: Condition) -> bool:
+        return self._clock() - self._seen_since_s[condition.key] >= condition.after_s
+
+    async def _open(self, book: Book, condition: Condition, now: datetime) -> None:
+        scope = Scope.PROCESS if book is self._own else Scope.ALL
+        condition = _again(condition, self._before(condition.key), now)
+        alert = _alert(condition, self._new_id(), now, self._replica, scope)
+        if not await book.open(alert, self._webhooks(alert.severity)):
+            return  # another replica was faster
+        self._listener.alert_opened(alert.kind)
+        with suppress(OSError):  # the log may be on a full disk
+            _log.error(
+                "alert.opened",
+                alert=alert.id,
+                kind=alert.kind,
+                subject=alert.subject,
+                severity=alert.severity,
+                summary=alert.summary,
+                scope=scope,
+                sql=alert.sql,
+            )
+
+    def _before(self, key: str) -> Alert | None:
+        """Return the incident of this name that has ended last."""
+        ended = [
+            each for each in (*self._shared, *self._own.alerts) if each.key == key and each.resolved_at is not None
+        ]
+        return max(ended, key=lambda each: each.resolved_at or each.opened_at, default=None)
+
+    async def _resolve(self, book: Book, alert: Alert, now: datetime) -> None:
+        unseen_since = max(alert.seen_at, now - timedelta(seconds=self._resolve_after_s()))
+        webhooks = self._webhooks(alert.severity)
+        if not await book.resolve(alert, unseen_since=unseen_since, at=now, webhooks=webhooks):
+            return  # it still holds in another replica, or that one was faster
+        self._listener.alert_resolved(alert.kind)
+        with suppress(OSError):
+            _log.info(
+                "alert.resolved",
+                alert=alert.id,
+                kind=alert.kind,
+                subject=alert.subject,
+                lasted_s=round((alert.seen_at - alert.opened_at).total_seconds()),
+            )
+
+    async def _note_seen(self, book: Book, alerts: Sequence[Alert], now: datetime) -> None:
+        often = timedelta(seconds=self._resolve_after_s() / _SEEN_PARTS)
+        late = [each.id for each in alerts if each.seen_at <= now - often]
+        if late:
+            await book.note_seen(late, now)
+
+    async def _hand_over(self) -> None:
+        """Move what this process opened alone to the shared book, with what was not said of it yet.
+
+        So the end is said after the beginning, whoever says it. If another replica has opened the same, that one is
+        resolved later, and only once.
+        """
+        own = self._own.alerts
+        if own:  # whether it answers: nobody sends what is withdrawn, and a database that hangs takes seconds
+            await self._book.current(self._utc_now())
+        for alert in own:
+            unsaid = self._own.withdraw(alert)
+            try:
+                await self._book.open(alert, [each.message.webhook for each in unsaid])
+            except BookAway:
+                self._own.put_back(unsaid)
+                raise
+            self._own.forget(alert)
+
+    def _say_away(self, error: BookAway) -> None:
+        if not self.book_is_away:
+            self.book_is_away = True
+            _log.warning(
+                "alerts.database_away",
+                cause=str(error),
+                hint="until it is back, each process says by itself what is wrong, so a message may come several times",
+            )
+
+
+def _again(condition: Condition, before: Alert | None, now: datetime) -> Condition:
+    """Return the condition, which says if the same incident has only just ended."""
+    if before is None or before.resolved_at is None or now - before.resolved_at > AGAIN:
+        return condition
+    minutes = (now - before.resolved_at).total_seconds() / 60
+    return msgspec.structs.replace(
+        condition,
+        summary=f"Again, {minutes:.0f} min after its end: {condition.summary}",
+        figures={**condition.figures, "reopens": before.id},
+    )
+
+
+def _alert(condition: Condition, alert_id: str, now: datetime, replica: str, scope: Scope) -> Alert:
+    return Alert(
+        id=alert_id,
+        kind=condition.kind,
+        subject=condition.subject,
+        severity=condition.severity,
+        summary=condition.summary,
+        figures=condition.figures,
+        sql=condition.sql,
+        opened_at=now,
+        seen_at=now,
+        replica=replica,
+        scope=scope,
+    )
+
+
+def _is_covered(condition: Condition, seen: Mapping[str, Condition], alerts: Sequence[Alert], now: datetime) -> bool:
+    """Whether another alert says the same, is about to, or has just said it."""
+    other = None if condition.covered_by is None else seen.get(condition.covered_by)
+    return (other is not None and other.opens) or any(
+        alert.key == condition.covered_by
+        and (alert.resolved_at is None or now - alert.resolved_at < timedelta(seconds=condition.covered_s))
+        for alert in alerts
+    )
+
+
+# Delivers messages, again after failures: the book remembers them, so a restart loses none.
+
+# After each failure it is tried again this much later; about 17 hours in all, then it is given up.
+RETRIES_S = (10.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0)
+SPREAD = 0.2  # of a wait, at random, so that receivers that are back are not met by all at once
+LEASE = timedelta(seconds=60)  # longer than an attempt takes: then its process is dead, and others may send it
+
+
+class Sends(Protocol):
+    """Sends one message once."""
+
+    async def send(self, webhook: WebhookSettings, message: Message) -> Answered:
+        """Return what became of it."""
+
+
+class DeliveryListener(Protocol):
+    """Hears of attempts."""
+
+    def alert_message(self, webhook: str, result: str) -> None:
+        """An attempt ended: ``sent``, ``failed`` (and is repeated) or ``given_up``."""
+
+
+class Delivery:
+    """Sends the messages of ``books`` that are due; ``deliver`` must be called every some seconds."""
+
+    def __init__(
+        self,
+        books: Sequence[Book],
+        sender: Sends,
+        *,
+        webhooks: Callable[[], Mapping[str, WebhookSettings]],
+        utc_now: Callable[[], datetime],
+        random: Random,
+        listener: DeliveryListener,
+    ) -> None:
+        self._books = books
+        self._sender = sender
+        self._webhooks = webhooks
+        self._utc_now = utc_now
+        self._random = random
+        self._listener = listener
+
+    async def deliver(self) -> None:
+        """Send what is due, some of each book and webhook, all at once; a receiver that hangs delays no other."""
+        webhooks = self._webhooks()
+        if not webhooks:
+            return
+        due: list[tuple[Book, Message]] = []
+        for book in self._books:
+            with suppress(BookAway):  # it was logged; its messages wait
+                for name in webhooks:  # each for itself: what waits for a dead one must not be all that is taken
+                    taken = await book.take_due(self._utc_now(), lease=LEASE, webhooks=[name])
+                    due += [(book, each) for each in taken]
+        async with asyncio.TaskGroup() as sending:
+            for book, message in due:
+                sending.create_task(self._send(book, message, webhooks[message.webhook]))
+
+    async def _send(self, book: Book, message: Message, webhook: WebhookSettings) -> None:
+        delivery = (await self._sender.send(webhook, message)).delivery
+        last = delivery.ok or delivery.final or message.tries >= len(RETRIES_S)
+        now = self._utc_now()
+        retry_at = None if last else now + self._wait(message.tries)
+        result = "sent" if delivery.ok else "given_up" if last else "failed"
+        self._listener.alert_message(message.webhook, result)
+        if not delivery.ok:
+            with suppress(OSError):  # the log may be on a full disk
+                _log.warning(
+                    "alerts.given_up" if last else "alerts.not_sent",
+                    webhook=message.webhook,
+                    message=message.id,
+                    alert=message.alert.id,
+                    answer=delivery.answer,
+                    tries=message.tries + 1,
+                )
+        with suppress(BookAway):  # its lease ends, and it is sent again with the same id
+            await book.settle(message, delivery, at=now, retry_at=retry_at)
+
+    def _wait(self, failed_before: int) -> timedelta:
+        spread = 1 + SPREAD * (2 * self._random.random() - 1)
+        return timedelta(seconds=RETRIES_S[failed_before] * spread)
+
 
 FIRST_S = 1.0  # until the first look: a gateway that stops at once has asked nobody
 LOOK_S = 15.0

@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from gateway.alerts.alert import Alert, Delivery, Event, Message
-from gateway.alerts.book import MESSAGES_AT_ONCE
+from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, Delivery, Event, Message
 
 MOST_OPEN = 1000  # there are only so many deployments, models and clients
 MOST_RESOLVED = 200

@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from gateway.attempt_records import AnswerKind, AttemptRecord, AttemptStart, Outcome, Role, WinOn
-from gateway.bench.plan import Contender, Plan, salt
-from gateway.bench.prompts import PromptKind, body, kind_of
-from gateway.bench.sample import Key, Sample
-from gateway.calls import Call, Mode, Objective
-from gateway.errors import ApiError
-from gateway.fleet.deployment import Deployment
-from gateway.ingress.asked import Asked
-from gateway.ingress.body import Contents
-from gateway.ingress.fitting import Question, fitted
-from gateway.ingress.surfaces.chat import read_chat
-from gateway.racing.attempt_recording import Ending, attempt_record, outcome_of
-from gateway.racing.clocks import AttemptClocks
+from gateway.api.endpoints import read_chat
+from gateway.api.fitting import Question, fitted
+from gateway.api.json_body import Contents
+from gateway.api.request import Asked
+from gateway.bench.plan import Contender, Key, Plan, PromptKind, Sample, body, kind_of, salt
+from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Outcome, Role, WinOn
+from gateway.core.calls import Call, Mode, Objective
+from gateway.core.errors import ApiError
+from gateway.fleet.models import Deployment
+from gateway.racing.answer import Passage
+from gateway.racing.attempt import drain, open_exchange
 from gateway.racing.costs import settle
-from gateway.racing.exchanges import drain, open_exchange
-from gateway.racing.judging import CUT_SHORT
 from gateway.racing.measurement import Measurement
-from gateway.racing.passage import Passage
+from gateway.racing.records import Ending, attempt_record, outcome_of
+from gateway.racing.timeouts import AttemptClocks
+from gateway.racing.validation import CUT_SHORT
 from gateway.settings.deployment import DataPolicy
 from providers.errors import ErrorKind, UpstreamError
 from providers.sendings import Sendings

@@ -1,14 +1,281 @@
 """What a bench asks, of whom, how often and in which order, which follows from the seed, also after a resumption."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from functools import cache
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from gateway.bench.goal import Goal
-from gateway.bench.prompts import Lengths
-from gateway.bench.sample import Key
+# One request of a bench and what was measured of it: a line of the journal. No text of prompt or answer.
+
+
+class Key(msgspec.Struct, frozen=True, order=True):
+    """Which request of the plan it is."""
+
+    round: int  # 0, 1, …; -1: warm-up
+    concurrency: int
+    deployment: str
+    kind: str  # the class of the prompt
+    number: int  # 0, 1, … of those of its class in the round
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One finished request. Milliseconds since it was sent; the figures are those of the ledger's ``attempts``."""
+
+    key: Key
+    sitting: int  # 0 for the first start of the bench, 1 after it was resumed once
+    began_s: float  # Unix time
+    total_ms: float | None = None  # the last token; None if there was none
+    ended_ms: float  # the end of the exchange, also of a failed one
+    connect_ms: float | None = None  # None: an open connection was used
+    ttft_ms: float | None = None
+    ttft_answer_ms: float | None = None
+    decode_tps: float | None = None
+    e2e_tps: float | None = None
+    itl_p50_ms: float | None = None
+    itl_p95_ms: float | None = None
+    itl_max_ms: float | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
+    tokens_source: str | None = None
+    finish_reason: str | None = None
+    in_flight: int = 1  # requests of this bench at this deployment when it was sent, itself included
+    as_asked: bool | None = None  # JSON that parses, a tool call with valid arguments; None: not asked for, or cut off
+    cost_usd: float | None = None
+    cost_high_usd: float | None = None  # at most
+    error_kind: str | None = None
+    status_code: int | None = None
+
+
+# What an answer must be like to count as good: ``ttft<500ms,tps>45``.
+
+_PART = re.compile(r"\s*([a-z][a-z0-9]*)\s*([<>])\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|)\s*")
+_MS = {"ms": 1.0, "s": 1000.0}
+
+# The name in a goal, the figure it is about, whether less is better.
+_FIGURES: Mapping[str, tuple[Callable[[Sample], float | None], bool]] = {
+    "ttft": (lambda sample: sample.ttft_ms, True),
+    "answer": (lambda sample: sample.ttft_answer_ms, True),
+    "total": (lambda sample: sample.total_ms, True),
+    "gap": (lambda sample: sample.itl_max_ms, True),
+    "itl": (lambda sample: sample.itl_p95_ms, True),
+    "tps": (lambda sample: sample.decode_tps, False),
+    "e2e": (lambda sample: sample.e2e_tps, False),
+}
+EXAMPLE = "ttft<500ms,tps>45"
+
+
+class GoalError(ValueError):
+    """The goal is not understood; the message says what is possible."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One condition; ``limit`` in milliseconds, or in tokens per second."""
+
+    name: str
+    limit: float
+
+
+class Goal(msgspec.Struct, frozen=True):
+    """All conditions of a goal, which an answer must meet together."""
+
+    text: str
+    parts: tuple[Part, ...]
+
+    def met(self, sample: Sample) -> bool | None:
+        """Whether ``sample`` met the goal. An error never does; None if a figure it needs is unknown."""
+        if sample.error_kind is not None:
+            return False
+        known = True
+        for part in self.parts:
+            figure, less = _FIGURES[part.name]
+            value = figure(sample)
+            if value is None:
+                known = False
+            elif not (value < part.limit if less else value > part.limit):
+                return False
+        return True if known else None
+
+
+def read_goal(text: str) -> Goal:
+    """Return the goal that ``text`` states.
+
+    Raises:
+        GoalError: it is not understood.
+
+    """
+    parts = []
+    for piece in text.split(","):
+        found = _PART.fullmatch(piece)
+        if found is None:
+            raise GoalError(f"the goal {piece.strip()!r} is not understood; write it like {EXAMPLE}")
+        name, sign, number, unit = found.groups()
+        if name not in _FIGURES:
+            raise GoalError(f"a goal cannot be about {name!r}; it can be about {', '.join(_FIGURES)}")
+        less = _FIGURES[name][1]
+        if (sign == "<") is not less:
+            right = f"{name}{'<' if less else '>'}{number}{unit}"
+            raise GoalError(f"the goal {piece.strip()!r} wants slow answers; did you mean {right}?")
+        if less and not unit:
+            raise GoalError(f"the goal {piece.strip()!r} needs a unit: {name}<{number}ms or {name}<{number}s")
+        if not less and unit:
+            raise GoalError(f"the goal {piece.strip()!r} is in tokens per second: {name}>{number}")
+        parts.append(Part(name, float(number) * _MS.get(unit, 1.0)))
+    return Goal(text.replace(" ", ""), tuple(parts))
+
+
+# The prompts of a bench: five classes, always the same words, on request with a salt that no prompt cache knows.
+
+
+class PromptKind(StrEnum):
+    """The classes of prompts."""
+
+    SHORT = "short"  # a question that is answered in a sentence
+    LONG_ANSWER = "long_answer"  # an essay, cut off at the limit
+    LONG_PROMPT = "long_prompt"  # a long text, and a question about it
+    TOOL_CALL = "tool_call"  # a tool must be called
+    JSON = "json"  # an answer in JSON
+
+
+FIXED = ":fixed"  # after the name of a class: its prompt is the same each time, so that a cache may know it
+
+
+class Lengths(msgspec.Struct, frozen=True):
+    """How long prompts and answers are, in tokens."""
+
+    long_prompt: int = 4000  # about
+    long_answer: int = 512  # at most
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """The tokens of an answer, to estimate its cost: about, and at most (``max_tokens``)."""
+
+    about: int
+    at_most: int
+
+
+_NOTHING_MORE: Mapping[str, Any] = {}
+_QUESTION = "Which are the three longest rivers of Europe? Answer in one sentence."
+_ESSAY = "Write an essay of two thousand words on the history of the bicycle. Do not stop early."
+_ABOUT_TEXT = "The text above is a ship's log. Say in one sentence what it is about."
+_WEATHER = "What is the weather in Oslo now, in degrees Celsius? Call the tool."
+_COUNTRIES = (
+    'Return a JSON object with one key, "countries": a list of five countries of Africa, each an object with the keys'
+    ' "name", "capital" and "population". Return JSON and nothing else.'
+)
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Returns the present weather of a place.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "place": {"type": "string", "description": "The place, as in 'Bergen, Norway'."},
+                "unit": {"type": "string", "enum": ["celsius", "fahrenheit"]},
+            },
+            "required": ["place", "unit"],
+        },
+    },
+}
+_CHARS_PER_TOKEN = 4.5  # of the log's words, with common tokenizers
+
+
+def kind_of(name: str) -> PromptKind:
+    """Return the class of a name with or without ``FIXED``.
+
+    Raises:
+        ValueError: there is no such class.
+
+    """
+    return PromptKind(name.removesuffix(FIXED))
+
+
+def expected_answer(name: str, lengths: Lengths) -> Expected:
+    """Return how long the answer to a class of prompts is."""
+    match kind_of(name):
+        case PromptKind.SHORT:
+            return Expected(40, 64)
+        case PromptKind.LONG_ANSWER:
+            return Expected(lengths.long_answer, lengths.long_answer)
+        case PromptKind.LONG_PROMPT:
+            return Expected(50, 96)
+        case PromptKind.TOOL_CALL:
+            return Expected(40, 160)
+        case PromptKind.JSON:
+            return Expected(160, 320)
+
+
+def body(name: str, lengths: Lengths, salt: str, model: str) -> bytes:
+    """Return the body of a streamed chat completion. ``salt`` begins the prompt, unless the class is a fixed one."""
+    kind = kind_of(name)
+    text, more = _QUESTION, _NOTHING_MORE
+    match kind:
+        case PromptKind.SHORT:
+            pass
+        case PromptKind.LONG_ANSWER:
+            text = _ESSAY
+        case PromptKind.LONG_PROMPT:
+            text = f"{ship_log(lengths.long_prompt)}\n\n{_ABOUT_TEXT}"
+        case PromptKind.TOOL_CALL:
+            text, more = _WEATHER, {"tools": [_TOOL]}
+        case PromptKind.JSON:
+            text, more = _COUNTRIES, {"response_format": {"type": "json_object"}}
+    if not name.endswith(FIXED):
+        text = f"(Request {salt}; this line means nothing.)\n{text}"
+    asked = {
+        "model": model,
+        "messages": [{"role": "user", "content": text}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_tokens": expected_answer(name, lengths).at_most,
+        **more,
+    }
+    return msgspec.json.encode(asked)
+
+
+@cache
+def ship_log(tokens: int) -> str:
+    """Return a text of about ``tokens`` tokens, always the same."""
+    random = Random("a ship's log")  # noqa: S311 - a text
+    lines: list[str] = []
+    chars, day = 0, 0
+    while chars < tokens * _CHARS_PER_TOKEN:
+        day += 1
+        said = (random.choice(part) for part in _PARTS)
+        line = f"Day {day}. " + " ".join(said)
+        lines.append(line)
+        chars += len(line) + 1
+    return "\n".join(lines)
+
+
+_PARTS: Sequence[Sequence[str]] = (
+    (
+        "The wind came from the north-west and rose towards evening.",
+        "A calm sea, and hardly any wind before noon.",
+        "Fog lay on the water until the middle of the morning.",
+        "Heavy rain all night, with a long swell from the south.",
+    ),
+    (
+        "The crew mended the smaller sail.",
+        "The cook found that two barrels of flour were wet.",
+        "We passed a fishing boat, whose master greeted us.",
+        "The carpenter looked at the rudder and was content.",
+        "One of the boys saw whales on the port side.",
+    ),
+    (
+        "We made ninety miles by the evening.",
+        "By our reckoning we are still two weeks from the harbour.",
+        "The coast was in sight for an hour, low and grey.",
+        "All on board are well.",
+    ),
+)
+
 
 WARM_UP = -1  # as a round
 MOST_ROUNDS = 1000

@@ -2,16 +2,261 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from math import exp, floor, log, log1p, log10
 
 import msgspec
 
-from gateway.bench.figures import METRICS, Cell, cells, measured
-from gateway.bench.plan import Plan
-from gateway.bench.prompts import expected_answer
-from gateway.bench.resampling import DRAWS, Draws
-from gateway.bench.sample import Sample
-from gateway.bench.verdicts import Verdict, verdicts
+from gateway.bench.figures import (
+    CONFIDENCE,
+    DRAWS,
+    FEWEST_ROUNDS,
+    METRICS,
+    Cell,
+    Draws,
+    Estimate,
+    Unit,
+    cells,
+    flipped_p,
+    holm,
+    measured,
+    paired_p,
+    rounds_needed,
+    share_difference,
+)
+from gateway.bench.plan import Key, Plan, Sample, expected_answer
+
+# Who is better than whom: two deployments at a time, by the same requests of the same rounds, in words. The two
+# answers to the same request of a round are compared by the logarithm of their ratio, so one slow answer does not
+# outweigh many others. A verdict needs Student's paired test over the rounds' means, corrected by Holm's method for
+# all pairs, figures and levels of the bench; the interval is the bootstrap's, of this one comparison.
+
+NOTICED = 0.10  # less time, or cost: the difference for which it is said how many rounds would show it
+_OTHER_LENGTH = 0.10  # answers of which the mean lengths differ by more than this are not of one length
+
+
+class _Aspect(msgspec.Struct, frozen=True):
+    """Something in which two deployments are compared."""
+
+    name: str
+    what: str  # after "a is faster than b"
+    better: str  # "faster"
+    of: Callable[[Sample], float | None]
+    less_is_better: bool
+    more: str  # after the percentage: what the better one has less or more of
+    is_share: bool = False  # compared by the difference, in points
+
+
+def _error(sample: Sample) -> float:
+    return float(sample.error_kind is not None)
+
+
+def _whole(of: Callable[[Sample], float | None]) -> Callable[[Sample], float | None]:
+    return lambda sample: of(sample) if sample.error_kind is None else None
+
+
+_ASPECTS: tuple[_Aspect, ...] = (
+    _Aspect("ttft", "at first tokens", "faster", _whole(lambda each: each.ttft_ms), True, "less time"),  # noqa: FBT003 - a row
+    _Aspect("decode_tps", "at decoding", "faster", _whole(lambda each: each.decode_tps), False, "more tok/s"),  # noqa: FBT003 - likewise
+    _Aspect("total", "at whole answers", "faster", _whole(lambda each: each.total_ms), True, "less time"),  # noqa: FBT003 - likewise
+    _Aspect("cost", "per request", "cheaper", _whole(lambda each: each.cost_usd or None), True, "less cost"),  # noqa: FBT003 - likewise
+    _Aspect("errors", "in errors", "better", _error, True, "points fewer errors", is_share=True),  # noqa: FBT003 - likewise
+)
+
+
+ASPECTS: Mapping[str, str] = {
+    "ttft": "First tokens",
+    "decode_tps": "Decoding",
+    "total": "Whole answers",
+    "goodput": "The goal",
+    "errors": "Errors",
+    "cost": "Cost",
+}
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison of two deployments in one aspect, at one level of concurrency."""
+
+    aspect: str
+    concurrency: int
+    a: str  # the better one, as far as this bench has seen
+    b: str
+    rounds: int  # in which both answered
+    difference: Estimate  # by how much: a share (0.23: 23 %); of errors and goodput the difference of two shares
+    p: float  # that chance alone makes as large a difference, of this comparison
+    p_corrected: float  # by Holm's method, for all comparisons of the bench
+    is_shown: bool
+    rounds_needed: int | None = None  # in all, to show a difference of NOTICED most probably; of times and costs only
+    words: str
+    note: str | None = None
+
+
+def verdicts(plan: Plan, samples: Sequence[Sample], draws: Draws) -> list[Verdict]:
+    """Return all comparisons, those that are shown first."""
+    aspects = list(_ASPECTS)
+    if plan.goal is not None:
+        goal = plan.goal
+
+        def good(sample: Sample) -> float | None:
+            met = goal.met(sample)
+            return None if met is None else float(met)
+
+        aspects.append(
+            _Aspect("goodput", "at the goal", "better", good, False, "points more requests meet it", is_share=True)  # noqa: FBT003 - a row
+        )
+    found: dict[str, Verdict] = {}
+    differences: dict[str, list[float]] = {}  # of the rounds, of what is compared by its logarithm
+    for concurrency in plan.concurrencies:
+        by_name: dict[str, dict[Key, Sample]] = {contender.name: {} for contender in plan.contenders}
+        for sample in samples:
+            if sample.key.concurrency == concurrency:
+                by_name[sample.key.deployment][sample.key] = sample
+        for aspect in aspects:
+            for a, b in combinations(by_name, 2):
+                name = f"{concurrency}/{aspect.name}/{a}/{b}"
+                means = _means(aspect, _pairs(aspect, by_name[a], by_name[b], b))
+                verdict = _compared(aspect, concurrency, by_name, (a, b), draws)
+                if verdict is not None:
+                    found[name] = verdict
+                    differences[name] = [] if aspect.is_share else [value for _, value in means]
+    corrected = holm({name: verdict.p for name, verdict in found.items()})
+    by_aspect = {aspect.name: aspect for aspect in aspects}
+    for name, each in differences.items():
+        needed = rounds_needed(each, log1p(NOTICED), len(found))
+        found[name] = msgspec.structs.replace(found[name], rounds_needed=needed)
+    told = [_told(verdict, corrected[name], len(found), by_aspect, plan.labels) for name, verdict in found.items()]
+    return sorted(told, key=lambda verdict: not verdict.is_shown)
+
+
+class _Pair(msgspec.Struct, frozen=True):
+    """Two values of the same request, of a and of b, and the lengths of their answers."""
+
+    round: int
+    a: float
+    b: float
+    tokens_a: int
+    tokens_b: int
+
+
+def _pairs(aspect: _Aspect, of_a: Mapping[Key, Sample], of_b: Mapping[Key, Sample], b: str) -> list[_Pair]:
+    """Return the requests of which both have a value."""
+    found = []
+    for key, sample in of_a.items():
+        other = of_b.get(msgspec.structs.replace(key, deployment=b))
+        if other is None:
+            continue
+        x, y = aspect.of(sample), aspect.of(other)
+        if x is None or y is None or (not aspect.is_share and (x <= 0 or y <= 0)):
+            continue
+        found.append(_Pair(key.round, x, y, sample.completion_tokens or 0, other.completion_tokens or 0))
+    return found
+
+
+def _means(aspect: _Aspect, pairs: Sequence[_Pair]) -> list[tuple[int, float]]:
+    """Return each round's mean difference: of shares in points, else of the logarithms."""
+    by_round: dict[int, list[float]] = {}
+    for pair in pairs:
+        value = pair.a - pair.b if aspect.is_share else log(pair.a) - log(pair.b)
+        by_round.setdefault(pair.round, []).append(value)
+    return [(round_, sum(values) / len(values)) for round_, values in sorted(by_round.items())]
+
+
+def _compared(
+    aspect: _Aspect, concurrency: int, by_name: Mapping[str, Mapping[Key, Sample]], names: tuple[str, str], draws: Draws
+) -> Verdict | None:
+    """Return the comparison, yet without words; None if the two have no request in common."""
+    a, b = names
+    pairs = _pairs(aspect, by_name[a], by_name[b], b)
+    if not pairs:
+        return None
+    means = _means(aspect, pairs)
+    if aspect.is_share:
+        shares = [draws.share([(pair.round, value > 0) for pair, value in _sided(pairs, side)]) for side in (0, 1)]
+        estimate = share_difference(*shares)
+        p = flipped_p([value for _, value in means], draws.seed)
+    else:
+        estimate = draws.mean(means)
+        p = paired_p([value for _, value in means])
+    if estimate.value is None:
+        return None
+    tokens = sum(pair.tokens_a for pair in pairs), sum(pair.tokens_b for pair in pairs)
+    if (estimate.value > 0) is aspect.less_is_better:  # b is the better one
+        a, b, tokens = b, a, (tokens[1], tokens[0])
+        estimate = Estimate(estimate.n, -estimate.value, _negative(estimate.high), _negative(estimate.low))
+    return Verdict(
+        aspect=aspect.name,
+        concurrency=concurrency,
+        a=a,
+        b=b,
+        rounds=len(means),
+        difference=_as_difference(aspect, estimate),
+        p=p,
+        p_corrected=1.0,
+        is_shown=False,
+        words="",
+        note=_length_note(aspect, *tokens),
+    )
+
+
+def _sided(pairs: Sequence[_Pair], side: int) -> list[tuple[_Pair, float]]:
+    return [(pair, pair.b if side else pair.a) for pair in pairs]
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def _as_difference(aspect: _Aspect, estimate: Estimate) -> Estimate:
+    """Return by how much the better one is better, as a share of the other; positive where it is."""
+
+    def of(value: float | None) -> float | None:
+        if value is None:
+            return None
+        if aspect.is_share:
+            return -value if aspect.less_is_better else value
+        return 1.0 - exp(value) if aspect.less_is_better else exp(value) - 1.0
+
+    low, high = of(estimate.low), of(estimate.high)
+    if low is not None and high is not None:
+        low, high = min(low, high), max(low, high)
+    return Estimate(estimate.n, of(estimate.value), low, high)
+
+
+def _length_note(aspect: _Aspect, tokens_a: int, tokens_b: int) -> str | None:
+    if aspect.name not in ("total", "cost") or not tokens_a or not tokens_b:
+        return None
+    off = tokens_a / tokens_b - 1.0
+    if abs(off) <= _OTHER_LENGTH:
+        return None
+    return f"its answers are {abs(off) * 100:.0f} % {'longer' if off > 0 else 'shorter'}"
+
+
+def _told(
+    verdict: Verdict, p_corrected: float, comparisons: int, aspects: Mapping[str, _Aspect], labels: Mapping[str, str]
+) -> Verdict:
+    """Return the verdict with its words."""
+    aspect = aspects[verdict.aspect]
+    better, what, more = aspect.better, aspect.what, aspect.more
+    is_shown = p_corrected < 1.0 - CONFIDENCE
+    a, b, found = labels[verdict.a], labels[verdict.b], verdict.difference
+    at = f" (concurrency {verdict.concurrency})" if verdict.concurrency > 1 else ""
+    range_ = "" if found.low is None or found.high is None else f" ({found.low * 100:.0f} to {found.high * 100:.0f})"
+    amount = f"{(found.value or 0.0) * 100:.0f}{'' if aspect.is_share else ' %'}"
+    if is_shown:
+        words = f"{a} is {better} than {b} {what}: {amount}{range_} {more}{at}"
+        if verdict.note:
+            words += f"; {verdict.note}"
+    elif verdict.rounds < FEWEST_ROUNDS:
+        words = f"too few rounds to compare {a} and {b} {what}{at}: {verdict.rounds} of at least {FEWEST_ROUNDS}"
+    elif verdict.p < 1.0 - CONFIDENCE:
+        words = (
+            f"no difference shown between {a} and {b} {what}{at}: {amount}{range_} would be one alone, but is not"
+            f" among {comparisons} comparisons"
+        )
+    else:
+        words = f"no difference shown between {a} and {b} {what}{at}: {amount}{range_}"
+    return msgspec.structs.replace(verdict, p_corrected=p_corrected, is_shown=is_shown, words=words)
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,3 +358,34 @@ def as_csv(of: Report) -> str:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
+
+
+# Figures as text, the same on the terminal and in the report.
+
+UNKNOWN = "–"  # noqa: RUF001 - a dash
+_LARGE = 100.0
+_UNITS: dict[str, Unit] = {metric.name: metric.unit for metric in METRICS}
+
+
+def unit_of(name: str) -> Unit | None:
+    """Return the unit of a metric."""
+    return _UNITS.get(name)
+
+
+def shown(name: str, estimate: Estimate | None) -> str:
+    """Return a figure with its interval: ``123 (110 to 140)``."""
+    if estimate is None or estimate.value is None:
+        return UNKNOWN
+    if estimate.low is None or estimate.high is None:
+        return number(name, estimate.value)
+    return f"{number(name, estimate.value)} ({number(name, estimate.low)} to {number(name, estimate.high)})"
+
+
+def number(name: str, value: float) -> str:
+    """Return the value of a metric, with three digits or so."""
+    if unit_of(name) == "share":
+        return f"{value * 100:.1f}%" if 0 < value < 1 else f"{value * 100:.0f}%"
+    size = abs(value)
+    if size >= _LARGE or not size:
+        return f"{value:.0f}"
+    return f"{value:.{2 - floor(log10(size))}f}"

@@ -9,11 +9,11 @@ import typer
 
 from gateway.cli.configuration import ConfigOption, read_database_url, read_settings
 from gateway.cli.terminal import FAILED, MISUSED, fail, json_text, say, write_json, write_table
-from gateway.terminal_text import counted
+from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.alerts.sender import Answered
-    from gateway.settings.alerts import WebhookSettings
+    from gateway.settings.sections import WebhookSettings
 
 _COLUMNS = ("opened_at", "resolved_at", "severity", "kind", "subject", "summary", "messages")
 
@@ -96,9 +96,8 @@ def _try(
 
 async def _rows(url: str) -> list[dict[str, Any]]:
     from gateway.ledger import queries  # noqa: PLC0415 - as above
-    from gateway.ledger.reports.alerts import LISTED  # noqa: PLC0415 - likewise
-    from gateway.ledger.reports.reader import Answer  # noqa: PLC0415 - likewise
-    from gateway.ledger.reports.shapes import rows  # noqa: PLC0415 - likewise
+    from gateway.ledger.reports.incidents import LISTED  # noqa: PLC0415 - likewise
+    from gateway.ledger.reports.reader import Answer, rows  # noqa: PLC0415 - likewise
 
     found = await queries.run(url, LISTED)
     return rows(Answer(found.columns, found.rows))
@@ -117,10 +116,9 @@ def _cell(row: dict[str, Any], column: str) -> object:
 async def _send(webhooks: "dict[str, WebhookSettings]", replica: str) -> "dict[str, Answered]":
     """Send all at once; a receiver that hangs delays no other."""
     from gateway import __version__  # noqa: PLC0415 - as above
-    from gateway.alerts.alert import Alert, Event, Message  # noqa: PLC0415 - likewise
-    from gateway.alerts.condition import Kind, Severity  # noqa: PLC0415 - likewise
+    from gateway.alerts.alert import Alert, Event, Kind, Message, Severity  # noqa: PLC0415 - likewise
     from gateway.alerts.sender import Sender  # noqa: PLC0415 - 20 MB of an HTTP client
-    from gateway.ids import new_id  # noqa: PLC0415 - as above
+    from gateway.core.ids import new_id  # noqa: PLC0415 - as above
 
     now = datetime.now(UTC)
     alert = Alert(

@@ -16,11 +16,10 @@ from gateway.cli.terminal import FAILED, MISUSED, fail, say, write_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gateway.bench.journal import Journal, Past
     from gateway.bench.plan import Plan
     from gateway.bench.report import Report
-    from gateway.cli.bench_field import Wanted
-    from gateway.cli.bench_spending import Spending
+    from gateway.bench.running import Journal, Past
+    from gateway.cli.bench_field import Spending, Wanted
 
 STOPPED = 130  # by Ctrl-C; the usual exit code
 _DEFAULT_ROUNDS = 20
@@ -117,10 +116,14 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     given = [name for name, value in own.items() if value is not None]
     if resume is not None and given:
         fail(f"with --resume the plan is the journal's: leave out {', '.join(given)}", MISUSED)
-    from gateway.bench.journal import JournalError, read_journal  # noqa: PLC0415 - only where it is needed
-    from gateway.cli.bench_field import Wanted  # noqa: PLC0415 - imports the gateway, so only here
-    from gateway.cli.bench_options import read_classes, read_levels, the_goal  # noqa: PLC0415 - likewise
-    from gateway.cli.bench_spending import Spending  # noqa: PLC0415 - likewise
+    from gateway.bench.running import JournalError, read_journal  # noqa: PLC0415 - only where it is needed
+    from gateway.cli.bench_field import (  # noqa: PLC0415 - likewise
+        Spending,
+        Wanted,
+        read_classes,
+        read_levels,
+        the_goal,
+    )
     from gateway.watching import logs  # noqa: PLC0415 - likewise
 
     logs.configure("error", "console")  # a log line would damage the progress
@@ -164,14 +167,10 @@ def bench(  # noqa: PLR0917 - options are named on the command line
 
 async def _bench(wanted: "Wanted", past: "Past | None", path: Path, spending: "Spending") -> "Report":
     """Run what is left of a bench; return its report."""
-    from gateway.bench.journal import Past  # noqa: PLC0415 - as above
     from gateway.bench.measuring import Moments  # noqa: PLC0415 - as above
-    from gateway.bench.purse import Purse  # noqa: PLC0415 - likewise
     from gateway.bench.report import report  # noqa: PLC0415 - likewise
-    from gateway.bench.running import Bench, BenchError  # noqa: PLC0415 - likewise
-    from gateway.cli.bench_field import open_field  # noqa: PLC0415 - likewise
-    from gateway.cli.bench_progress import watching  # noqa: PLC0415 - likewise
-    from gateway.cli.bench_spending import agree, paid, unpriced_of  # noqa: PLC0415 - likewise
+    from gateway.bench.running import Bench, BenchError, Past, Purse  # noqa: PLC0415 - likewise
+    from gateway.cli.bench_field import agree, open_field, paid, unpriced_of, watching  # noqa: PLC0415 - likewise
 
     if past is not None and _is_whole(past):
         return report(past.plan, past.samples, sittings=past.sittings, at_most_usd=paid(past))
@@ -211,7 +210,7 @@ async def _bench(wanted: "Wanted", past: "Past | None", path: Path, spending: "S
 
 @contextmanager
 def _journal(path: Path, plan: "Plan", *, is_new: bool) -> "Iterator[tuple[Journal, Past]]":
-    from gateway.bench.journal import Past, continued_journal, new_journal  # noqa: PLC0415 - as above
+    from gateway.bench.running import Past, continued_journal, new_journal  # noqa: PLC0415 - as above
 
     if is_new:
         with new_journal(path, plan) as journal:
@@ -236,7 +235,7 @@ def _show(report: "Report", journal: Path, html: Path | None, *, as_json: bool, 
     elif as_csv:
         typer.echo(csv_of(report), nl=False)
     else:
-        from gateway.cli.bench_tables import write_report  # noqa: PLC0415 - as above
+        from gateway.cli.bench_field import write_report  # noqa: PLC0415 - as above
 
         write_report(report, journal)
     if html is not None:

@@ -1,30 +1,35 @@
 """The deployments that a bench compares: from the configuration, or from a running gateway."""
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import msgspec
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from gateway.background_tasks import BackgroundTasks
-from gateway.bench.goal import Goal
-from gateway.bench.measuring import asked_of, unfit_for
-from gateway.bench.plan import Contender, Plan
-from gateway.bench.prompts import Lengths, expected_answer
-from gateway.bench.purse import Cost, cost_of
-from gateway.bench.sample import Key
+from gateway.app.fleets import Fleets
+from gateway.bench.figures import ALL, FEWEST_ROUNDS, Cell, measured
+from gateway.bench.measuring import Measured, asked_of, unfit_for
+from gateway.bench.plan import WARM_UP, Contender, Goal, Key, Lengths, Plan, Sample, Turn, expected_answer
+from gateway.bench.report import NOTICED, Report, shown
+from gateway.bench.running import Cost, Past, Purse, cost_of
 from gateway.cli.configuration import read_settings
 from gateway.cli.remote import GatewayError, get
-from gateway.cli.terminal import MISUSED, fail, say
-from gateway.errors import ApiError
-from gateway.fleet.deployment import Clocks, Deployment
-from gateway.fleets import Fleets
+from gateway.cli.terminal import FAILED, MISUSED, fail, prose, say, write_table
+from gateway.core.errors import ApiError
+from gateway.core.tasks import BackgroundTasks
+from gateway.core.terminal_text import counted, visible
+from gateway.fleet.models import Clocks, Deployment
 from gateway.settings.model import Settings
+from providers.datasheets import Price
 from providers.http.dialing import TlsContexts
 from providers.litellm_library import LiteLLM
 from providers.opening import open_upstream
-from providers.prices import Price
 
 _CLOCKS = Clocks(connect_s=5.0, ttft_s=300.0, stall_s=300.0, total_s=None)  # of the gateway, which has its own
 
@@ -158,7 +163,11 @@ async def _with_providers(settings: Settings, seed: int, stack: AsyncExitStack) 
     """Return the settings, with simulated providers if there are none."""
     if settings.providers:
         return settings, False
-    from gateway.demo import DemoFailedError, simulated_fleet, with_demo  # noqa: PLC0415 - only for users without a key
+    from gateway.server.demo import (  # noqa: PLC0415 - only for users without a key
+        DemoFailedError,
+        simulated_fleet,
+        with_demo,
+    )
 
     say("no provider keys were found: measuring simulated providers", err=True)
     try:
@@ -289,3 +298,262 @@ def shown_url(url: str) -> str:
     """Return ``url`` without user and password."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+# Reads the options of ``holeshot bench``; wrong ones end it with a sentence.
+
+_MOST_AT_A_TIME = 256
+
+
+def read_classes(said: str | None) -> tuple[str, ...]:
+    """Return the classes of prompts in a comma list; all of them by default."""
+    from gateway.bench.plan import FIXED, PromptKind, kind_of  # noqa: PLC0415 - only where it is needed
+
+    if said is None:
+        return tuple(PromptKind)
+    names = tuple(dict.fromkeys(name.strip() for name in said.split(",")))
+    for name in names:
+        try:
+            kind_of(name)
+        except ValueError:
+            fail(
+                f"there is no class of prompts {name!r}: choose of {', '.join(PromptKind)}, each also with {FIXED}",
+                MISUSED,
+            )
+    return names
+
+
+def read_levels(said: str | None) -> tuple[int, ...]:
+    """Return the levels of concurrency in a comma list; 1 by default."""
+    levels = [level.strip() for level in (said or "1").split(",")]
+    if not all(level.isascii() and level.isdigit() and 1 <= int(level) <= _MOST_AT_A_TIME for level in levels):
+        fail(
+            f"--concurrency is a comma list of numbers from 1 to {_MOST_AT_A_TIME}, as in 1,4,16; not {said!r}", MISUSED
+        )
+    return tuple(dict.fromkeys(map(int, levels)))
+
+
+def the_goal(said: str | None) -> "Goal | None":
+    """Return the goal, if there is one."""
+    from gateway.bench.plan import GoalError, read_goal  # noqa: PLC0415 - as above
+
+    try:
+        return None if said is None else read_goal(said)
+    except GoalError as error:
+        fail(str(error), MISUSED)
+
+
+# Shows how far a bench is, on standard error, if that is a terminal; errors are told in any case, once each.
+
+
+@contextmanager
+def watching(plan: Plan, done: Sequence[Sample]) -> Iterator["Watch"]:
+    """Show the progress until the block ends. ``done``: what was measured before."""
+    progress = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[spent]}", markup=False),
+        console=Console(stderr=True, markup=False, emoji=False),
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    )
+    with progress:
+        task = progress.add_task("warming up", total=plan.requests, completed=len(measured(done)), spent="")
+        yield Watch(plan, progress, task)
+
+
+class Watch:
+    """Is told of what happens, and shows it."""
+
+    def __init__(self, plan: Plan, progress: Progress, task: object) -> None:
+        self._plan = plan
+        self._progress = progress
+        self._task = task
+        self._told: set[tuple[str, str]] = set()
+
+    def turn(self, turn: Turn) -> None:
+        """Show whose turn it is."""
+        round_ = turn.keys[0].round
+        at = "warming up" if round_ == WARM_UP else f"round {round_ + 1} of {self._plan.rounds}"
+        level = f" x {turn.concurrency}" if turn.concurrency > 1 else ""
+        self._update(description=visible(f"{at}: {turn.contender.name}{level}"))
+
+    def measured(self, measured: Measured, spent_usd: float) -> None:
+        """Count a finished request; tell of the first error of each kind."""
+        sample = measured.sample
+        self._update(advance=0 if sample.key.round == WARM_UP else 1, spent=f"at most ${spent_usd:.4f}")
+        place = sample.key.deployment, sample.error_kind or ""
+        if sample.error_kind is not None and place not in self._told:
+            self._told.add(place)
+            self._tell(f"note: {sample.key.deployment}: {sample.error_kind}: {measured.message}")
+
+    def waits(self, deployment: str, seconds: float) -> None:
+        """Tell of a wait for a rate limit."""
+        self._update(description=visible(f"{deployment} is at its rate limit: waiting {seconds:.0f} s"))
+
+    def _update(self, **changes: object) -> None:
+        self._progress.update(self._task, **changes)  # type: ignore[arg-type] # rich's own ids and fields
+
+    def _tell(self, text: str) -> None:
+        if self._progress.disable:
+            say(text, err=True)
+        else:
+            self._progress.console.print(visible(text))
+
+
+# What a bench costs: stated before it starts, and agreed to.
+
+
+class Spending(NamedTuple):
+    """What the user allows."""
+
+    cap_usd: float
+    unpriced: bool
+    yes: bool
+
+
+def paid(past: Past) -> float:
+    """Return what an earlier start has cost at most."""
+    purse = Purse(None, {})
+    for sent in past.sent:
+        purse.sent(sent.key, sent.sitting, sent.most_usd)
+    for sample in past.samples:
+        purse.done(sample)
+    return purse.committed_usd
+
+
+def unpriced_of(field: Field) -> list[str]:
+    """Return the deployments whose price is unknown."""
+    return [name for name, deployment in field.deployments.items() if deployment.price is None]
+
+
+class _Estimate(NamedTuple):
+    """US dollars: of a round about and at most, and of warming up at most."""
+
+    about: float
+    most: float
+    warming: float
+
+
+def agree(plan: Plan, field: Field, costs: Mapping[tuple[str, str], Cost], spending: Spending, past: Past) -> None:
+    """State what it will cost, and ask; exit if the user does not agree."""
+    unpriced = unpriced_of(field)
+    if unpriced and not spending.unpriced:
+        fail(
+            f"the price of {', '.join(unpriced)} is unknown, so --max-usd cannot hold: set price_per_mtok for it"
+            " (0 if it is yours), or add --unpriced",
+            MISUSED,
+        )
+    _note(plan)
+    round_ = _estimate(plan, costs)
+    left_usd = spending.cap_usd - paid(past)
+    if not unpriced and round_.most + round_.warming > left_usd:
+        what = f"--max-usd {spending.cap_usd:g} does not pay for one round"
+        after = f" after the ${paid(past):.4f} that are spent" if past.samples else ""
+        fail(f"{what}{after}: it may cost ${round_.most + round_.warming:.4f}", MISUSED)
+    requests = plan.requests - len(measured(past.samples))
+    rounds = plan.rounds * requests / plan.requests
+    what = f"{counted(requests, 'request')} to {counted(len(plan.contenders), 'deployment')}"
+    known = " of the deployments with a known price" if unpriced else ""
+    cap = "no cap holds for the others" if unpriced else f"never more than ${spending.cap_usd:.2f}"
+    most_usd = round_.most * rounds + round_.warming
+    prose(f"{what}: about ${round_.about * rounds:.4f}{known}, at most ${most_usd:.4f}; {cap}", err=True)
+    if not unpriced and round_.about * rounds > left_usd:
+        lasts = counted(int(left_usd / round_.about), "round")
+        say(f"note: the cap will probably end it after {lasts}", err=True)
+    if spending.yes or plan.is_demo or (not most_usd and not unpriced):
+        return
+    if not sys.stdin.isatty():
+        fail("this costs money: add --yes to agree", MISUSED)
+    if not typer.confirm("Start?", err=True):
+        raise typer.Exit(FAILED)
+
+
+def _note(plan: Plan) -> None:
+    """Tell what will be missing."""
+    for contender in plan.contenders:
+        for kind, reason in contender.leaves_out.items():
+            prose(f"note: {contender.name} is not asked {kind}: {reason}", err=True)
+    if not plan.requests:
+        fail("none of the deployments can be asked any of these classes of prompts", MISUSED)
+    if plan.rounds < FEWEST_ROUNDS:
+        say(f"note: intervals and verdicts need at least {FEWEST_ROUNDS} rounds", err=True)
+
+
+def _estimate(plan: Plan, costs: Mapping[tuple[str, str], Cost]) -> _Estimate:
+    about = most = warming = 0.0
+    for contender in plan.contenders:
+        each = [costs[contender.name, kind] for kind in plan.kinds_of(contender)]
+        about += sum(cost.about_usd for cost in each) * sum(plan.concurrencies)
+        most += sum(cost.most_usd for cost in each) * sum(plan.concurrencies)
+        warming += max((cost.most_usd for cost in each), default=0.0) * plan.warm_up
+    return _Estimate(about, most, warming)
+
+
+# The report of a bench on a terminal: verdicts, then tables.
+
+_FIRST = ("ttft_p50_ms", "ttft_p95_ms", "decode_tps_p50", "e2e_tps_p50", "itl_p50_ms", "gap_p95_ms", "total_p50_ms")
+_SECOND = ("errors", "goodput", "goodput_per_s", "as_asked", "tokens_mean", "tokens_per_s", "cost_per_1000_usd")
+
+_WORDS = {"ttft": "first tokens", "decode_tps": "decoding", "total": "whole answers", "cost": "cost"}
+_BY_CLASS = ("ttft_p50_ms", "decode_tps_p50", "total_p50_ms", "errors")
+
+
+def write_report(report: Report, journal: Path) -> None:
+    """Print the report of the bench with this ``journal``."""
+    plan, labels = report.plan, report.plan.labels
+    if not report.requests:
+        say("nothing was measured")
+        return
+    for level in plan.concurrencies:
+        of_level = [cell for cell in report.cells if cell.concurrency == level and cell.kind == ALL]
+        at = f", {level} at a time" if len(plan.concurrencies) > 1 or level > 1 else ""
+        for names, title in ((_FIRST, f"all classes of prompts{at}"), (_SECOND, f"answers{at}")):
+            known = [name for name in names if any(name in cell.figures for cell in of_level)]
+            rows = [[labels[cell.deployment], cell.requests, *_row(cell, known)] for cell in of_level]
+            write_table(("deployment", "requests", *known), rows, title=title)
+    by_class = [cell for cell in report.cells if cell.kind != ALL]
+    if by_class:
+        known = [name for name in _BY_CLASS if any(name in cell.figures for cell in by_class)]
+        rows = [[cell.kind, labels[cell.deployment], cell.concurrency, *_row(cell, known)] for cell in by_class]
+        write_table(("class", "deployment", "at a time", *known), rows, title="by class of prompts")
+    for verdict in report.verdicts:
+        if verdict.is_shown:
+            prose(verdict.words)
+    silent = [verdict for verdict in report.verdicts if not verdict.is_shown]
+    if silent:
+        prose(
+            f"no difference shown in {len(silent)} of {len(report.verdicts)} comparisons (--json and --html list them)"
+        )
+    _offer(report, journal)
+    if not report.is_whole:
+        say(f"note: {report.requests} of {plan.requests} requests were sent")
+    say(f"spent: {_money(report)}")
+
+
+def _offer(report: Report, journal: Path) -> None:
+    """Say how many rounds would show what was not shown, and how to run them."""
+    needed: dict[str, int] = {}
+    for verdict in report.verdicts:
+        if not verdict.is_shown and verdict.rounds_needed is not None and verdict.rounds_needed > verdict.rounds:
+            needed[verdict.aspect] = max(verdict.rounds_needed, needed.get(verdict.aspect, 0))
+    if not needed:
+        return
+    words = ", ".join(f"{_WORDS[aspect]} {number}" for aspect, number in needed.items())
+    prose(f"a difference of {100 * NOTICED:.0f} % is shown in four of five benches with about so many rounds: {words}")
+    say(f"more rounds: holeshot bench --resume {journal} --rounds {min(needed.values())}")
+
+
+def _money(report: Report) -> str:
+    known = "unknown" if report.spent_usd is None else f"${report.spent_usd:.4f}"
+    return (
+        known
+        if report.at_most_usd <= (report.spent_usd or 0.0) * 1.005
+        else f"{known}, at most ${report.at_most_usd:.4f}"
+    )
+
+
+def _row(cell: Cell, names: list[str]) -> list[str]:
+    return [shown(name, cell.figures.get(name)) for name in names]

@@ -166,7 +166,7 @@ def _write_deployments(deployments: "list[DeploymentLine]", fallbacks: "list[Fal
 
 def _write_models(deployments: "list[DeploymentLine]", fallbacks: "list[FallbackLine]") -> None:
     """Print how each model is raced, and its fallbacks."""
-    from gateway.settings.fallbacks import Cause  # noqa: PLC0415 - as above
+    from gateway.settings.sections import Cause  # noqa: PLC0415 - as above
 
     others: dict[str, list[str]] = {}
     for line in fallbacks:

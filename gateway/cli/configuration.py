@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.terminal import FAILED, fail, prose, say
-from gateway.terminal_text import counted
+from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.settings import ConfigurationError, Settings
-    from gateway.settings.installation import Watched
+    from gateway.settings.loader import Watched
 
 ConfigOption = Annotated[
     Path | None,

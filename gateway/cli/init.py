@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.configuration import write_file
-from gateway.cli.terminal import MISUSED, as_json, fail, prose, say
+from gateway.cli.configuration import report, write_file
+from gateway.cli.terminal import FAILED, MISUSED, as_json, fail, prose, say, write_json
+from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
+    from gateway.cli.import_litellm.conversion import Converted
+    from gateway.settings import Problem
     from gateway.settings.market import Market
     from gateway.settings.presets import Catalog
 
@@ -61,7 +64,7 @@ def init(
 
 def write_example(path: Path, *, force: bool = False) -> None:
     """Write the example configuration. Exits if that is not possible."""
-    from gateway.settings.example import example  # noqa: PLC0415 - pydantic only where it is needed
+    from gateway.settings.starter import example  # noqa: PLC0415 - pydantic only where it is needed
 
     _write(path, example(), force=force)
     say(f"wrote {path}\nevery setting is in it, with made-up values: copy what you need to {_PATH}")
@@ -100,7 +103,7 @@ def write_configuration(
 
 def _write(path: Path, text: str, *, force: bool) -> None:
     """Write a configuration, and besides it the schema that its first line names."""
-    from gateway.settings.schema import EDITOR_LINE, FILE_NAME, json_schema  # noqa: PLC0415 - as above
+    from gateway.settings.starter import EDITOR_LINE, FILE_NAME, json_schema  # noqa: PLC0415 - as above
 
     write_file(path, EDITOR_LINE + text, force=force)
     schema_path, schema = path.with_name(FILE_NAME), as_json(json_schema()) + "\n"
@@ -117,10 +120,8 @@ def _write(path: Path, text: str, *, force: bool) -> None:
 def _ask(environ: Mapping[str, str], catalog: "Catalog", top: int) -> "Market":
     """Return what the vendors with a key in ``environ`` sell."""
     from gateway.cli.live import ask_with_progress  # noqa: PLC0415 - an HTTP client, only for --live
-    from gateway.settings.market import market  # noqa: PLC0415 - as above
-    from gateway.settings.presets import found_vendors  # noqa: PLC0415 - likewise
-    from gateway.settings.reachable import found  # noqa: PLC0415 - likewise
-    from gateway.settings.same_models import TRAINED_ONLY, same_models  # noqa: PLC0415 - likewise
+    from gateway.settings.market import TRAINED_ONLY, market, same_models  # noqa: PLC0415 - likewise
+    from gateway.settings.presets import found, found_vendors  # noqa: PLC0415 - likewise
 
     usable = found(found_vendors(environ, catalog), environ)
     if not usable:
@@ -143,3 +144,127 @@ def _ask(environ: Mapping[str, str], catalog: "Catalog", top: int) -> "Market":
         silent,
         {name: frozenset(answer.models) for name, answer in answers.items() if answer.listed},
     )
+
+
+# ``holeshot schema``: the JSON Schema of the configuration file.
+
+
+def schema() -> None:
+    """Print the JSON Schema of the configuration file.
+
+    Editors complete and check the file with it while you type.
+
+    `holeshot init` writes it beside the configuration, which names it in its first line:
+    # yaml-language-server: $schema=gateway.schema.json
+
+    Example: holeshot schema > config/gateway.schema.json
+    """
+    from gateway.settings.starter import json_schema  # noqa: PLC0415 - pydantic only where it is needed
+
+    write_json(json_schema())
+
+
+# ``holeshot import``: converts another gateway's configuration.
+
+_STANDARD_OUTPUT = Path("-")
+
+
+def importing() -> typer.Typer:
+    """Return the command with a subcommand for each supported gateway."""
+    app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    app.command("litellm")(litellm)
+    app.callback()(_import)
+    return app
+
+
+def _import() -> None:
+    """A configuration from that of another gateway."""
+
+
+def litellm(
+    source: Annotated[Path, typer.Argument(help="The configuration of a LiteLLM proxy.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write; - is standard output.")] = Path(
+        "config/gateway.yaml"
+    ),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result and the notes as one JSON object.")] = False,
+) -> None:
+    """Write a configuration from that of a LiteLLM proxy.
+
+    Models, router groups, fallbacks, Redis and the master key are converted; keys become references to variables.
+    Settings without a counterpart are listed with their place, on standard error and at the end of the file. A secret
+    in clear text is never copied: it becomes a ${NAME}.
+
+    Example: holeshot import litellm config.yaml -o config/gateway.yaml
+    """
+    from gateway.cli.import_litellm.conversion import convert  # noqa: PLC0415 - likewise
+    from gateway.settings import ConfigurationError  # noqa: PLC0415 - pydantic only where it is needed
+    from providers.catalog import load_catalog  # noqa: PLC0415 - likewise
+    from providers.datasheets import DatasheetTable  # noqa: PLC0415 - likewise
+
+    try:
+        converted = convert(source, os.environ, load_catalog(), DatasheetTable.shipped())
+    except ConfigurationError as error:
+        report(error)
+        raise typer.Exit(FAILED) from None
+    _importing_write(converted.text, output, force=force, to_standard_output=not as_json)
+    problems = [] if output == _STANDARD_OUTPUT else _problems(output)
+    if as_json:
+        _tell_machines(converted, output, problems)
+    else:
+        _tell_people(converted, output, problems)
+
+
+def _importing_write(text: str, output: Path, *, force: bool, to_standard_output: bool) -> None:
+    if output == _STANDARD_OUTPUT:
+        if to_standard_output:
+            typer.echo(text, nl=False)
+        return
+    write_file(output, text, force=force)
+
+
+def _problems(output: Path) -> "list[Problem]":
+    """Return what prevents the written file from being used in this environment."""
+    from gateway.settings import ConfigurationError, load  # noqa: PLC0415 - as above
+
+    try:
+        load(output, os.environ)
+    except ConfigurationError as error:
+        return error.problems
+    return []
+
+
+def _tell_people(converted: "Converted", output: Path, problems: "list[Problem]") -> None:
+    if converted.notes:
+        say("to be done by hand, or converted differently:", err=True)
+    for note in converted.notes:
+        prose(f"  {note}", err=True)
+    if output == _STANDARD_OUTPUT:
+        return
+    say(
+        f"wrote {output}: {counted(len(converted.models), 'model')} at {counted(len(converted.providers), 'provider')},"
+        f" {counted(len(converted.notes), 'remark')}"
+    )
+    if problems:
+        say("to correct before `holeshot serve`:", err=True)
+        for problem in problems:
+            prose(f"  {problem}", err=True)
+    say("next: holeshot check --live, then holeshot serve")
+
+
+def _tell_machines(converted: "Converted", output: Path, problems: "list[Problem]") -> None:
+    write_json(
+        {
+            "config": None if output == _STANDARD_OUTPUT else str(output),
+            "text": converted.text if output == _STANDARD_OUTPUT else None,
+            "providers": converted.providers,
+            "models": converted.models,
+            "variables": converted.variables,
+            "notes": [_plain(note) for note in converted.notes],
+            "problems": [_plain(problem) for problem in problems],
+        }
+    )
+
+
+def _plain(problem: "Problem") -> dict[str, object]:
+    return {"message": problem.message, "file": problem.file, "line": problem.line}

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -11,9 +11,170 @@ from typing import Annotated, Any
 import typer
 
 from gateway.cli.configuration import LOCAL_URL, ConfigOption, KeyOption, UrlOption, read_database_url
-from gateway.cli.ranking import Models, ranking
-from gateway.cli.terminal import MISUSED, console, fail, write_json
-from gateway.terminal_text import visible
+from gateway.cli.terminal import MISUSED, console, fail, fitting_widths, table, write_json
+from gateway.core.terminal_text import visible
+
+# The leaderboard on a terminal: a table for each model, with as many columns as fit the screen.
+
+Models = Sequence[Mapping[str, Any]]
+Cells = Mapping[str, Sequence[object]]  # by column, one cell for each deployment
+
+# The gateway's names, and the headings; a gateway of another version may send more or fewer.
+_COLUMNS = {
+    "place": "#",
+    "deployment": "deployment",
+    "n": "n",
+    "censored": "cut",
+    "ttft_p50_ms": "p50",
+    "ttft_p50_interval": "95 %",
+    "ttft_p95_ms": "p95",
+    "ttft_p99_ms": "p99",
+    "sentence_p50_ms": "sentence",
+    "sentence_p95_ms": "sentence p95",
+    "decode_tps": "tok/s",
+    "e2e_tps": "e2e",
+    "win_share": "won",
+    "error_rate": "errors",
+    "flaw_rate": "flaws",
+    "flaw_rate_interval": "flaws 95 %",
+    "rate_limited": "429s",
+    "state": "state",
+    "in_flight": "now",
+}
+_ALWAYS = ("place", "deployment", "ttft_p50_ms", "ttft_p95_ms", "error_rate", "rate_limited")  # even if unknown
+# The order in which columns are dropped on a narrow screen. Those of _ALWAYS stay, and so does the state.
+_LEAST_IMPORTANT = (
+    "flaw_rate_interval",
+    "ttft_p50_interval",
+    "ttft_p99_ms",
+    "sentence_p95_ms",
+    "e2e_tps",
+    "in_flight",
+    "censored",
+    "n",
+    "win_share",
+    "flaw_rate",
+    "sentence_p50_ms",
+    "decode_tps",
+)
+_SHORTEST_NAME = 8  # minimum width of a deployment's name if the other columns are too wide as well
+
+_BIASED, _BUFFERED = "?", "*"  # after a figure that needs an explanation
+_LEGEND = {
+    _BIASED: "may be too high: attempts were cancelled before their first token, and too few of them were audited",
+    _BUFFERED: "not the decode speed: the answers come all at once, from a buffer; compare e2e (also in --json)",
+}
+
+_STATES = {
+    "cooling": "it was rate-limited",
+    "open": "it failed too often, and gets no calls for a while",
+    "half-open": "it failed too often, and is tried again, one call at a time",
+    "out": "it refuses the key or does not know the model",
+}
+
+
+def ranking(models: Models, width: int) -> Any:
+    """Return a ``rich`` renderable of ``models``, in the gateway's format, for a screen of ``width`` characters."""
+    from rich.console import Group  # noqa: PLC0415 - only where it is needed
+
+    if not models:
+        return "the leaderboard is empty: it fills with calls"
+    return Group(*(part for model in models for part in _parts(model, width)))
+
+
+def _parts(model: Mapping[str, Any], width: int) -> Iterator[Any]:
+    """Yield a model's title, its table, and the legend."""
+    from rich.text import Text  # noqa: PLC0415 - only where it is needed
+
+    listed = [row for row in model.get("deployments", []) if isinstance(row, Mapping)]
+    rows = [{**row, "place": place} for place, row in enumerate(listed, start=1)]  # the gateway's order, and no other
+    cells = {name: [_figure(name, row) for row in rows] for name in _COLUMNS}
+    known = [name for name in _COLUMNS if name in _ALWAYS or any(value is not None for value in cells[name])]
+    shown, widths = _fitting(known, cells, width)
+    yield Text(_title(model), style="bold")
+    yield table(
+        [_COLUMNS[name] for name in shown], list(zip(*(cells[name] for name in shown), strict=True)), widths=widths
+    )
+    marks = {str(value)[-1:] for name in shown for value in cells[name] if value is not None and name != "deployment"}
+    left_out = [_COLUMNS[name] for name in known if name not in shown]
+    notes = [f"a wider terminal also shows: {', '.join(left_out)}"] if left_out else []
+    notes += [f"{mark} {meaning}" for mark, meaning in _LEGEND.items() if mark in marks]
+    notes += [f"{row.get('deployment')}: {why}" for row in rows if (why := _why(row))]
+    notes += [f"{row.get('deployment')}: {seen}" for row in rows if (seen := _seen(row))]
+    for note in notes:
+        yield Text(visible(note))
+    if notes:
+        yield ""
+
+
+def _why(row: Mapping[str, Any]) -> str | None:
+    """Return why a deployment's state is not ok: the gateway's reason, else the meaning of the state."""
+    state = str(row.get("state") or "")
+    reason = row.get("reason") or _STATES.get(state.partition(" ")[0])
+    return f"{state}, {reason}" if state and reason else None
+
+
+def _seen(row: Mapping[str, Any]) -> str | None:
+    """Return that a deployment was last asked by a probe, and when."""
+    probed_s_ago = row.get("probed_s_ago")
+    if not isinstance(probed_s_ago, int | float):
+        return None
+    minutes, seconds = divmod(round(probed_s_ago), 60)
+    return f"last asked by a probe, {f'{minutes} min' if minutes else f'{seconds} s'} ago"
+
+
+def _title(model: Mapping[str, Any]) -> str:
+    title = f"{model.get('model', '?')}: first token in ms, speed in tok/s"
+    window_s = model.get("window_s")
+    if isinstance(window_s, int | float):
+        title += f", over {window_s / 60:g} min"
+    return visible(title)
+
+
+def _fitting(known: Sequence[str], cells: Cells, width: int) -> tuple[list[str], list[int] | None]:
+    """Return the columns that fit into ``width`` characters, and their widths."""
+    shown = list(known)
+    droppable = [name for name in _LEAST_IMPORTANT if name in known]
+    while (widths := _widths(shown, cells, width)) is None and droppable:
+        shown.remove(droppable.pop(0))
+    return shown, widths or _widths(shown, cells, width, narrowest=_SHORTEST_NAME)
+
+
+def _widths(shown: Sequence[str], cells: Cells, width: int, **options: int) -> list[int] | None:
+    heads = [_COLUMNS[name] for name in shown]
+    return fitting_widths(heads, list(zip(*(cells[name] for name in shown), strict=True)), width, **options)
+
+
+def _figure(name: str, row: Mapping[str, Any]) -> object:
+    """Return the value of a column for a deployment, rounded suitably and marked if it needs an explanation."""
+    if name in _INTERVALS:
+        return _interval(name, row)
+    value = row.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return value
+    if name in {"error_rate", "flaw_rate", "win_share"}:
+        return f"{value:.1%}"
+    if name.endswith("_ms"):
+        is_biased = row.get("sentence_biased" if name.startswith("sentence") else "biased")
+        return f"{value:.0f}{_BIASED}" if is_biased else round(value)
+    if name == "decode_tps":
+        return f"{value:.1f}{_BUFFERED if row.get('buffered') else ''}"
+    return f"{value:.1f}" if name == "e2e_tps" else value
+
+
+def _interval(name: str, row: Mapping[str, Any]) -> str | None:
+    low_name, high_name, of = _INTERVALS[name]
+    low, high = row.get(low_name), row.get(high_name)
+    if low is None:
+        return None
+    return f"{low:{of}} to {high:{of}}" if high is not None else f"over {low:{of}}"
+
+
+_INTERVALS = {  # the ends of each, and their format
+    "ttft_p50_interval": ("ttft_p50_low_ms", "ttft_p50_high_ms", ".0f"),
+    "flaw_rate_interval": ("flaw_rate_low", "flaw_rate_high", ".0%"),
+}
+
 
 _SINCE = re.compile(r"(\d+)([smhd])")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

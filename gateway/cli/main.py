@@ -1,31 +1,35 @@
 """The command ``holeshot``: its commands, in the order in which a new user needs them."""
 
+import platform
 from typing import Annotated
 
 import typer
 
+from gateway import __version__
 from gateway.cli.alerts import alerts
 from gateway.cli.bench import bench
 from gateway.cli.check import check
 from gateway.cli.explain import explain
-from gateway.cli.importing import importing
-from gateway.cli.init import init
-from gateway.cli.keys.command import keys
+from gateway.cli.init import importing, init, schema
+from gateway.cli.keys import keys
 from gateway.cli.leaderboard import leaderboard
-from gateway.cli.migrate import migrate
-from gateway.cli.models import models
-from gateway.cli.providers import providers
-from gateway.cli.prune import prune
+from gateway.cli.models import models, providers
 from gateway.cli.race import race
 from gateway.cli.replay import replay
 from gateway.cli.report import report
-from gateway.cli.schema import schema
-from gateway.cli.serve import serve
-from gateway.cli.slo import slo
-from gateway.cli.slowdowns import slowdowns
+from gateway.cli.serve import migrate, prune, serve
+from gateway.cli.slo import slo, slowdowns
 from gateway.cli.sql import sql
 from gateway.cli.tail import tail
-from gateway.cli.version import version
+from gateway.cli.terminal import say
+
+# ``holeshot version``.
+
+
+def version() -> None:
+    """Print the version, and the Python it runs on."""
+    say(f"holeshot {__version__} (Python {platform.python_version()}, {platform.system()} {platform.machine()})")
+
 
 _HELP = """An LLM gateway that races providers.
 

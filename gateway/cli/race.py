@@ -13,8 +13,8 @@ from gateway.cli.terminal import FAILED, MISUSED, fail, on_a_terminal, say
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gateway.cli.heat import Question
-    from gateway.cli.views import View
+    from gateway.cli.race_run import Question
+    from gateway.cli.race_view import View
     from gateway.settings import Settings
 
 STOPPED = 130  # by Ctrl-C; the usual exit code
@@ -57,8 +57,8 @@ def race(  # noqa: PLR0917 - options are named on the command line
     if not text.strip():
         fail("the prompt is empty", MISUSED)
     settings, _ = read_settings(config)
-    from gateway.calls import Mode  # noqa: PLC0415 - imports the whole gateway, so only here
-    from gateway.cli.heat import Question  # noqa: PLC0415 - likewise
+    from gateway.cli.race_run import Question  # noqa: PLC0415 - likewise
+    from gateway.core.calls import Mode  # noqa: PLC0415 - imports the whole gateway, so only here
     from gateway.watching import logs  # noqa: PLC0415 - likewise
 
     logs.configure("error", settings.log_format)  # errors are shown here; a log line would damage the picture
@@ -83,8 +83,8 @@ def race(  # noqa: PLR0917 - options are named on the command line
 
 async def _race(settings: "Settings", question: "Question", view: "View", times: int) -> bool:
     """Run the races; return whether all were answered."""
-    from gateway.cli.heat import check_model, open_gateway, run_heat  # noqa: PLC0415 - as above
-    from gateway.errors import ApiError  # noqa: PLC0415 - likewise
+    from gateway.cli.race_run import check_model, open_gateway, run_heat  # noqa: PLC0415 - as above
+    from gateway.core.errors import ApiError  # noqa: PLC0415 - likewise
     from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
 
     try:
@@ -115,7 +115,7 @@ def _with_model(question: "Question", models: "Iterable[str]") -> "Question":
 
 
 def _view(*, as_json: bool, times: int) -> "View":
-    from gateway.cli.views import DrawnView, JsonView, PlainView  # noqa: PLC0415 - as above
+    from gateway.cli.race_view import DrawnView, JsonView, PlainView  # noqa: PLC0415 - as above
 
     if as_json:
         return JsonView()

@@ -9,13 +9,13 @@ import typer
 
 from gateway.cli.configuration import ConfigOption, read_database_url
 from gateway.cli.terminal import MISUSED, fail, prose, say, write_json, write_table
-from gateway.terminal_text import counted
+from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.cli.replaying import Found, Request, Told
     from gateway.replay.draws import Outcome
-    from gateway.replay.figures import Figure
-    from gateway.replay.needs import Need
+    from gateway.replay.sample import Need
+    from gateway.replay.settings import Figure
 
 _WINDOW = re.compile(r"(\d+)([mhd])")
 _UNIT_S = {"m": 60, "h": 3600, "d": 86_400}
@@ -118,8 +118,7 @@ def _progress() -> Iterator["Told"]:
 
 
 def _show(answers: "Sequence[Found]", request: "Request", *, as_json: bool, as_yaml: bool) -> None:
-    from gateway.replay.advice import advice, yaml  # noqa: PLC0415 - as above
-    from gateway.replay.published import published  # noqa: PLC0415 - likewise
+    from gateway.replay.advice import advice, published, yaml  # noqa: PLC0415 - as above
 
     without = request.without
     if as_json:

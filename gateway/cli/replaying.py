@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
+from gateway.ledger.board import MOST_CALLS, models, raced_calls
 from gateway.ledger.errors import LedgerError
-from gateway.ledger.raced_rows import MOST_CALLS, models, raced_calls
-from gateway.replay.published import published
+from gateway.replay.advice import published
 from gateway.replay.replay import Replayed, replay
 from gateway.replay.rows import Call
 from gateway.replay.settings import BUDGETS, settings
-from gateway.settings.explain import nearest
+from gateway.settings.document import nearest
 
 _GENTLE = 15  # niceness of the child
 _LEAST_S = 60.0

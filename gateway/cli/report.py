@@ -40,7 +40,7 @@ def report(  # noqa: PLR0917 - options are named on the command line
         fail("choose --html or --json", MISUSED)
     since, until = _months(month)
     url = read_database_url(config)
-    from gateway.cli.evidence import UnknownProviderError, evidence  # noqa: PLC0415 - likewise
+    from gateway.cli.reported import UnknownProviderError, evidence  # noqa: PLC0415 - likewise
     from gateway.cli.terminal import as_json as written  # noqa: PLC0415 - slow imports only where they are used
     from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
 

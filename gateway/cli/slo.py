@@ -2,20 +2,19 @@
 
 import asyncio
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.configuration import ConfigOption, read_targets
-from gateway.cli.terminal import fail, prose, write_json, write_table
-from gateway.targets.shown import as_object
-from gateway.targets.standing import BURNS_S, condition, duration, share, subject, verdict
+from gateway.cli.configuration import ConfigOption, read_database_url, read_targets
+from gateway.cli.terminal import MISUSED, fail, prose, say, write_json, write_table
+from gateway.targets.targets import BURNS_S, as_object, condition, duration, share, subject, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gateway.targets.standing import Standing
-    from gateway.targets.target import Target
+    from gateway.core.reports import SlowdownsWanted
+    from gateway.targets.targets import Standing, Target
 
 _SHARES = (1.0, 0.5, 0.2, 0.05)  # of bad calls
 _HOURS_FROM_S = 7200
@@ -41,8 +40,8 @@ def slo(
     Example: holeshot slo --json
     """
     from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - SQLAlchemy only here
-    from gateway.settings.explain import nearest  # noqa: PLC0415 - likewise
-    from gateway.settings.slo import targets_of  # noqa: PLC0415 - likewise
+    from gateway.settings.document import nearest  # noqa: PLC0415 - likewise
+    from gateway.settings.sections import targets_of  # noqa: PLC0415 - likewise
 
     watched = read_targets(config)
     if not watched.slo:
@@ -69,14 +68,14 @@ def slo(
 async def _standings(url: str, targets: "Sequence[Target]") -> "list[Standing]":
     from gateway.ledger import queries  # noqa: PLC0415 - as above
     from gateway.ledger.database import is_sqlite, parse_url  # noqa: PLC0415 - likewise
-    from gateway.ledger.reports.words import Words  # noqa: PLC0415 - likewise
-    from gateway.ledger.targets import reading  # noqa: PLC0415 - likewise
+    from gateway.ledger.reports.reader import Words  # noqa: PLC0415 - likewise
+    from gateway.ledger.targets import counting  # noqa: PLC0415 - likewise
 
     async def ask(sql: str) -> queries.Result:
         return await queries.run(url, sql)
 
     words = Words(is_postgres=not is_sqlite(parse_url(url)))
-    return await reading.standings(ask, words, targets, datetime.now(UTC))
+    return await counting.standings(ask, words, targets, datetime.now(UTC))
 
 
 def _write(standings: "Sequence[Standing]") -> None:
@@ -99,7 +98,7 @@ def _write(standings: "Sequence[Standing]") -> None:
 
 def _explain(target: "Target", least_bad: int) -> None:
     """Print which rules open an alert, and when they do if calls are bad from now on."""
-    from gateway.alerts.sources.burns import RULES, opens_after_s  # noqa: PLC0415 - only here
+    from gateway.alerts.sources import RULES, opens_after_s  # noqa: PLC0415 - only here
 
     may_be_bad = 1.0 - target.objective
     rows = []
@@ -144,3 +143,77 @@ def _cells(standing: "Standing") -> list[object]:
         None if standing.budget_left is None else f"{100 * standing.budget_left:.0f}%",
         *(None if (rate := burns.get(window_s)) is None else f"{rate:.1f}" for window_s in BURNS_S),
     ]
+
+
+# ``holeshot slowdowns``: when deployments were slower than usual, or failed more often.
+
+_WINDOWS = ("1h", "24h", "7d", "30d")
+_METRICS = {"ttft": "first token", "tps": "speed", "itl": "gaps", "errors": "errors"}
+
+
+def slowdowns(
+    config: ConfigOption = None,
+    *,
+    since: Annotated[str, typer.Option(metavar="30d", help="How far back: 1h, 24h, 7d or 30d.")] = "30d",
+    model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
+    deployment: Annotated[str | None, typer.Option(help="Only this deployment.")] = None,
+    now: Annotated[bool, typer.Option("--now", help="Only those that go on.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list, with the SQL that shows each.")] = False,
+) -> None:
+    """Show when deployments were slower or failed more than usual.
+
+    A running gateway compares each deployment every five minutes with its own earlier weeks and with the model's other
+    deployments. docs/detector.md says how, and how soon it notices what.
+
+    Example: holeshot slowdowns --now
+    """
+    if since not in _WINDOWS:
+        fail(f"--since {since!r} is none of {', '.join(_WINDOWS)}", MISUSED)
+    url = read_database_url(config)
+    from gateway.core.reports import SlowdownsWanted, Window  # noqa: PLC0415 - likewise
+    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - SQLAlchemy only where it is needed
+
+    wanted = SlowdownsWanted(window=Window(since), model=model, deployment=deployment)
+    try:
+        rows = asyncio.run(_read(url, wanted))
+    except LedgerError as error:
+        fail(str(error))
+    rows = [row for row in rows if row["ended_at"] is None or not now]
+    if as_json:
+        write_json(rows)
+    elif rows:
+        write_table(
+            ("deployment", "model", "what", "times", "95 %", "from", "noticed", "to"), [_line(row) for row in rows]
+        )
+    else:
+        say("no deployment was slower than usual" if not now else "no deployment is slower than usual")
+
+
+async def _read(url: str, wanted: "SlowdownsWanted") -> list[dict[str, Any]]:
+    from datetime import UTC, datetime  # noqa: PLC0415 - as above
+
+    from gateway.ledger import queries  # noqa: PLC0415 - likewise
+    from gateway.ledger.database import is_sqlite, parse_url  # noqa: PLC0415 - likewise
+    from gateway.ledger.reports import reader  # noqa: PLC0415 - likewise
+    from gateway.ledger.reports.incidents import slowdowns_sql  # noqa: PLC0415 - likewise
+    from gateway.ledger.reports.reader import Answer, Words  # noqa: PLC0415 - likewise
+
+    words = Words(is_postgres=not is_sqlite(parse_url(url)))
+    result = await queries.run(url, slowdowns_sql(words, wanted, datetime.now(UTC)))
+    return reader.rows(Answer(result.columns, result.rows))
+
+
+def _line(row: dict[str, Any]) -> tuple[str, ...]:
+    def when(name: str) -> str:
+        return f"{row[name]:%Y-%m-%d %H:%M}" if row[name] is not None else "it goes on"
+
+    return (
+        row["deployment"],
+        row["model"],
+        _METRICS.get(row["metric"], row["metric"]),
+        f"{row['ratio']:.2f}",
+        f"{row['low']:.2f} to {row['high']:.2f}",
+        when("began_at"),
+        when("noticed_at"),
+        when("ended_at"),
+    )

@@ -19,7 +19,7 @@ from gateway.cli.parquet import (
     write_parquet,
 )
 from gateway.cli.terminal import MISUSED, fail, json_text, on_a_terminal, say, write_json, write_table
-from gateway.terminal_text import counted, visible
+from gateway.core.terminal_text import counted, visible
 
 if TYPE_CHECKING:
     from gateway.ledger.queries import Answer
@@ -96,15 +96,15 @@ def sql(
     if parquet is not None and not is_installed():
         fail(HOW_TO_INSTALL)
     url = database_url or read_database_url(config)
-    from gateway.ledger import roles  # noqa: PLC0415 - SQLAlchemy only where it is needed
     from gateway.ledger.database import is_sqlite, parse_url  # noqa: PLC0415 - likewise
     from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
+    from gateway.ledger.queries import reader_sql  # noqa: PLC0415 - SQLAlchemy only where it is needed
 
     try:
         if reader_role:
             if is_sqlite(parsed := parse_url(url)):
                 fail("SQLite has no roles; its file is opened read-only", MISUSED)
-            typer.echo(roles.reader_sql(parsed), nl=False)
+            typer.echo(reader_sql(parsed), nl=False)
             return
         statement = sys.stdin.read() if query == "-" else str(query)
         if parquet is not None:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from gateway.terminal_text import visible, visible_json
+from gateway.core.terminal_text import visible, visible_json
 
 OK = 0
 FAILED = 1

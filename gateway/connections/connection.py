@@ -10,17 +10,176 @@ import termios
 from collections.abc import Iterator
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooLong
 from aiohttp.http_parser import RawRequestMessage
+from multidict import CIMultiDictProxy
 
-from gateway.connections.answering import AnsweringHandler
-from gateway.connections.door import Door
-from gateway.errors import ApiError, ClientDisconnected
-from gateway.ingress.admission import DIGEST
-from gateway.ingress.headers import SERVER
-from gateway.ingress.refusals import Refusals, Refused
+from gateway.api import headers
+from gateway.api.auth import DIGEST, FORWARDED_FOR, JSON, Client, Trust, counted_address
+from gateway.api.context import Context, Phase
+from gateway.api.headers import SERVER
+from gateway.api.refusals import Refusals, Refused
+from gateway.api.routes import CALLS, error_body
+from gateway.core.errors import ApiError, ClientDisconnected, InternalError, InvalidRequest
+from gateway.overload.intake import Shed
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+# Handles what aiohttp meets outside our handlers: requests that are not HTTP, incomplete bodies, bugs. aiohttp would
+# log each with a traceback that quotes the client's bytes (a malformed header may contain its key), and quote them in
+# a plain-text answer as well.
+
+MALFORMED_REQUEST = "malformed_request"
+MALFORMED_BODY = "malformed_body"
+_CLIENTS_FAULTS = (HttpProcessingError, web.RequestPayloadError, web.PayloadAccessError, ConnectionError)
+
+
+class AnsweringHandler(web.RequestHandler):
+    """aiohttp's connection; it answers such requests in our format and counts them as refusals."""
+
+    __slots__ = ("_refusals",)
+
+    def __init__(self, server: web.Server, refusals: Refusals, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._refusals = refusals
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002 - aiohttp's message, which quotes the client
+    ) -> web.StreamResponse:
+        """Return the answer to a request that is not HTTP, or whose handler has a bug; close the connection.
+
+        Raises:
+            ConnectionError: an answer has already begun.
+
+        """
+        refused = Refused(peer=request.remote)
+        if isinstance(exc, HttpProcessingError):
+            error: ApiError = InvalidRequest(_words(exc))
+            error.code = MALFORMED_REQUEST
+            self._refusals.add(error.status, error.kind, refused)
+        else:
+            error = InternalError("internal error; the log of the gateway has the details")
+            self._refusals.add(status, error.kind, refused, defect=exc or RuntimeError("a handler timed out"))
+        if request.writer.output_size > 0:
+            raise ConnectionError("an answer has begun already")
+        fields = {"server": SERVER, "x-content-type-options": "nosniff"}
+        body, status = error.body(), error.status_code
+        response = web.Response(body=body, status=status, content_type="application/json", headers=fields)
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Record an error that ended a connection without an answer."""
+        problem = kw.get("exc_info")
+        if isinstance(problem, _CLIENTS_FAULTS):
+            self._refusals.add(InvalidRequest.status, MALFORMED_BODY, Refused(peer=self._peer))
+        else:
+            defect = problem if isinstance(problem, BaseException) else RuntimeError(*args[:1])
+            self._refusals.add(InternalError.status, "internal_error", Refused(peer=self._peer), defect=defect)
+
+    @property
+    def _peer(self) -> str | None:
+        address = None if self.transport is None else self.transport.get_extra_info("peername")
+        return str(address[0]) if isinstance(address, tuple) else None
+
+
+def _words(error: HttpProcessingError) -> str:
+    """Return what is wrong with a request's head, without quoting it."""
+    if isinstance(error, BadHttpMethod):
+        return "this is not an HTTP request; is it TLS, or HTTP/2, sent to a port that speaks HTTP/1.1?"
+    if isinstance(error, LineTooLong):
+        return "the request's path or one of its headers is too long"
+    return "the head of the request is malformed: its request line or one of its headers"
+
+
+# Refuses calls for which there is no room, straight from their connection. Under overload most requests are refused,
+# and each takes time from those that are answered. On aiohttp's way to a handler and back a refusal costs several
+# times as much as here (docs/overload.md). What is not plain (forms, bodies that are still on their way, wrong keys)
+# goes that way all the same: the handler refuses it in the same words.
+
+AWAITED_BYTES = 8_192  # of a body: a shorter one is awaited like the rest of a head, within the limits for heads
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """What admission reads of a request."""
+
+    message: RawRequestMessage
+
+    @property
+    def headers(self) -> CIMultiDictProxy[str]:
+        return self.message.headers
+
+    @property
+    def host(self) -> str:
+        return self.message.headers.get("host", "")
+
+
+class Door:
+    """What a connection asks before it hands a request on."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.intake = context.intake
+
+    def awaits_body(self, message: RawRequestMessage) -> bool:
+        """Whether the rest of the body should be awaited before the request is refused or handled."""
+        length = message.headers.get("content-length", "")
+        return (
+            self.intake.is_full
+            and message.path in CALLS
+            and length.isdecimal()
+            and int(length) <= AWAITED_BYTES
+            and "expect" not in message.headers
+        )
+
+    def client_of(self, message: RawRequestMessage, peer: str | None) -> Client | None:
+        """Return the client of a call from ``peer`` that would be refused now; None if it is to be handled."""
+        if (
+            message.method != "POST"
+            or message.path not in CALLS
+            or message.should_close
+            or "origin" in message.headers  # a web page needs more headers to read the refusal
+            or message.upgrade
+            or message.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON
+            or self._context.phase is not Phase.SERVING
+        ):
+            return None
+        client = self._context.admission.recognised(_Head(message))
+        if client is None:
+            return None
+        owner: Hashable = client.name
+        if owner is None:
+            trusted = self._context.settings.trusted_proxies
+            owner = counted_address(peer, message.headers.getall(FORWARDED_FOR, ()), trusted)
+        return client if self.intake.refuses(client.priority, owner) else None
+
+    def refusal(self, message: RawRequestMessage, client: Client, peer: str | None) -> bytes:
+        """Count a refused call, and return the response to it."""
+        fields, context = message.headers, self._context
+        error = self.intake.refusal(Shed.QUEUE_FULL)
+        request_id = headers.request_id(fields)
+        if request_id is not None:
+            error.headers.update(headers.identifying(request_id))
+        trust = Trust(context.settings.trusted_proxies)
+        named = trust.named(peer, fields.getall(FORWARDED_FOR, ()))
+        context.refusals.add_error(error, lambda: Refused(named, message.method, message.path, client.name))
+        body = error_body(error, CALLS[message.path], request_id)
+        more = "".join(f"{name}: {value}\r\n" for name, value in error.headers.items())
+        head = (
+            f"HTTP/1.1 {error.status_code} {HTTPStatus(error.status_code).phrase}\r\n{more}"
+            f"content-type: {JSON}\r\ncontent-length: {len(body)}\r\nserver: {headers.SERVER}\r\n\r\n"
+        )
+        return head.encode() + body
+
 
 UNTAKEN_BYTES = 32 * 1024  # unsent, besides the last write: with more, the writer of an answer waits for its client
 TLS_CLOSE_S = 5.0  # for a peer to answer the end of TLS

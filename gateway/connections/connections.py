@@ -6,24 +6,240 @@ silent one is cut, so that a flood of silent connections does not keep other cli
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+import structlog
 from aiohttp import web
 
-from gateway.app import Gateway
-from gateway.connections.connection import Connection
-from gateway.connections.cuts import Cuts, Reason
-from gateway.connections.door import Door
-from gateway.connections.owed_heads import OwedHeads
-from gateway.connections.stalled import Stalled
-from gateway.connections.strangers import Strangers
-from gateway.errors import ClientStalled, HeadersTimeout, HeadersTooLarge
-from gateway.ingress.addresses import FORWARDED_FOR, Trust, counted_as, read_address
+from gateway.api.auth import FORWARDED_FOR, Trust, counted_as, read_address
+from gateway.app.gateway import Gateway
+from gateway.connections.connection import Connection, Door
+from gateway.core.errors import ClientStalled, HeadersTimeout, HeadersTooLarge
 from gateway.keys.table import Ended
 from gateway.settings.model import ConnectionSettings
 
 if TYPE_CHECKING:
     from ssl import SSLContext
+
+# Why connections are cut: counted in the metrics, and told in lines of the log that stand for many.
+
+LINE_S = 10.0  # between two lines of the log, at least
+_MORE_FILES = "raise the limit of open files of this process: LimitNOFILE= in systemd, ulimit -n in a shell"
+
+
+class Reason(StrEnum):
+    """Why a connection is cut."""
+
+    ADDRESS = "address"  # too many strangers from one address
+    STRANGERS = "strangers"  # too many in all
+    DESCRIPTORS = "descriptors"  # the process has no room for more connections
+    LATE_HEAD = "late_head"  # the head of a request did not come whole in time
+    LARGE_HEAD = "large_head"  # nor before it was too large
+    STALLED = "stalled"  # its client takes nothing of an answer
+    KEY = "key"  # the key of its running request was revoked or has expired
+
+
+class Cuts:
+    """Counts cut connections by reason: each for ``count_one``. ``opened`` returns how many are open, for the log."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, count_one: Callable[[Reason], None], opened: Callable[[], int]
+    ) -> None:
+        self._count_one = count_one
+        self._loop = loop
+        self._opened = opened
+        self._untold: Counter[Reason] = Counter()
+        self._line: asyncio.TimerHandle | None = None
+
+    def count(self, reason: Reason) -> None:
+        """Count it in the metrics, and in a line of the log that tells of many."""
+        self._count_one(reason)
+        self._untold[reason] += 1
+        if self._line is None:
+            self._tell()
+            self._line = self._loop.call_later(LINE_S, self._tell_again)
+
+    def close(self) -> None:
+        """Tell what is left to tell."""
+        if self._line is not None:
+            self._line.cancel()
+        self._tell()
+
+    def _tell_again(self) -> None:
+        self._line = None
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._untold:
+            counts = {str(reason): number for reason, number in self._untold.items()}
+            hint = {"hint": _MORE_FILES} if Reason.DESCRIPTORS in self._untold else {}
+            structlog.get_logger().warning("connections.cut", **counts, open=self._opened(), **hint)
+            self._untold.clear()
+
+
+# Connections that owe the head of a request, and since when; one timer for all of them.
+
+LOOK_S = 0.25  # between two looks for late heads, at least
+
+_C = TypeVar("_C", bound=Hashable)
+
+
+class OwedHeads(Generic[_C]):
+    """Who owes a head, the longest first. ``limit_s`` returns how long one may; who is later is given to ``cut``."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, limit_s: Callable[[], float], cut: Callable[[_C], None]
+    ) -> None:
+        self._loop = loop
+        self._limit_s = limit_s
+        self._cut = cut
+        self._since: dict[_C, float] = {}
+        self._look: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        """Return how many owe one."""
+        return len(self._since)
+
+    def owe(self, connection: _C) -> None:
+        """Await a head from now on."""
+        self._since[connection] = self._loop.time()
+        if self._look is None:  # each request of a quiet gateway starts and cancels the timer
+            self._look = self._loop.call_later(max(LOOK_S, self._limit_s()), self._cut_late)
+
+    def settle(self, connection: _C) -> None:
+        """Await none any more, and look for late ones no more when it was the last."""
+        if self._since.pop(connection, None) is not None and not self._since and self._look is not None:
+            self._look.cancel()
+            self._look = None
+
+    def close(self) -> None:
+        """Look for late ones no more."""
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+
+    def _cut_late(self) -> None:
+        """Cut who owes a head for too long, and look again when the next one will."""
+        self._look = None
+        limit_s, now = self._limit_s(), self._loop.time()
+        late = []
+        for connection, since in self._since.items():
+            if now - since < limit_s:
+                self._look = self._loop.call_later(max(LOOK_S, since + limit_s - now), self._cut_late)
+                break
+            late.append(connection)
+        for connection in late:
+            self._cut(connection)
+
+
+# Finds clients that do not read their answers, by checking from time to time, without timers.
+
+
+class Wire(Hashable, Protocol):
+    """A connection that is written to."""
+
+    @property
+    def taken(self) -> int | None:
+        """A number that changes whenever the peer reads something; None if nothing is waiting to be read."""
+
+
+_W = TypeVar("_W", bound=Wire)
+
+
+class Stalled(Generic[_W]):
+    """The connections whose clients read nothing, and since when."""
+
+    def __init__(self) -> None:
+        self._since: dict[_W, tuple[int, float]] = {}
+
+    def look(self, wires: Iterable[_W], now_s: float, limit_s: float) -> list[_W]:
+        """Check all connections; return those whose clients have read nothing for ``limit_s`` seconds."""
+        before, self._since = self._since, {}
+        stalled = []
+        for wire in wires:
+            taken = wire.taken
+            if taken is None:
+                continue
+            known = before.get(wire)
+            if known is None or known[0] != taken:
+                known = (taken, now_s)
+            if now_s - known[1] >= limit_s:
+                stalled.append(wire)
+            else:
+                self._since[wire] = known
+        return stalled
+
+
+# Strangers: connections without an admitted request, by address, the longest silent first.
+
+LOOKS = 64  # among the longest silent ones an idle one is preferred; so many are checked
+
+
+class Stranger(Protocol):
+    """A connection that can be selected."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is running on it."""
+
+
+T = TypeVar("T", bound=Stranger)
+
+
+class Strangers(Generic[T]):
+    """All strangers. Those with the address None count in the total only."""
+
+    def __init__(self) -> None:
+        self._addresses: dict[T, Hashable | None] = {}
+        self._by_address: dict[Hashable, dict[T, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._addresses)
+
+    def address(self, one: T) -> Hashable | None:
+        """Return its address; None if it is unknown or has none."""
+        return self._addresses.get(one)
+
+    def number_from(self, address: Hashable) -> int:
+        """Return the number of strangers from ``address``."""
+        return len(self._by_address.get(address, ()))
+
+    def add(self, one: T, address: Hashable | None) -> None:
+        """Add a stranger as the least silent; a known one may have another address now."""
+        self.discard(one)
+        self._addresses[one] = address
+        if address is not None:
+            self._by_address.setdefault(address, {})[one] = None
+
+    def discard(self, one: T) -> None:
+        """Remove a stranger, if it is known."""
+        address = self._addresses.pop(one, None)
+        if address is not None:
+            same = self._by_address[address]
+            del same[one]
+            if not same:
+                del self._by_address[address]
+
+    def mark_active(self, one: T) -> None:
+        """Record data from a stranger: it is the least silent now."""
+        if one in self._addresses:
+            self.add(one, self._addresses[one])
+
+    def longest_silent(self, address: Hashable | None = None) -> T | None:
+        """Return the one to cut, of all or of those from ``address``: the longest silent, preferably an idle one."""
+        among: Iterable[T] = self._addresses if address is None else self._by_address.get(address, ())
+        first = None
+        for number, one in enumerate(among):
+            if one.is_idle:
+                return one
+            first = one if first is None else first
+            if number == LOOKS:
+                break
+        return first
+
 
 # aiohttp limits the length of a line (8 kB) and their number (128): 2 MB of memory for each connection.
 HEAD_BYTES = 32_768

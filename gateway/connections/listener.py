@@ -1,18 +1,342 @@
 """Serves a gateway on a socket: the acceptor, the one aiohttp runner, and their shutdown."""
 
+import asyncio
+import errno
+import os
+import resource
 import socket
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
 
-from gateway.app import Gateway
-from gateway.connections.acceptor import Acceptor
+from gateway.api.context import Phase
+from gateway.app.gateway import Gateway
+from gateway.connections.connection import Connection
 from gateway.connections.connections import Connections
-from gateway.connections.descriptors import descriptor_budget
-from gateway.connections.draining import QUIET_S, cut, drain
-from gateway.ingress.phase import Phase
+
+# Closes connections at shutdown: each when it is no longer needed, none during an answer.
+
+QUIET_S = 1.0  # a connection that was opened or answered more recently may have its next request on the way
+CUT_LIMIT_S = 5.0  # cancelled calls need much less to write their records
+_LOOK_S = 0.02
+
+
+async def drain(server: web.Server, *, grace_s: float, quiet_s: float) -> None:
+    """Wait until all connections are closed, at most ``grace_s`` seconds; close idle ones.
+
+    New connections are not accepted any more. A request on an open connection is still answered, with ``connection:
+    close``. A connection is closed after ``quiet_s`` seconds without data: HTTP/1.1 cannot announce a close between two
+    answers, so a request may arrive just then; the longer it was idle, the less likely.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + grace_s
+    await asyncio.sleep(0)  # data that has arrived is read before a connection counts as idle
+    await asyncio.sleep(0)
+    while connections := server.connections:
+        now = loop.time()
+        for connection in connections:
+            if _is_idle(connection) and now - _quiet_since(connection) >= quiet_s:
+                connection.force_close()
+        if now >= end:
+            return
+        await asyncio.sleep(min(_LOOK_S, end - now))
+
+
+async def cut(server: web.Server) -> None:
+    """Cancel running requests and await their end; drop data that clients have not read."""
+    connections = server.connections
+    tasks = [task for connection in connections if (task := connection._task_handler) is not None]  # noqa: SLF001 - aiohttp has no public way
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=CUT_LIMIT_S)
+    for connection in connections:
+        if isinstance(connection.transport, asyncio.WriteTransport):
+            with suppress(RuntimeError):  # closed since
+                connection.transport.abort()
+
+
+def _is_idle(connection: RequestHandler) -> bool:
+    """Whether no part of a request is left: received, handled, answered, or being sent to a slow client."""
+    return isinstance(connection, Connection) and connection.is_idle and not connection.head_bytes
+
+
+def _quiet_since(connection: RequestHandler) -> float:
+    """Return when it was opened, or its last request answered, in seconds of the loop's clock."""
+    return connection._next_keepalive_close_time - connection.keepalive_timeout  # noqa: SLF001 - set at either time
+
+
+# How many file descriptors this process may open, and how many of them are for clients.
+
+MOST = 1_048_576  # common in containers; more would cost kernel memory without use
+_MACOS_MOST = 10_240  # OPEN_MAX: the actual maximum if the hard limit is "unlimited"
+
+# For everything that has no client: stores, spool, logs, health, metrics, the demo, and a reload's second fleet.
+RESERVED = 128
+# A call has its client's connection and, in a race of two, two upstream connections.
+PER_CLIENT = 3
+FEWEST_CLIENTS = 16
+
+
+def raise_limit() -> int:
+    """Raise the soft limit of open descriptors towards the hard limit; return the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST if hard == resource.RLIM_INFINITY else min(hard, MOST)
+    if soft != resource.RLIM_INFINITY and soft >= most:
+        return soft
+    for wanted in (most, min(most, _MACOS_MOST)):
+        if soft != resource.RLIM_INFINITY and wanted <= soft:
+            break
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (ValueError, OSError):
+            continue
+        return wanted
+    return most if soft == resource.RLIM_INFINITY else soft
+
+
+def descriptor_budget(limit: int | None = None) -> int:
+    """Return how many client connections are allowed with ``limit`` descriptors (default: this process's limit).
+
+    The rest is for upstream connections and the stores.
+    """
+    if limit is None:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        limit = MOST if soft == resource.RLIM_INFINITY else soft
+    return max(FEWEST_CLIENTS, (limit - RESERVED) // PER_CLIENT)
+
+
+# The listening socket, or one for each worker, between which the kernel distributes connections.
+
+BACKLOG = 4096  # a burst of new connections is not rejected; the kernel may limit it (somaxconn)
+_LEAST_FREE_PORT = 1024
+_SPREADS = sys.platform == "linux"  # elsewhere one of several sockets on a port gets all connections
+
+
+class ListenError(OSError):
+    """The gateway cannot listen there; ``strerror`` has the reason and the remedy."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on the address; connections wait until they are served.
+
+    It listens at once: two sockets may be bound to one address, but the second one to listen is refused, and uvloop
+    would close that one silently.
+
+    Raises:
+        ListenError: the address is in use, not of this machine, or not permitted.
+        OSError: there are no file descriptors, or no memory.
+
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not a valid host name"
+        unknown = f"there is no address for the host {host!r} ({why}): give one with --host"
+        raise ListenError(errno.EADDRNOTAVAIL, unknown) from None
+    family, kind, protocol, _, address = found[0]
+    try:
+        return _listening(socket.socket(family, kind, protocol), address)
+    except OSError as error:
+        explained = _explained(error, host, port)
+        if explained is None:
+            raise
+        raise ListenError(error.errno, explained) from None
+
+
+class SharedPort:
+    """The port of several workers, in their parent process.
+
+    With one shared socket, one worker would take most connections, above all when the others are busy. So each
+    worker has its own socket (SO_REUSEPORT), and the kernel selects one for each connection by its addresses and ports,
+    however busy they are.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        """Start to listen.
+
+        Raises:
+            ListenError: the address is in use, not of this machine, or not permitted.
+            OSError: there are no file descriptors, or no memory.
+
+        """
+        claim = bind(host, port)  # refused while another process listens there, with or without SO_REUSEPORT
+        self.address: Any = claim.getsockname()
+        self._family, self._kind, self._protocol = claim.family, claim.type, claim.proto
+        self._next: socket.socket | None = claim
+        if _SPREADS:
+            with claim:
+                _share(claim)
+                self._next = self._another()
+
+    def make_socket(self) -> socket.socket:
+        """Return the socket for the next worker; the parent closes it after the fork.
+
+        Raises:
+            OSError: no worker was left, and the port is now in use by another process.
+
+        """
+        if not _SPREADS:
+            assert self._next is not None
+            return self._next.dup()
+        made, self._next = self._next or self._another(), None
+        return made
+
+    def close(self) -> None:
+        """Close the parent's sockets. The port is free when the last worker has closed its own."""
+        if self._next is not None:
+            self._next.close()
+
+    def _another(self) -> socket.socket:
+        made = socket.socket(self._family, self._kind, self._protocol)
+        _share(made)
+        return _listening(made, self.address)
+
+
+def _share(sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+
+
+def _listening(sock: socket.socket, address: Any) -> socket.socket:
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    sock.setblocking(False)  # noqa: FBT003 - its only argument
+    return sock
+
+
+def _explained(error: OSError, host: str, port: int) -> str | None:
+    """Return what is wrong with the address, in one sentence; None if the address is not the cause."""
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"port {port} on {host} is already in use: stop what listens there, or choose another with --port"
+        case errno.EADDRNOTAVAIL:
+            return f"{host} is not an address of this machine: set one with --host, or 0.0.0.0 for all of them"
+        case errno.EACCES if port < _LEAST_FREE_PORT:
+            return (
+                f"port {port} needs privileges, as all ports below 1024: choose another with --port,"
+                " or give the gateway the capability CAP_NET_BIND_SERVICE"
+            )
+        case errno.EACCES | errno.EPERM:
+            return f"the system does not let this user listen on port {port} of {host}: choose another with --port"
+        case errno.EAFNOSUPPORT:
+            return f"this machine has no IPv6, which {host} needs: give another address with --host"
+        case _:
+            return None
+
+
+# Accepts connections in batches: at most ``BATCH`` in each turn of the event loop, however busy it is. libuv, and so
+# uvloop's own servers, accepts one connection per turn: under load a turn takes long, and a new connection waits for
+# as many turns as there are connections before it.
+
+BATCH = 64  # connections accepted in one turn; opening them blocks the event loop for about 5 ms
+PAUSE_S = 0.1  # pause after the process or the machine ran out of file descriptors or memory
+
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+# Errors of accept() about a connection that it does not return: its client or network failed, or a firewall blocks it.
+_GONE = frozenset(
+    {errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN}
+    | {errno.EHOSTUNREACH, errno.ENOPROTOOPT, errno.EOPNOTSUPP}
+)
+
+
+class Acceptor:
+    """Accepts connections on a listening, non-blocking socket, from ``start`` to ``stop``.
+
+    ``take`` is called with each accepted socket and its remote address. ``on_exhausted`` is called for each connection
+    that is refused for lack of a file descriptor.
+    """
+
+    def __init__(
+        self, sock: socket.socket, take: Callable[[socket.socket, str], None], *, on_exhausted: Callable[[], None]
+    ) -> None:
+        self.batches = 0  # turns in which connections were accepted
+        self._sock = sock
+        self._take = take
+        self._on_exhausted = on_exhausted
+        self._loop = asyncio.get_running_loop()
+        self._pause: asyncio.TimerHandle | None = None
+        self._spare: int | None = None  # a reserve descriptor: closed so that a connection can be accepted and refused
+
+    def start(self) -> None:
+        """Start accepting."""
+        self._spare = _spare()
+        self._loop.add_reader(self._sock, self._accept)
+
+    def stop(self) -> None:
+        """Accept the connections that are waiting, then close the socket. Accepted connections stay open."""
+        if self._sock.fileno() == -1:
+            return
+        for _ in range(BACKLOG // BATCH):
+            if not self._accept():
+                break
+        if self._pause is None:
+            self._loop.remove_reader(self._sock)
+        else:
+            self._pause.cancel()
+        self._sock.close()
+        if self._spare is not None:
+            os.close(self._spare)
+
+    def _accept(self) -> bool:
+        """Accept a batch; return whether there may be more."""
+        for number in range(BATCH):
+            try:
+                sock, address = self._sock.accept()
+            except (BlockingIOError, InterruptedError):
+                return False
+            except OSError as error:
+                if error.errno in _GONE:
+                    continue
+                if error.errno in _EXHAUSTED:
+                    self._refuse()
+                self._rest()
+                return False
+            self.batches += number == 0
+            sock.setblocking(False)  # noqa: FBT003 - its only argument
+            self._take(sock, address[0])
+        return True
+
+    def _refuse(self) -> None:
+        """Close the next connection instead of letting it wait."""
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+            try:
+                self._sock.accept()[0].close()
+            except OSError:
+                pass  # it has gone, or the descriptor was taken
+            else:
+                self._on_exhausted()
+
+    def _rest(self) -> None:
+        """Pause accepting: a socket with waiting connections is always readable."""
+        if self._pause is None:
+            self._loop.remove_reader(self._sock)
+            self._pause = self._loop.call_later(PAUSE_S, self._resume)
+
+    def _resume(self) -> None:
+        self._pause = None
+        if self._spare is None:
+            self._spare = _spare()
+        self._loop.add_reader(self._sock, self._accept)
+
+
+def _spare() -> int | None:
+    try:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
 
 _NOTHING_LEFT_S = 0.1  # for aiohttp to wait for connections; there are none left
 KEEPALIVE_S = 75.0  # longer than load balancers keep idle connections, so that they close first

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from gateway.core.tasks import WatchedFiles
 from gateway.settings.model import TlsSettings
-from gateway.watched_files import WatchedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,13 +9,14 @@ wild value moves it by no more than any other large one.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from math import log
+from math import log, sqrt
+from statistics import median
 
 import msgspec
 
-from gateway.detecting.windows import Counts, Histogram
+from gateway.detecting.slowdowns import DAY_S, HOUR_S, WINDOW_S, Counts, Histogram
 
 STEP = log(2) / 8  # a bucket's width, in natural logarithms
 LOWEST, HIGHEST = -56, 111  # numbers of the ledger's buckets
@@ -155,3 +156,209 @@ def added(one: dict[int, float], other: Counts) -> None:
     """Add the counts of ``other`` to ``one``."""
     for bucket, n in other.items():
         one[bucket] = one.get(bucket, 0.0) + n
+
+
+# What to expect of a deployment at an hour of the week, from its own past, and how far off that is by itself.
+# Everything here is in natural logarithms of the level. The expectation of an hour is a sum: the level of the last
+# week (the median of what the others leave), what is usual at this hour of the day, on this day of the week, and at
+# this hour of the week. Of these only as much is believed as stands out of their noise.
+
+DAYS = 28  # of the past
+FEW_HOURS = 6  # below which nothing is expected
+WEEK_S = 7 * DAY_S
+LEAST_SPREAD = 0.03  # of five minutes: nothing real is steadier
+_WILD = 3.0  # standard deviations, beyond which a value counts as just that far off
+_LAGS = 6  # hours over which what is left may hang together
+_CLOSE = 0.01  # the variance of an hour beside that by chance, when hours are weighted
+
+
+class Hour(msgspec.Struct, frozen=True):
+    """The level of one hour (unix time, of its begin)."""
+
+    start_s: int
+    level: Level
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """Expectations, and the variance with which five minutes are off, besides chance.
+
+    ``variance`` is that which matters in a sum over many windows: what is left hangs together over hours, so it is
+    larger than that of one window. ``history_s``: how far back it reaches.
+    """
+
+    by_hour: tuple[float, ...]  # 168, from Thursday midnight on, as unix time has it
+    variance: float
+    history_s: int
+    left: dict[int, Level]  # of each hour: what the expectation does not explain
+
+    def expected(self, at_s: float) -> float:
+        """Return the expectation at an instant, between those of the two nearest hours."""
+        position = (at_s / HOUR_S - 0.5) % 168
+        whole = int(position)
+        here, there = self.by_hour[whole], self.by_hour[(whole + 1) % 168]
+        return here + (position - whole) * (there - here)
+
+    @classmethod
+    def of(cls, hours: Sequence[Hour], now_s: float) -> "Profile | None":
+        """Return the profile of past hours, the oldest first; None if they are too few."""
+        hours = [hour for hour in hours if now_s - DAYS * DAY_S <= hour.start_s <= now_s - HOUR_S]
+        if len(hours) < FEW_HOURS:
+            return None
+        middle = median(hour.level.log_ratio for hour in hours)
+        values = _tamed([hour.level.log_ratio - middle for hour in hours])
+        weights = [1.0 / (hour.level.variance + _CLOSE) for hour in hours]
+        of_day = [hour.start_s // HOUR_S % 24 for hour in hours]
+        of_week = [hour.start_s // HOUR_S % 168 for hour in hours]
+        # How much each hour pulls its own expectation: it may not count as its own proof.
+        pulls = [0.0] * len(hours)
+        left, days = _explained(values, weights, of_day, 24, pulls)
+        left, weekdays = _explained(left, weights, [slot // 24 for slot in of_week], 7, pulls)
+        left, weeks = _explained(left, weights, of_week, 168, pulls)
+        recent = [value for value, hour in zip(left, hours, strict=True) if now_s - hour.start_s <= WEEK_S]
+        level = median(recent) if len(recent) >= FEW_HOURS else median(left)
+        by_hour = tuple(middle + level + days[hour % 24] + weekdays[hour // 24] + weeks[hour] for hour in range(168))
+        alone = _without_drift(left, hours)
+        alone = [value / (1.0 - min(pull, 0.8)) for value, pull in zip(alone, pulls, strict=True)]
+        variance = _variance(alone, hours)
+        kept = {
+            hour.start_s: Level(value, hour.level.variance, hour.level.n)
+            for value, hour in zip(alone, hours, strict=True)
+        }
+        return cls(by_hour, variance, int(now_s - hours[0].start_s), kept)
+
+
+def variance_of(hours: Sequence[Hour]) -> float:
+    """Return the variance of five minutes for a sum over many, of hours that should be about zero."""
+    return _variance([hour.level.log_ratio for hour in hours], hours)
+
+
+def _explained(
+    values: list[float], weights: list[float], slots: list[int], number: int, pulls: list[float]
+) -> tuple[list[float], list[float]]:
+    """Return what is left without the effects of the slots, and the effects; add to each value's ``pulls``."""
+    sums, whole, count = [0.0] * number, [0.0] * number, [0] * number
+    for value, weight, slot in zip(values, weights, slots, strict=True):
+        sums[slot] += weight * value
+        whole[slot] += weight
+        count[slot] += 1
+    means = [one / weight if weight else 0.0 for one, weight in zip(sums, whole, strict=True)]
+    several = [count[slot] > 1 for slot in slots]
+    within = sum(
+        (value - means[slot]) ** 2 / (1.0 - 1.0 / count[slot])
+        for value, slot, is_one in zip(values, slots, several, strict=True)
+        if is_one
+    )
+    # Without a second week all is noise, as far as can be known.
+    noise = within / sum(several) if any(several) else sum(value * value for value in values) / len(values)
+    filled = [slot for slot in range(number) if count[slot]]
+    between = sum(means[slot] ** 2 - noise / count[slot] for slot in filled) / len(filled)
+    believed = [max(between, 0.0) / (max(between, 0.0) + noise / n + 1e-12) if n else 0.0 for n in count]
+    effects = [mean * share for mean, share in zip(means, believed, strict=True)]
+    for index, (slot, weight) in enumerate(zip(slots, weights, strict=True)):
+        pulls[index] += believed[slot] * weight / whole[slot]
+    return [value - effects[slot] for value, slot in zip(values, slots, strict=True)], effects
+
+
+def _without_drift(values: list[float], hours: Sequence[Hour]) -> list[float]:
+    """Return values without the median of their own week: a slow drift is no noise."""
+    of_week: dict[int, list[float]] = {}
+    last = hours[-1].start_s
+    for value, hour in zip(values, hours, strict=True):
+        of_week.setdefault((last - hour.start_s) // WEEK_S, []).append(value)
+    middles = {week: median(some) for week, some in of_week.items()}
+    return [value - middles[(last - hour.start_s) // WEEK_S] for value, hour in zip(values, hours, strict=True)]
+
+
+def _variance(values: list[float], hours: Sequence[Hour]) -> float:
+    """Return twelve times the variance of an hour's mean, with what hangs together over hours, without chance."""
+    tamed = _tamed(values)
+    number = len(tamed)
+    chance = sum(hour.level.variance for hour in hours) / number
+    known = sum(value * value for value in tamed) / number
+    together = 0.0
+    place = {hour.start_s: value for hour, value in zip(hours, tamed, strict=True)}
+    for lag in range(1, _LAGS + 1):
+        products = sum(value * place.get(start_s + lag * HOUR_S, 0.0) for start_s, value in place.items())
+        together += 2.0 * (1.0 - lag / (_LAGS + 1)) * products / number
+    # Few hours may be steady by luck: two standard errors are added.
+    caution = 1.0 + 2.0 * sqrt(2.0 / number)
+    own = max(known - chance, 0.0) + max(together, 0.0)
+    return max(HOUR_S / WINDOW_S * own * caution, LEAST_SPREAD * LEAST_SPREAD)
+
+
+def _tamed(values: list[float]) -> list[float]:
+    """Return values, the wild ones only as far from the middle as a usual one may be."""
+    middle = median(values)
+    spread = 1.4826 * median(abs(value - middle) for value in values)
+    far = _WILD * max(spread, 0.02)
+    return [min(middle + far, max(middle - far, value)) for value in values]
+
+
+# What a deployment's peers tell of it: how much of what happens to it happens to all of them.
+
+_MEDIAN = 1.5  # times the variance of a mean
+_PAIR = 2
+_APART = 3.0  # standard deviations, from which two do not do the same
+_FEW_HOURS = 6
+_USUAL_LUCK = 2.0  # standard deviations, by which peers may be faster than usual before it is their own doing
+
+
+class Peers(msgspec.Struct, frozen=True):
+    """How a deployment and its peers moved together in the past.
+
+    ``common``: the covariance of an hour; ``moves``: the variance of the peers' hour, without chance. ``beside``: the
+    variance of five minutes of the difference, ``itself``: of what is left if that part of the peers' movement is taken
+    away which it usually shares.
+    """
+
+    common: float
+    moves: float
+    beside: float
+    itself: float
+
+    @classmethod
+    def of(cls, own: Mapping[int, Level], peers: Mapping[int, Level]) -> "Peers | None":
+        """Return it, of what is left of hours; None if they have too few in common."""
+        both = [(start_s, level, peers[start_s]) for start_s, level in own.items() if start_s in peers]
+        number = len(both)
+        if number < _FEW_HOURS:
+            return None
+        products = [level.log_ratio * other.log_ratio for _, level, other in both]
+        covariance = sum(products) / number
+        doubt = (sum((one - covariance) ** 2 for one in products) / number / number) ** 0.5
+        common = max(0.0, covariance - doubt)
+        moved = sum(other.log_ratio**2 - other.variance for *_, other in both) / number
+        known = cls(common, max(moved, common), 0.0, 0.0)
+        beside = [
+            Hour(start_s, Level(level.log_ratio - other.log_ratio, level.variance + other.variance, level.n))
+            for start_s, level, other in both
+        ]
+        itself = [Hour(start_s, known.without(level, other)) for start_s, level, other in both]
+        return cls(known.common, known.moves, variance_of(beside), variance_of(itself))
+
+    def without(self, own: Level, peers: Level) -> Level:
+        """Return a level without what its peers' movement explains. Peers that got much faster explain nothing."""
+        share = min(1.0, self.common / (self.moves + peers.variance)) if self.common else 0.0
+        moved = max(peers.log_ratio, -_USUAL_LUCK * self.moves**0.5)
+        return Level(own.log_ratio - share * moved, own.variance + share * share * peers.variance, own.n)
+
+
+def together(levels: Iterable[Level]) -> Level | None:
+    """Return one level of several peers: the median. Of two that are too far apart the more usual one counts.
+
+    So one of two peers that changes by itself explains little.
+    """
+    found = list(levels)
+    if len(found) <= 1:
+        return found[0] if found else None
+    weights = [1.0 / (level.variance + _CLOSE) for level in found]
+    chance = sum(weight * weight * level.variance for weight, level in zip(weights, found, strict=True))
+    variance, n = chance / sum(weights) ** 2, sum(level.n for level in found)
+    if len(found) > _PAIR:
+        return Level(median(level.log_ratio for level in found), variance * _MEDIAN, n)
+    one, other = sorted(found, key=lambda level: abs(level.log_ratio))
+    doubt = (one.variance + other.variance + 2.0 * _CLOSE) ** 0.5
+    if abs(one.log_ratio - other.log_ratio) > _APART * doubt:
+        return one
+    mean = sum(weight * level.log_ratio for weight, level in zip(weights, found, strict=True)) / sum(weights)
+    return Level(mean, variance, n)

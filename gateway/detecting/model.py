@@ -1,15 +1,415 @@
 """Watches all deployments of one model, each beside the others."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from math import exp, log
+from typing import ClassVar, TypeVar
 
-from gateway.detecting.deployment import Deployment, tamed
-from gateway.detecting.levels import Level
-from gateway.detecting.peers import Peers, together
-from gateway.detecting.profile import DAYS
-from gateway.detecting.slowdowns import Change, Happened, Slowdown
-from gateway.detecting.speed_watch import Compared, SpeedWatch
-from gateway.detecting.watch import SETTLED_S
-from gateway.detecting.windows import DAY_S, SPEEDS, Metric, Window
+import msgspec
+
+from gateway.detecting.levels import DAYS, Hour, Level, Peers, Profile, Yardstick, together
+from gateway.detecting.slowdowns import (
+    DAY_S,
+    HOUR_S,
+    SPEEDS,
+    WINDOW_S,
+    Change,
+    Ending,
+    Happened,
+    Metric,
+    Slowdown,
+    Tally,
+    Window,
+)
+
+# How often attempts fail: the base rate of a deployment, how much it varies, and what a window says against it.
+
+WORSE = 2.0  # times as many errors
+LEAST = 0.02  # and at least so many more, as a share of attempts
+MOST = 0.95
+_RATES_FEW = 20.0  # attempts in all, below which no rate is known
+_RATES_BOUND = 400.0  # an hour that is 20 standard deviations off says no more than that
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """The share of attempts that fail, and by how much more it varies than by chance (1: not at all)."""
+
+    share: float
+    dispersion: float
+
+    @classmethod
+    def of(cls, hours: Sequence[Tally]) -> "Rate | None":
+        """Return the rate of past hours; None if they are too few."""
+        n, errors = sum(one.n for one in hours), sum(one.errors for one in hours)
+        if n < _RATES_FEW:
+            return None
+        share = min(MOST, (errors + 0.5) / (n + 1.0))
+        known = [one for one in hours if one.n > 0]
+        squares = [
+            min(_RATES_BOUND, (one.errors - one.n * share) ** 2 / (one.n * share * (1 - share))) for one in known
+        ]
+        return cls(share, max(1.0, sum(squares) / len(squares) * (1.0 + 2.0 * (2.0 / len(squares)) ** 0.5)))
+
+    def worse(self, beyond: float) -> tuple[float, float]:
+        """Return the usual share, and the one that is worse, while peers fail by ``beyond`` more than usual."""
+        usual = min(MOST, self.share + max(0.0, beyond))
+        return usual, min((1.0 + usual) / 2, max(WORSE * usual, usual + LEAST))
+
+    def ratio(self, seen: Tally, beyond: float) -> float:
+        """Return the logarithm of the likelihood ratio: worse against usual."""
+        usual, worse = self.worse(beyond)
+        gained = seen.errors * log(worse / usual) + (seen.n - seen.errors) * log((1 - worse) / (1 - usual))
+        return gained / self.dispersion
+
+
+# Evidence that adds up window by window until it is enough: Page's CUSUM (1954) of log-likelihood ratios.
+
+FACTORS = (1.3, 1.6, 2.0)
+# A false alarm needs evidence of e^h : 1, so it comes after e^h windows at the earliest, on average: with four metrics,
+# three factors and 8,640 windows a month this is less than one a month in all.
+ENOUGH = log(8640 * 4 * 3)
+SHARE = 3  # no window gives more than a third of it: whatever happens within two windows is no alarm
+
+
+class Evidence:
+    """The evidence that values are about ``shift`` too large; all in natural logarithms."""
+
+    __slots__ = ("limit", "n", "other", "shift", "since_s", "sum", "weight", "weighted")
+    most: ClassVar[float] = 4 * ENOUGH  # so that it does not take as long to notice the end
+
+    def __init__(self, shift: float, limit: float = ENOUGH) -> None:
+        self.shift = shift
+        self.limit = limit
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin again."""
+        self.sum = 0.0
+        self.since_s: int | None = None  # when the first of the windows that made up the sum began
+        self.weight = self.weighted = self.other = self.n = 0.0
+
+    def copy(self) -> "Evidence":
+        """Return one that goes on from here by itself."""
+        new = Evidence(self.shift, self.limit)
+        new.sum, new.since_s = self.sum, self.since_s
+        new.weight, new.weighted, new.other, new.n = self.weight, self.weighted, self.other, self.n
+        return new
+
+    def add(
+        self, value: float, variance: float, n: float, start_s: int, other: tuple[float, float] | None = None
+    ) -> None:
+        """Add one window's value, of this variance if nothing has changed; ``other``: seen in another way."""
+        self.add_ratio(self._ratio(value, variance), value, 1.0 / variance, n, start_s)
+        if self.weight:
+            self.other += self._bounded(self._ratio(*(other or (value, variance))))
+
+    def add_ratio(self, ratio: float, value: float, weight: float, n: float, start_s: int) -> None:
+        """Add the logarithm of a likelihood ratio."""
+        if self.since_s is None:
+            self.since_s = start_s
+        self.sum = min(self.most, self.sum + self._bounded(ratio))
+        if self.sum <= 0.0:
+            self.forget()
+            return
+        self.weight += weight
+        self.weighted += weight * value
+        self.n += n
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether it is as much as an alarm needs."""
+        return self.sum >= self.limit
+
+    @property
+    def mean(self) -> float:
+        """The mean of the values that made up the sum."""
+        return self.weighted / self.weight if self.weight else 0.0
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean."""
+        return float(self.weight**-0.5) if self.weight else 0.0
+
+    def _ratio(self, value: float, variance: float) -> float:
+        return self.shift * (value - self.shift / 2) / variance
+
+    def _bounded(self, ratio: float) -> float:
+        bound = self.limit / SHARE
+        return min(bound, max(-bound, ratio))
+
+
+# Watches one metric of one deployment: whether a slowdown is open, and what ends it.
+
+SETTLED_S = 7 * DAY_S  # until then only what is twice as bad is told; after as long, what is new is usual
+SILENT_S = DAY_S  # without calls
+BACK = 6.0  # evidence that it is as usual again: e^6 : 1
+_OTHER = TypeVar("_OTHER", bound="Watch")
+_SURE = 1.96  # standard errors on each side: 95 %
+
+
+class Watch:
+    """Collects evidence that a metric got worse, and then that it is as usual again.
+
+    Subclasses add windows; they say which evidence they collect in ``_evidence``.
+    """
+
+    def __init__(self, model: str, deployment: str, metric: Metric) -> None:
+        self._key = (model, deployment, metric)
+        self._evidence: list[Evidence] = []
+        self._back = Evidence(0.0, BACK)
+        self._last_s = 0  # begin of the newest window
+        self._since_s = 0  # windows before count no more
+        self.open: Slowdown | None = None
+
+    def _copied(self, new: _OTHER) -> _OTHER:
+        new._evidence = [one.copy() for one in self._evidence]  # noqa: SLF001 - the same class
+        new._back = self._back.copy()  # noqa: SLF001 - likewise
+        new._last_s, new._since_s, new.open = self._last_s, self._since_s, self.open  # noqa: SLF001 - likewise
+        return new
+
+    def began(self, slowdown: Slowdown) -> None:
+        """Take notice of a slowdown that was seen elsewhere, or before a restart."""
+        self.open = slowdown
+        self._forget()
+
+    def ended(self, at_s: int) -> None:
+        """Take notice of its end."""
+        self.open = None
+        self._since_s = max(self._since_s, at_s)
+        self._forget()
+
+    def look_at(self, now_s: int) -> Change | None:
+        """Return the end of a slowdown of which nothing more is heard, or that has become usual."""
+        if self.open is None:
+            return None
+        last_s = max(self._last_s + WINDOW_S, self.open.noticed_s)
+        if now_s - last_s >= SILENT_S:
+            return self._end(last_s, Ending.NO_CALLS)
+        if now_s - self.open.began_s >= SETTLED_S:
+            return self._end(now_s, Ending.NEW_USUAL)
+        return None
+
+    def _counts(self, start_s: int) -> bool:
+        """Return whether a window counts, and note it."""
+        if start_s < self._since_s or (self.open is not None and start_s < self.open.noticed_s):
+            return False
+        self._last_s = max(self._last_s, start_s)
+        return True
+
+    def _begin(self, found: Evidence, noticed_s: int, log_ratio: float, error: float) -> Change:
+        model, deployment, metric = self._key
+        slowdown = Slowdown(
+            model=model,
+            deployment=deployment,
+            metric=metric,
+            began_s=noticed_s - WINDOW_S if found.since_s is None else found.since_s,
+            noticed_s=noticed_s,
+            ratio=exp(log_ratio),
+            low=exp(log_ratio - _SURE * error),
+            high=exp(log_ratio + _SURE * error),
+            n=round(found.n),
+        )
+        self.began(slowdown)
+        return Change(Happened.BEGAN, slowdown)
+
+    def _is_back(self, start_s: int) -> Change | None:
+        if not self._back.is_enough:
+            return None
+        return self._end(start_s if self._back.since_s is None else self._back.since_s, Ending.AS_USUAL)
+
+    def _end(self, at_s: int, ending: Ending) -> Change | None:
+        slowdown = self.open
+        if slowdown is None:
+            return None
+        at_s = max(at_s, slowdown.noticed_s)
+        self.ended(at_s)
+        return Change(Happened.ENDED, slowdown, at_s, ending)
+
+    def _forget(self) -> None:
+        for one in (*self._evidence, self._back):
+            one.forget()
+
+
+# Watches the errors of one deployment, window by window.
+
+_MANY = 5.0  # errors, without which nothing is said
+_MUCH_WORSE = 3.0  # times as many, until a week is known
+
+
+class ErrorWatch(Watch):
+    """Collects evidence that twice as many attempts fail, beyond what its peers' attempts do."""
+
+    def __init__(self, model: str, deployment: str) -> None:
+        super().__init__(model, deployment, Metric.ERRORS)
+        self._evidence = [Evidence(0.0)]
+        self._back = Evidence(0.0, BACK)
+
+    def copy(self) -> "ErrorWatch":
+        """Return one that goes on from here by itself."""
+        return self._copied(ErrorWatch(*self._key[:2]))
+
+    def add(self, start_s: int, seen: Tally, rate: Rate, beyond: float, *, history_s: float) -> Change | None:
+        """Add a window, in which peers failed by ``beyond`` more than usual; return what has happened by it."""
+        if seen.n <= 0.0 or not self._counts(start_s):
+            return None
+        usual, _ = rate.worse(beyond)
+        ratio = rate.ratio(seen, beyond)
+        expected = seen.n * usual
+        if self.open is not None:
+            self._back.add_ratio(-ratio, seen.errors / expected, expected, seen.n, start_s)
+            return self._is_back(start_s)
+        one = self._evidence[0]
+        one.add_ratio(ratio, seen.errors / expected, expected, seen.n, start_s)
+        errors = one.weighted
+        if not one.is_enough or errors < _MANY or (history_s < SETTLED_S and one.mean < _MUCH_WORSE):
+            return None
+        return self._begin(one, start_s + WINDOW_S, log(one.mean), (rate.dispersion / errors) ** 0.5)
+
+
+# Watches a time, a speed or gaps of one deployment, window by window.
+
+_ALMOST_TWICE = log(1.8)  # what is twice as bad may be seen as a little less
+_SPEED_WATCH_OTHER = 4.0  # evidence of the other comparison since then; by chance it is ever so much in 2 % of cases
+_BLURRED = 6.0  # times the variance: if its peers blur the comparison so much, it is compared with itself only
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """A window's value beyond what is expected, in natural logarithms, and its variance if nothing has changed.
+
+    ``beside``: the same beyond its peers' at that time, and its variance; None: nothing is known of them.
+    """
+
+    start_s: int
+    value: float
+    variance: float
+    n: float
+    beside: tuple[float, float] | None = None
+
+    @property
+    def views(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """The two comparisons, each with its variance, the sharper one first. Peers that tell little are left out."""
+        itself = self.value, self.variance
+        if self.beside is None or self.beside[1] > _BLURRED * self.variance:
+            return itself, itself
+        return (itself, self.beside) if self.variance < self.beside[1] else (self.beside, itself)
+
+
+class SpeedWatch(Watch):
+    """An alarm needs enough evidence by the sharper comparison, and some by the other.
+
+    So neither prompts that all got longer, nor a peer that got faster, is an alarm.
+    """
+
+    def __init__(self, model: str, deployment: str, metric: Metric) -> None:
+        super().__init__(model, deployment, metric)
+        self._evidence = [Evidence(log(factor)) for factor in FACTORS]
+        self._back = Evidence(log(FACTORS[0]), BACK)
+
+    def copy(self) -> "SpeedWatch":
+        """Return one that goes on from here by itself."""
+        return self._copied(SpeedWatch(*self._key))
+
+    def add(self, seen: Compared, *, history_s: float) -> Change | None:
+        """Add a window; return what has happened by it."""
+        if not self._counts(seen.start_s):
+            return None
+        (value, variance), other = seen.views
+        if self.open is not None:
+            # Either is enough: it is as usual, or its peers are as slow.
+            self._back.add(self._back.shift - min(value, other[0]), variance, seen.n, seen.start_s)
+            return self._is_back(seen.start_s)
+        for one in self._evidence:
+            one.add(value, variance, seen.n, seen.start_s, other)
+        enough = [one for one in self._evidence if one.is_enough and one.other >= _SPEED_WATCH_OTHER]
+        if history_s < SETTLED_S:
+            enough = [one for one in enough if one is self._evidence[-1] and one.mean >= _ALMOST_TWICE]
+        if not enough:
+            return None
+        found = max(enough, key=lambda one: one.sum)
+        return self._begin(found, seen.start_s + WINDOW_S, found.mean, found.error)
+
+
+# What is known of one deployment: what is usual for it, by the hour, and what is watched.
+
+_SLOWER_IS = {Metric.TTFT: 1.0, Metric.TPS: -1.0, Metric.ITL: 1.0}  # a speed gets worse as it gets smaller
+_FEW = 5.0  # values, of which a level is not known well: it is kept within a factor of e
+_BOUND = 1.0
+
+
+class Deployment:
+    """One deployment of a model. Levels are logarithms, larger is worse."""
+
+    def __init__(self, model: str, name: str) -> None:
+        self.name = name
+        self.yardsticks: dict[Metric, Yardstick] = {}
+        self.hours: dict[Metric, dict[int, Level]] = {metric: {} for metric in SPEEDS}
+        self.tallies: dict[int, Tally] = {}
+        self.profiles: dict[Metric, Profile] = {}
+        self.peers: dict[Metric, Peers] = {}
+        self.rate: Rate | None = None
+        self.speed_watches = {metric: SpeedWatch(model, name, metric) for metric in SPEEDS}
+        self.error_watch = ErrorWatch(model, name)
+
+    @property
+    def watches(self) -> Mapping[Metric, SpeedWatch | ErrorWatch]:
+        """All that watch it, by metric."""
+        return {**self.speed_watches, Metric.ERRORS: self.error_watch}
+
+    def levels(self, window: Window) -> dict[Metric, Level]:
+        """Return the levels of a window, as far as they are known."""
+        found = {}
+        for metric, histogram in window.histograms.items():
+            yardstick = self.yardsticks.get(metric)
+            level = None if yardstick is None else yardstick.level(histogram)
+            if level is not None:
+                sign = _SLOWER_IS[metric]
+                found[metric] = level if sign > 0 else Level(-level.log_ratio, level.variance, level.n)
+        return found
+
+    def learn(self, hour: Window) -> None:
+        """Remember an hour."""
+        for metric, level in self.levels(hour).items():
+            self.hours[metric][hour.start_s] = level
+        if hour.tally.n:
+            self.tallies[hour.start_s] = hour.tally
+
+    def conclude(self, now_s: int, apart: Mapping[Metric, list[tuple[int, int]]]) -> None:
+        """Make expectations of the remembered hours, but those ``apart`` (from, to), in which it was slow."""
+        oldest = now_s - DAYS * DAY_S
+        for metric in SPEEDS:
+            levels = self.hours[metric]
+            for start_s in [start_s for start_s in levels if start_s < oldest]:
+                del levels[start_s]
+            usual = [
+                Hour(start_s, levels[start_s])
+                for start_s in sorted(levels)
+                if not _is_within(start_s, apart.get(metric, ()))
+            ]
+            profile = Profile.of(usual, now_s)
+            if profile is None:
+                self.profiles.pop(metric, None)
+            else:
+                self.profiles[metric] = profile
+        for start_s in [start_s for start_s in self.tallies if start_s < oldest]:
+            del self.tallies[start_s]
+        spans = apart.get(Metric.ERRORS, ())
+        self.rate = Rate.of([one for start_s, one in self.tallies.items() if not _is_within(start_s, spans)])
+
+    def history_s(self, metric: Metric) -> float:
+        """Return how far back is known what is usual."""
+        if metric is Metric.ERRORS:
+            return float(max(self.tallies, default=0) - min(self.tallies, default=0))
+        profile = self.profiles.get(metric)
+        return 0.0 if profile is None else profile.history_s
+
+
+def tamed(value: float, n: float) -> float:
+    """Return a window's value beyond what is expected: of a few calls within bounds."""
+    return value if n >= _FEW else min(_BOUND, max(-_BOUND, value))
+
+
+def _is_within(start_s: int, spans: Sequence[tuple[int, int]]) -> bool:
+    return any(began < start_s + HOUR_S and start_s < ended for began, ended in spans)
+
 
 LEAST_HISTORY_S = DAY_S  # before nothing is told
 

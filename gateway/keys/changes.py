@@ -9,13 +9,19 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import InvalidRequest
-from gateway.key_errors import ClientNotFound, KeyConflict
-from gateway.keys.fields import as_fields, merged, stored_fields
-from gateway.keys.key import NewKey
-from gateway.keys.shown import fields_of, shown_key
-from gateway.keys.store import Change, Decide
-from gateway.keys.stored_key import State, StoredKey
+from gateway.core.errors import ClientNotFound, InvalidRequest, KeyConflict
+from gateway.keys.stored import (
+    Change,
+    Decide,
+    NewKey,
+    State,
+    StoredKey,
+    as_fields,
+    fields_of,
+    merged,
+    shown_key,
+    stored_fields,
+)
 from gateway.settings.model import ClientSettings
 
 LONGEST_GRACE_S = 366 * 86_400.0

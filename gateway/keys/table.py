@@ -7,11 +7,8 @@ from typing import Generic, TypeVar
 import msgspec
 import structlog
 
-from gateway.errors import ClientDisconnected, InvalidRequest
-from gateway.key_errors import CutByExpiry, CutByRevocation
-from gateway.keys.fields import client_settings
-from gateway.keys.shown import fields_of
-from gateway.keys.stored_key import StoredKey
+from gateway.core.errors import ClientDisconnected, CutByExpiry, CutByRevocation, InvalidRequest
+from gateway.keys.stored import StoredKey, client_settings, fields_of
 from gateway.settings.model import ClientSettings
 
 C = TypeVar("C")

@@ -1,15 +1,17 @@
 """The entries of the spool, a JSON line each: starts and ends of calls, late attempts, refusals, outages."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict, replace
 
-from gateway.attempt_records import AttemptRecord
-from gateway.calls import CallRecord, CallStart
-from gateway.outage_records import OutageRecord
-from gateway.refusal_records import RefusalRecord
+from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome
+from gateway.core.calls import CallRecord, CallStart
+from gateway.core.prompt_classes import decoded_class
+from gateway.core.records import OutageRecord, RefusalRecord
 
 
 class Started(msgspec.Struct, frozen=True, tag="started", gc=False):
@@ -125,3 +127,225 @@ def _storable(value: Any) -> Any:
             return [_storable(item) for item in value]
         case _:
             return value
+
+
+# Converts entries of the spool to rows of the tables, by the names of their columns.
+
+Row = tuple[Any, ...]
+
+_encode = msgspec.json.Encoder(enc_hook=dict).encode
+
+
+class Columns:
+    """The columns of one table, which are fields of a record with the same names.
+
+    ``left_out`` are fields without a column, ``json`` those stored as JSON. ``names`` are the columns, JSON last;
+    ``plain`` returns a record's values of the others, in order, in half a microsecond.
+    """
+
+    __slots__ = ("names", "plain")
+
+    def __init__(self, record: type[msgspec.Struct], *, left_out: frozenset[str], json: tuple[str, ...]) -> None:
+        plain = tuple(name for name in record.__struct_fields__ if name not in left_out and name not in json)
+        self.names = (*plain, *json)
+        self.plain: Callable[[msgspec.Struct], Row] = attrgetter(*plain)
+
+
+_CALLS = Columns(CallRecord, left_out=frozenset(("attempts", "kind", "trace")), json=("dropped", "tags"))
+_ATTEMPTS = Columns(
+    AttemptRecord,
+    left_out=frozenset(("asked_tokens", "headroom", "is_narrowed", "retry_after_s")),
+    json=("price", "itl"),
+)
+_REFUSALS = Columns(RefusalRecord, left_out=frozenset(), json=())
+_OUTAGES = Columns(OutageRecord, left_out=frozenset(), json=())
+CALL_COLUMNS = _CALLS.names
+ATTEMPT_COLUMNS = _ATTEMPTS.names
+REFUSAL_COLUMNS = _REFUSALS.names
+OUTAGE_COLUMNS = _OUTAGES.names
+
+# The status of an interrupted call is unknown; for its client it was the gateway's failure.
+INTERRUPTED_STATUS = 500
+INTERRUPTED = "interrupted"
+
+
+def call_rows(entries: Iterable[Entry]) -> Iterator[Row]:
+    """Yield the rows of finished calls, and of calls that began but never ended."""
+    for entry in entries:
+        if isinstance(entry, Finished):
+            call = entry.call
+            dropped = _encode(call.dropped).decode() if call.dropped else None
+            yield _CALLS.plain(call) + (dropped, _encode(call.tags).decode())  # noqa: RUF005 - a fifth faster
+        elif isinstance(entry, Started):
+            yield _interrupted_call(entry.call)
+
+
+def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
+    """Yield the rows of ended attempts, and of those whose call never ended."""
+    for entry in entries:
+        records: Iterable[AttemptRecord]
+        if isinstance(entry, Finished):
+            records = entry.call.attempts
+        elif isinstance(entry, Audited):
+            records = entry.attempts
+        elif isinstance(entry, Refused | Outage | Lasting):
+            continue
+        else:
+            records = [interrupted(attempt, entry.call) for attempt in entry.call.attempts]
+        for record in records:
+            price = _encode(record.price).decode() if record.price else None
+            itl = _encode(record.itl).decode() if record.itl else None
+            yield _ATTEMPTS.plain(record) + (price, itl)  # noqa: RUF005 - likewise
+
+
+def refusal_rows(entries: Iterable[Entry]) -> Iterator[Row]:
+    """Yield the rows of refusals."""
+    for entry in entries:
+        if isinstance(entry, Refused):
+            yield from map(_REFUSALS.plain, entry.refusals)
+
+
+def outage_rows(entries: Iterable[Entry]) -> Iterator[Row]:
+    """Yield the rows of outages, one for each: its end if that is among the entries."""
+    outages: dict[str, OutageRecord] = {}
+    for entry in entries:
+        if isinstance(entry, Outage) and (entry.outage.ended_at is not None or entry.outage.id not in outages):
+            outages[entry.outage.id] = entry.outage
+    yield from map(_OUTAGES.plain, outages.values())
+
+
+def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) -> AttemptRecord:
+    """Return the record of an attempt whose gateway died; ``audited``: it had lost already."""
+    return AttemptRecord(
+        **asdict(start) | {"audited": audited},
+        call_id=call.id,
+        client=call.client,
+        api=call.endpoint,
+        size_class=decoded_class(call.prompt_class).size,
+        win_on=call.win_on,
+        outcome=Outcome.INTERRUPTED,
+        error_kind=INTERRUPTED,
+    )
+
+
+def _interrupted_call(start: CallStart) -> Row:
+    """Return the row of a call whose gateway died: its end is unknown."""
+    known = {
+        "launched": len(start.attempts),
+        "api": start.endpoint,
+        "size_class": decoded_class(start.prompt_class).size,
+        "status_code": INTERRUPTED_STATUS,
+        "error_kind": INTERRUPTED,
+        "deadline_met": None if start.deadline_ms is None else False,
+        "tags": _encode(start.tags).decode(),
+    }
+    return tuple(known.get(name, getattr(start, name, None)) for name in CALL_COLUMNS)
+
+
+# Outages that last: what a spool notes of them, so that they have an end if their process is killed.
+
+NOTED_EVERY_S = 5.0  # while an outage lasts: by so much at most an end is too early
+
+
+class LastingOutages:
+    """The outages without an end, and when each was last known to last."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[OutageRecord, datetime]] = {}
+        self._noted_at_s = 0.0
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._seen)
+
+    def note(self, outage: OutageRecord) -> None:
+        """Process the begin or the end of an outage."""
+        if outage.ended_at is None:
+            self._seen.setdefault(outage.id, (outage, outage.began_at))
+        else:
+            self._seen.pop(outage.id, None)
+
+    def see(self, entry: Lasting) -> None:
+        """Process an instant at which outages lasted. An end that is known stays: it is in a later entry."""
+        for outage in entry.outages:
+            seen = self._seen.get(outage.id, (outage, outage.began_at))
+            self._seen[outage.id] = (outage, max(seen[1], entry.at))
+
+    def now(self, at: datetime) -> Lasting:
+        """Return an entry which says that all of them last at this instant; they are taken to have been seen then."""
+        entry = Lasting(tuple(outage for outage, _ in self._seen.values()), at)
+        self.see(entry)
+        return entry
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether it is time for the next entry, by the monotonic clock; it then counts as written."""
+        if not self._seen or now_s - self._noted_at_s < NOTED_EVERY_S:
+            return False
+        self._noted_at_s = now_s
+        return True
+
+    def carried(self) -> Iterable[Lasting]:
+        """Return what a new segment begins with: the present state."""
+        return [Lasting((outage,), seen_at) for outage, seen_at in self._seen.values()]
+
+    def ended(self) -> list[OutageRecord]:
+        """Return all of them, each with the instant at which it was last known to last as its end."""
+        return [replace(outage, ended_at=seen_at) for outage, seen_at in self._seen.values()]
+
+
+# What a dead worker had not finished, found in its spool.
+
+
+class Unended:
+    """Calls and outages without an end, and losers that were still watched when their gateway died.
+
+    ``note`` must be called with every entry of a spool, in order. Only attempts launched together with their call are
+    known before they end.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[str, Started] = {}
+        self._watched: dict[str, dict[str, AttemptStart]] = {}  # by call, then by attempt
+        self._of: dict[str, CallStart] = {}  # the calls of watched attempts
+        self._lasting = LastingOutages()
+
+    def note(self, entry: Entry) -> None:
+        """Process the starts and ends in ``entry``."""
+        if isinstance(entry, Started):
+            self._calls[entry.call.id] = entry
+        elif isinstance(entry, Finished):
+            started = self._calls.pop(entry.call.id, None)
+            if started is not None:
+                self._of[entry.call.id] = started.call
+                self._watched[entry.call.id] = {start.id: start for start in started.call.attempts}
+                self._end(entry.call.id, [attempt.id for attempt in entry.call.attempts])
+        elif isinstance(entry, Audited):
+            self._end(entry.call_id, [attempt.id for attempt in entry.attempts])
+        elif isinstance(entry, Outage):
+            self._lasting.note(entry.outage)
+        elif isinstance(entry, Lasting):
+            self._lasting.see(entry)
+
+    def outages(self) -> list[Outage]:
+        """Return the outages without an end, which now have one: the last instant at which their gateway noted them."""
+        return [Outage(outage) for outage in self._lasting.ended()]
+
+    def calls(self) -> list[Started]:
+        """Return the calls without an end."""
+        return list(self._calls.values())
+
+    def attempts(self) -> list[Audited]:
+        """Return, as ``interrupted``, the attempts without an end whose call has one."""
+        return [
+            Audited(call_id, tuple(interrupted(start, self._of[call_id], audited=True) for start in starts.values()))
+            for call_id, starts in self._watched.items()
+        ]
+
+    def _end(self, call_id: str, attempt_ids: list[str]) -> None:
+        starts = self._watched.get(call_id)
+        if starts is None:
+            return
+        for attempt_id in attempt_ids:
+            starts.pop(attempt_id, None)
+        if not starts:
+            del self._watched[call_id], self._of[call_id]

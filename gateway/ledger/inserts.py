@@ -11,12 +11,14 @@ import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.ledger.database import DATABASE_ERRORS, check_file, is_sqlite, unreachable
-from gateway.ledger.entries import Entry, Outage, Refused
-from gateway.ledger.rows import (
+from gateway.ledger.entries import (
     ATTEMPT_COLUMNS,
     CALL_COLUMNS,
     OUTAGE_COLUMNS,
     REFUSAL_COLUMNS,
+    Entry,
+    Outage,
+    Refused,
     Row,
     attempt_rows,
     call_rows,

@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 from sqlalchemy import Row, Select, func, insert, null, or_, select, text, update
 
-from gateway.key_errors import KeysUnreachable
-from gateway.keys.store import Change, Decide
-from gateway.keys.stored_key import StoredKey
-from gateway.ledger.own_connection import OwnConnection
+from gateway.core.errors import KeysUnreachable
+from gateway.keys.stored import Change, Decide, StoredKey
+from gateway.ledger.database import OwnConnection
 from gateway.ledger.tables import client_keys, key_changes
 
 TIMEOUT_S = 3.0  # of everything that is asked; each takes some milliseconds

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
@@ -16,8 +17,166 @@ from sqlalchemy.engine import URL
 
 from gateway.ledger.database import DATABASE_ERRORS, check_schema, create_engine, is_sqlite, parse_url, unreachable
 from gateway.ledger.errors import DatabaseUnreachableError, QueryError, SchemaTooNewError
-from gateway.ledger.guards import SqliteGuard, refuse_side_effects
-from gateway.ledger.roles import powers
+
+# What a query of the ledger may not do, besides the rules of a read-only transaction: protects ``holeshot sql``. A
+# read-only transaction cannot write tables. But its functions may read and write the server's files, end other
+# sessions, hold locks or reach other databases, and SQLite's ATTACH may read and create other files. A restricted
+# role is the better protection (see ``roles``); this one is for queries with the owner's role.
+
+# Functions that do more than return a value are volatile in Postgres. Only few volatile functions are harmless.
+_HARMLESS = (
+    "clock_timestamp", "gen_random_uuid", "random", "random_normal", "setseed", "timeofday", "uuidv4", "uuidv7",
+    "pg_blocking_pids", "pg_current_wal_lsn", "pg_is_in_recovery", "pg_last_wal_receive_lsn", "pg_last_wal_replay_lsn",
+    "pg_last_xact_replay_timestamp", "pg_sleep", "pg_sleep_for", "pg_sleep_until",
+    "pg_database_size", "pg_indexes_size", "pg_relation_size", "pg_table_size", "pg_tablespace_size",
+    "pg_total_relation_size",
+)  # fmt: skip
+_VOLATILE = """
+select proname from pg_catalog.pg_proc
+where provolatile = 'v' and proname = any($1::text[]) and not proname = any($2::text[])
+  and not 'pg_catalog.internal'::pg_catalog.regtype = any(proargtypes)
+order by proname limit 1
+"""
+_SECRETS = frozenset(
+    {"pg_authid", "pg_largeobject", "pg_shadow", "pg_subscription", "pg_user_mapping", "pg_user_mappings"}
+)
+# They read a table, or all of them, that a string names in pieces.
+_BY_NAME = re.compile(r"(table|query|cursor|schema|database)_to_xml(schema|_and_xmlschema)?")
+_WORD = re.compile(r"[^\W\d][\w$]*")  # anywhere in the text: some functions run SQL that is in a string
+_ESCAPED_NAME = re.compile(r'\bu&"', re.IGNORECASE)
+_NAME_MAX_BYTES = 63  # Postgres cuts longer names
+
+_SQLITE_FUNCTIONS = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"})
+_SQLITE_PRAGMAS = frozenset(
+    {
+        "compile_options", "database_list", "foreign_key_list", "function_list", "index_info", "index_list",
+        "index_xinfo", "pragma_list", "table_info", "table_list", "table_xinfo",
+    }
+)  # fmt: skip
+
+
+async def refuse_side_effects(driver: Any, sql: str) -> None:
+    """Check the functions that ``sql`` may call in Postgres' catalog; ``driver`` is asyncpg's connection.
+
+    Raises:
+        QueryError: one of them can do more than return a value.
+
+    """
+    if _ESCAPED_NAME.search(sql):
+        raise QueryError('names with escapes, U&"...", are refused: write plain names')
+    words = {word.encode()[:_NAME_MAX_BYTES].decode(errors="ignore") for word in _WORD.findall(sql)}
+    words |= {word.lower() for word in words}
+    if secret := min(words & _SECRETS, default=None):
+        raise QueryError(f"{secret} is not read: it holds passwords or other people's data; use psql for it")
+    if by_name := min((word for word in words if _BY_NAME.fullmatch(word)), default=None):
+        raise QueryError(f"{by_name} is not run: it reads what a string names; select from the table itself")
+    found = await driver.fetchval(_VOLATILE, sorted(words), _HARMLESS)
+    if found is not None:
+        raise QueryError(
+            f"{found} is not run: it can do more than read the ledger; use psql for it. "
+            "A function of your own that only reads must be declared stable"
+        )
+
+
+class SqliteGuard:
+    """SQLite's authorizer: denies other files, extensions, and changes of the connection; ``refused`` says what."""
+
+    def __init__(self) -> None:
+        self.refused: str | None = None
+
+    def __call__(self, action: int, first: str | None, second: str | None, *_where: str | None) -> int:
+        """Return SQLite's code for whether a statement may do ``action``; called while it is prepared."""
+        refusal = _sqlite_refusal(action, first, second)
+        if refusal is None:
+            return sqlite3.SQLITE_OK
+        self.refused = self.refused or refusal
+        return sqlite3.SQLITE_DENY
+
+
+def _sqlite_refusal(action: int, first: str | None, second: str | None) -> str | None:
+    match action:
+        case sqlite3.SQLITE_ATTACH | sqlite3.SQLITE_DETACH:
+            return "other files are not attached or written: queries read the ledger only"
+        case sqlite3.SQLITE_PRAGMA if (first or "").lower() not in _SQLITE_PRAGMAS:
+            return f"pragma {first} is not run: it can do more than read the ledger"
+        case sqlite3.SQLITE_FUNCTION if (second or "").lower() in _SQLITE_FUNCTIONS:
+            return f"{second} is not run: it can do more than read the ledger"
+        case sqlite3.SQLITE_TRANSACTION | sqlite3.SQLITE_SAVEPOINT:
+            return "only statements that return rows are run"
+        case _:
+            return None
+
+
+# What the Postgres role of a query may do besides reading, and the SQL for a role that can only read.
+
+READER = "holeshot_reader"
+
+# CREATE in a schema of the search path can shadow functions; a member of a role can become it.
+_ASK = """
+with me as (select * from pg_catalog.pg_roles where rolname = current_user),
+ledger as (
+  select oid, relowner from pg_catalog.pg_class
+  where relkind in ('r', 'p')
+    and relnamespace = (select relnamespace from pg_catalog.pg_class where oid = to_regclass('calls'))
+)
+select
+  current_user::text as role,
+  rolsuper as superuser,
+  coalesce(
+    (select bool_or(has_table_privilege(oid, 'insert, update, delete, truncate') or pg_has_role(relowner, 'member'))
+     from ledger),
+    false
+  ) as writes,
+  has_database_privilege(current_database(), 'create')
+    or exists(select from unnest(current_schemas(false)) as name where has_schema_privilege(name, 'create')) as creates,
+  rolcreaterole as makes_roles,
+  array(
+    select rolname::text from pg_catalog.pg_roles where rolname = any($1::text[]) and pg_has_role(oid, 'member')
+  ) as roles
+from me
+"""
+_PREDEFINED = {
+    "pg_write_all_data": "write the ledger",
+    "pg_read_server_files": "read the server's files",
+    "pg_write_server_files": "write the server's files",
+    "pg_execute_server_program": "run programs on the server",
+    "pg_signal_backend": "end other sessions",
+}
+
+
+async def powers(driver: Any) -> str | None:
+    """Return in words what the role of ``driver`` (asyncpg's connection) may do besides reading; None for nothing."""
+    found = await driver.fetchrow(_ASK, list(_PREDEFINED))
+    if found["superuser"]:
+        return f"the role {found['role']} is a superuser: it may write anything, run programs, read any file"
+    may = ["write the ledger"] if found["writes"] else []
+    may += ["create tables and functions"] if found["creates"] else []
+    may += ["make roles"] if found["makes_roles"] else []
+    may += [words for name, words in _PREDEFINED.items() if name in found["roles"] and words not in may]
+    return f"the role {found['role']} may {', '.join(may)}" if may else None
+
+
+def reader_sql(url: URL) -> str:
+    """Return the SQL that makes a role which can only read the ledger at ``url``; its owner or a superuser runs it."""
+    database, owner = _quoted(url.database or "holeshot"), _quoted(url.username or "holeshot")
+    return f"""\
+-- A role that can only read the ledger. Run this as {owner} or a superuser, give the role a password
+-- (in psql: \\password {READER}), and let its users set
+-- HOLESHOT_SQL_URL=postgresql://{READER}:PASSWORD@HOST/{url.database}
+create role {READER} login;
+alter role {READER} set default_transaction_read_only = on;
+grant connect on database {database} to {READER};
+grant usage on schema public to {READER};
+grant select on all tables in schema public to {READER};
+alter default privileges for role {owner} in schema public grant select on tables to {READER};
+-- Before PostgreSQL 15 everybody may create in the schema public; then also:
+-- grant create on schema public to {owner}; revoke create on schema public from public;
+"""  # noqa: S608 - printed for the operator; names are quoted
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
 
 QUERY_TIMEOUT_S = 60.0
 BATCH_ROWS = 1000  # in memory at a time

@@ -5,10 +5,129 @@ Columns have the names and meanings of the records' fields: ``CallRecord``, ``At
 a test compares both. The sums of windows (rollup_…) and partitions are maintained by the database itself.
 """
 
-from sqlalchemy import CHAR, JSON, BigInteger, Boolean, Column, Double, Index, Integer, SmallInteger, Table, Text
+from typing import Any
 
-from gateway.ledger.columns import ID, INSTANT, JSON_VALUE, NUMBER, metadata, where
-from gateway.ledger.incident_tables import alert_messages, alerts, detector, outages, slowdowns
+from sqlalchemy import (
+    CHAR,
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+# What all tables of the ledger have in common: their metadata, and types that both databases have.
+
+# Dashed text on SQLite, so that an id from a response header can be used in a query there too.
+ID = Uuid(as_uuid=False).with_variant(CHAR(36), "sqlite")
+INSTANT = DateTime(timezone=True)
+NUMBER = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts only an INTEGER up by itself
+JSON_VALUE = JSON().with_variant(JSONB(), "postgresql")
+
+
+def where(condition: str) -> dict[str, Any]:
+    """Return the arguments of a partial index."""
+    return {"postgresql_where": text(condition), "sqlite_where": text(condition)}
+
+
+metadata = MetaData()
+
+
+# The ledger's tables of what went wrong: outages, slowdowns, and the alerts about them.
+
+# A few rows for each time that a deployment breaks: one from each process that notices.
+outages = Table(
+    "outages",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("deployment", Text, nullable=False),
+    Column("model", Text),
+    Column("began_at", INSTANT, nullable=False),
+    Column("ended_at", INSTANT),
+    Column("reason", Text),
+    Column("replica", Text, nullable=False),
+    Index("outages_began_at", "began_at"),
+)
+
+# One row for each incident: at most one with a key is open. ``gateway.alerts.alert`` has the columns' meanings.
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("key", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("severity", Text, nullable=False),
+    Column("summary", Text, nullable=False),
+    Column("figures", JSON_VALUE, nullable=False),
+    Column("sql", Text, nullable=False),
+    Column("opened_at", INSTANT, nullable=False),
+    Column("seen_at", INSTANT, nullable=False),
+    Column("resolved_at", INSTANT),
+    Column("replica", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Index("alerts_open", "key", unique=True, **where("resolved_at is null")),
+    Index("alerts_opened_at", "opened_at"),
+)
+
+# A row for each message to a webhook; it is due, or leased, until it is done.
+alert_messages = Table(
+    "alert_messages",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("alert_id", ID, nullable=False),
+    Column("webhook", Text, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("created_at", INSTANT, nullable=False),
+    Column("due_at", INSTANT, nullable=False),
+    Column("done_at", INSTANT),
+    Column("is_sent", Boolean),
+    Column("tries", SmallInteger, nullable=False),
+    Column("answer", Text),
+    Index("alert_messages_due", "due_at", **where("done_at is null")),
+    Index("alert_messages_alert_id", "alert_id"),
+)
+
+# When a deployment was slower than usual (``gateway.detecting``). One row at most is open for each metric.
+slowdowns = Table(
+    "slowdowns",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("deployment", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("metric", Text, nullable=False),
+    Column("began_at", INSTANT, nullable=False),
+    Column("noticed_at", INSTANT, nullable=False),
+    Column("ended_at", INSTANT),
+    Column("ending", Text),
+    Column("ratio", Double, nullable=False),
+    Column("low", Double, nullable=False),
+    Column("high", Double, nullable=False),
+    Column("n", BigInteger, nullable=False),
+    Column("evidence_sql", Text, nullable=False),
+    Index("slowdowns_began_at", "began_at"),
+    Index("slowdowns_open", "model", "deployment", "metric", unique=True, **where("ended_at is null")),
+)
+
+# One row: which process looks for slowdowns, and until when.
+detector = Table(
+    "detector",
+    metadata,
+    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("holder", Text),
+    Column("until_at", INSTANT),
+)
+
 
 __all__ = [
     "alert_messages", "alerts", "attempts", "buckets", "calls", "client_keys", "detector", "key_changes", "metadata",
@@ -208,7 +327,7 @@ buckets = Table(
 # One row: the oldest revision whose code may use this schema, for rolling upgrades without a stop.
 readers = Table("ledger_readers", metadata, Column("oldest", Text, nullable=False))
 
-# With ``keys: database``: a row for each key of a client, ``gateway.keys.stored_key`` has its meaning. Rows are never
+# With ``keys: database``: a row for each key of a client, ``gateway.keys.stored`` has its meaning. Rows are never
 # deleted.
 client_keys = Table(
     "client_keys",

@@ -5,19 +5,101 @@ An admission is a comparison in this process; only if a lease is used up, a call
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import inf
+from math import ceil, inf
 
 import msgspec
+from multidict import istr
 
-from gateway.attempt_records import AttemptRecord
-from gateway.calls import CallRecord
-from gateway.limits.account import Account, owner_of_client, owner_of_model
-from gateway.limits.errors import LargerThanLimit, limit_reached
-from gateway.limits.leases import Leases
-from gateway.limits.quota import ROUNDING, Quota
-from gateway.limits.rate_headers import rate_headers
-from gateway.limits.windows import DOLLARS, WINDOWS
-from providers.prices import Price, cost_usd
+from gateway.core.attempts import AttemptRecord
+from gateway.core.calls import CallRecord, Spent
+from gateway.limits.quota import DOLLARS, ROUNDING, WINDOWS, LargerThanLimit, Leases, Quota, day, limit_reached, month
+from providers.datasheets import Price, cost_usd
+
+# An account: all limits of one client or one model, each with its quota in the present window.
+
+
+def owner_of_client(client: str | None) -> str:
+    """Return the owner of a client's account; None: local programs, while there are no clients."""
+    return "anonymous" if client is None else f"client:{client}"
+
+
+def owner_of_model(model: str) -> str:
+    """Return the owner of a model's account."""
+    return f"model:{model}"
+
+
+class Account:
+    """The quotas of one owner, replaced as their windows end."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner  # "client:my-team", "model:fast"
+        self._limits: Mapping[str, float] = {}
+        self._quotas: dict[str, Quota] = {}
+        self._listed: tuple[Quota, ...] = ()
+        self.refused_by: Quota | None = None  # which had too little for the last call that was refused
+        self._replaced: dict[str, Quota] = {}  # of the windows before: a clock that was wrong may come back to them
+        self._since_s = self._until_s = -inf  # when the last of the windows began, and the first of them ends
+
+    def use(self, limits: Mapping[str, float]) -> None:
+        """Apply these limits. If they are others than before, what was used in the present windows counts on.
+
+        So it does for a limit that is taken away for a while; only what is used meanwhile does not count.
+        """
+        if limits is self._limits or limits == self._limits:
+            self._limits = limits  # the next comparison is one of identity
+            return
+        self._limits = limits
+        for name, quota in self._quotas.items():
+            if name in limits:
+                quota.relimit(limits[name])
+        self._until_s = -inf
+
+    def quotas(self, unix_s: float) -> tuple[Quota, ...]:
+        """Return the quotas of all limits, in the windows around ``unix_s``."""
+        if not self._since_s <= unix_s < self._until_s:  # also when the clock was set back
+            self._turn(unix_s)
+        return self._listed
+
+    def _turn(self, unix_s: float) -> None:
+        for name, limit in self._limits.items():
+            quota = self._quotas.get(name)
+            if quota is None or not _is_in(quota, unix_s):
+                before = self._replaced.get(name)
+                if before is not None and _is_in(before, unix_s):
+                    before.relimit(limit)
+                    self._quotas[name] = before
+                else:
+                    self._quotas[name] = Quota(self.owner, name, limit, WINDOWS[name](unix_s))
+                if quota is not None:
+                    self._replaced[name] = quota
+        self._listed = tuple(self._quotas[name] for name in self._limits)
+        self._since_s = max((quota.window.starts_s for quota in self._listed), default=-inf)
+        self._until_s = min((quota.window.ends_s for quota in self._listed), default=inf)
+
+
+def _is_in(quota: Quota, unix_s: float) -> bool:
+    return quota.window.starts_s <= unix_s < quota.window.ends_s
+
+
+# The response headers in which OpenAI's API says what is left of a minute.
+
+_NAMES = {"rpm": "requests", "tpm": "tokens"}
+_LIMIT = {name: istr(f"x-ratelimit-limit-{unit}") for name, unit in _NAMES.items()}
+_REMAINING = {name: istr(f"x-ratelimit-remaining-{unit}") for name, unit in _NAMES.items()}
+_RESET = {name: istr(f"x-ratelimit-reset-{unit}") for name, unit in _NAMES.items()}
+
+
+def rate_headers(quotas: Iterable[Quota], unix_s: float) -> dict[str, str]:
+    """Return the headers for the limits of requests and tokens among ``quotas``."""
+    headers: dict[str, str] = {}
+    for quota in quotas:
+        name = quota.name
+        if name in _NAMES:
+            headers[_LIMIT[name]] = f"{quota.limit:.0f}"
+            headers[_REMAINING[name]] = f"{int(quota.left)}"
+            headers[_RESET[name]] = f"{max(1, ceil(quota.window.ends_s - unix_s))}s"
+    return headers
+
 
 PATIENCE_S = 0.05  # a call with an empty lease waits for a larger one
 BEFORE_BODY = frozenset({"max_parallel", "rpm"})  # held before the body of a request is read
@@ -323,3 +405,20 @@ def _amount(name: str, use: Use) -> float:
 def _release(held: Iterable[tuple[Quota, float]]) -> None:
     for quota, amount in held:
         quota.settle(amount, 0.0)
+
+
+# What was spent before the start, as quotas know it.
+
+
+def spent_by_quota(rows: Iterable[Spent], unix_s: float) -> dict[str, float]:
+    """Return the US dollars by the key of the quota that counts them."""
+    found: dict[str, float] = {}
+    today, this_month = day(unix_s).name, month(unix_s).name
+    for row in rows:
+        for owner in (owner_of_client(row.client), owner_of_model(row.model)):
+            for key, usd in (
+                (f"{owner}:usd_per_day:{today}", row.day_usd),
+                (f"{owner}:usd_per_month:{this_month}", row.month_usd),
+            ):
+                found[key] = found.get(key, 0.0) + usd
+    return found

@@ -1,10 +1,61 @@
 """A quota: what this process may use of one limit in one window."""
 
-from math import inf
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from math import ceil, inf
+from typing import Protocol
 
 import msgspec
 
-from gateway.limits.windows import Window
+from gateway.core.errors import ApiError, InvalidRequest
+
+# Windows: the minute, the UTC day and the UTC month that a limit counts in.
+
+MINUTE_S = 60.0
+
+
+class Window(msgspec.Struct, frozen=True):
+    """A span of time with its name, which is the same on all replicas; Unix seconds."""
+
+    name: str
+    starts_s: float
+    ends_s: float
+
+
+def minute(unix_s: float) -> Window:
+    """Return the minute of the clock around ``unix_s``."""
+    number = int(unix_s // MINUTE_S)
+    return Window(f"m{number}", number * MINUTE_S, (number + 1) * MINUTE_S)
+
+
+def day(unix_s: float) -> Window:
+    """Return the UTC day around ``unix_s``."""
+    start = datetime.fromtimestamp(unix_s, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return Window(f"{start:%Y-%m-%d}", start.timestamp(), (start + timedelta(days=1)).timestamp())
+
+
+def month(unix_s: float) -> Window:
+    """Return the UTC month around ``unix_s``."""
+    start = datetime.fromtimestamp(unix_s, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    following = (start + timedelta(days=32)).replace(day=1)
+    return Window(f"{start:%Y-%m}", start.timestamp(), following.timestamp())
+
+
+def always(_: float) -> Window:
+    """Return the only window of a limit that counts what is in use, not what was used."""
+    return Window("now", -inf, inf)
+
+
+WINDOWS: dict[str, Callable[[float], Window]] = {
+    "rpm": minute,
+    "tpm": minute,
+    "max_parallel": always,
+    "usd_per_day": day,
+    "usd_per_month": month,
+}
+
+DOLLARS = frozenset({"usd_per_day", "usd_per_month"})  # the limits that are counted in US dollars
+
 
 SHARE_AT_LEAST = {"rpm": 1.0, "max_parallel": 1.0}  # of a limit that is divided: half a call is none
 
@@ -180,3 +231,152 @@ class Demand:
 
 _LEAST = 1e-6  # of tokens or dollars
 ROUNDING = 1e-9  # sums of many small dollars
+
+
+# Leases: how far this process may use a quota. Without Redis, as far as its share of the limit.
+
+
+class Leases(Protocol):
+    """Decides how far quotas go; all amounts are in the unit of their limit."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether leases can be had; True where none are needed."""
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether no other process uses the same limits: what this one has used is all that was."""
+
+    async def enlarge(self, short: Sequence[tuple[Quota, float]], patience_s: float) -> None:
+        """Try to let each quota hold the amount given with it; wait for that no longer than ``patience_s``."""
+
+    def keep(self, quota: Quota) -> None:
+        """Keep the other processes informed about ``quota`` until its window ends; ``enlarge`` does so too."""
+
+    def recollect(self, spent: Mapping[str, float]) -> None:
+        """Set what was spent before the start, US dollars by the key of the quota."""
+
+    async def start(self) -> None:
+        """Start what runs in the background."""
+
+    async def close(self) -> None:
+        """Stop it, and give all leases back."""
+
+
+class OwnShare:
+    """The share of each limit that one of ``processes`` has which cannot talk to each other."""
+
+    def __init__(self, processes: int, *, clock: Callable[[], float], unix_clock: Callable[[], float]) -> None:
+        self._processes = processes
+        self._clock = clock
+        self._unix_clock = unix_clock
+        self._spent: Mapping[str, float] = {}
+        self._kept: dict[str, Quota] = {}
+
+    connected = True
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether this is the only process."""
+        return self._processes == 1
+
+    async def enlarge(self, short: Sequence[tuple[Quota, float]], patience_s: float) -> None:  # noqa: ARG002 - no wait
+        """Let each quota go as far as the share; within a window that stays the same."""
+        for quota, _ in short:
+            if quota.key not in self._kept:
+                self._forget()
+                self._kept[quota.key] = quota
+                quota.elsewhere.used = self._spent.get(quota.key, 0.0)
+            quota.share(self._processes, self._clock())
+
+    def keep(self, quota: Quota) -> None:
+        """Do nothing: there is nobody to inform."""
+
+    def recollect(self, spent: Mapping[str, float]) -> None:
+        """Set what was spent before the start, by the key of the quota."""
+        self._spent = spent
+        for quota in self._kept.values():
+            quota.elsewhere.used = spent.get(quota.key, 0.0)
+            quota.relimit(quota.limit)
+
+    async def start(self) -> None:
+        """Do nothing: there is nobody to ask."""
+
+    async def close(self) -> None:
+        """Do nothing: nothing was leased."""
+
+    def _forget(self) -> None:
+        unix_s = self._unix_clock()
+        self._kept = {key: quota for key, quota in self._kept.items() if quota.window.ends_s > unix_s}
+
+
+# The error of a call beyond a limit, in the words of OpenAI's API.
+
+_UNITS = {
+    "rpm": "requests a minute",
+    "tpm": "tokens a minute",
+    "max_parallel": "calls at the same time",
+    "usd_per_day": "US dollars a day",
+    "usd_per_month": "US dollars a month",
+}
+RETRY_PARALLEL_S = 1.0  # another call of the client may have ended by then
+
+
+class LimitReached(ApiError):
+    """A limit of the client, or of the model, leaves nothing for this call."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "rate_limit_exceeded"
+
+    def __init__(self, quota: Quota, whose: str, unix_s: float, *, of_model: bool) -> None:
+        retry_s = retry_after_s(quota, unix_s)
+        super().__init__(
+            f"{whose} has reached its limit of {quota.limit:g} {_UNITS[quota.name]} ({quota.name}); "
+            f"try again in {_spoken(retry_s)}",
+            headers={"retry-after": str(ceil(retry_s))},
+        )
+        self.limit = quota.name
+        self.of_model = of_model
+
+
+class BudgetSpent(LimitReached):
+    """A limit in dollars is reached. Type and code are OpenAI's for that."""
+
+    type = "insufficient_quota"
+    code = "insufficient_quota"
+
+    def __init__(self, quota: Quota, whose: str, unix_s: float, *, of_model: bool) -> None:
+        super().__init__(quota, whose, unix_s, of_model=of_model)
+        self.headers["x-should-retry"] = "false"  # OpenAI's SDKs would retry twice, in vain
+
+
+class LargerThanLimit(InvalidRequest):
+    """A prompt that no minute of the client has room for."""
+
+    code = "tokens_exceed_limit"
+
+    def __init__(self, tokens: float, limit: float) -> None:
+        super().__init__(
+            f"the prompt has about {tokens:,.0f} tokens, more than this key may use in a minute (tpm: {limit:,.0f}); "
+            "shorten it, or ask the operator for a higher limit"
+        )
+
+
+def limit_reached(quota: Quota, whose: str, unix_s: float, *, of_model: bool) -> LimitReached:
+    """Return the error for a quota with too little left; ``whose`` begins its message."""
+    kind = BudgetSpent if quota.name in DOLLARS else LimitReached
+    return kind(quota, whose, unix_s, of_model=of_model)
+
+
+def retry_after_s(quota: Quota, unix_s: float) -> float:
+    """Return the seconds until there is something left again."""
+    return RETRY_PARALLEL_S if quota.name == "max_parallel" else max(1.0, quota.window.ends_s - unix_s)
+
+
+def _spoken(seconds: float) -> str:
+    hours, rest = divmod(ceil(seconds), 3600)
+    minutes, seconds = divmod(rest, 60)
+    if hours >= 48:  # noqa: PLR2004 - two days
+        return f"{hours // 24} days"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

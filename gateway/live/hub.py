@@ -4,18 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
-from gateway.live.events import (
-    Began,
-    Done,
-    Ended,
-    First,
-    Launched,
-    RunningAttempt,
-    RunningCall,
-    Tokens,
-    frame,
-)
-from gateway.live.viewer import Viewer
+from gateway.live.events import Began, Done, Ended, First, Launched, RunningAttempt, RunningCall, Tokens, Viewer, frame
 
 MOST_SHOWN = 1_000  # running calls at the beginning of a stream, the newest; the others are never shown there
 

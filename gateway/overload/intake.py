@@ -8,13 +8,324 @@ import asyncio
 from collections.abc import Callable, Hashable
 from enum import StrEnum
 from itertools import cycle
+from math import inf
+from typing import Generic, Protocol, TypeVar
 
-from gateway.errors import Overloaded
-from gateway.overload.limit import Limit
-from gateway.overload.loop_delay import LoopDelay
-from gateway.overload.patience import Patience
-from gateway.overload.queue import Queue
-from gateway.settings.overload import OverloadSettings
+from gateway.core.errors import Overloaded
+from gateway.settings.sections import OverloadSettings
+
+# The queue of calls that wait to be let in: the highest priority first, then the client that holds fewest seats.
+
+
+class Waiting(Protocol):
+    """A call that waits."""
+
+    @property
+    def priority(self) -> int:
+        """Higher is served first."""
+
+    @property
+    def owner(self) -> Hashable:
+        """Whose call it is."""
+
+
+_W = TypeVar("_W", bound=Waiting)
+
+
+class Queue(Generic[_W]):
+    """Calls by priority, and in it by owner. ``seats`` returns how many seats an owner holds."""
+
+    __slots__ = ("_length", "_lines", "_seats")
+
+    def __init__(self, seats: Callable[[Hashable], int] = lambda _: 0) -> None:
+        self._lines: dict[int, dict[Hashable, dict[_W, None]]] = {}  # by priority and owner; none is empty
+        self._length = 0
+        self._seats = seats
+
+    def __len__(self) -> int:
+        return self._length
+
+    def add(self, one: _W) -> None:
+        """Add a call behind all others of its priority and owner."""
+        self._lines.setdefault(one.priority, {}).setdefault(one.owner, {})[one] = None
+        self._length += 1
+
+    def discard(self, one: _W) -> None:
+        """Remove a call, if it waits."""
+        owners = self._lines.get(one.priority, {})
+        line = owners.get(one.owner, {})
+        if one in line:
+            del line[one]
+            self._length -= 1
+            if not line:
+                del owners[one.owner]
+                if not owners:
+                    del self._lines[one.priority]
+
+    def pop(self, most_each: float = float("inf")) -> _W | None:
+        """Remove and return the call that is next; None if each that waits is of an owner with ``most_each`` seats."""
+        for priority in sorted(self._lines, reverse=True):
+            owners = self._lines[priority]
+            owner = min(owners, key=self._seats)  # among equals the one that waits longest
+            if owner is None or self._seats(owner) < most_each:
+                one = next(iter(owners[owner]))
+                self.discard(one)
+                if owner in owners:
+                    owners[owner] = owners.pop(owner)
+                return one
+        return None
+
+    def load(self, priority: int, owner: Hashable) -> int:
+        """Return how many calls an owner has: with a seat, and waiting with this priority."""
+        return self._seats(owner) + len(self._lines.get(priority, {}).get(owner, ()))
+
+    def last(self) -> _W:
+        """Return the call that would be next last of all: of the lowest priority, the newest of who has most calls.
+
+        Raises:
+            ValueError: no call waits.
+
+        """
+        priority = min(self._lines)
+        owners = self._lines[priority]
+        return next(reversed(owners[max(owners, key=lambda owner: self.load(priority, owner))]))
+
+
+# How many calls may wait for a seat, and for how long: a crowd as configured, a standing queue hardly. A crowd that
+# comes at once is served within a moment, if it may wait. When more calls come than can be served for good, a queue
+# is always full: it lets in nobody more, and only adds its wait to every call. As in CoDel, both are told apart by
+# whether the queue was empty lately.
+
+STANDING_CALLS, STANDING_WAIT_S = 8, 0.1  # enough for arrivals by chance, and to let a higher priority go first
+
+
+class Patience:
+    """The queue is standing when it was never empty for ``wait_s`` since it began to fill, at least so long ago."""
+
+    __slots__ = ("_began_s", "_calls", "_emptied_s", "_wait_s")
+
+    def __init__(self, calls: int, wait_s: float) -> None:
+        """Allow a crowd of ``calls`` to wait for ``wait_s`` seconds."""
+        self._calls, self._wait_s = calls, wait_s
+        self._began_s = -inf  # since when it was never empty for long
+        self._emptied_s = -inf  # since when it is empty; infinite: it is not
+
+    def configure(self, calls: int, wait_s: float) -> None:
+        """Use other limits."""
+        self._calls, self._wait_s = calls, wait_s
+
+    def fills(self, now_s: float) -> None:
+        """Record that the queue gets its first call."""
+        if now_s - self._emptied_s >= self._wait_s:
+            self._began_s = now_s
+        self._emptied_s = inf
+
+    def empties(self, now_s: float) -> None:
+        """Record that the last call has left the queue."""
+        self._emptied_s = now_s
+
+    def most(self, now_s: float) -> int:
+        """Return how many calls may wait."""
+        return min(STANDING_CALLS, self._calls) if self._is_standing(now_s) else self._calls
+
+    def wait_s(self, now_s: float) -> float:
+        """Return how long a call that comes now may wait."""
+        return min(STANDING_WAIT_S, self._wait_s) if self._is_standing(now_s) else self._wait_s
+
+    def _is_standing(self, now_s: float) -> bool:
+        return now_s - self._began_s >= self._wait_s > now_s - self._emptied_s
+
+
+# The event loop's delay: how late a timer runs. Everything that the process does waits as long.
+
+PERIOD_S = 0.02  # of the timer
+SMOOTHED_OVER = 10.0  # ticks: the time constant of ``smoothed_s``, about 0.2 s
+PEAK_WINDOW_S = 10.0  # ``peak_s`` is of the last one to two windows
+
+
+class LoopDelay:
+    """Measures while the gateway has work: ``wake`` starts the timer, which stops when ``is_busy`` is false.
+
+    An idle gateway has no timer, and its delay is 0. ``on_tick`` is called at each tick with the delay in seconds.
+
+    ``smoothed_s`` is the delay lately, ``total_s`` the sum of all until the last tick, which only grows; ``due_s`` is
+    when the next tick is due, infinite if there is none.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_is_busy",
+        "_loop",
+        "_on_tick",
+        "_peak_before_s",
+        "_peak_now_s",
+        "_timer",
+        "_window_ends_s",
+        "due_s",
+        "smoothed_s",
+        "total_s",
+    )
+
+    def __init__(
+        self, *, clock: Callable[[], float], is_busy: Callable[[], bool], on_tick: Callable[[float], None]
+    ) -> None:
+        """``clock`` returns monotonic seconds."""
+        self.smoothed_s = self.total_s = 0.0
+        self.due_s = inf
+        self._clock = clock
+        self._is_busy = is_busy
+        self._on_tick = on_tick
+        self._loop: asyncio.AbstractEventLoop | None = None  # None: not started, or closed
+        self._timer: asyncio.TimerHandle | None = None
+        self._peak_now_s = self._peak_before_s = 0.0  # of this window and the one before
+        self._window_ends_s = 0.0
+
+    def start(self) -> None:
+        """Allow ``wake`` to measure the running loop."""
+        self._loop = asyncio.get_running_loop()
+
+    def wake(self) -> None:
+        """Measure from now on, until the gateway is idle."""
+        if self._timer is None and self._loop is not None:
+            self._sleep(self._clock(), self._loop)
+
+    def close(self) -> None:
+        """Stop for good."""
+        self._loop = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._rest()
+
+    def peak_s(self) -> float:
+        """Return the longest delay of the last ten to twenty seconds; that of a tick which is due now counts."""
+        now_s = self._clock()
+        self._turn_window(now_s)
+        return max(self._peak_now_s, self._peak_before_s, now_s - self.due_s)
+
+    def _tick(self) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        now_s = self._clock()
+        delay_s = max(0.0, now_s - self.due_s)
+        self.total_s += delay_s
+        self.smoothed_s += (delay_s - self.smoothed_s) / SMOOTHED_OVER
+        self._turn_window(now_s)
+        self._peak_now_s = max(self._peak_now_s, delay_s)
+        if self._is_busy():
+            self._sleep(now_s, loop)
+        else:
+            self._rest()
+        self._on_tick(delay_s)
+
+    def _sleep(self, now_s: float, loop: asyncio.AbstractEventLoop) -> None:
+        self.due_s = now_s + PERIOD_S
+        self._timer = loop.call_later(PERIOD_S, self._tick)
+
+    def _rest(self) -> None:
+        self._timer = None
+        self.due_s = inf
+        self.smoothed_s = 0.0
+
+    def _turn_window(self, now_s: float) -> None:
+        if now_s >= self._window_ends_s:
+            is_next = now_s < self._window_ends_s + PEAK_WINDOW_S
+            self._peak_before_s, self._peak_now_s = (self._peak_now_s if is_next else 0.0), 0.0
+            self._window_ends_s = now_s + PEAK_WINDOW_S
+
+
+# The limit of calls in flight: what memory and descriptors allow, or fewer while the event loop is late. The loop's
+# delay depends on the calls in flight, so their number is limited, not the rate at which they begin: a call costs CPU
+# long after it was let in. Additive increase and multiplicative decrease, as in TCP. As in CoDel, only a delay that
+# lasts counts: one long turn of the loop (a large body, a crowd that connects at once) is over when it is seen.
+
+WINDOW_S = 0.1  # the limit changes at most once in this time; the shortest delay in it counts
+TICKS = 2  # that a window has at least
+DOWN, MOST_DOWN = 0.03, 0.12  # of the calls in flight, for each late window; times delay / target, up to the second
+# Of the limit, for each window in which it was reached and the loop was not late: the first while the longest delay was
+# near the target, up to the second more when there was none: then what it was lowered for is over.
+UP, MOST_UP = 0.02, 0.25
+AGAIN = 0.1  # the same, while not even half of it is used
+LEFT_TO_OTHERS = 8  # one client alone leaves an eighth of the seats
+LEAST = 32  # so few calls are never too many for the loop: it is late for another reason
+
+
+class Limit:
+    """``now`` is the most calls that may be in flight, ``each`` those of one client.
+
+    ``most`` and ``target_s`` are the configuration's.
+    """
+
+    __slots__ = (
+        "_left_s",
+        "_longest_s",
+        "_shortest_s",
+        "_ticks",
+        "_value",
+        "_was_reached",
+        "each",
+        "most",
+        "now",
+        "target_s",
+    )
+
+    def __init__(self, most: int, target_s: float) -> None:
+        """``target_s`` is the delay of the loop above which fewer calls are let in; 0: ``most`` alone counts."""
+        self.now = self.most = most
+        self.each = most - most // LEFT_TO_OTHERS
+        self.target_s = target_s
+        self._value = float(most)
+        self._left_s, self._ticks = WINDOW_S, 0  # of the window
+        self._shortest_s, self._longest_s = inf, 0.0  # delays in it
+        self._was_reached = False  # in it
+
+    @property
+    def is_lowered(self) -> bool:
+        """Whether the loop's delay has lowered the limit."""
+        return self.now < self.most
+
+    def configure(self, most: int, target_s: float) -> None:
+        """Use other settings. A limit that the loop's delay has lowered stays low."""
+        stays_low = self.is_lowered and target_s > 0
+        self.most, self.target_s = most, target_s
+        self._set(self._value if stays_low else most)
+
+    def forget(self) -> None:
+        """Forget earlier delays: no calls are in flight."""
+        self._begin_window()
+        self._set(self.most)
+
+    def observe(self, delay_s: float, in_flight: int, *, is_reached: bool) -> None:
+        """Take the delay of a tick. ``is_reached``: since the one before, a call found no room."""
+        if not self.target_s:
+            return
+        self._ticks += 1
+        self._left_s -= PERIOD_S + delay_s
+        self._shortest_s = min(self._shortest_s, delay_s)
+        self._longest_s = max(self._longest_s, delay_s)
+        self._was_reached |= is_reached
+        if self._left_s > 0 or self._ticks < TICKS:
+            return
+        if self._shortest_s > self.target_s:
+            share = min(MOST_DOWN, DOWN * self._shortest_s / self.target_s)
+            self._set(min(self._value, max(LEAST, (1 - share) * in_flight)))
+        elif self.is_lowered and self._was_reached:
+            idle = max(0.0, 1 - self._longest_s / self.target_s)
+            self._set(self._value + max(1.0, (UP + MOST_UP * idle * idle) * self._value))
+        elif self.is_lowered and in_flight < self._value / 2:
+            self._set(self._value + max(1.0, AGAIN * self._value))
+        self._begin_window()
+
+    def _begin_window(self) -> None:
+        self._left_s, self._ticks = WINDOW_S, 0
+        self._shortest_s, self._longest_s = inf, 0.0
+        self._was_reached = False
+
+    def _set(self, value: float) -> None:
+        self._value = min(float(self.most), value)
+        self.now = int(self._value)
+        self.each = self.now - self.now // LEFT_TO_OTHERS
+
 
 SHED_AT_ONCE = 50  # at a tick, when a crowd has turned out to be none: each costs a tenth of a millisecond
 RETRY_AFTER_S = (1, 2, 3)  # in turn: those that are refused together shall not all return together

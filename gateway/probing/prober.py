@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from random import Random
 from typing import Protocol
@@ -11,31 +11,200 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from gateway.attempt_records import AttemptRecord, Outcome, Role
-from gateway.calls import CallRecord, Mode
-from gateway.errors import ShuttingDown
-from gateway.fleet.deployment import Deployment
+from gateway.api.fitting import Fitting, Question, fitted
+from gateway.api.json_body import CHARS_PER_TOKEN
+from gateway.api.request import Needs
+from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role, WinOn
+from gateway.core.calls import Call, CallRecord, CallStart, Kind, Mode, Objective
+from gateway.core.errors import ApiError, ShuttingDown
+from gateway.core.prompt_classes import PromptClass, answer_class
+from gateway.core.records import PROBES, Facts, NotProbed, Probe, ProbeBook, ProbeEnd, ProbeOutcome, ProbesUnreachable
 from gateway.fleet.fleet import Fleet
-from gateway.fleet.model import Model
-from gateway.ingress.fitting import Fitting
-from gateway.probe_records import (
-    NotProbed,
-    Probe,
-    ProbeBook,
-    ProbeEnd,
-    ProbeOutcome,
-    ProbesUnreachable,
-)
-from gateway.probing.discarding import DiscardingSink
-from gateway.probing.policy import most_usd, refusal, unwell
-from gateway.probing.question import asked, call_of, phrased, size_of
-from gateway.racing.open_call import OpenCall
+from gateway.fleet.models import Deployment, Model
+from gateway.racing.call import OpenCall
 from gateway.racing.race import Race
+from gateway.racing.reader import Block
 from gateway.racing.services import Services
+from gateway.racing.sinks import ClientGone, Forward, Winner
+from gateway.settings.deployment import DataPolicy
 from gateway.settings.model import Settings
-from gateway.settings.probes import ProbeSettings
-from gateway.steering.health import Health
+from gateway.settings.sections import ProbeSettings
+from gateway.steering.health import Health, State
 from gateway.steering.plans import Launch, Plan
+from providers.datasheets import Price
+from providers.dialects.index import PIVOT
+from providers.errors import UpstreamError
+
+# The receiver of a probe's answer: nobody reads it.
+
+BYTES_PER_TOKEN = 2048  # of an event with one token, generously
+SPARE_BYTES = 16_384
+
+
+class DiscardingSink:
+    """Takes the answer and drops it; one much longer than was asked for is cut, as it costs money."""
+
+    streams = True
+    understands = False
+
+    def __init__(self, max_tokens: int) -> None:
+        self._room = SPARE_BYTES + BYTES_PER_TOKEN * max_tokens
+
+    async def begin(self, winner: Winner) -> Forward | None:
+        """Do nothing."""
+
+    def may_be_continued(self, error: UpstreamError) -> bool:  # noqa: ARG002 - as a Sink
+        """Nobody waits for the rest of a probe."""
+        return False
+
+    async def write(self, block: Block) -> None:
+        """Count the bytes.
+
+        Raises:
+            ClientGone: it is too long: ``max_tokens`` was not heeded.
+
+        """
+        self._room -= len(block.forward)
+        if self._room < 0:
+            raise ClientGone
+
+    async def end(self, last: Block) -> None:
+        """Do nothing."""
+
+    async def fail(self, error: UpstreamError) -> None:
+        """Do nothing: the attempt's record has the error."""
+
+
+# When a deployment is probed: pure rules, over what this replica knows of its health and what the book says.
+
+HEADROOM = 0.25  # below this share of its rate limit, what is left is for calls
+MAX_DOUBLINGS = 6  # of the wait after failures in a row
+MAX_WAIT_S = 86_400.0
+OVERHEAD_TOKENS = 64  # what a provider may add to a prompt: a template, a system prompt of its own
+
+_STATES = {
+    State.OUT: NotProbed.OUT,
+    State.COOLING: NotProbed.COOLING,
+    State.OPEN: NotProbed.BROKEN,
+    State.HALF_OPEN: NotProbed.BROKEN,
+}
+
+
+def wait_s(quiet_s: float, failures: int) -> float:
+    """Return the seconds from one probe of a deployment to its next, after so many failed ones in a row."""
+    return min(max(quiet_s, MAX_WAIT_S), quiet_s * 2.0 ** min(failures, MAX_DOUBLINGS))
+
+
+def unwell(health: Health, quiet_s: float, now_s: float) -> NotProbed | None:
+    """Return why a deployment of this health gets no probe at ``now_s``; None: nothing this replica knows of."""
+    condition = health.condition(now_s)
+    if condition.state in _STATES:
+        return _STATES[condition.state]
+    if health.tripped:  # let in on trial: calls try it, and probes of theirs close the breaker
+        return NotProbed.BROKEN
+    if condition.in_flight or now_s - condition.asked_at_s < quiet_s:
+        return NotProbed.IN_USE
+    return NotProbed.HEADROOM if condition.headroom < HEADROOM else None
+
+
+def most_usd(deployment: Deployment, body_bytes: int, settings: ProbeSettings) -> float | None:
+    """Return the most that a probe with a body of this size can cost, US dollars; None if it is unknown.
+
+    A token has a byte at least.
+    """
+    price = deployment.price
+    if price is None:
+        return settings.usd_if_unknown
+    return _most_of(price.input_usd, price.cache_write_usd) * (body_bytes + OVERHEAD_TOKENS) + _answer(price, settings)
+
+
+def refusal(facts: Facts, settings: ProbeSettings, cost_usd: float, now: datetime) -> NotProbed | None:
+    """Return why the book allows no probe that costs ``cost_usd`` at most; None if it does."""
+    if facts.is_broken:
+        return NotProbed.BROKEN
+    if facts.called_at is not None and facts.called_at > now - timedelta(seconds=settings.quiet_s):
+        return NotProbed.IN_USE
+    pause = timedelta(seconds=wait_s(settings.quiet_s, facts.failures))
+    if facts.probed_at is not None and facts.probed_at > now - pause:
+        return NotProbed.BACKED_OFF if facts.failures else NotProbed.IN_USE
+    if facts.probes >= settings.max_per_day:
+        return NotProbed.NUMBER
+    return NotProbed.MONEY if facts.spent_usd + cost_usd > settings.usd_per_day else None
+
+
+def _answer(price: Price, settings: ProbeSettings) -> float:
+    return _most_of(price.output_usd, price.reasoning_usd) * settings.max_tokens
+
+
+def _most_of(usd: float, other_usd: float | None) -> float:
+    return max(usd, other_usd or 0.0)
+
+
+# What a probe asks: one short prompt, the same each time but for its salt, as a call to one deployment.
+
+_SMALL = answer_class(0)
+
+
+def asked(settings: ProbeSettings, model: str, salt: str) -> Mapping[str, msgspec.Raw]:
+    """Return the request's fields. The salt is in front, so that no provider has the prompt in a cache."""
+    message = {"role": "user", "content": f"{salt}: {settings.prompt}"}
+    fields = {"model": model, "messages": [message], "max_tokens": settings.max_tokens, "stream": True}
+    return {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}
+
+
+def size_of(fields: Mapping[str, msgspec.Raw]) -> int:
+    """Return the bytes of the prompt, and of what is beside it."""
+    return sum(len(name) + len(bytes(raw)) for name, raw in fields.items())
+
+
+def phrased(model: Model, deployment: Deployment, fields: Mapping[str, msgspec.Raw], max_tokens: int) -> Fitting | None:
+    """Return what ``deployment`` is sent; None if it cannot be asked for an answer."""
+    needs = Needs(size_of(fields) // CHARS_PER_TOKEN, max_tokens)
+    try:
+        return fitted(Question(model.name, PIVOT, fields, needs, DataPolicy()), [deployment])
+    except ApiError:
+        return None
+
+
+def call_of(
+    model: Model,
+    fitting: Fitting,
+    fields: Mapping[str, msgspec.Raw],
+    *,
+    probe_id: str,
+    max_tokens: int,
+    received_at: float,
+    started_at: datetime,
+    replica: str,
+    region: str | None,
+) -> Call:
+    """Return the probe as a call, of no client."""
+    prompt_tokens = size_of(fields) // CHARS_PER_TOKEN
+    return Call(
+        id=probe_id,
+        received_at=received_at,
+        started_at=started_at,
+        client=None,
+        model=model.name,
+        endpoint=PIVOT.endpoint,
+        streamed=True,
+        mode=Mode.SINGLE,
+        objective=Objective.FIRST_TOKEN,
+        win_on=WinOn(model.race.win_on),
+        prompt_class=_SMALL,
+        prompt_tokens=prompt_tokens,
+        wants_usage=False,
+        fields=fields,
+        wordings=fitting.wordings,
+        dropped=fitting.dropped,
+        headers={},
+        tags={},
+        replica=replica,
+        region=region,
+        kind=Kind(endpoint=PIVOT.endpoint, max_tokens=max_tokens, prompt_tokens=prompt_tokens),
+        is_narrowed=True,
+    )
+
 
 AT_ONCE = 4  # probes of this process
 LOOK_MIN_S, LOOK_MAX_S = 0.25, 15.0  # between two looks: a quarter of ``quiet_s``, in these bounds
@@ -277,3 +446,101 @@ def _end(record: CallRecord, services: Services) -> ProbeEnd:
         ttft_ms=attempt.ttft_ms,
         cost_usd=attempt.cost_high_usd if attempt.cost_high_usd is not None else attempt.cost_usd,
     )
+
+
+# Who hears of a probe: steering and the ledger's attempts. Nothing that counts calls, clients or their money.
+
+NUMBER = 0  # of a probe's attempt: it belongs to no call
+
+
+class Learns(Protocol):
+    """Learns from attempts (steering)."""
+
+    def attempt_started(self, model: str, start: AttemptStart) -> None:
+        """An attempt starts."""
+
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
+        """An attempt has its first token."""
+
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
+        """An attempt has ended."""
+
+
+class Counts(Protocol):
+    """Counts attempts (metrics)."""
+
+    def attempt_started(self, model: str, start: AttemptStart) -> None:
+        """An attempt starts."""
+
+    def attempt_ended(self, model: str, attempt: AttemptRecord) -> None:
+        """An attempt has ended."""
+
+
+class Stores(Protocol):
+    """Stores attempts (the ledger)."""
+
+    def attempts_ended(self, call_id: str, attempts: tuple[AttemptRecord, ...]) -> None:
+        """Attempts have ended."""
+
+
+class ProbeRecorder:
+    """The recorder of probes."""
+
+    def __init__(self, learns: Learns, counts: Counts, stores: Stores) -> None:
+        self._learns = learns
+        self._counts = counts
+        self._stores = stores
+
+    def call_started(self, start: CallStart) -> None:
+        """Do nothing: the book has it."""
+
+    def attempt_started(self, call: Call, start: AttemptStart) -> None:
+        """Count it as in flight."""
+        start = _started(start)
+        self._learns.attempt_started(call.model, start)
+        self._counts.attempt_started(call.model, start)
+
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
+        """Count it on the board."""
+        self._learns.first_token(model, prompt_class, _started(start), ttft_s, ago_s)
+
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
+        """Update board, health and metrics."""
+        attempt = as_probe(attempt)
+        self._learns.attempt_ended(model, prompt_class, attempt, ago_s)
+        self._counts.attempt_ended(model, attempt)
+
+    def call_finished(self, record: CallRecord) -> None:
+        """Store its attempt, not the call: there was none."""
+        if record.attempts:
+            self._stores.attempts_ended(record.id, tuple(as_probe(attempt) for attempt in record.attempts))
+
+    def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
+        """Never called: nothing else runs, so nothing loses."""
+
+
+def as_probe(attempt: AttemptRecord) -> AttemptRecord:
+    """Return the record of a probe's attempt.
+
+    It is without what figures of calls and clients are made of: gaps between chunks, caches and the quality of answers.
+    """
+    return msgspec.structs.replace(
+        attempt,
+        role=Role.PROBE,
+        number=NUMBER,
+        api=PROBES,
+        itl=None,
+        cached_tokens=None,
+        cache_write_tokens=None,
+        cache_saved_usd=None,
+        judged_as=None,
+        flaw=None,
+    )
+
+
+def _started(start: AttemptStart) -> AttemptStart:
+    return msgspec.structs.replace(start, role=Role.PROBE, number=NUMBER)

@@ -5,28 +5,188 @@ the rest to the sink. Nobody else uses its exchange, except that a cut aborts it
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from gateway.attempt_records import AttemptRecord, AttemptStart, Flaw, Outcome, WinOn
-from gateway.fleet.deployment import Deployment
-from gateway.racing.attempt_recording import Ending, attempt_record, outcome_of
-from gateway.racing.attempt_state import FOLLOWING, State
-from gateway.racing.clocks import AttemptClocks
-from gateway.racing.course import Bid, Course
-from gateway.racing.exchanges import drain, open_exchange, reading
-from gateway.racing.judging import UNJUDGED, Judgement
-from gateway.racing.measurement import Measurement, most_tokens
-from gateway.racing.pace import FOR_S, NONE, UNKNOWN
-from gateway.racing.passage import Passage
-from gateway.racing.reading import Block
-from gateway.racing.sink import ClientGone
-from gateway.racing.watch import AUDIT_TOKENS, AUDIT_TOKENS_S, Overtaken, Watch
+from gateway.core.attempts import AttemptRecord, AttemptStart, Flaw, Outcome, WinOn
+from gateway.core.calls import Call
+from gateway.fleet.models import Deployment
+from gateway.racing.answer import Passage
+from gateway.racing.call import OpenCall
+from gateway.racing.measurement import (
+    AUDIT_TOKENS,
+    AUDIT_TOKENS_S,
+    FOR_S,
+    NONE,
+    UNKNOWN,
+    Measurement,
+    Overtaken,
+    Watch,
+    most_tokens,
+)
+from gateway.racing.reader import Block
+from gateway.racing.records import Ending, attempt_record, outcome_of
+from gateway.racing.sinks import ClientGone, Forward, Sink
+from gateway.racing.timeouts import AttemptClocks
+from gateway.racing.validation import UNJUDGED, Judgement
+from providers.dialects.translation import translations
 from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Exchange
+from providers.exchange import Exchange, Request
+from providers.http_exchange import TranslatedExchange
 from providers.sendings import Sendings
 
 if TYPE_CHECKING:
-    from gateway.racing.seats import Seat
+    from gateway.racing.slots import Seat
+
+# The states of an attempt and their transitions. ┌─────────► HELD ────────┐ │ ▼ ASKED ┼───────────────────► ANSWERING
+# ──► ANSWERED ──► DRAINING │ ▲ │ │ ├─────────► EMPTY ───────┘ ▼ ▼ └─────────► WATCHED ───────────────► OVER
+# ◄─────────┘ An attempt may go to OVER from every state: it failed, was cut, or its client left. HELD may also become
+# WATCHED.
+
+
+class State(Enum):
+    """The state of an attempt."""
+
+    ASKED = "asked"  # launched; no delta yet that can win the race
+    HELD = "held"  # has its first token, but waits for another attempt that is predicted to be better
+    EMPTY = "empty"  # its answer is complete but empty; it is used only if no other attempt is left
+    ANSWERING = "answering"  # has won: its events are sent to the client
+    ANSWERED = "answered"  # the answer is complete and recorded
+    DRAINING = "draining"  # its body is read to the end, so that the connection can be reused
+    WATCHED = "watched"  # has lost, and is audited: read until its first token, or a few more
+    OVER = "over"  # its record is fixed and its exchange dropped
+
+    __hash__ = object.__hash__  # Enum's own is a Python call for each set lookup
+
+
+ACTIVE = frozenset({State.ASKED, State.HELD, State.EMPTY, State.ANSWERING})  # those that may answer, or do
+UNAWAITED = frozenset({State.WATCHED, State.DRAINING})  # those whose end need not be awaited
+
+FOLLOWING: Mapping[State, frozenset[State]] = {
+    State.ASKED: frozenset({State.HELD, State.EMPTY, State.ANSWERING, State.WATCHED, State.OVER}),
+    State.HELD: frozenset({State.ANSWERING, State.WATCHED, State.OVER}),
+    State.EMPTY: frozenset({State.ANSWERING, State.OVER}),
+    State.ANSWERING: frozenset({State.ANSWERED, State.OVER}),
+    State.ANSWERED: frozenset({State.DRAINING, State.OVER}),
+    State.DRAINING: frozenset({State.OVER}),
+    State.WATCHED: frozenset({State.OVER}),
+    State.OVER: frozenset(),
+}
+
+
+# Opens the exchange of an attempt, and reads the rest of its body after the answer.
+
+DRAIN_S = 0.25  # maximum wait for the end of the body after [DONE]; then the connection is dropped
+
+
+async def open_exchange(deployment: Deployment, call: Call, attempt_id: str, sendings: Sendings) -> Exchange:
+    """Send ``call`` to ``deployment``; return the exchange, whose events are in the client's dialect.
+
+    Raises:
+        UpstreamError: as for ``Upstream.stream``.
+
+    """
+    spoken = deployment.spoken_to(call.dialect)
+    request = Request(
+        model=deployment.model,
+        fields=call.wordings.get(deployment.name, call.fields),
+        dialect=spoken,
+        headers=call.headers if call.trace is None else call.trace.sent_with(call.headers, attempt_id),
+        own_headers=deployment.extra_headers,
+        extra_body=deployment.extra_body,
+        upstream_stream=deployment.upstream_stream,
+        connect_timeout_s=deployment.clocks.connect_s,
+        drop_params=deployment.drop_params,
+        once=call.stateful,
+        sendings=sendings,
+    )
+    exchange = await deployment.upstream.stream(request)
+    if spoken is call.dialect:
+        return exchange
+    return TranslatedExchange(exchange, translations(spoken, call.dialect, call.fields, exchange.secrets))
+
+
+@asynccontextmanager
+async def reading(exchange: Exchange, *, until: asyncio.Future[None]) -> AsyncIterator[asyncio.Future[bytes]]:
+    """Yield the next read of ``exchange`` when it is done, or when ``until`` is; drop it if left before."""
+    read = asyncio.ensure_future(exchange.read())
+    try:
+        waiting: set[asyncio.Future[Any]] = {read, until}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        yield read
+    finally:
+        if not read.done():
+            read.cancel()
+            await asyncio.wait({read})
+        if not read.cancelled():
+            read.exception()  # of a dropped exchange: retrieve its exception, as nothing else does
+
+
+async def drain(exchange: Exchange, loop: asyncio.AbstractEventLoop) -> None:
+    """Read to the end of the body, so that the connection can be reused; drop it after ``DRAIN_S``."""
+    timer = loop.call_later(DRAIN_S, exchange.abort)
+    try:
+        while await exchange.read():
+            pass
+    except UpstreamError:
+        exchange.abort()
+    finally:
+        timer.cancel()
+
+
+# The interface of a race that its attempts use.
+
+Attempt_contra = TypeVar("Attempt_contra", contravariant=True)
+
+
+class Bid(Enum):
+    """The result of an attempt's bid with its first token."""
+
+    WON = "won"
+    LOST = "lost"
+    HELD = "held"  # for now: another attempt is predicted to be better
+
+
+class Course(Protocol[Attempt_contra]):
+    """A race as its attempts see it."""
+
+    call: Call  # as built for this model: an audited loser may outlive the change to a fallback
+    open_call: OpenCall
+    sink: Sink
+    loop: asyncio.AbstractEventLoop
+
+    def bid(self, attempt: Attempt_contra, now: float) -> Bid:
+        """Decide about an attempt that has its first token. If it wins, all others are cut."""
+
+    def release(self, attempt: Attempt_contra) -> None:
+        """Let a held attempt win."""
+
+    def is_behind(self, attempt: Attempt_contra) -> bool:
+        """Whether it runs on behind the winner, and answers if that breaks."""
+
+    def was_kept(self, attempt: Attempt_contra) -> bool | None:
+        """Whether it has run on behind a winner; None: nobody may."""
+
+    async def begin(self, attempt: Attempt_contra, now: float) -> Forward | None:
+        """Start the answer of an attempt that has won with a first token at ``now``."""
+
+    async def alone(self, attempt: Attempt_contra) -> None:
+        """Wait until only attempts with empty answers are left."""
+
+    async def complete(self, last: Block) -> None:
+        """End the race with the winner's complete answer; its ``last`` events have not been sent yet."""
+
+    async def failed(self, attempt: Attempt_contra, error: UpstreamError) -> None:
+        """Replace an attempt that failed, or end the race."""
+
+    def client_gone(self, attempt: Attempt_contra) -> None:
+        """End the race: the client has disconnected."""
+
+    def crashed(self, attempt: Attempt_contra, defect: Exception) -> None:
+        """End the race because of a bug in the gateway."""
+
 
 _ENDS = frozenset({ErrorKind.DISCONNECTED, ErrorKind.STALL_TIMEOUT, ErrorKind.TOTAL_TIMEOUT})
 

@@ -13,9 +13,9 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from gateway.attempt_records import AttemptStart, Role
-from gateway.racing.milliseconds import milliseconds
-from gateway.racing.timers import Timer, Timers
+from gateway.core.attempts import AttemptStart, Role
+from gateway.racing.measurement import milliseconds
+from gateway.racing.timeouts import Timer, Timers
 
 HOLD_MIN_S = 0.005  # a shorter hold is not worth a timer: predictions are less exact
 HOLD_MAX_S = 5.0  # the maximum wait for something that is only predicted

@@ -4,14 +4,207 @@ The definitions, and when a figure is null, are in docs/policy.md#measurement. T
 timestamp is taken per read, so deltas that arrive together share it.
 """
 
+import asyncio
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+from math import ceil, inf
+
 import msgspec
 
-from gateway.attempt_records import TokensSource, WinOn
-from gateway.racing.gaps import Gaps
-from gateway.racing.tool_calls import ToolCalls
-from providers.capabilities import Capabilities
-from providers.dialects.chunk import Chunk
+from gateway.core.attempts import Outcome, TokensSource, WinOn
+from gateway.steering.constants import BUCKETS
+from gateway.steering.counts import ROUNDING, edge_s
+from providers.datasheets import Capabilities
+from providers.dialects.events import Chunk
 from providers.usage import Usage, completed
+
+# The tool calls of one answer: their number, their tools, and whether their arguments are JSON.
+
+MOST_CHARS = 256 * 1024  # of arguments; with more it is unknown whether they parse
+MOST_CALLS = 1024  # with more the number is unknown
+_anything = msgspec.json.Decoder(msgspec.Raw)
+
+
+class ToolCalls(msgspec.Struct):
+    """The tool calls received so far. They are released with the attempt."""
+
+    _pieces: dict[int, list[str]] = {}  # of arguments, by the call's index in the answer
+    _chars: int = 0
+    _too_many: bool = False
+    names: list[str] = []  # of the called tools, at most ``MOST_CALLS``
+
+    def add(self, pieces: Iterable[tuple[int, str]]) -> None:
+        """Add pieces of arguments, each with its call's index."""
+        for place, piece in pieces:
+            kept = self._pieces.get(place)
+            if kept is None:
+                if len(self._pieces) == MOST_CALLS:
+                    self._too_many = True
+                    continue
+                kept = self._pieces[place] = []
+            self._chars += len(piece)
+            if piece and self._chars <= MOST_CHARS:
+                kept.append(piece)
+
+    def named(self, names: Iterable[str]) -> None:
+        """Add names of called tools."""
+        for name in names:
+            if len(self.names) < MOST_CALLS:
+                self.names.append(name)
+
+    def number(self) -> int | None:
+        """Return the number of calls; None if there are more than ``MOST_CALLS``."""
+        return None if self._too_many else len(self._pieces)
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether not all arguments were kept."""
+        return self._too_many or self._chars > MOST_CHARS
+
+    def arguments(self) -> list[str] | None:
+        """Return the arguments of each call, in order; None if not all were kept."""
+        if self.is_too_long:
+            return None
+        return ["".join(pieces) for pieces in self._pieces.values()]
+
+    def valid(self) -> bool | None:
+        """Whether the arguments of all calls are JSON; None if unknown. Empty arguments are valid."""
+        arguments = self.arguments()
+        return None if arguments is None else all(map(_parses, arguments))
+
+
+def _parses(text: str) -> bool:
+    try:
+        _anything.decode(text or "{}")
+    except (msgspec.DecodeError, RecursionError):  # nested deeper than anybody can read
+        return False
+    return True
+
+
+# How long an audited loser is watched, and what is recorded about an overtaken one.
+
+AUDIT_S = 30.0  # seconds after its launch in which an audited loser may have its first token; at most its own timeout
+AUDIT_TOKENS = 32  # in an exploring race it is then watched for this many tokens, for its speed,
+AUDIT_TOKENS_S = 10.0  # but no longer than this
+
+
+class Overtaken(msgspec.Struct, frozen=True):
+    """When another attempt won before this one's first token, and when that token was predicted."""
+
+    at: float
+    expected_s: float | None = None  # since the launch; only for a primary
+
+
+class Watch:
+    """The end of a watch: a number of tokens, or a time."""
+
+    __slots__ = ("timer", "tokens")
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+        self.timer: asyncio.TimerHandle | None = None
+
+    def cut_in(self, seconds: float, cut: Callable[[Outcome], None], loop: asyncio.AbstractEventLoop) -> None:
+        """Cut the attempt after ``seconds``."""
+        self.stop()
+        self.timer = loop.call_later(seconds, cut, Outcome.LOST)
+
+    def stop(self) -> None:
+        """Cancel the timer."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+# The figures of records are in milliseconds, to the microsecond.
+
+
+def milliseconds(seconds: float) -> float:
+    """Return ``seconds`` in milliseconds, cut to the microsecond; ``round`` would take four times as long."""
+    return round(seconds * 1_000_000) / 1000
+
+
+# The gaps between an answer's meaningful chunks: recorded while it streams, and their figures at its end.
+
+MOST_GAPS = 4096  # per answer: 32 kB
+LEAST_BUCKET = -56  # of the ledger's, from 0.078 ms; it also counts shorter gaps and gaps of 0
+
+# Of the buckets from the first to the last: the upper end, and the number as JSON.
+_UPPER_EDGES_S = (*(edge_s(number - ROUNDING) for number in range(LEAST_BUCKET + 1, BUCKETS)), inf)
+_NAMES = tuple(str(number) for number in range(LEAST_BUCKET, BUCKETS))
+
+
+class GapFigures(msgspec.Struct, frozen=True):
+    """The gaps between an answer's meaningful chunks: two quantiles, the longest, and a histogram."""
+
+    p50_ms: float
+    p95_ms: float
+    max_ms: float
+    counts: dict[str, int]  # by number of the ledger's bucket
+
+
+class Gaps:
+    """The gaps of one answer, in seconds."""
+
+    __slots__ = ("_blocked", "_kept", "_longest_s", "together")
+
+    def __init__(self) -> None:
+        self.together = 0  # number of gaps of 0: chunks that arrived with the one before
+        self._kept = array("d")
+        self._longest_s = 0.0  # of those no longer kept
+        self._blocked: list[tuple[int, float]] | None = None  # in which gap the client took nothing, for how long
+
+    def add(self, gap_s: float) -> None:
+        """Record a gap. Of very long streams a part is kept, with more of the latest gaps."""
+        self._kept.append(gap_s)
+        if len(self._kept) > MOST_GAPS:
+            self._longest_s = max(self._longest_s, *self._kept)
+            self._kept, self.together = self._kept[::2], self.together // 2
+
+    def blocked(self, seconds: float) -> None:
+        """Record that the client took nothing for so long, in the gap that comes next."""
+        if self._blocked is None:
+            self._blocked = []
+        self._blocked.append((len(self._kept), seconds))
+
+    def unblocked(self) -> list[float] | None:
+        """Return the gaps in their order, less what their client took; None without any, or if not all are kept."""
+        if not self._kept or self._longest_s:
+            return None
+        gaps_s = self._kept.tolist()
+        for number, seconds in self._blocked or ():
+            if number < len(gaps_s):
+                gaps_s[number] = max(0.0, gaps_s[number] - seconds)
+        return gaps_s
+
+    def figures(self) -> GapFigures | None:
+        """Return the figures; None without any gap. Sorts them once."""
+        if not self._kept:
+            return None
+        ordered, none = sorted(self._kept), self.together
+        last = len(ordered) + none - 1
+        p50_s, p95_s = (ordered[at - none] if at >= none else 0.0 for at in (round(last * 0.5), round(last * 0.95)))
+        longest_s = max(ordered[-1], self._longest_s)
+        return GapFigures(milliseconds(p50_s), milliseconds(p95_s), milliseconds(longest_s), _counts(ordered, none))
+
+
+def _counts(ordered: list[float], together: int) -> dict[str, int]:
+    """Return how many of the ``ordered`` gaps (seconds) fall into each bucket; ``together`` more have length 0.
+
+    One binary search for each bucket in use, not for each gap.
+    """
+    at = bisect_left(ordered, _UPPER_EDGES_S[0])
+    counts = {_NAMES[0]: at + together} if at + together else {}
+    while at < len(ordered):
+        number = bisect_right(_UPPER_EDGES_S, ordered[at])
+        after = bisect_left(ordered, _UPPER_EDGES_S[number], at + 1)
+        counts[_NAMES[number]] = after - at
+        at = after
+    return counts
+
 
 MOST_TOKENS = 10_000_000  # of a prompt or an answer, where no context window is known
 CHARS_PER_TOKEN = 4  # rule of thumb, if the provider reports no usage
@@ -233,3 +426,74 @@ def plausible(usage: Usage, most: int) -> tuple[Usage, TokensSource]:
     counts = {name: getattr(usage, name) for name in usage.__struct_fields__}
     bounded = {name: None if count is None else min(count, most) for name, count in counts.items()}
     return Usage(**bounded), TokensSource.IMPLAUSIBLE
+
+
+# Whether a stream dribbled: for seconds far slower than its deployment's slowest usual answers. It is only counted,
+# to learn whether acting would pay. The hot path knows nothing of it: a stream of at least ``FOR_S`` is looked at
+# once, at its end, from the gaps between its reads, less the time in which its client took nothing.
+
+FOR_S = 5.0  # so long it has to be slow
+SHARE = 0.2  # of the speed that 95 of 100 answers of the deployment reach
+LATEST, FEWEST = 256, 64  # answers of which that speed is the quantile; with fewer it is not known
+QUANTILE = 0.05
+MOST_DEPLOYMENTS = 1000  # clients may name their own
+
+
+class Dribble(msgspec.Struct, frozen=True):
+    """Whether a stream dribbled (None: not known), and when it had for ``FOR_S``."""
+
+    found: bool | None = None
+    at: float | None = None  # by the gateway's clock
+
+
+UNKNOWN, NONE = Dribble(), Dribble(found=False)
+
+
+class Paces:
+    """The decode speeds of each deployment's latest answers in this process."""
+
+    __slots__ = ("_latest",)
+
+    def __init__(self) -> None:
+        self._latest: dict[str, deque[float]] = {}
+
+    def add(self, deployment: str, decode_tps: float) -> None:
+        """Add the speed of a whole answer, tokens per second."""
+        latest = self._latest.get(deployment)
+        if latest is None:
+            if len(self._latest) >= MOST_DEPLOYMENTS:
+                return
+            latest = self._latest[deployment] = deque(maxlen=LATEST)
+        latest.append(decode_tps)
+
+    def slowest_usual(self, deployment: str) -> float | None:
+        """Return the speed that 95 of 100 answers reach; None if too few are known."""
+        latest = self._latest.get(deployment, ())
+        return sorted(latest)[int(QUANTILE * len(latest))] if len(latest) >= FEWEST else None
+
+    def dribble(self, deployment: str, measurement: Measurement) -> Dribble:
+        """Return whether the stream that ends now has dribbled."""
+        first_at, last_at = measurement.first_at, measurement.last_at
+        if first_at is None or last_at is None or last_at - first_at < FOR_S:
+            return NONE
+        usual_tps, tps = self.slowest_usual(deployment), measurement.decode_tps(measurement.tokens())
+        gaps_s = measurement.gaps.unblocked()
+        if usual_tps is None or tps is None or gaps_s is None:
+            return UNKNOWN
+        after_s = dribbled_after_s(gaps_s, tps * (last_at - first_at) / len(gaps_s), SHARE * usual_tps)
+        return NONE if after_s is None else Dribble(found=True, at=first_at + after_s)
+
+
+def dribbled_after_s(gaps_s: Sequence[float], tokens_per_gap: float, tps: float) -> float | None:
+    """Return when fewer tokens than at ``tps`` had come for ``FOR_S``, in seconds since the first; None: never.
+
+    Each read counts as many tokens as any other, and its gap is the one before it.
+    """
+    most = ceil(tps * FOR_S / tokens_per_gap) - 1  # reads in FOR_S that are too few
+    at_s = list(accumulate(gaps_s, initial=0.0))
+    for number in range(1, len(at_s)):
+        last_but = number - 1 - most  # once it is FOR_S ago, only ``most`` are left
+        slow_at = max(at_s[number - 1], at_s[max(0, last_but)] + FOR_S)
+        if slow_at < at_s[number]:
+            return slow_at
+    return None

@@ -2,8 +2,121 @@
 
 from collections.abc import Callable, Iterable
 
-from gateway.racing.answer_text import AnswerText
-from gateway.racing.speakable import Speakable
+import regex
+
+from gateway.racing.reader import AnswerText
+
+# The first clause of an answer that can be spoken: speech may begin with it. It ends with a sentence, or with a line,
+# or after so many words that a voice can begin. What ends a sentence is looked for by Unicode's properties, so that
+# it holds for all scripts; abbreviations, initials, numbers and the marks of lists do not. Where words are written
+# without spaces between them (Chinese, Japanese, Thai) two characters count as a word.
+
+ENOUGH_WORDS = 12  # a breath: some four seconds of speech
+_MOST_CHARS = 4_000  # what has no word in it by then has none
+# A sentence ends with one of these and quotes or brackets after it, before a space. Where none are written, at once.
+_END = regex.compile(r"[\p{Sentence_Terminal}…][\p{Sentence_Terminal}…\p{Pe}\p{Pf}\"'*_]*")
+_MAY_GO_ON = regex.compile(r"…|\.\.|[\p{Pe}\p{Pf}\"'*_]$")  # before a lower-case letter it ends no sentence
+_ORDINAL = regex.compile(r"\d{1,2}")  # "am 3. Mai"
+_WITHOUT_SPACES = r"\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}"
+_FULL_WIDTH = regex.compile(r"[。！？｡．։।॥။៕]")  # noqa: RUF001 - they end sentences without a space after them
+_WORD = regex.compile(rf"[{_WITHOUT_SPACES}]|[\p{{L}}\p{{N}}\p{{M}}][\p{{L}}\p{{N}}\p{{M}}\p{{Pc}}'’.,-]*")  # noqa: RUF001
+_UNSPACED = regex.compile(rf"[{_WITHOUT_SPACES}]")
+_BEFORE = regex.compile(r"[\p{L}\p{N}\p{M}.]+$")
+_LIST_MARK = regex.compile(r"(?:^|\n)[\s>]*(?:\d{1,3}|\p{L})$")
+_CODE = regex.compile(r"^\s*(```|~~~)")
+# Lower case, without the last full stop. Words that often end a sentence, such as "etc", are not among them.
+_ABBREVIATIONS = """
+mr mrs ms dr prof sr jr st rev gen col capt lt sgt hon pres gov messrs mt ft no vs approx fig vol ed pp al
+e.g i.e cf viz ca inc ltd corp dept est tel ext jan feb mar apr jun jul aug sep sept oct nov dec
+z.b d.h u.a bzw evtl ggf nr str hr fr bspw vgl abs art bd tsd mio mrd inkl exkl
+p.ex mme mlle éd env av sra srta sto ud uds pág
+"""
+_NO_END = frozenset(_ABBREVIATIONS.split())
+
+
+class Speakable:
+    """Looks for the first clause in a text that arrives in pieces. ``found`` stays true."""
+
+    __slots__ = ("_at", "_enough", "_text", "found")
+
+    def __init__(self, enough_words: int = ENOUGH_WORDS) -> None:
+        """``enough_words``: with so many words it is a clause, even without an end."""
+        self.found = False
+        self._enough = enough_words
+        self._text = ""
+        self._at = 0  # before it no sentence ends
+
+    def add(self, text: str) -> bool:
+        """Add a piece; return whether there is a clause now."""
+        if self.found or not text:
+            return self.found
+        self._text += text
+        self.found = self._has_end() or self._has_enough() or len(self._text) > _MOST_CHARS
+        if self.found:
+            self._text = ""
+        return self.found
+
+    def _has_end(self) -> bool:
+        """Whether a sentence or a line with a word in it has ended."""
+        text = self._text
+        if _CODE.search(text):
+            return False  # nobody speaks code; what follows is found by its words
+        looked_at = max(0, self._at - 1)
+        for end in _END.finditer(text, self._at):
+            after = text[end.end() : end.end() + 1]
+            is_full_width = _FULL_WIDTH.search(end[0]) is not None
+            if not after and not is_full_width:
+                break  # only the next piece tells: "3." may be followed by "14"
+            if _MAY_GO_ON.search(end[0]) and not is_full_width and after.isspace():
+                letter = text[end.end() :].lstrip()[:1]
+                if not letter:
+                    break  # only the letter that follows tells: "Well… that depends"
+                if letter.islower():
+                    self._at = end.end()
+                    continue
+            if (is_full_width or after.isspace()) and self._ends_sentence(end.start(), end[0]):
+                return True
+            self._at = end.end()
+        line = text.find("\n", looked_at)
+        while line >= 0:
+            if len(_words(text[:line])) > 1:
+                return True
+            line = text.find("\n", line + 1)
+        return False
+
+    def _ends_sentence(self, at: int, end: str) -> bool:
+        before = self._text[:at]
+        if _WORD.search(before) is None:
+            return False
+        if not end.startswith("."):
+            return True
+        if _LIST_MARK.search(before):
+            return False  # "1." or "a." at the start of a line
+        word = _BEFORE.search(before)
+        last = "" if word is None else word[0]
+        if last.lower() in _NO_END:
+            return False
+        if _ORDINAL.fullmatch(last) and end[0:2] != "..":
+            return False
+        is_initial = len(last) == 1 and last.isalpha() and last != "I"
+        return not is_initial and not _has_initials(last)
+
+    def _has_enough(self) -> bool:
+        words = _words(self._text)
+        # The last one may go on in the next piece.
+        return sum(words[:-1]) >= self._enough
+
+
+def _words(text: str) -> list[float]:
+    """Return the weight of each word: two characters of a script without spaces are one."""
+    return [0.5 if _UNSPACED.match(word[0]) else 1.0 for word in _WORD.finditer(text)]
+
+
+def _has_initials(word: str) -> bool:
+    """Whether it is like "U.S" or "a.m": letters with full stops between them."""
+    parts = word.split(".")
+    return len(parts) > 1 and all(len(part) == 1 and part.isalpha() for part in parts)
+
 
 SPOKEN_CHARS_S = 15.0  # of speech: some 160 words of English a minute
 

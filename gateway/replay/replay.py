@@ -7,13 +7,10 @@ from statistics import fmean
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.replay.costs import costs
-from gateway.replay.draws import Draw, Outcome, Resampled, outcomes
-from gateway.replay.figures import QUANTILES, Ordered
-from gateway.replay.needs import LEAST_AUDITS, LEAST_CALLS, Need, needs
+from gateway.replay.draws import Draw, Outcome, Resampled, costs, outcomes
 from gateway.replay.rows import CAP_MS, Call
-from gateway.replay.sample import Sample, Stratum, sampled
-from gateway.replay.settings import Setting
+from gateway.replay.sample import LEAST_AUDITS, LEAST_CALLS, Need, Sample, Stratum, needs, sampled
+from gateway.replay.settings import QUANTILES, Ordered, Setting
 from gateway.replay.world import World, learned
 
 DRAWS = 8  # of what was not seen, each in a world learned from another resample of the calls

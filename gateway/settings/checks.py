@@ -4,26 +4,28 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from gateway.calls import Objective
-from gateway.settings.base_urls import path_of_one_api, without_api, without_secrets
-from gateway.settings.client_checks import check_clients
-from gateway.settings.cors import cors
-from gateway.settings.datasheets import Datasheets
-from gateway.settings.deployment import DeploymentSettings
-from gateway.settings.explain import nearest
+from gateway.core.calls import Objective
+from gateway.settings.deployment import DeploymentSettings, ProviderSettings
+from gateway.settings.document import Complaint, Place, nearest
 from gateway.settings.model import ModelSettings, Settings
-from gateway.settings.page_checks import check_page, doubtful_page
-from gateway.settings.presets import Catalog, vendor_of
-from gateway.settings.problems import Complaint, Place
-from gateway.settings.provider import ProviderSettings
-from gateway.settings.races import impossible
-from gateway.settings.target_checks import check_targets, doubtful_targets
-from gateway.settings.timeouts import profile_timeouts
-from gateway.settings.tracing_checks import check_tracing
-from providers.catalog import Api, Kind, apis_of
+from gateway.settings.presets import Catalog, Datasheets, vendor_of
+from gateway.settings.section_checks import (
+    check_clients,
+    check_page,
+    check_targets,
+    check_tracing,
+    cors,
+    doubtful_page,
+    doubtful_targets,
+    impossible,
+    path_of_one_api,
+    without_api,
+    without_secrets,
+)
+from gateway.settings.sections import profile_timeouts
+from providers.catalog import LITELLM, Api, Kind, apis_of, has_litellm
 from providers.datasheets import DatasheetTable
 from providers.dialects.index import DIALECTS
-from providers.extras import LITELLM, has_litellm
 from providers.http.message import checked
 
 _DATABASES = ("postgresql", "postgres", "postgresql+asyncpg", "sqlite", "sqlite+aiosqlite")

@@ -6,14 +6,66 @@ syntax: while YAML parses the text, they are replaced by two private-use charact
 columns stay correct.
 """
 
+import copy
+import difflib
 import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import msgspec
 import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
-from gateway.settings.problems import Place, Problem, written
+from gateway.settings.model import NO_DIGEST, Settings
+
+# Problems of a configuration: each a sentence with the file and line it is about.
+
+Place = tuple[str | int, ...]  # the path to a value: ("models", "llama-70b", "deployments", 0)
+
+
+class Complaint(msgspec.Struct, frozen=True):
+    """A problem at a place in the configuration, whatever its source."""
+
+    place: Place
+    message: str
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing to correct. Never contains a configured value that may be a secret."""
+
+    message: str
+    file: str | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        """``config/gateway.yaml:12: providers.groq: unknown key 'api_kye'; did you mean 'api_key'?``."""
+        where = [str(part) for part in (self.file, self.line) if part is not None]
+        return ": ".join((":".join(where), self.message)) if where else self.message
+
+
+class ConfigurationError(Exception):
+    """The configuration cannot be used. ``problems`` has all of them, in the order of the file."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def written(place: Place) -> str:
+    """Return ``place`` as text: ``models.llama-70b.deployments[0]``; invisible characters are escaped."""
+    text = ""
+    for step in place:
+        shown = step if isinstance(step, int) or step.isprintable() else ascii(step)[1:-1]
+        text += f"[{shown}]" if isinstance(step, int) else f".{shown}" if text else str(shown)
+    return text
+
+
+def within(place: Place, outer: Place) -> bool:
+    """Whether ``place`` is ``outer`` or inside it."""
+    return place[: len(outer)] == outer
+
 
 _REFERENCE = re.compile(r"\$\{([^{}\n]*)\}")
 _MASKED = r"$" + "\ue000" + r"\1" + "\ue001"
@@ -213,3 +265,231 @@ def _odd_colon(mark: yaml.Mark) -> str:
     if ":" in before:
         return "this is below a key that has its value in its own line: indent it less, or remove that value"
     return "the line before this has no colon: write `key: value`"
+
+
+# Converts pydantic's errors to sentences that say what to write instead. Of values only those are repeated that
+# cannot be secrets: numbers, and single short words.
+
+_ALIKE = 0.6  # difflib's ratio above which two words are thought to be meant as one
+_REPEATABLE = re.compile(r"[A-Za-z]{1,12}|-?[\d.,_]{1,12} ?[A-Za-z%]{0,3}")  # "soon", "10s": no key looks like this
+_KNOWN = "known: "
+_LONG_LIST = 8  # commas
+_NEARLY = 0.8  # above which a word is a misspelt key beside it, rather than a key of another section
+_MOST_PLACES = 2  # of a key that another section has: more say nothing
+
+# By pydantic's type of error; the value follows.
+_LIMITS: Mapping[str, str] = {
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
+    "finite_number": "must be a finite number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a smaller number",
+    "int_from_float": "must be a whole number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "enum": "must be {expected}",
+    "literal_error": "must be {expected}",
+}
+_SENTENCES: Mapping[str, str] = {
+    "missing": "is missing",
+    "string_type": "must be text; put it in quotes",
+    "tuple_type": "must be a list",
+    "too_short": "must not be empty",
+    "dict_type": "must be a section of keys and values",
+    "model_type": "must be a section of keys and values",
+    "model_attributes_type": "must be a section of keys and values",
+}
+
+
+def explain(error: ErrorDetails) -> Complaint:
+    """Convert pydantic's error to a complaint about its place."""
+    place: Place = error["loc"]
+    kind = error["type"]
+    if kind == "extra_forbidden":
+        message = f"unknown key; {_meant(place)}"
+    elif kind == "value_error":
+        message = str(error["ctx"]["error"])
+    elif kind == "string_pattern_mismatch" and "key_sha256" in place:
+        message = NO_DIGEST
+    elif kind in _LIMITS:
+        limits = {name: _plain(value) for name, value in error.get("ctx", {}).items()}
+        message = _LIMITS[kind].format(**limits) + _instead_of(error.get("input"))
+    else:
+        message = _SENTENCES.get(kind) or error["msg"].replace("Input should be", "must be")
+    return Complaint(place, message)
+
+
+def _instead_of(value: object) -> str:
+    """Return ", not 99999" for a value that cannot be a secret."""
+    if isinstance(value, bool):
+        return f", not {str(value).lower()}"
+    if isinstance(value, int | float):
+        return f", not {_plain(value)}"
+    return f", not {value!r}" if isinstance(value, str) and _REPEATABLE.fullmatch(value) else ""
+
+
+def _plain(value: object) -> str:
+    """Return a limit or a number as text: 0.0 as "0"."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _meant(place: Place) -> str:
+    """Return where an unknown key belongs, or which one was meant."""
+    key = str(place[-1])
+    beside = known_keys(place[:-1])
+    elsewhere = [where for where, keys in _sections(place) if key in keys]
+    near = [where for where in elsewhere if where.startswith(f"{_general(place[:-1])}.")] or elsewhere
+    if not difflib.get_close_matches(key, beside, n=1, cutoff=_NEARLY) and 0 < len(near) <= _MOST_PLACES:
+        return f"it belongs in {' or '.join(near)}"
+    return nearest(key, beside)
+
+
+def nearest(word: str, known: Iterable[str], spell: Callable[[str], str] = str) -> str:
+    """Return "did you mean ...?" with the nearest of ``known``, or list all; ``spell`` formats a name."""
+    names = list(known)
+    near = difflib.get_close_matches(word, names, n=1, cutoff=_ALIKE)
+    if near:
+        return f"did you mean '{spell(near[0])}'?"
+    return f"{_KNOWN}{', '.join(map(spell, names)) or 'none'}"
+
+
+def listed_once(messages: Iterable[str]) -> list[str]:
+    """Return ``messages`` without long lists of what is known that an earlier one has."""
+    said: set[str] = set()
+    result = []
+    for message in messages:
+        words, known, names = message.rpartition(f"; {_KNOWN}")
+        if known and names.count(",") >= _LONG_LIST:
+            result.append(f"{words}; {_KNOWN}the same as above" if names in said else message)
+            said.add(names)
+        else:
+            result.append(message)
+    return result
+
+
+def known_keys(place: Place) -> list[str]:
+    """Return the keys that the section at ``place`` may have."""
+    annotation: Any = Settings
+    for step in place:
+        annotation = _inside(annotation, step)
+    return list(_fields(annotation))
+
+
+def _sections(place: Place) -> Iterator[tuple[str, Collection[str]]]:
+    """Yield the sections of providers, models and clients, with their keys; those of ``place`` by its own names."""
+    for top in ("providers", "models", "clients"):
+        yield from _sections_in(_inside(_fields(Settings)[top], ""), f"{top}.{_own(place, top)}")
+
+
+def _own(place: Place, top: str) -> str:
+    return written(place[1:2]) if len(place) > 2 and place[0] == top else "NAME"  # noqa: PLR2004 - a key inside an entry
+
+
+def _general(place: Place) -> str:
+    """Return ``place`` as sections are named: items of lists have no number."""
+    return re.sub(r"\[\d+\]", "[]", written(place))
+
+
+def _sections_in(annotation: Any, where: str) -> Iterator[tuple[str, Collection[str]]]:
+    fields = _fields(annotation)
+    if fields:
+        yield where, fields
+    for name, inner in fields.items():
+        if get_origin(inner) is tuple:
+            yield from _sections_in(_inside(inner, 0), f"{where}.{name}[]")
+        else:
+            yield from _sections_in(inner, f"{where}.{name}")
+
+
+def _inside(annotation: Any, step: str | int) -> Any:
+    """Return the type at ``step`` in a value of type ``annotation``; None if there is none."""
+    if get_origin(annotation) is dict:
+        return get_args(annotation)[1]
+    if get_origin(annotation) is tuple:
+        return get_args(annotation)[0]
+    return _fields(annotation).get(str(step))
+
+
+def _fields(annotation: Any) -> Mapping[str, Any]:
+    """Return the fields of a section, which may be optional, by their names in the file."""
+    for part in (annotation, *get_args(annotation)):
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            return {field.alias or name: field.annotation for name, field in part.model_fields.items()}
+    return {}
+
+
+# Validates plain data as typed settings, and continues after errors, so that all are found at once.
+
+_ROUNDS = 10  # of removing errors to find others; nesting is not deeper
+
+
+def validate(data: Mapping[str, Any], complaints: list[Complaint], broken: set[Place]) -> Settings | None:
+    """Return typed settings without the invalid parts, which are added to ``complaints`` and ``broken``.
+
+    pydantic stops at the first kind of error inside a value; removing it and validating again finds the rest.
+    """
+    remaining = copy.deepcopy(dict(data))
+    for place in broken:
+        _leave_out(remaining, place)
+    for _ in range(_ROUNDS):
+        try:
+            return Settings(**remaining)
+        except ValidationError as error:
+            found = error.errors(include_url=False)
+            places: list[Place] = [detail["loc"] for detail in found]
+            for detail, place in zip(found, places, strict=True):
+                if detail["type"] == "default_factory_not_called" or any(
+                    within(p, place) and p != place for p in places
+                ):
+                    continue  # a consequence of an error besides or inside it
+                if not any(within(place, outer) for outer in broken):
+                    complaints.append(explain(detail))
+                broken.add(place)
+                _leave_out(remaining, place)
+    return None
+
+
+# Placeholders for an entry that is invalid as a whole, and for a required value: so references to them, and other
+# errors besides them, can still be checked.
+_ENTRIES: Mapping[str, Any] = {
+    "providers": {},
+    "models": {"deployments": ["left/out"]},
+    "clients": {"key_sha256": "0" * 64},
+}
+_VALUES: Mapping[str | int, Any] = {
+    "deployments": ["left/out"],
+    "deployment": "left/out",
+    "key_sha256": "0" * 64,
+    "from": ["192.0.2.1/32"],  # nobody's: it is for documentation
+}
+
+
+def _leave_out(data: dict[str, Any], place: Place) -> None:
+    """Remove the value at ``place`` from ``data``, or replace it by a valid placeholder if it is required."""
+    container: Any = data
+    for depth, step in enumerate(place[:-1], start=1):
+        inner = container.get(step) if isinstance(container, dict) else container[step]
+        if not isinstance(inner, dict | list):  # pydantic looked inside a short form, such as a deployment's name
+            _leave_out(data, place[:depth])
+            return
+        container = inner
+    match place:
+        case ():
+            return
+        case (str() as section, name) if section in _ENTRIES:
+            container[name] = copy.deepcopy(_ENTRIES[section])
+        case (*_, "deployments", int() as index):
+            container[index] = "left/out"
+        case (*outer, int()):
+            _leave_out(data, tuple(outer))
+        case (*_, key) if key in _VALUES:
+            container[key] = copy.deepcopy(_VALUES[key])
+        case (*outer, key) if key not in container:  # required, without a placeholder: remove the section around it
+            _leave_out(data, tuple(outer))
+        case (*_, key):
+            del container[key]

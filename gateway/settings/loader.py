@@ -5,26 +5,226 @@ and reads the variables; ``document`` reads the file, because messages name the 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from pydantic import SecretStr
+from pydantic_settings import EnvSettingsSource, SettingsError
 
-from gateway.settings.alerts import AlertSettings
 from gateway.settings.checks import check
-from gateway.settings.document import Document, read_document
-from gateway.settings.environment import from_environment, variable_of
-from gateway.settings.explain import listed_once
-from gateway.settings.installation import Installation, Watched, deployed
-from gateway.settings.model import Settings
+from gateway.settings.document import (
+    Complaint,
+    ConfigurationError,
+    Document,
+    Place,
+    Problem,
+    listed_once,
+    nearest,
+    read_document,
+    validate,
+    within,
+    written,
+)
+from gateway.settings.model import ClientSettings, Settings
 from gateway.settings.presets import Catalog, complete, usual_key
-from gateway.settings.problems import Complaint, ConfigurationError, Place, Problem, within, written
-from gateway.settings.references import is_literal, resolve
-from gateway.settings.target_checks import unknown_subjects
-from gateway.settings.validation import validate
+from gateway.settings.section_checks import unknown_subjects
+from gateway.settings.sections import AlertSettings, TargetSettings
 from providers.catalog import load_catalog
+
+# Settings from variables: ``HOLESHOT_PORT``, and ``HOLESHOT_PROVIDERS__GROQ__API_KEY`` with ``__`` for each level.
+
+PREFIX = "HOLESHOT_"
+LEVEL = "__"
+NOT_SETTINGS = frozenset({"CONFIG", "KEY", "SQL_URL", "URL"})  # used by the command line itself
+_TESTS = "TEST_"
+# For a service called "holeshot", Kubernetes sets variables in every pod that look like ours.
+_SERVICE_LINK = re.compile(r"SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?")
+_SERVICE_URL = re.compile(r"(tcp|udp|sctp)://")
+
+
+def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the variables' values, nested as in the file and with lower-case names, and the problems with them."""
+    ours = {name: value for name, value in environ.items() if _is_setting(name, value)}
+    problems = []
+    for name in list(ours):
+        top = name.removeprefix(PREFIX).split(LEVEL)[0].lower()
+        if top not in Settings.model_fields:
+            problems.append(Problem(f"{name}: no such setting; {nearest(top, Settings.model_fields, _as_variable)}"))
+            del ours[name]
+    try:
+        return _Variables(ours)(), problems
+    except SettingsError as error:
+        # pydantic-settings names the field but not the value
+        return {}, [*problems, Problem(f"{PREFIX}*: {error}; lists and sections are written as JSON")]
+
+
+def variable_of(place: Place, environ: Mapping[str, str]) -> str | None:
+    """Return the variable that set ``place``, or a section around it."""
+    for end in range(len(place), 0, -1):
+        name = _as_variable(LEVEL.join(map(str, place[:end])))
+        if name in environ:
+            return name
+    return None
+
+
+def _as_variable(key: str) -> str:
+    return PREFIX + key.upper()
+
+
+def _is_setting(name: str, value: str) -> bool:
+    key = name.removeprefix(PREFIX)
+    return (
+        name.startswith(PREFIX)
+        and key not in NOT_SETTINGS
+        and not key.startswith(_TESTS)
+        and not _SERVICE_LINK.fullmatch(key)
+        and not (key == "PORT" and _SERVICE_URL.match(value))
+    )
+
+
+class _Variables(EnvSettingsSource):
+    """pydantic-settings' source of variables, reading a given mapping instead of the process's environment."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = {name.lower(): value for name, value in variables.items()}
+        super().__init__(Settings, env_prefix=PREFIX, env_nested_delimiter=LEVEL)
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        return self._variables
+
+
+# Resolves references, which keep secrets out of the file: ``${NAME}``, ``os.environ/NAME``, ``file:/path``.
+# ``${NAME}`` and ``${NAME:-default}`` may be anywhere in a string, the other two are whole strings; ``$${`` is a
+# literal ``${``. A bare ``$NAME`` is refused, as it would be taken as it stands. An empty variable counts as not set,
+# as in the shell's ``:-``. Resolved values are not resolved again.
+
+_EXPRESSION = re.compile(r"\$\$(?=\{)|\$\{([^{}]*)\}|\$\{")
+_NAMED = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
+_BARE = re.compile(
+    r"(?:.*\s)?\$(?P<name>[A-Z_][A-Z0-9_]*)", re.DOTALL
+)  # the whole value, or its last word: "Bearer $KEY"
+_FREE = frozenset({"defaults", "extra_body", "system_prefix"})  # requests' own text, which may have a dollar sign
+_ENVIRON = "os.environ/"
+_FILE = ("file:/", "file:./", "file:../")
+
+
+def resolve(data: Any, environ: Mapping[str, str], folder: Path) -> tuple[Any, list[Complaint]]:
+    """Return ``data`` with its references replaced, and a complaint for each that cannot be resolved.
+
+    Relative ``file:`` references start at ``folder``. An unresolved reference becomes an empty string.
+    """
+    complaints: list[Complaint] = []
+
+    def walk(value: Any, place: Place) -> Any:
+        if isinstance(value, dict):
+            return {key: walk(entry, (*place, key)) for key, entry in value.items()}
+        if isinstance(value, list):
+            return [walk(entry, (*place, index)) for index, entry in enumerate(value)]
+        if not isinstance(value, str):
+            return value
+        try:
+            return _resolve_text(value, environ, folder, may_be_bare=not _FREE.isdisjoint(place))
+        except _UnresolvedError as error:
+            complaints.append(Complaint(place, f"{error}; {_way_out(place)}" if error.missing else str(error)))
+            return ""
+
+    return walk(data, ()), complaints
+
+
+def is_literal(text: str) -> bool:
+    """Whether ``text`` has no reference."""
+    return not text.startswith((_ENVIRON, *_FILE)) and not _EXPRESSION.search(text)
+
+
+class _UnresolvedError(Exception):
+    def __init__(self, message: str, *, missing: bool) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
+def _resolve_text(text: str, environ: Mapping[str, str], folder: Path, *, may_be_bare: bool) -> str:
+    if not may_be_bare and (bare := _BARE.fullmatch(text)):
+        raise _UnresolvedError(f"${bare['name']} is not a reference: write ${{{bare['name']}}}", missing=False)
+    if text.startswith(_ENVIRON):
+        return _variable(text.removeprefix(_ENVIRON), environ)
+    if text.startswith(_FILE):
+        return _content(folder / text.removeprefix("file:"))
+
+    def replace(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        named = _NAMED.fullmatch(match[1] or "")
+        if named is None:
+            raise _UnresolvedError(
+                "write a reference as ${NAME} or ${NAME:-default}, and a literal ${ as $${", missing=False
+            )
+        if named["default"] is not None:
+            return environ.get(named["name"]) or named["default"]
+        return _variable(named["name"], environ)
+
+    return _EXPRESSION.sub(replace, text)
+
+
+def _variable(name: str, environ: Mapping[str, str]) -> str:
+    value = environ.get(name)
+    if value:
+        return value
+    raise _UnresolvedError(f"{name} is {'not set' if value is None else 'empty'}", missing=True)
+
+
+def _content(path: Path) -> str:
+    try:
+        value = path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise _UnresolvedError(f"{path} cannot be read ({error.strerror})", missing=False) from None
+    except UnicodeDecodeError:
+        raise _UnresolvedError(f"{path} is not UTF-8 text", missing=False) from None
+    if not value:
+        raise _UnresolvedError(f"{path} is empty", missing=False)
+    return value
+
+
+def _way_out(place: Place) -> str:
+    match place:
+        case ("providers", str(name), *_):
+            return f"set it or remove provider '{name}'"
+        case ("clients", str(name), *_):
+            return f"set it or remove client '{name}'"
+        case _:
+            return "set it, or write a default: ${NAME:-default}"
+
+
+# What a command about keys needs of the configuration, without the providers' keys.
+
+
+class Watched(msgspec.Struct, frozen=True):
+    """What a command about targets needs."""
+
+    database_url: SecretStr
+    slo: Mapping[str, TargetSettings]
+    burn_least_bad: int  # of alerts
+
+
+class Installation(msgspec.Struct, frozen=True):
+    """Where the keys are, and what clients may name; None if that is not in the configuration."""
+
+    is_database: bool
+    database_url: SecretStr
+    clients: Mapping[str, ClientSettings]
+    models: Collection[str] | None
+    providers: Collection[str] | None
+
+
+def deployed(models: Any) -> Iterator[str]:
+    """Yield the providers that the deployments of ``models`` name, as far as they can be read."""
+    for model in models.values() if isinstance(models, dict) else ():
+        deployments = model.get("deployments") if isinstance(model, dict) else None
+        for each in deployments if isinstance(deployments, list) else ():
+            named = each.get("deployment") if isinstance(each, dict) else each
+            yield str(named).partition("/")[0]
+
 
 DEFAULT_PATH = Path("config/gateway.yaml")
 _NOTHING: Mapping[str, object] = {}

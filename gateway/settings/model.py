@@ -1,10 +1,13 @@
 """The configuration as types: what the file may contain, the defaults, and the reasons for them."""
 
 import re
+from datetime import UTC, date, datetime, time
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 import msgspec
 from pydantic import (
+    BeforeValidator,
     Field,
     IPvAnyNetwork,
     ModelWrapValidatorHandler,
@@ -14,24 +17,87 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from gateway.attempt_records import Invalid, WinOn
-from gateway.calls import Mode, Objective
-from gateway.settings.alerts import AlertSettings
-from gateway.settings.deployment import DataPolicy, DeploymentSettings
-from gateway.settings.fallbacks import FallbackSettings
-from gateway.settings.instants import Instant
-from gateway.settings.limits import LimitSettings
-from gateway.settings.overload import OverloadSettings
-from gateway.settings.page import PageSettings
-from gateway.settings.probes import ProbeSettings
-from gateway.settings.profiles import PROFILES, Profile
-from gateway.settings.provider import ProviderSettings
-from gateway.settings.role import Role
-from gateway.settings.section import Seconds, Section, without_nulls
-from gateway.settings.slo import TargetSettings
-from gateway.settings.takeover import TakeoverSettings
-from gateway.settings.timeouts import ClientTimeouts, DefaultTimeouts, Timeouts
-from gateway.settings.tracing import TracingSettings
+from gateway.core.attempts import Invalid, WinOn
+from gateway.core.calls import Mode, Objective
+from gateway.settings.deployment import DataPolicy, DeploymentSettings, ProviderSettings
+from gateway.settings.sections import (
+    PROFILES,
+    AlertSettings,
+    ClientTimeouts,
+    DefaultTimeouts,
+    FallbackSettings,
+    LimitSettings,
+    OverloadSettings,
+    ProbeSettings,
+    Profile,
+    Role,
+    Seconds,
+    Section,
+    TakeoverSettings,
+    TargetSettings,
+    Timeouts,
+    TracingSettings,
+    without_nulls,
+)
+
+# Instants in the file: a date or an ISO 8601 instant, in UTC unless it says otherwise.
+
+_WORDS = "must be a date or an instant, like 2027-01-31 or 2027-01-31T18:00:00Z"
+_Written = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?$")]
+
+
+def as_instant(value: object) -> object:
+    """Return ``value`` as an instant in UTC. A date is its beginning; without a time zone, UTC is meant.
+
+    Raises:
+        ValueError: it is neither a date nor an instant.
+
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(_WORDS) from None
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    if not isinstance(value, datetime):
+        raise ValueError(_WORDS)  # noqa: TRY004 - pydantic makes a sentence of a ValueError
+    try:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError:  # the last hours of the year 9999
+        raise ValueError(_WORDS) from None
+
+
+Instant = Annotated[datetime, BeforeValidator(as_instant, json_schema_input_type=_Written)]
+
+
+# The settings of the page, on which operators watch the gateway.
+
+
+class TrustedHeader(Section):
+    """A header in which a proxy names the person who has signed in there. It must replace what browsers send."""
+
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9-]+$")]
+    from_: Annotated[tuple[IPvAnyNetwork, ...], Field(alias="from", min_length=1)]  # the proxy's own addresses
+    role: Literal[Role.VIEWER, Role.ADMIN] = Role.VIEWER  # of everybody who comes that way
+
+
+class PageSettings(Section):
+    """Who may look at the page, besides those with the key of an admin or a viewer."""
+
+    trusted_header: TrustedHeader | None = None
+    # Sessions are signed with a key made of the hash of the visitor's key and this, the same in all replicas. Default:
+    # the password of the database, with SQLite a random key in a file beside it: reading hashes is not enough.
+    signing_key: SecretStr = SecretStr("")
+
+
+def signing_secret(settings: "Settings") -> str:
+    """Return what is mixed into the signatures of sessions; empty if there is neither a signing key nor a password."""
+    secret = settings.page.signing_key.get_secret_value()
+    return secret or urlsplit(settings.database_url.get_secret_value()).password or ""
+
 
 # What the file may contain before a validator converts it: for the JSON Schema.
 _DeploymentName = Annotated[str, Field(pattern="^[^/]+/.+")]

@@ -1,13 +1,15 @@
 """Adds what need not be configured: providers and keys known from the catalog and the environment."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
+import msgspec
 from pydantic import SecretStr
 
+from gateway.settings.deployment import DeploymentSettings, ProviderSettings
 from gateway.settings.model import Settings
-from gateway.settings.provider import ProviderSettings
-from providers.catalog import Vendor
-from providers.extras import has_litellm
+from providers.catalog import Api, Vendor, apis_of, has_litellm
+from providers.datasheets import UNLISTED, Capabilities, Datasheet, DatasheetTable, ModelKey, Price
 
 Catalog = Mapping[str, Vendor]
 
@@ -68,3 +70,156 @@ def _with_usual_key(
         return provider
     variable = usual_key(vendor, environ)
     return provider.model_copy(update={"api_key": SecretStr(environ[variable])}) if variable else provider
+
+
+# The providers that can be used: the configured ones, and those whose usual variables are set.
+
+# Where vendors without an API key look for credentials: groups of variables, one of which is enough, and files.
+_CREDENTIAL_VARIABLES: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "bedrock": (
+        ("AWS_BEARER_TOKEN_BEDROCK",),
+        ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+        ("AWS_PROFILE",),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"),
+        ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",),
+        ("AWS_CONTAINER_CREDENTIALS_FULL_URI",),
+    ),
+    "vertex_ai": (("GOOGLE_APPLICATION_CREDENTIALS",),),
+}
+_CREDENTIAL_FILES: Mapping[str, tuple[str, ...]] = {
+    "bedrock": (".aws/credentials", ".aws/config"),
+    "vertex_ai": (".config/gcloud/application_default_credentials.json",),
+}
+
+
+class Reachable(msgspec.Struct, frozen=True):
+    """One usable provider, its row of the catalog if it has one, and whether it is configured."""
+
+    name: str
+    settings: ProviderSettings
+    vendor: Vendor | None
+    configured: bool
+
+    @property
+    def title(self) -> str:
+        """The display name."""
+        return self.vendor.title if self.vendor is not None else self.name
+
+    @property
+    def kind(self) -> str:
+        """The kind of its API."""
+        return self.settings.kind or (self.vendor.kind if self.vendor is not None else "openai_compatible")
+
+    @property
+    def base_url(self) -> str | None:
+        """The base URL; None if only litellm knows it."""
+        return self.settings.base_url or (self.vendor.base_url if self.vendor is not None else None)
+
+    @property
+    def apis(self) -> tuple[Api, ...]:
+        """The APIs it has."""
+        return self.settings.apis or apis_of(self.vendor, self.settings.kind)
+
+
+def reachable(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> list[Reachable]:
+    """Return the configured providers, in their order, then the vendors with a key in the environment only."""
+    named = [
+        Reachable(name, provider, vendor_of(name, provider, catalog), configured=True)
+        for name, provider in settings.providers.items()
+    ]
+    presets = {provider.settings.preset or provider.name for provider in named}
+    others = [vendor for vendor in found_vendors(environ, catalog) if vendor.name not in presets]
+    return [*named, *found(others, environ)]
+
+
+def found(vendors: Iterable[Vendor], environ: Mapping[str, str]) -> list[Reachable]:
+    """Return vendors as providers that have only their usual key from the environment."""
+    return [
+        Reachable(vendor.name, ProviderSettings(api_key=SecretStr(environ[variable])), vendor, configured=False)
+        for vendor in vendors
+        if (variable := usual_key(vendor, environ))
+    ]
+
+
+def has_credentials(provider: Reachable, environ: Mapping[str, str], home: Path) -> bool | None:
+    """Whether there are credentials; None if none are needed, or it is unknown which.
+
+    Checks the usual places, in the environment and below ``home``, and proves nothing: cloud machines have others.
+    """
+    if provider.settings.keys:
+        return True
+    vendor = provider.vendor
+    if vendor is None:
+        return None
+    groups, files = _CREDENTIAL_VARIABLES.get(vendor.name, ()), _CREDENTIAL_FILES.get(vendor.name, ())
+    if groups or files:
+        return any(all(map(environ.get, group)) for group in groups) or any((home / file).is_file() for file in files)
+    return False if vendor.key_required else None
+
+
+# The price and capabilities of deployments: as configured, else from the table.
+
+
+class Datasheets:
+    """The datasheets of deployments. The table is read once for all configured ones."""
+
+    def __init__(self, settings: Settings, catalog: Catalog, table: DatasheetTable) -> None:
+        wanted = set()
+        for model in settings.models.values():
+            for item in model.deployments:
+                name = item.deployment.partition("/")[0]
+                provider = settings.providers.get(name)
+                key = _key(catalog.get(name if provider is None else provider.preset or name), item)
+                if key is not None:
+                    wanted.add(key)
+        self._table = table
+        self._listed = table.look_up(wanted) if wanted else {}
+
+    def of(self, vendor: Vendor | None, item: DeploymentSettings) -> Datasheet:
+        """Return the datasheet of a deployment at ``vendor``: configured fields take precedence over the table's.
+
+        A configured price replaces the table's completely.
+        """
+        listed = self._look_up(_key(vendor, item))
+        price = _configured_price(item)
+        return Datasheet(listed.price if price is None else price, _configured_capabilities(item, listed.capabilities))
+
+    def _look_up(self, key: ModelKey | None) -> Datasheet:
+        if key is None:
+            return UNLISTED
+        return self._listed[key] if key in self._listed else self._table.look_up([key])[key]
+
+
+def bills_on(item: DeploymentSettings, vendor: Vendor | None) -> bool | None:
+    """Whether the whole answer is billed after a disconnect; None if unknown. The configuration takes precedence."""
+    if item.bills_after_disconnect is not None:
+        return item.bills_after_disconnect
+    return vendor.bills_after_disconnect if vendor else None
+
+
+def _configured_price(item: DeploymentSettings) -> Price | None:
+    own = item.price_per_mtok
+    if own is None:
+        return None
+    return Price(
+        input_usd=own.input / 1e6,
+        output_usd=own.output / 1e6,
+        cached_input_usd=_per_token(own.cached_input),
+        cache_write_usd=_per_token(own.cache_write),
+        reasoning_usd=_per_token(own.reasoning),
+    )
+
+
+def _configured_capabilities(item: DeploymentSettings, listed: Capabilities) -> Capabilities:
+    own = {name: value for name, value in item.capabilities.model_dump().items() if value is not None}
+    return msgspec.structs.replace(listed, **own) if own else listed
+
+
+def _per_token(usd_per_mtok: float | None) -> float | None:
+    return None if usd_per_mtok is None else usd_per_mtok / 1e6
+
+
+def _key(vendor: Vendor | None, item: DeploymentSettings) -> ModelKey | None:
+    if vendor is None or vendor.litellm_prefix is None:
+        return None
+    return vendor.litellm_prefix, item.deployment.partition("/")[2]

@@ -1,10 +1,22 @@
 """The budget for extra attempts: a token bucket per model, filled by calls and emptied by extra attempts."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
+from datetime import UTC, datetime
+from math import inf
 
-from gateway.attempt_records import Role
+from gateway.core.attempts import Role
 from gateway.settings.model import RaceSettings
-from gateway.steering.constants import BURST_CALLS, BURST_TOKENS
+from gateway.steering.constants import (
+    BURST_CALLS,
+    BURST_TOKENS,
+    DEMAND_S,
+    HEDGE_MAX_S,
+    HEDGE_MIN_S,
+    HEDGE_SHARE,
+    LIMIT_GROWS,
+    LIMIT_USED,
+)
+from gateway.steering.health import Health, Launches
 
 FREE = frozenset({Role.PRIMARY, Role.FAILOVER, Role.PROBE})  # a call needs one of these anyway, or does not wait for it
 
@@ -68,3 +80,169 @@ def within(race: RaceSettings, costs: Mapping[str, float]) -> RaceSettings:
 
 
 _ROUNDING = 1 - 1e-9  # sums of many small dollars
+
+
+# Spending: what each model's extra attempts may have cost today, compared with ``race.usd_per_day``.
+
+
+class Spending:
+    """US dollars at list price by model, for the current UTC day: of this replica, and as known of the others.
+
+    An attempt is charged when it starts, with its maximum: its prompt and an answer of the usual length. For a loser
+    that is cut early this is too much, but running calls can never overdraw. Replicas share their totals through Redis
+    once a second; without Redis, each applies the limit to what it knows.
+    """
+
+    def __init__(self, unix_clock: Callable[[], float]) -> None:
+        self._unix_clock = unix_clock
+        self._day = ""
+        self._own: dict[str, float] = {}
+        self._others: dict[str, float] = {}
+        self._before = self._day, self._own, self._others
+
+    def may_spend(self, model: str, usd: float, limit_usd: float) -> bool:
+        """Whether ``usd`` more is within the day's limit. A model asked about is kept up to date."""
+        self._turn()
+        self._own.setdefault(model, 0.0)
+        return self.today_usd(model) + usd <= limit_usd
+
+    def charge(self, model: str, usd: float) -> None:
+        """Charge an extra attempt that starts now."""
+        self._turn()
+        self._own[model] = self._own.get(model, 0.0) + usd
+
+    def today_usd(self, model: str) -> float:
+        """Return what all replicas have spent on ``model`` today, as far as this one knows."""
+        self._turn()
+        return self._own.get(model, 0.0) + self._others.get(model, 0.0)
+
+    def own_usd(self) -> tuple[str, Mapping[str, float]]:
+        """Return the day (2026-03-04) and this replica's own spending by model, for the other replicas."""
+        self._turn()
+        return self._day, self._own
+
+    def learn(self, day: str, model: str, others_usd: float) -> None:
+        """Set what the other replicas have spent on ``model`` on ``day``."""
+        self._turn()
+        if day == self._day:
+            self._others[model] = others_usd
+
+    def _turn(self) -> None:
+        """Begin new sums on another day; those before are kept, as a clock that was wrong comes back to its day."""
+        day = datetime.fromtimestamp(self._unix_clock(), UTC).date().isoformat()
+        if day != self._day:
+            before, self._before = self._before, (self._day, self._own, self._others)
+            self._day, self._own, self._others = before if before[0] == day else (day, {}, {})
+
+
+# The budgets of all models, and the dollars that limit extra attempts besides.
+
+
+class Budgets:
+    """What extra attempts may still start: by the budget of their model, and by what they cost."""
+
+    def __init__(self, spending: Spending) -> None:
+        self._spending = spending
+        self._budgets: dict[str, Budget] = {}
+        self._calls: dict[str, Launches] = {}  # by model
+        self._extra: dict[str, Launches] = {}
+
+    def of(self, model: str) -> Budget:
+        """Return the budget of a model, a new one at its first call."""
+        budget = self._budgets.get(model)
+        if budget is None:
+            budget = self._budgets[model] = Budget()
+        return budget
+
+    def call(self, model: str, now_s: float) -> None:
+        """Count a call."""
+        self._calls.setdefault(model, Launches()).add(now_s)
+
+    def room(self, model: str, healths: Sequence[Health], now_s: float) -> tuple[float, float]:
+        """Return how many extra attempts a minute leave room for all calls, and how many calls are expected.
+
+        The first is infinite while no deployment has answered 429. What one admits in a minute is known from its last
+        429s. A peer of theirs may be limited as they are, unless it has admitted more: then it is trusted with more,
+        step by step.
+        """
+        limits = [health.limit(now_s) for health in healths]
+        known = [limit for limit in limits if limit is not None]
+        if not known:
+            return inf, 1.0
+        usual = sum(known) / len(known)
+        launched = [health.launches.in_minute(now_s) for health in healths]
+        admitted = sum(
+            max(LIMIT_GROWS * seen, usual) if limit is None else limit
+            for limit, seen in zip(limits, launched, strict=True)
+        )
+        calls = self._calls[model].in_seconds(DEMAND_S, now_s) * (60.0 / DEMAND_S) if model in self._calls else 0.0
+        demand = max(1.0, calls, sum(launched) - self._extra_of(model).in_minute(now_s))
+        return max(0.0, LIMIT_USED * admitted - demand), demand
+
+    def _extra_of(self, model: str) -> Launches:
+        return self._extra.setdefault(model, Launches())
+
+    def keep(self, models: Container[str]) -> None:
+        """Forget all other models."""
+        self._calls = {model: calls for model, calls in self._calls.items() if model in models}
+        self._extra = {model: extra for model, extra in self._extra.items() if model in models}
+        self._budgets = {model: budget for model, budget in self._budgets.items() if model in models}
+
+    def draw(
+        self,
+        model: str,
+        role: Role,
+        race: RaceSettings,
+        *,
+        cost_usd: float | None,
+        payer: str,
+        room: float = inf,
+        now_s: float,
+    ) -> str | None:
+        """Charge an attempt that starts now; return the limit that refuses it, None if it may start.
+
+        ``room`` is what rate limits leave for extra attempts in a minute.
+        """
+        limit, budget = self.too_dear(model, race, cost_usd=cost_usd, payer=payer), self.of(model)
+        extra = self._extra_of(model)
+        if limit is None and role not in FREE and extra.in_minute(now_s) >= room:
+            limit = "rate_limits"
+        if limit is not None or not budget.draw(role, race.budget):
+            return limit or "budget"
+        if role not in FREE:
+            extra.add(now_s)
+        if cost_usd is not None and race.usd_per_day is not None:
+            self._spending.charge(payer, cost_usd)
+        if cost_usd is not None and race.extra_usd_per_call is not None:
+            budget.pay(cost_usd)
+        return None
+
+    def too_dear(self, model: str, race: RaceSettings, *, cost_usd: float | None, payer: str) -> str | None:
+        """Return the limit on dollars that an attempt would exceed; None for none, or without a known price."""
+        if cost_usd is None:
+            return None
+        if race.usd_per_day is not None and not self._spending.may_spend(payer, cost_usd, race.usd_per_day):
+            return "usd_per_day"
+        per_call = race.extra_usd_per_call
+        return None if per_call is None or self.of(model).affords(cost_usd, per_call) else "extra_usd_per_call"
+
+
+# What a budget for extra attempts buys: hedges first, then races. Shared by the planner and the replay.
+
+
+def raced_share(budget: float) -> float:
+    """Return the chance that a second attempt starts with its call.
+
+    A tenth of an attempt per call pays for hedges; the rest of the budget buys races at t = 0.
+    """
+    return min(1.0, max(0.0, (budget - HEDGE_SHARE) / (1.0 - HEDGE_SHARE)))
+
+
+def hedge_quantile(budget: float) -> float:
+    """Return the share of the primary's first tokens that come before the hedge."""
+    return 1.0 - min(budget, HEDGE_SHARE)
+
+
+def hedged_at_s(quantile_s: float) -> float:
+    """Return when a hedge starts that waits for this quantile of the primary, in seconds."""
+    return min(HEDGE_MAX_S, max(HEDGE_MIN_S, quantile_s))

@@ -7,12 +7,12 @@ from typing import cast
 
 import msgspec
 
-from gateway.attempt_records import AnswerKind, Role, WinOn
-from gateway.calls import Objective
+from gateway.core.attempts import AnswerKind, Role, WinOn
+from gateway.core.calls import Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Held
 from gateway.steering.budget import FREE
-from gateway.steering.candidates import Candidate, Terms, Tier, costs_usd
+from gateway.steering.candidates import Candidate, Lineup, Terms, Tier, costs_usd, preference
 from gateway.steering.constants import (
     COLD_EVENTS,
     EXPLORE_FLAWED_SHARE,
@@ -24,10 +24,8 @@ from gateway.steering.constants import (
     RESCUE_MAX_S,
     RESCUE_MIN_S,
 )
-from gateway.steering.explanation import Explanation, Prospect, Start, Why
 from gateway.steering.health import State
-from gateway.steering.lineup import Lineup, preference
-from gateway.steering.plans import Launch, Plan
+from gateway.steering.plans import Explanation, Launch, Plan, Prospect, Start, Why
 
 
 def explained(

@@ -4,24 +4,87 @@ Nothing is decayed and no prior is used, so that the ledger's rows give the same
 computes them in SQL.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import inf, isfinite
 from typing import Literal
 
 import msgspec
 
-from gateway.prompt_classes import PromptClass, answer_class, encoded_class
+from gateway.core.errors import NotAsked
+from gateway.core.prompt_classes import PromptClass, answer_class, encoded_class
 from gateway.steering.constants import (
     BUFFERED_ANSWERS,
+    LEAST_AUDITS,
     PUBLISH_EVENTS,
     SLOT_S,
     SLOTS_KEPT,
 )
+from gateway.steering.counts import Counts, Tally, add_counts, merged, read_tallies
+from gateway.steering.estimates import Standings
 from gateway.steering.health import Condition, Health, State, Trouble
-from gateway.steering.intervals import wilson
-from gateway.steering.published_times import published_times
-from gateway.steering.standings import Standings
-from gateway.steering.tally import Counts, Tally, add_counts, read_tallies
+from gateway.steering.survival import Fair, Quantile, dense, fair_quantiles, quantiles, wilson
+
+# The times that are published: quantiles of what attempts are compared by, and the attempts that they rest on.
+
+
+class Times(msgspec.Struct, frozen=True):
+    """The times of what attempts are compared by, and the attempts that they rest on."""
+
+    events: int
+    censored: int
+    audited: int
+    is_fair: bool  # the audited stand for all overtaken ones
+    quantiles: tuple[Quantile, ...]  # p50, p95, p99; infinite if unknown
+
+    @property
+    def is_biased(self) -> bool:
+        """Whether the quantiles are too high: some attempts were cut, and too few audited."""
+        return not self.is_fair and self.censored > 0
+
+
+def published_times(tally: Tally) -> Times:
+    """Return the times of a tally's attempts."""
+    events, censored = dense(merged(tally.events.values())), dense(merged(tally.censored.values()))
+    fair = _fair(tally, events)
+    is_fair = fair.audited >= LEAST_AUDITS
+    return Times(
+        events=round(sum(events)),
+        censored=round(sum(censored)),
+        audited=round(sum(fair.audited_events) + sum(fair.audited_censored)),
+        is_fair=is_fair,
+        quantiles=_published_fair(fair) if is_fair else _published(events, censored),
+    )
+
+
+def _fair(tally: Tally, events: list[float]) -> Fair:
+    late = dense(merged(tally.late_events.values()))
+    audited = dense(merged(tally.audited_events.values()))
+    own = [max(0.0, seen - other - more) for seen, other, more in zip(events, late, audited, strict=True)]
+    return Fair(
+        events=own,
+        censored=dense(merged(tally.fair_censored.values())),
+        overtaken=max(tally.over, tally.aud),
+        audited=tally.aud,
+        audited_events=audited,
+        audited_censored=dense(merged(tally.audited_censored.values())),
+    )
+
+
+def _published_fair(fair: Fair) -> tuple[Quantile, ...]:
+    if round(sum(fair.events) + sum(fair.audited_events)) < PUBLISH_EVENTS:
+        return (_UNKNOWN,) * len(_SHARES)
+    return fair_quantiles(fair, _SHARES)
+
+
+def _published(events: list[float], censored: list[float]) -> tuple[Quantile, ...]:
+    if round(sum(events)) < PUBLISH_EVENTS:
+        return (_UNKNOWN,) * len(_SHARES)
+    return quantiles(events, censored, _SHARES)
+
+
+_SHARES = (0.50, 0.95, 0.99)
+_UNKNOWN = Quantile(inf, inf, inf)
+
 
 WINDOW_S = SLOT_S * SLOTS_KEPT  # of the board; its last half-minute is incomplete
 
@@ -247,3 +310,26 @@ def _ms(seconds: float) -> float | None:
 
 
 _SHORT = answer_class(0)
+
+
+# The deployments that calls do not use, with reasons: for the errors of failed calls.
+
+
+def not_asked(
+    healths: Mapping[str, Health], deployments: Iterable[str], asked: Collection[str], now_s: float
+) -> tuple[NotAsked, ...]:
+    """Return which of ``deployments``, without those ``asked``, are out, cooling down or broken, and why."""
+    found = []
+    for name in deployments:
+        health = healths.get(name)
+        if health is None or name in asked:
+            continue
+        condition = health.condition(now_s)
+        if condition.state is State.OK:
+            continue
+        reason = state_of(condition)
+        if health.trouble is not None:
+            reason += f": {health.trouble.for_others}"
+        state = condition.state
+        found.append(NotAsked(name, reason, for_good=state is State.OUT, is_broken=state is not State.COOLING))
+    return tuple(found)

@@ -1,30 +1,290 @@
 """Learning: updates the board's counts and the deployments' health as attempts start, answer and end."""
 
+from collections import deque
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from math import inf, log
+from typing import Protocol
 
 import msgspec
 import structlog
 
-from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, Role
-from gateway.calls import CallRecord
-from gateway.prompt_classes import PromptClass, decoded_class
+from gateway.core.attempts import EXPLORING, AttemptRecord, AttemptStart, Outcome, Role, TokensSource, WinOn
+from gateway.core.calls import CallRecord
+from gateway.core.prompt_classes import PromptClass, decoded_class
 from gateway.steering.board import Board
-from gateway.steering.constants import KNOWN_EVENTS
-from gateway.steering.doubts import Doubts
-from gateway.steering.evidence import cut, event
+from gateway.steering.constants import DOUBTED_KEPT, KNOWN_EVENTS, OWN_SHARE, OWN_TURNS, SILENCE, STALL_FROM_S
+from gateway.steering.counts import (
+    OUTPUT_TOKENS,
+    REQUESTS,
+    Counts,
+    Fields,
+    bucket,
+    censored_field,
+    cut,
+    event,
+    event_field,
+    fields,
+    spoken_field,
+)
+from gateway.steering.estimates import Estimate
 from gateway.steering.health import Health, Trouble, late_s
-from gateway.steering.lengths import Lengths
-from gateway.steering.outages import Outages
-from gateway.steering.own_delay import OwnDelay
+from gateway.steering.outages import Outages, Rebounds, Shortage, Strikes
+from gateway.steering.prediction import Lengths, size_of
 from gateway.steering.quality import Quality
-from gateway.steering.rebound import Rebounds
-from gateway.steering.samples import BROKEN, CUT, of_end, of_token
-from gateway.steering.shortage import Shortage
-from gateway.steering.sizing import size_of
 from gateway.steering.snapshots import Snapshots
-from gateway.steering.strikes import Strikes
-from gateway.steering.tally import OUTPUT_TOKENS, REQUESTS, Counts
 from providers.errors import ErrorKind
+
+# Samples: what one attempt adds to the board. The view ``samples`` of the ledger computes the same in SQL.
+
+CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
+BROKEN = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED})
+
+
+BURST_S = 0.020  # an answer that arrives within this time, or faster than any provider decodes, comes out of a buffer:
+BURST_TPS = 5000.0  # its speed is null (docs/policy.md#measurement)
+
+
+def of_token(start: AttemptStart, prompt_class: PromptClass, ttft_s: float) -> Counts:
+    """Return the counts of a first token ``ttft_s`` seconds after the launch."""
+    if not prompt_class.is_sampled:
+        return {}
+    ttft_s = round(ttft_s, 6)  # as in the ledger: both must use the same bucket
+    return {event_field(start.deployment, prompt_class, ttft_s): 1.0}
+
+
+def of_end(attempt: AttemptRecord, prompt_class: PromptClass) -> Counts:
+    """Return the counts of an attempt's end. Those with ``win_on: sentence`` are counted twice.
+
+    Cut before its first token it is censored at its age. A 429 is counted separately; the client's own fault and a
+    missing API are not counted; any other error counts in ``n`` and ``err``.
+    """
+    if not prompt_class.is_sampled:
+        return {}
+    counts = _of_end(attempt, prompt_class)
+    if attempt.win_on is WinOn.SENTENCE:
+        _count_spoken(counts, attempt, prompt_class)
+    return counts
+
+
+def _of_end(attempt: AttemptRecord, prompt_class: PromptClass) -> Counts:
+    counts: Counts = {}
+    _tell_apart(counts, attempt, prompt_class)
+    if attempt.judged_as is not None:
+        _count_quality(counts, attempt)
+    outcome = attempt.outcome
+    if outcome in BROKEN:
+        names = fields(attempt.deployment)
+        if attempt.error_kind == ErrorKind.RATE_LIMITED:
+            counts[names.lim] = 1.0
+        elif attempt.error_kind not in _NOBODYS:
+            counts[names.n] = counts[names.err] = 1.0
+    elif attempt.censored_at_ms is not None and outcome in CUT:
+        name, age_s = attempt.deployment, attempt.censored_at_ms / 1000
+        counts[censored_field(name, prompt_class, age_s)] = 1.0
+    elif outcome is Outcome.WON or outcome in CUT:
+        names = fields(attempt.deployment)
+        counts[names.n] = 1.0
+        if outcome is Outcome.WON:
+            counts[names.won] = 1.0 if attempt.number else 0.0  # a probe of the gateway's own is nobody's win
+            if attempt.itl_max_ms is not None and attempt.itl_max_ms > 1000 * STALL_FROM_S:
+                counts[names.stall] = attempt.itl_max_ms / 1000 - STALL_FROM_S
+        _count_speed(counts, names, attempt)
+    return counts
+
+
+def _count_spoken(counts: Counts, attempt: AttemptRecord, prompt_class: PromptClass) -> None:
+    again = {field: spoken_field(field) for field in counts}
+    counts.update({spoken: counts[field] for field, spoken in again.items() if spoken is not None})
+    if attempt.token_ms is not None:  # the first token itself is counted when it comes
+        counts[event_field(attempt.deployment, prompt_class, attempt.token_ms / 1000, kind="se")] = 1.0
+
+
+def _count_quality(counts: Counts, attempt: AttemptRecord) -> None:
+    names = fields(attempt.deployment)
+    counts[names.judged] = 1.0
+    if attempt.flaw is not None:
+        counts[names.flawed] = 1.0
+
+
+def _tell_apart(counts: Counts, attempt: AttemptRecord, prompt_class: PromptClass) -> None:
+    """Add the counts for published quantiles: late launches, overtaken attempts, and the audited sample of these.
+
+    In exploring races all are audited, so overtaken attempts count there like the others.
+    """
+    name, role = attempt.deployment, attempt.role
+    token_s = None if attempt.token_ms is None else attempt.token_ms / 1000
+    if not (role is Role.RACE or role in EXPLORING or (role is Role.PRIMARY and attempt.number == 1)):
+        if token_s is not None:
+            counts[event_field(name, prompt_class, token_s, kind="l")] = 1.0
+        return
+    outcome, cut_ms = attempt.outcome, attempt.censored_at_ms
+    overtaken = outcome is Outcome.LOST if attempt.is_overtaken is None else attempt.is_overtaken
+    explored = attempt.audited and (role in EXPLORING or (role is Role.PRIMARY and attempt.predicted_ms is None))
+    if not overtaken or explored:
+        if cut_ms is not None and outcome in CUT:
+            counts[censored_field(name, prompt_class, cut_ms / 1000, kind="g")] = 1.0
+        return
+    names = fields(name)
+    counts[names.over] = 1.0
+    if attempt.audited and (outcome is Outcome.SUPERSEDED or outcome is Outcome.LOST or outcome in BROKEN):
+        counts[names.aud] = 1.0
+        if token_s is not None:
+            counts[event_field(name, prompt_class, token_s, kind="ae")] = 1.0
+        elif cut_ms is not None:
+            counts[censored_field(name, prompt_class, cut_ms / 1000, kind="ac")] = 1.0
+
+
+def _count_speed(counts: Counts, names: Fields, attempt: AttemptRecord) -> None:
+    """Add tokens and seconds, of decoding and end to end, if the provider reported the tokens.
+
+    If it did not, as for a watched loser, the tokens of decoding are estimates and are counted separately.
+    """
+    if attempt.tokens_source is None or attempt.ttft_ms is None or attempt.last_token_ms is None:
+        return
+    decode_tps, span_s = attempt.decode_tps, (attempt.last_token_ms - attempt.ttft_ms) / 1000
+    if attempt.tokens_source is not TokensSource.REPORTED:
+        if decode_tps is not None:
+            counts[names.gtok] = decode_tps * span_s
+            counts[names.gsec] = span_s
+        return
+    tokens = attempt.completion_tokens or 0
+    if decode_tps is not None:
+        counts[names.tok] = decode_tps * span_s
+        counts[names.sec] = span_s
+        counts[names.ans] = 1.0
+    elif tokens - (attempt.reasoning_tokens or 0) > 1 and _came_at_once(tokens, span_s):
+        counts[names.ans] = counts[names.burst] = 1.0
+    if tokens and attempt.last_token_ms > 0:
+        counts[names.etok] = float(tokens)
+        counts[names.esec] = attempt.last_token_ms / 1000
+
+
+def _came_at_once(tokens: int, span_s: float) -> bool:
+    return span_s < BURST_S or tokens - 1 > BURST_TPS * span_s
+
+
+# What may belong to a fault: samples that count only if there is none, and how unlikely a silence is.
+
+_LEAST_SHARE = 0.01  # of attempts that take longer than any age: a single one proves nothing
+
+
+class Doubts:
+    """Of each deployment since its last first token in time. ``count`` takes a model, counts and their Unix time."""
+
+    __slots__ = ("_count", "_doubted", "_silence")
+
+    def __init__(self, count: Callable[[str, Counts, float], None]) -> None:
+        self._count = count
+        self._doubted: dict[str, deque[tuple[str, str, float]]] = {}  # by deployment: model, field, time
+        self._silence: dict[str, float] = {}  # by deployment: -ln p of its silence
+
+    def keep(self, model: str, deployment: str, field: str, unix_s: float) -> None:
+        """Keep a sample; the oldest of too many counts after all."""
+        doubted = self._doubted.setdefault(deployment, deque())
+        doubted.append((model, field, unix_s))
+        if len(doubted) > DOUBTED_KEPT:
+            model, field, unix_s = doubted.popleft()
+            self._count(model, {field: 1.0}, unix_s)
+
+    def is_silent(self, deployment: str, estimate: Estimate, age_s: float) -> bool:
+        """Whether so many attempts without a first token, cut at such ages, are very unlikely.
+
+        An attempt that loses is usually cut early, so each adds only a little.
+        """
+        if estimate.usual is None or estimate.usual_events < KNOWN_EVENTS:
+            return False
+        below = bucket(age_s) - 1
+        without = 1.0 - estimate.usual.reached[below] if below >= 0 else 1.0
+        silence = self._silence.get(deployment, 0.0) - log(max(_LEAST_SHARE, without))
+        self._silence[deployment] = silence
+        return silence >= SILENCE
+
+    def believe(self, deployment: str) -> None:
+        """Count the samples that were kept: the deployment is healthy."""
+        self._silence.pop(deployment, None)
+        for model, field, unix_s in self._doubted.pop(deployment, ()):
+            self._count(model, {field: 1.0}, unix_s)
+
+    def drop(self, deployment: str) -> None:
+        """Forget the samples that were kept: they are a fault's."""
+        self._doubted.pop(deployment, None)
+        self._silence.pop(deployment, None)
+
+    def forget_others(self, deployments: AbstractSet[str]) -> None:
+        """Forget all but ``deployments``."""
+        self._silence = {name: each for name, each in self._silence.items() if name in deployments}
+        self._doubted = {name: each for name, each in self._doubted.items() if name in deployments}
+
+
+# The gateway's own delay in what it measures of providers: while the event loop is late, so is all that it reads.
+
+
+class Lateness(Protocol):
+    """The delay of the event loop, which a timer measures."""
+
+    @property
+    def total_s(self) -> float:
+        """The sum of all delays until the timer last ran, which only grows."""
+
+    @property
+    def due_s(self) -> float:
+        """When the timer should run next, in seconds of the gateway's clock; infinite if it does not run."""
+
+    def peak_s(self) -> float:
+        """Return the longest delay lately."""
+
+
+class InTime:
+    """A loop that is never late."""
+
+    total_s, due_s = 0.0, inf
+
+    def peak_s(self) -> float:
+        """Return 0."""
+        return 0.0
+
+
+class Launched(Protocol):
+    """An attempt: when it was launched, and the loop's total delay until then."""
+
+    @property
+    def unix_s(self) -> float:
+        """Unix time."""
+
+    @property
+    def delayed_s(self) -> float:
+        """The loop's ``total_s``."""
+
+
+class OwnDelay:
+    """Tells how much of an attempt's time may be the gateway's own. ``now_s`` is on the gateway's clock."""
+
+    __slots__ = ("lateness",)
+
+    def __init__(self, lateness: Lateness) -> None:
+        self.lateness = lateness
+
+    def left_out(self, age_s: float, launched: Launched | None, now_s: float) -> float:
+        """Return an attempt's age without what the gateway itself may have added."""
+        return age_s if launched is None else max(0.0, age_s - self._since(launched, now_s))
+
+    def explains(self, launched: Launched | None, unix_s: float, now_s: float) -> bool:
+        """Whether a timeout at ``unix_s`` may be the gateway's fault: it saw too late what had come in time."""
+        return launched is not None and self._since(launched, now_s) >= OWN_SHARE * (unix_s - launched.unix_s) > 0
+
+    def _since(self, launched: Launched, now_s: float) -> float:
+        """Return how many seconds the loop may have added since a launch: a bound, in the provider's favour.
+
+        The loop may have been late for all of a long silence, but only some of its turns are in the way of a token:
+        those in which the request is sent, and those in which the answer is read.
+        """
+        lateness = self.lateness
+        total_s = lateness.total_s - launched.delayed_s
+        if now_s > lateness.due_s:  # the timer has not run since
+            total_s += now_s - lateness.due_s
+        return min(total_s, OWN_TURNS * lateness.peak_s()) if total_s else 0.0
+
 
 _log = structlog.get_logger(__name__)
 

@@ -1,12 +1,29 @@
 """The outages that last in this process: recorded when a breaker opens, and again when it closes."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
+from math import inf, log
+from typing import Annotated
 
 import msgspec
 import structlog
 
-from gateway.outage_records import OutageRecord
+from gateway.core.attempts import AttemptRecord
+from gateway.core.records import OutageRecord
+from gateway.steering.constants import (
+    OPEN_MAX_S,
+    REBOUND_AT,
+    REBOUND_FROM,
+    REBOUND_STEP,
+    REPORT_AGE_S,
+    STRIKE_NEWS_S,
+    STRIKES,
+    UNPROBED_S,
+    WELL_S,
+)
+from gateway.steering.counts import bucket
+from gateway.steering.estimates import Estimate
+from gateway.steering.survival import Curve
 
 _log = structlog.get_logger(__name__)
 
@@ -68,3 +85,194 @@ class Outages:
         outage = self._lasting.pop(deployment, None)
         if outage is not None:
             self._record(msgspec.structs.replace(outage, ended_at=self._utc_now() - timedelta(seconds=ago_s)))
+
+
+# Strikes across replicas: an outage that several replicas see affects all, before each has counted four failures.
+
+
+class Strike(msgspec.Struct, array_like=True, frozen=True):
+    """The failures in a row at one deployment: their number, at most ``STRIKES``, and the Unix time of the last."""
+
+    count: Annotated[int, msgspec.Meta(ge=1)]
+    at_s: float
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What one replica reports to the others once a second. Times are Unix seconds."""
+
+    at_s: float
+    strikes: dict[str, Strike] = {}  # by deployment; STRIKES while its breaker is open
+    well: tuple[str, ...] = ()  # deployments with a first token in the last seconds, and no failure since
+
+
+class _Own:
+    """What this replica last saw of a deployment. A class with slots, as the hot path writes here."""
+
+    __slots__ = ("answered_at_s", "count", "provider", "struck_at_s")
+
+    def __init__(self, provider: str) -> None:
+        self.provider = provider
+        self.count = 0
+        self.struck_at_s = -inf
+        self.answered_at_s = -inf  # the last first token
+
+
+class Strikes:
+    """The strikes of this replica, and the other replicas' reports.
+
+    A deployment that fails elsewhere is opened here if, with this replica's own, at least ``STRIKES`` are known from at
+    least two replicas, and no more replicas find it healthy than failing: of fifty replicas some have always just seen
+    an error of a provider that fails one call in ten. A replica with a first token in the last seconds, and no failure
+    since, ignores the others. Strikes older than the last first token are ignored everywhere.
+
+    A replica that fails at most of its providers reports no strikes: its own network is at fault. It reports only what
+    it saw itself, not what it did because of others.
+    """
+
+    def __init__(self, unix_clock: Callable[[], float]) -> None:
+        self._unix_clock = unix_clock
+        self._own: dict[str, _Own] = {}
+        self._on_outage: Callable[[str], None] | None = None
+
+    def listen(self, on_outage: Callable[[str], None]) -> None:
+        """Set ``on_outage``, which is called with each deployment to be avoided because of other replicas' reports.
+
+        ``learn`` calls it each time, as long as the outage lasts.
+        """
+        self._on_outage = on_outage
+
+    def struck(self, deployment: str, provider: str, *, opened: bool, ago_s: float = 0.0) -> None:
+        """Count a failure here, ``ago_s`` seconds ago; ``opened``: it opened the breaker, or was a failed probe."""
+        own = self._of(deployment, provider)
+        own.count = STRIKES if opened else min(STRIKES, own.count + 1)
+        own.struck_at_s = self._unix_clock() - ago_s
+
+    def answered(self, deployment: str, provider: str, ago_s: float = 0.0) -> None:
+        """Record a first token that leaves the breaker closed, ``ago_s`` seconds ago."""
+        own = self._of(deployment, provider)
+        own.count = 0
+        own.answered_at_s = self._unix_clock() - ago_s
+
+    def keep(self, deployments: set[str]) -> None:
+        """Forget all other deployments."""
+        self._own = {name: own for name, own in self._own.items() if name in deployments}
+
+    def report(self) -> Report:
+        """Return the report for the other replicas."""
+        now_s = self._unix_clock()
+        strikes = {name: Strike(own.count, own.struck_at_s) for name, own in self._own.items() if _is_news(own, now_s)}
+        well = tuple([name for name, own in self._own.items() if _is_well(own, now_s)])
+        return Report(now_s, {} if self._is_cut_off(strikes, well) else strikes, well)
+
+    def learn(self, others: Iterable[Report]) -> None:
+        """Process the other replicas' reports. Those without a recent one are gone or disconnected."""
+        mine = self.report()
+        fresh = [other for other in others if abs(mine.at_s - other.at_s) <= REPORT_AGE_S]
+        for name in {name for other in fresh for name in other.strikes}:
+            if self._on_outage is not None and self._is_outage(name, mine, fresh):
+                self._on_outage(name)
+
+    def _is_outage(self, name: str, mine: Report, others: Iterable[Report]) -> bool:
+        own = self._own.get(name)
+        if own is not None and _is_well(own, mine.at_s):
+            return False
+        since_s = own.answered_at_s if own is not None else -inf
+        counts = [mine.strikes[name].count] if name in mine.strikes else []
+        n_well = 0
+        for other in others:
+            strike = other.strikes.get(name)
+            if strike is not None and since_s < strike.at_s <= other.at_s:
+                counts.append(min(STRIKES, strike.count))
+            n_well += name in other.well
+        return len(counts) >= max(2, n_well) and sum(counts) >= STRIKES
+
+    def _is_cut_off(self, strikes: Iterable[str], well: Iterable[str]) -> bool:
+        """Whether this replica fails at more than half of the providers it recently used."""
+        answering = {self._own[name].provider for name in well}
+        failing = {self._own[name].provider for name in strikes} - answering
+        return len(failing) > len(answering)
+
+    def _of(self, deployment: str, provider: str) -> _Own:
+        own = self._own.get(deployment)
+        if own is None:
+            own = self._own[deployment] = _Own(provider)
+        return own
+
+
+def _is_news(own: _Own, now_s: float) -> bool:
+    """Whether there are strikes to report: recent ones, or those of an open breaker."""
+    age_s = now_s - own.struck_at_s
+    return own.count > 0 and age_s <= (STRIKE_NEWS_S if own.count < STRIKES else OPEN_MAX_S + UNPROBED_S)
+
+
+def _is_well(own: _Own, now_s: float) -> bool:
+    return not own.count and now_s - own.answered_at_s <= WELL_S
+
+
+# Rebound: detects when a slow deployment answers as usual again, so that the slow time can be forgotten. A cumulative
+# sum of log likelihood ratios (Page 1954): how much likelier each first token is at the usual speed than at the
+# recent one. If both are the same it stays near zero, whatever the samples.
+
+_NEIGHBOURS = 3  # buckets on each side
+_LEAST_SHARE = 0.005  # of first tokens in any bucket: no value is impossible
+
+
+class Rebounds:
+    """The sums of all deployments of all models."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[str, str], float] = {}
+
+    def add(self, model: str, deployment: str, estimate: Estimate, ttft_s: float) -> bool:
+        """Add a first token, scaled to the reference size; return whether the deployment is back at its usual speed."""
+        if estimate.usual is None or estimate.score_s < REBOUND_FROM * estimate.usual_s:
+            self._sums.pop((model, deployment), None)
+            return False
+        at = bucket(ttft_s)
+        ratio = log(_share(estimate.usual, at) / _share(estimate.curve, at))
+        before = self._sums.get((model, deployment), 0.0)
+        now = max(0.0, before + min(REBOUND_STEP, max(-REBOUND_STEP, ratio)))
+        back = now >= REBOUND_AT
+        if back or now == 0.0:
+            self._sums.pop((model, deployment), None)
+        else:
+            self._sums[model, deployment] = now
+        return back
+
+    def keep(self, models: set[str]) -> None:
+        """Forget all other models."""
+        self._sums = {key: value for key, value in self._sums.items() if key[0] in models}
+
+
+def _share(curve: Curve, index: int) -> float:
+    """Return the share of first tokens within about 30 % of a bucket: a few samples must not fit themselves."""
+    low, high = index - _NEIGHBOURS - 1, min(index + _NEIGHBOURS, len(curve.reached) - 1)
+    return _LEAST_SHARE + curve.reached[high] - (curve.reached[low] if low >= 0 else 0.0)
+
+
+# A lack of local resources (descriptors, ports, memory) is no provider's fault: it is logged, not counted.
+
+TOLD_EVERY_S = 10.0  # a line for each attempt would be too many
+
+
+class Shortage:
+    """Counts the attempts that failed for lack of local resources, and logs them together."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._attempts = 0  # since the last line
+        self._told_at_s = -inf
+
+    def hit(self, attempt: AttemptRecord) -> None:
+        """Count an attempt that ended with ``local_resources``; log it unless that was done recently."""
+        self._attempts += 1
+        now_s = self._clock()
+        if now_s < self._told_at_s + TOLD_EVERY_S:
+            return
+        _log.error(
+            "gateway.out_of_resources",
+            error=attempt.error_message,
+            attempts=self._attempts,
+            hint="raise the limit on open files (ulimit -n, LimitNOFILE=), or send this machine fewer calls",
+        )
+        self._told_at_s, self._attempts = now_s, 0

@@ -1,20 +1,347 @@
 """The planner: decides which attempts are launched for a call, and when. Pure: no I/O, clock or global state."""
 
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from math import inf, log
 from operator import attrgetter
 from random import Random
 
-from gateway.calls import Mode
+import msgspec
+
+from gateway.core.attempts import EXPLORING, Role
+from gateway.core.calls import Mode, Objective
 from gateway.settings.model import RaceSettings
-from gateway.steering.affinity import NOTHING_HELD, Held
-from gateway.steering.candidates import Candidate, Terms, Tier
-from gateway.steering.constants import EXPLORE_FLAWED_SHARE
-from gateway.steering.draft import Draft
-from gateway.steering.explanation import Why
-from gateway.steering.health import State
-from gateway.steering.lineup import Lineup
-from gateway.steering.plans import Plan
+from gateway.steering.affinity import NOTHING_HELD, Affinity, Held
+from gateway.steering.budget import hedge_quantile, hedged_at_s, raced_share
+from gateway.steering.candidates import Candidate, Lineup, Terms, Tier
+from gateway.steering.constants import (
+    BURST_TOKENS,
+    COLD_EVENTS,
+    CROWDED,
+    EXPLORE_FLAWED_SHARE,
+    EXPLORE_HARM_S,
+    EXPLORE_NEW_SHARE,
+    EXPLORE_SHARE,
+    HEADROOM_LOW,
+    HEDGE_MIN_S,
+    HEDGE_SHARE,
+    HOME_LOAD,
+    HOME_SLACK,
+    MEETS_QUANTILE,
+    NEAR,
+    NEXT_AT_LATEST_S,
+    RESCUE_FACTOR,
+    RESCUE_MAX_S,
+    RESCUE_MIN_S,
+    SUSPECT,
+    SUSPECT_EVERY_S,
+    SUSPECT_SHARE,
+)
+from gateway.steering.health import State, probe_limit_s
+from gateway.steering.plans import Launch, Plan, Why
+
+# Selects deployments to explore: slow ones that may have recovered, and those not asked for a long time.
+
+_A_DAY_S = 86_400.0
+
+
+def suspect(primary: Candidate, others: Sequence[Candidate], random: Random, now_s: float) -> Candidate | None:
+    """Return a deployment that has been slow lately, is usually among the best, and was not asked for some seconds."""
+    best_s, usd = primary.estimate.score_s * NEAR, primary.cost_usd
+    for each in others:
+        estimate = each.estimate
+        if (
+            estimate.usual_s <= best_s
+            and estimate.score_s > SUSPECT * estimate.usual_s
+            and each.cost_usd <= usd
+            and each.tier < Tier.FLAWED
+            and _unasked_s(each, now_s) >= SUSPECT_EVERY_S
+            and random.random() < SUSPECT_SHARE
+        ):
+            return each
+    return None
+
+
+def is_to_explore(race: RaceSettings, others: Sequence[Candidate], random: Random) -> bool:
+    """Draw whether to explore: more often in mode auto if one of the deployments is unknown."""
+    drawn = random.random()
+    if drawn >= EXPLORE_NEW_SHARE:  # the usual case: conditions are not checked
+        return False
+    return drawn < EXPLORE_SHARE or (race.mode is Mode.AUTO and any(map(is_new, others)))
+
+
+def stalest_of(primary: Candidate, others: Sequence[Candidate], random: Random, now_s: float) -> Candidate | None:
+    """Return about the one not asked for longest; None if all cost more than the primary or are flawed."""
+    usd = primary.cost_usd
+    free = [each for each in others if each.cost_usd <= usd and each.tier < Tier.FLAWED]
+    return max(free, key=lambda each: _unasked_s(each, now_s) * (0.5 + random.random()), default=None)
+
+
+def _unasked_s(candidate: Candidate, now_s: float) -> float:
+    return min(_A_DAY_S, now_s - candidate.condition.asked_at_s)
+
+
+def is_new(candidate: Candidate) -> bool:
+    """Whether nothing is known about a usable deployment, neither recently nor in memory."""
+    estimate = candidate.estimate
+    return not estimate.usual_events and not estimate.events and candidate.tier < Tier.FLAWED
+
+
+# A plan that is being built: adds explorers, hedges, racers and rescues to the primary.
+
+
+class Draft:
+    """The launches of a plan so far: the primary, and the spare deployments launched besides it."""
+
+    def __init__(
+        self,
+        primary: Candidate,
+        others: Sequence[Candidate],
+        race: RaceSettings,
+        terms: Terms,
+        random: Random,
+        *,
+        lineup: Lineup,
+        why: Why,
+        now_s: float,
+    ) -> None:
+        self._now_s = now_s
+        self._long_prompt = terms.prompt_tokens > race.max_prompt_tokens
+        self.launches = [Launch(primary.deployment, 0.0, Role.PRIMARY, why=why)]
+        self.reasons = ["long prompt: hedged"] if self._long_prompt else []
+        self._primary = primary
+        self._others = others
+        self._spare = list(others)  # not launched yet, best first
+        self._lineup = lineup
+        # Without holds the first token is sent, so that a race is worth what the first one is worth.
+        self._is_first_sent = bool(lineup.after_s) and not terms.holds
+        self._race = race
+        self._bills_losers = terms.bills_losers
+        self._thrifty = terms.objective is Objective.COST
+        self._random = random
+        self.explores = False
+
+    def add_second(self, probe: Candidate | None, tokens: float) -> None:
+        """Fill the second slot, from the start of the call, with an attempt from which something is learnt.
+
+        That is a broken deployment that may have recovered; one that has been slower than usual; sometimes the one not
+        asked for longest; or any one if the primary is new. No user waits for them. All but the first are not used for
+        long prompts, as every attempt pays for its prompt, and under ``cost`` not if they are more expensive than the
+        primary, as they would never be chosen.
+        """
+        race, random = self._race, self._random
+        if probe is not None:
+            self._explore(probe, Why.PROBE)
+            return
+        if self._long_prompt or not self._others or (race.mode is Mode.RACE and race.width > len(self._others)):
+            return
+        if (suspected := suspect(self._primary, self._others, self._random, self._now_s)) is not None:
+            self._explore(suspected, Why.SUSPECT)
+        elif is_to_explore(race, self._others, random):
+            bearable = [each for each in self._others if self._may_explore(each)]
+            if (stalest := stalest_of(self._primary, bearable, random, self._now_s)) is not None:
+                self._explore(stalest, Why.EXPLORE)
+        elif (
+            race.mode is Mode.AUTO
+            and not self._thrifty
+            and self._primary.estimate.events < COLD_EVENTS
+            and tokens >= BURST_TOKENS / 2
+            and self._others[0].tier < Tier.FLAWED
+            and not self._is_dear(self._others[0])
+        ):
+            self._launch(self._others[0], 0.0, Role.RACE, Why.COLD_START)
+            self.reasons.append(Why.COLD_START)
+
+    def _may_explore(self, each: Candidate) -> bool:
+        """Draw whether the call may bear that ``each`` is first: those it would lose much by are explored rarely.
+
+        Only if that is known: a fast decoder of which nothing is known yet looks like a slow one.
+        """
+        if not self._is_first_sent or not each.estimate.speed_known:
+            return True
+        harm_s = -self._lineup.gain_s(self._primary, each)
+        return harm_s <= EXPLORE_HARM_S or self._random.random() < EXPLORE_HARM_S / harm_s
+
+    def add_standby(self, budget: float) -> None:
+        """Add a rescue for a primary that is only tried to test its answers.
+
+        In a race only the winner's answer is judged, so no other attempt runs from the start.
+        """
+        if budget > 0 and self._spare[0].tier < Tier.FLAWED:
+            self._launch(self._spare[0], self._late_s(HEDGE_SHARE), Role.HEDGE, Why.LATE)
+
+    def add_late_and_raced(self, *, alone: bool) -> None:
+        """Add hedges and racers, as many as the mode or the budget allows.
+
+        A deployment that is ``alone`` in its model races itself only if the mode asks for it: that helps against a slow
+        tail too.
+        """
+        if self._waits_for_the_deadline():
+            in_time = [each for each, _ in self._rivals(late=True)]
+            if self._add_before_the_deadline(in_time) or self._thrifty:
+                return
+        for delay_s, why in self._starts():
+            if alone and self._race.mode is not Mode.AUTO and self._primary.tier < Tier.FULL:
+                self._launch(self._primary, delay_s, Role.RACE if why in _RACED else Role.HEDGE, why)
+            else:
+                self._add_best(delay_s, why)
+
+    def _add_best(self, delay_s: float, why: Why) -> None:
+        """Add the best deployment for such a start. In mode auto it is left out if the call should lose by it."""
+        rival, gain_s = next(self._rivals(late=delay_s > 0), (None, 0.0))
+        if rival is not None and why is Why.BUDGET and (instead := self._rather_hedged(rival, gain_s)) is not None:
+            delay_s, why = self._late_s(HEDGE_SHARE), instead
+            rival, gain_s = next(self._rivals(late=True)) if instead is Why.SLOWER else (rival, inf)
+        if rival is None:
+            return
+        if gain_s <= 0 and self._race.mode is Mode.AUTO:
+            self.reasons.append(NOT_HEDGED)
+        else:
+            self._launch(rival, delay_s, Role.RACE if why in _RACED else Role.HEDGE, why)
+
+    def _rivals(self, *, late: bool) -> Iterator[tuple[Candidate, float]]:
+        """Yield who may run beside the primary, the best first, and what the call should gain by it, seconds."""
+        launched = {launch.deployment for launch in self.launches}
+        if self._is_first_sent:
+            found = [(each.candidate, each.gain_s) for each in self._lineup.racers(self._primary, late=late)]
+        else:
+            found = [(each, inf) for each in self._lineup.rivals]
+        for each, gain_s in found:
+            if not self._is_rival(each):
+                return
+            if each.deployment not in launched:
+                yield each, gain_s
+
+    def _rather_hedged(self, rival: Candidate, gain_s: float) -> Why | None:
+        """Return why ``rival``, for which there is budget, should be hedged instead of raced; None to race it."""
+        if gain_s <= 0:
+            return Why.SLOWER
+        if rival.condition.crowding > CROWDED:
+            return Why.CROWDED
+        return Why.BILLED if self._is_dear(rival) else None
+
+    def _is_dear(self, rival: Candidate) -> bool:
+        """Whether the loser would be billed in full while dollars are limited."""
+        race = self._race
+        if not self._bills_losers or (race.usd_per_day is None and race.extra_usd_per_call is None):
+            return False
+        return not self._bills_losers.isdisjoint((rival.deployment, self._primary.deployment))
+
+    def add_rescues(self, reserve: Sequence[Candidate]) -> float:
+        """Add two rescues for a primary that hangs; return the start of the first, in seconds.
+
+        A call in such trouble needs another attempt anyway, so rescues are not extra; if no other is left, the
+        ``reserve`` is better than waiting.
+        """
+        rescue_s = self._rescue_s()
+        spares = [*self._spare, *[each for each in reserve if each is not self._primary]] if reserve else self._spare
+        for number, spare in enumerate(spares[:2], start=1):
+            self._launch(spare, min(NEXT_AT_LATEST_S, number * rescue_s), Role.FAILOVER, Why.RESCUE)
+        return rescue_s
+
+    def add_rescue_of_one(self) -> None:
+        """Add a rescue for a primary that runs alone and hangs, if the budget allows it then."""
+        if self._spare and self._spare[0].tier < Tier.FULL:
+            self._launch(self._spare[0], self._rescue_s(), Role.HEDGE, Why.RESCUE)
+
+    def _rescue_s(self) -> float:
+        return min(RESCUE_MAX_S, max(RESCUE_MIN_S, RESCUE_FACTOR * self._primary.estimate.q95_s))
+
+    def audit(self, share: float) -> None:
+        """Draw whether attempts that start at once are watched to their first token if they lose.
+
+        The draw must be independent of everything: these calls represent all calls in what racing saves. Exploring
+        races are always watched and are not part of this sample.
+        """
+        if len(self.launches) > 1 and not self.explores and self._random.random() < share:
+            self.launches = [
+                msgspec.structs.replace(each, audited=True) if each.delay_s == 0 else each for each in self.launches
+            ]
+
+    def _is_rival(self, spare: Candidate) -> bool:
+        """Whether ``spare`` is worth racing the primary. Ordered by tier: after the first that is not, none is."""
+        return spare.tier <= self._primary.tier and spare.tier < Tier.FULL
+
+    def _waits_for_the_deadline(self) -> bool:
+        """Whether extra attempts are kept for primaries that may miss ``ttft_ms``."""
+        if self._race.mode is Mode.AUTO:
+            return self._thrifty or self._race.ttft_ms is not None
+        return self._race.mode is Mode.HEDGE and self._race.hedge_delay_s is None and self._race.ttft_ms is not None
+
+    def _add_before_the_deadline(self, rivals: Iterable[Candidate]) -> bool:
+        """Launch the best of ``rivals`` that can still keep ``ttft_ms`` if the primary may miss it.
+
+        It starts at the last moment at which it probably can: until then the primary may still save its cost. A budget
+        too small for that is used for the longest waits instead, if that saves more. Return whether one was added.
+        """
+        if self._race.ttft_ms is None:
+            return False
+        late_s = self._race.ttft_ms / 1000
+        for rival in rivals:
+            delay_s = late_s - rival.estimate.quantile_s(MEETS_QUANTILE)
+            if delay_s > 0:
+                paid_s = self._primary.estimate.quantile_s(max(0.0, 1.0 - self._race.budget))
+                if delay_s < paid_s < late_s and self._saved(rival, paid_s) > self._saved(rival, delay_s):
+                    delay_s = paid_s
+                self._launch(rival, max(HEDGE_MIN_S, delay_s), Role.HEDGE, Why.DEADLINE)
+                return True
+        return False
+
+    def _saved(self, rival: Candidate, delay_s: float) -> float:
+        """Return the share of the primary's late calls that ``rival`` saves if it starts then, as often as paid."""
+        late_s = (self._race.ttft_ms or 0.0) / 1000
+        paid = self._race.budget / max(self._race.budget, self._primary.estimate.later_than(delay_s))
+        return paid * (1.0 - rival.estimate.later_than(late_s - delay_s))
+
+    def _starts(self) -> list[tuple[float, Why]]:
+        """Return the start of each further attempt, with the reason."""
+        race = self._race
+        if race.mode is Mode.HEDGE and race.hedge_delay_s is not None:
+            asked = (race.hedge_delay_s, Why.ASKED_DELAY)
+            return [max(asked, self._late()) if self._long_prompt else asked]
+        if race.mode is Mode.HEDGE or self._long_prompt:
+            return [self._late()]
+        if race.mode is Mode.RACE:
+            return [(0.0, Why.WIDTH)] * (race.width - len(self.launches))
+        # Above one attempt per call races become wider.
+        raced = (0.0, Why.BUDGET)
+        is_raced = self._random.random() < raced_share(race.budget)
+        starts = [raced if is_raced else self._late()]
+        beyond = race.budget - 1.0
+        while beyond > 0:
+            if beyond >= 1 or self._random.random() < beyond:
+                starts.append(raced)
+            beyond -= 1.0
+        return starts
+
+    def _late(self) -> tuple[float, Why]:
+        """Return the start of a hedge that the budget pays for."""
+        return hedged_at_s(self._primary.estimate.quantile_s(hedge_quantile(self._race.budget))), Why.LATE
+
+    def _late_s(self, share: float) -> float:
+        """Return the time when only a ``share`` of the primary's first tokens is still to come."""
+        return hedged_at_s(self._primary.estimate.quantile_s(1.0 - share))
+
+    def _explore(self, candidate: Candidate, why: Why) -> None:
+        """Launch ``candidate`` besides the primary, and watch the loser: so both figures are complete."""
+        self.explores = True
+        self.launches[0] = msgspec.structs.replace(self.launches[0], audited=True)
+        probes = why is Why.PROBE  # not paid from the budget: no call benefits from it
+        watch_s = probe_limit_s(candidate.estimate.well_q95_s) if probes else None
+        self._launch(candidate, 0.0, Role.PROBE if probes else Role.EXPLORE, why, watch_s=watch_s)
+        self.reasons.append(why)
+
+    def _launch(
+        self, candidate: Candidate, delay_s: float, role: Role, why: Why, *, watch_s: float | None = None
+    ) -> None:
+        self.launches.append(Launch(candidate.deployment, delay_s, role, role in EXPLORING, why, watch_s))
+        if candidate in self._spare:
+            self._spare.remove(candidate)
+
+
+NOT_HEDGED = "no hedge: any other, if it were first, would give the answer too late"
+_RACED = frozenset({Why.WIDTH, Why.BUDGET})
+
 
 _NOTHING_COSTS: Mapping[str, float] = {}
 _NOTHING_AFTER: Mapping[str, float] = {}
@@ -113,3 +440,52 @@ def _canary(canaries: Sequence[Candidate], random: Random) -> Candidate | None:
 _delay = attrgetter("delay_s")
 
 _NOBODY: frozenset[str] = frozenset()
+
+
+# Rendezvous hashing: the deployment for a prompt that is in no known cache, the same in every replica. So the next
+# turn of a conversation finds its warm cache from any replica, without shared state.
+
+
+def home_of(
+    model: str, terms: Terms, lineup: Lineup, affinity: Affinity, *, held: Held, now_s: float
+) -> Candidate | None:
+    """Return the deployment, of those near the best, to which every replica sends prompts with this prefix; or None.
+
+    Its cache saves something and has not just missed this prefix: if many prompts begin alike, no cache may keep it.
+    None if a cache near the best is known to hold the prompt. Weighted rendezvous hashing: the maximum of
+    ln(u) / weight, with u uniform in (0, 1) by prompt and deployment. Each gets prompts in proportion to its weight in
+    the draw, and if one drops out only its own prompts move. Deployments close to their rate limits are left out.
+    """
+    near, prefix = lineup.near, terms.prefix
+    if prefix is None or prefix.shared is None or len(near) <= 1 or any(each.deployment in held for each in near):
+        return None
+    missing = affinity.misses(model, prefix, now_s)
+    most, home, weight, below = -inf, None, 0.0, 0.0
+    for each, up_to in zip(near, lineup.weights_up_to, strict=True):
+        own, below = up_to - below, up_to
+        name = each.deployment
+        if own <= 0.0:
+            continue  # a weight so small that it is lost in the sum
+        if each.condition.headroom < HEADROOM_LOW or name in missing or not affinity.saves(name, terms.prices):
+            continue
+        drawn = log(_uniform(prefix.shared, name)) / own
+        if drawn > most:
+            most, home, weight = drawn, each, own
+    return home if home is not None and not _is_crowded(home, weight / below, lineup) else None
+
+
+def _is_crowded(home: Candidate, share: float, lineup: Lineup) -> bool:
+    """Whether clearly more than its share is in flight there.
+
+    That happens if many prompts begin alike, or if few of the deployments save anything.
+    """
+    in_flight = home.condition.in_flight
+    if in_flight <= HOME_SLACK:
+        return False
+    return in_flight > HOME_SLACK + HOME_LOAD * share * sum(each.condition.in_flight for each in lineup.near)
+
+
+def _uniform(digest: bytes, deployment: str) -> float:
+    """Return a number in (0, 1) that depends only on both arguments."""
+    drawn = blake2b(deployment.encode(), digest_size=8, salt=digest).digest()
+    return (int.from_bytes(drawn, "big") + 0.5) / 2**64

@@ -1,13 +1,110 @@
 """A plan and its launches: the result of the planner, which a race carries out."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 
 import msgspec
 
-from gateway.attempt_records import Role
-from gateway.calls import Mode
-from gateway.steering.explanation import Explanation, Why
-from gateway.steering.standings import Estimate
+from gateway.core.attempts import Role
+from gateway.core.calls import Mode, Objective
+from gateway.steering.estimates import Estimate
+
+# An explanation: a plan with all its numbers and the reason for each launch, for the operator. Times are seconds,
+# money is US dollars; a figure that is unknown or never reached is None. Every record can be converted to JSON by
+# ``msgspec.json.encode`` or ``msgspec.to_builtins``.
+
+
+class Why(StrEnum):
+    """The rule behind a launch."""
+
+    DRAWN = "drawn"  # the primary
+    CANARY = "canary"  # the primary, for its share of the calls
+    CACHE_WARM = "cache warm"  # the primary: near the best, and its cache should hold most of the prompt
+    RENDEZVOUS = "rendezvous"  # the primary: selected by the prompt's first bytes, the same in every replica
+    FLAWED = "flawed"  # the primary: its answers had more flaws than its peers', and may be good again
+    PROBE = "probe"  # broken or out, may have recovered
+    EXPLORE = "explore"  # not asked for longest
+    SUSPECT = "suspect"  # slower than usual lately, which may be over
+    COLD_START = "cold start"  # the primary is new
+    WIDTH = "width"  # mode race
+    BUDGET = "budget"  # the share of calls that is raced
+    LATE = "late"  # hedge at the primary's quantile
+    CROWDED = "crowded"  # would be raced, but too much is in flight there
+    SLOWER = "slower"  # would be raced, but the call should lose by it: its answer is slower
+    BILLED = "billed"  # would be raced, but dollars are limited and the loser is billed in full
+    ASKED_DELAY = "asked delay"  # hedge at hedge_delay_s
+    DEADLINE = "deadline"  # the latest start that can still keep ttft_ms
+    RESCUE = "rescue"  # the primary hangs
+
+
+class Start(msgspec.Struct, frozen=True):
+    """One launch of the plan."""
+
+    deployment: str
+    delay_s: float  # after the call began
+    role: Role
+    audited: bool  # its first token is awaited even if it loses
+    extra: bool  # uses the budget when it starts
+    why: str
+
+
+class Prospect(msgspec.Struct, frozen=True, kw_only=True):
+    """One deployment as the policy sees it for this call."""
+
+    deployment: str
+    state: str  # "ok", "cooling", "open", "half-open", "out"
+    events: float  # recent first tokens with such prompts; older ones count less
+    ttft_mean_s: float  # predicted for an attempt; times above 30 s count as 30 s
+    ttft_p50_s: float | None
+    ttft_p95_s: float | None
+    error_rate: float  # probability that the next attempt fails
+    decode_tps: float  # predicted tokens per second after the first
+    decode_s: float  # predicted time from the first to the last token of this answer
+    stall_s: float = 0.0  # predicted silence within the answer, beyond the usual
+    after_s: float = 0.0  # the part of the score after the first token
+    input_usd_per_mtok: float | None
+    output_usd_per_mtok: float | None
+    cost_usd: float | None  # of this call, if this deployment answers it
+    scarcity_s: float  # added to the score by recent 429s
+    headroom: float  # 0 to 1: the unused part of its rate limit; 1 if unknown
+    crowding: float  # the factor on ttft_mean_s for the load there; 1: no queue
+    in_flight: int  # running attempts of this replica
+    max_in_flight: int | None
+    weight: float | None  # its chance against others that are about as fast; None: 1, as for all
+    canary: float | None  # the share of calls of a canary
+    held_bytes: int | None  # bytes of the prompt that should be in its provider's cache, if that saves something
+    score_s: float  # the compared figure; lower is better
+    passed_over: str | None  # why it comes after the others, whatever its score
+    near: bool  # near enough to the best to become the primary, apart from caches
+    draw: float  # probability of becoming the primary
+    # Whether its vendor bills the whole answer after a disconnect, as for losers of races; None: unknown.
+    bills_after_disconnect: bool | None = None
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan and its reasons."""
+
+    objective: Objective
+    mode: Mode
+    prompt_tokens: int  # estimated
+    answer_tokens: float  # expected
+    hold: bool = False  # whether a first token may be held back for an attempt that should give the answer sooner
+    reading_tok_s: float | None = None  # for the objective reading: how fast the answer is read
+    ttft_ms: float | None  # the call's target
+    min_tok_s: float | None
+    budget: float  # extra attempts per call
+    budget_tokens: float  # extra attempts saved so far
+    extra_usd_per_call: float | None = None  # maximum cost of extra attempts per call
+    budget_usd: float | None = None  # dollars saved so far
+    cost_alone_usd: float | None = None  # of the call, if the primary runs alone
+    # With every extra launch, each counted as a whole answer, times its probability.
+    cost_expected_usd: float | None = None
+    deployments: tuple[Prospect, ...]  # the primary is drawn among the first
+    excluded: Mapping[str, str] = {}  # deployments that may not run for this call, with reasons
+    launches: tuple[Start, ...]
+    rest: tuple[str, ...]  # the order of failover
+    retry_after_s: float | None  # no launches: when to try again
+    notes: tuple[str, ...]  # what is unusual about this plan
 
 
 class Launch(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ from math import log, sqrt
 
 import msgspec
 
-from gateway.attempt_records import AnswerKind, Flaw
+from gateway.core.attempts import AnswerKind, Flaw
 from gateway.steering.constants import (
     FLAW_ALARM,
     FLAW_CLIENT_SHARE,

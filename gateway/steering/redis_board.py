@@ -6,19 +6,23 @@ that has lost its data every replica sends its contributions again.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import count
+from itertools import count, islice
 from math import ceil
+from sys import intern
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 import structlog
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError, ResponseError
 
-from gateway.steering.board import slot_of
+from gateway.steering.board import NEVER_S, Contributions, Part, slot_of
+from gateway.steering.budget import Spending
 from gateway.steering.constants import (
     FLUSH_S,
     KEY_EXPIRY_S,
@@ -28,12 +32,183 @@ from gateway.steering.constants import (
     SLOT_S,
     SLOTS_KEPT,
 )
-from gateway.steering.contributions import NEVER_S, Contributions, Part
-from gateway.steering.redis_commands import APPLY, answer, arguments, key_of, read
-from gateway.steering.redis_values import MARK, Values, is_of_another_type
-from gateway.steering.spending import Spending
-from gateway.steering.strikes import Strikes
-from gateway.steering.tally import Counts
+from gateway.steering.counts import Counts
+from gateway.steering.outages import Report, Strikes
+
+# Validates what is read from Redis: others may have written there, and it may be damaged. Values that cannot be
+# counts of ours are ignored, counted, and logged once: they influence no figure and cause no error.
+
+MOST_FIELDS = 20_000  # of one hash: a slot with thirty busy deployments has ten thousand
+MOST_BYTES = 4 * 2**20  # of one hash, names and values
+MOST_COUNT = 1e13  # in one slot, half a minute; larger ones would make all others in a sum meaningless
+MOST_USD = 1e9  # of one replica per day
+LONGEST_FIELD = 512  # characters
+MARK = "@"  # the prefix of a replica's own field; no other field has it
+
+# Returns a hash, or its number of fields or bytes if that is too large.
+READ = """
+local fields = redis.call('HLEN', KEYS[1])
+if fields > tonumber(ARGV[1]) then return fields end
+local all = redis.call('HGETALL', KEYS[1])
+local bytes = 0
+for at = 1, #all do bytes = bytes + #all[at] end
+if bytes > tonumber(ARGV[2]) then return bytes end
+return all
+"""
+
+
+class Values:
+    """Reads replies. ``ignored`` counts invalid values."""
+
+    def __init__(self) -> None:
+        self.ignored = 0
+        self._said = False
+
+    def hash(self, reply: Any, model: str) -> Mapping[str, str]:
+        """Return the fields of a hash from ``READ``; none if it is too large or not a hash.
+
+        Raises:
+            RedisError: any other error reply.
+
+        """
+        if isinstance(reply, list):
+            return dict(zip(islice(reply, 0, None, 2), islice(reply, 1, None, 2), strict=True))
+        if isinstance(reply, Exception) and not is_of_another_type(reply):
+            raise reply
+        self._ignore(model, f"a hash of {reply} fields or bytes" if isinstance(reply, int) else "no hash")
+        return {}
+
+    def counts(self, fields: Mapping[str, str], model: str) -> Counts:
+        """Return the counts among ``fields``, without the marks of replicas' parts."""
+        counts: Counts = {}
+        for field, text in fields.items():
+            if field.startswith(MARK):
+                continue
+            amount = _number(text)
+            if 0.0 <= amount <= MOST_COUNT and len(field) <= LONGEST_FIELD:
+                counts[intern(field)] = amount
+            else:
+                self._ignore(model, f"{field[:100]!r} = {text[:100]!r}")
+        return counts
+
+    def usd(self, fields: Mapping[str, str], model: str, *, mine: str) -> float:
+        """Return what the other replicas have spent, in US dollars."""
+        total = 0.0
+        for field, text in fields.items():
+            amount = _number(text)
+            if field == mine:
+                continue
+            if 0.0 <= amount <= MOST_USD:
+                total += amount
+            else:
+                self._ignore(model, f"{field[:100]!r} = {text[:100]!r} dollars")
+        return total
+
+    def reports(self, fields: Mapping[str, str], *, mine: str) -> dict[str, Report]:
+        """Return the other replicas' reports of strikes, by field."""
+        reports = {}
+        for field, text in fields.items():
+            if field == mine:
+                continue
+            try:
+                reports[field] = msgspec.json.decode(text, type=Report)
+            except msgspec.MsgspecError:
+                self._ignore("strikes", f"{field[:100]!r} = {text[:100]!r}")
+        return reports
+
+    def _ignore(self, model: str, what: str) -> None:
+        self.ignored += 1
+        if not self._said:
+            self._said = True
+            hint = "another program writes to holeshot:* there; invalid values are ignored and counted"
+            _log.warning("steering.redis_garbage", model=model, ignored=what, hint=hint)
+
+
+def is_of_another_type(reply: Exception) -> bool:
+    """Whether Redis rejected a command because of the key's type."""
+    return isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE")
+
+
+def _number(text: str) -> float:
+    """Parse a number; a negative one if it is invalid."""
+    try:
+        return float(text)
+    except ValueError:
+        return -1.0
+
+
+# The commands sent to Redis and their keys: the script that adds a replica's parts, and reading hashes.
+
+# Adds one replica's parts to the slots KEYS, each once. ARGV: the replica's own field, the expiry, and for each slot
+# the number of the previous part, the number of this one, and its counts as one JSON object: single arguments would
+# cost the client five times as much. A slot's number is in its own hash, so it is lost together with the slot: a
+# repeated part finds its number there, and a part without its predecessor is not added. Returns each slot's number.
+# HINCRBYFLOAT adds whole numbers exactly, and unlike HINCRBY never fails half way at a fraction; 17 digits are all that
+# a double has. Values that others have written there, of another type or not a number, are overwritten: an error half
+# way would leave a part that is sent, and counted, again each second.
+APPLY = """
+local found = {}
+for slot = 1, #KEYS do
+  local before, number, counts = ARGV[3 * slot], ARGV[3 * slot + 1], ARGV[3 * slot + 2]
+  local last = redis.pcall('HGET', KEYS[slot], ARGV[1])
+  if type(last) == 'table' then
+    redis.call('DEL', KEYS[slot])
+    last = '0'
+  elseif not last or #last > 15 or not string.match(last, '^%d+$') then
+    last = '0'
+  end
+  found[slot] = last
+  if last == before then
+    for field, amount in pairs(cjson.decode(counts)) do
+      local text = string.format('%.17g', amount)
+      local sum = redis.pcall('HINCRBYFLOAT', KEYS[slot], field, text)
+      if type(sum) == 'table' then redis.call('HSET', KEYS[slot], field, text) end
+    end
+    redis.call('HSET', KEYS[slot], ARGV[1], number)
+    redis.call('EXPIRE', KEYS[slot], ARGV[2])
+    found[slot] = number
+  end
+end
+return found
+"""
+
+
+def connect(url: str, timeout_s: float = REDIS_TIMEOUT_S) -> Redis:
+    """Return a client that gives up on a silent Redis within ``timeout_s``."""
+    return Redis.from_url(
+        url,
+        decode_responses=True,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+        retry=Retry(NoBackoff(), 0),  # the next round is the retry
+        encoding_errors="replace",  # invalid bytes would prevent reading the other replies
+    )
+
+
+def key_of(model: str, suffix: object) -> str:
+    """Return the key of a model's ``suffix``: a slot's number, or a day's dollars."""
+    tag = model.replace("{", "%7B").replace("}", "%7D")  # its own braces would move the hash tag
+    return f"holeshot:{{{tag}}}:{suffix}"
+
+
+def read(pipeline: Any, key: str) -> None:
+    """Queue a read of a hash, with limits; for the reply see ``redis_values``."""
+    pipeline.eval(READ, 1, key, str(MOST_FIELDS), str(MOST_BYTES))
+
+
+def arguments(parts: Iterable[Part]) -> Iterable[str | bytes]:
+    """Yield the arguments of ``APPLY`` for ``parts``, after those common to all."""
+    for part in parts:
+        yield from (str(part.before), str(part.number), msgspec.json.encode(part.counts))
+
+
+def answer(replies: Iterator[Any]) -> Any:
+    """Return the next reply; raises it if it is an error."""
+    reply = next(replies)
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
+
 
 _log = structlog.get_logger(__name__)
 

@@ -4,24 +4,105 @@
 gets one at once. If nothing refreshes, a snapshot is also recomputed when it is a second old.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from math import inf
 
-from gateway.prompt_classes import MeasuredApi, PromptClass
+import msgspec
+
+from gateway.core.calls import HourlySum
+from gateway.core.prompt_classes import MeasuredApi, PromptClass
 from gateway.steering.board import Board, slot_of
 from gateway.steering.constants import (
     HALF_LIFE_S,
     MEMORY_HALF_LIVES_S,
+    MODELS_REMEMBERED,
     REFRESHED_AT_LEAST_S,
     SLOT_S,
     SLOTS_KEPT,
     STANDINGS_AGE_S,
 )
-from gateway.steering.evidence import Evidences, lasting, read_in_steps
-from gateway.steering.memory import Memory
-from gateway.steering.sizing import Sizing, size_of
-from gateway.steering.standings import Standings, Usuals, answer_tokens, finished, standings_in_steps, usuals_in_steps
-from gateway.steering.tally import Counts, add_weighted
+from gateway.steering.counts import Counts, Evidences, add_weighted, event, lasting, mid_s, read_in_steps
+from gateway.steering.estimates import Standings, Usuals, answer_tokens, finished, standings_in_steps, usuals_in_steps
+from gateway.steering.prediction import Sizing, size_of
+
+# Memory: keeps for hours what the board drops, so that a model with few calls is not unknown at each call. The board
+# keeps ten minutes. Earlier counts are kept here, for each model on each time scale of ``MEMORY_HALF_LIVES_S``. Each
+# replica adds the board's counts, which include those of all replicas.
+
+_FORGOTTEN = 0.001  # of a sample
+_FOLDED_AT_SLOTS = SLOTS_KEPT // 2  # old: later answers are not remembered; the board keeps the slot for as long again
+
+
+class Memory:
+    """The counts remembered of each model, by scale."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, _Remembered] = {}  # the last updated at the end
+
+    def fold(self, model: str, slots: Mapping[int, Mapping[str, float]], now_slot: int) -> int:
+        """Add those of the board's ``slots`` that are complete; return the first that is not.
+
+        Must be called at least every four minutes while the model has calls, before the board drops slots after ten.
+        The returned slot and later ones are read from the board; earlier ones are in ``counts``.
+        """
+        known = self._models.pop(model, None) or _Remembered(tuple({} for _ in MEMORY_HALF_LIVES_S))
+        self._models[model] = known
+        oldest_left = now_slot - _FOLDED_AT_SLOTS
+        if known.slot > now_slot:  # the clock was set back
+            known.slot, known.folded_to = now_slot, min(known.folded_to, oldest_left)
+        for slot in sorted(slots):
+            if known.folded_to <= slot < oldest_left:
+                self._turn(known, slot)
+                counts, _ = lasting(slots[slot], {})
+                for scale in known.scales:
+                    add_weighted(scale, counts, 1.0)
+        known.folded_to = max(known.folded_to, oldest_left)
+        self._bound()
+        return known.folded_to
+
+    def learn(self, model: str, counts: Mapping[str, float], slot: int) -> None:
+        """Add counts from before this process began, as of ``slot``."""
+        known = self._models.setdefault(model, _Remembered(tuple({} for _ in MEMORY_HALF_LIVES_S)))
+        self._turn(known, max(slot, known.slot))
+        age_s = max(0, known.slot - slot) * SLOT_S
+        self._bound()
+        kept, _ = lasting(counts, {})
+        for scale, half_life_s in zip(known.scales, MEMORY_HALF_LIVES_S, strict=True):
+            add_weighted(scale, kept, 0.5 ** (age_s / half_life_s))
+
+    def models(self) -> Iterable[str]:
+        """Return the models in memory."""
+        return self._models.keys()
+
+    def _bound(self) -> None:
+        """Drop the least recently updated model if there are too many."""
+        while len(self._models) > MODELS_REMEMBERED:
+            del self._models[next(iter(self._models))]
+
+    def counts(self, model: str, scale: int, now_slot: int) -> Counts:
+        """Return the counts on a scale, weighted by age."""
+        known = self._models.get(model)
+        if known is None:
+            return {}
+        weight = 0.5 ** (max(0, now_slot - known.slot) * SLOT_S / MEMORY_HALF_LIVES_S[scale])
+        return {field: amount * weight for field, amount in known.scales[scale].items()}
+
+    def _turn(self, known: "_Remembered", slot: int) -> None:
+        """Decay the counts until ``slot``."""
+        passed_s = max(0, slot - known.slot) * SLOT_S
+        known.slot = slot
+        for counts, half_life_s in zip(known.scales, MEMORY_HALF_LIVES_S, strict=True):
+            keep = 0.5 ** (passed_s / half_life_s)
+            for field in [field for field, amount in counts.items() if amount * keep < _FORGOTTEN]:
+                del counts[field]
+            for field in counts:
+                counts[field] *= keep
+
+
+class _Remembered(msgspec.Struct):
+    scales: tuple[Counts, ...]
+    slot: int = 0  # for which the weights are valid
+    folded_to: int = 0
 
 
 class Snapshots:
@@ -297,3 +378,34 @@ _MUCH_MORE = 1.25  # factor of attempts since the usual was last computed: at th
 _NEVER = (-1, -1)
 _A_DAY_S = 86_400  # no replica's clock is so far ahead
 _UNSEEN = Sizing()
+
+
+# Recollection: converts sums of the ledger into counts of the board, for the memory of the time before the start.
+
+
+def recollect(snapshots: Snapshots, sums: Iterable[HourlySum]) -> int:
+    """Add ``sums`` to the memory; return the number of models.
+
+    The prompt sizes are no longer known: each class is taken to have its usual one. Each speed counts as one second
+    of decoding.
+    """
+    usual = Sizing()
+    by_hour: dict[tuple[str, int], Counts] = {}
+    for each in sums:
+        counts = by_hour.setdefault((each.model, slot_of(each.unix_s)), {})
+        if each.metric == "ttft":
+            reference_s = mid_s(each.bucket) / usual.factor(size_of(None, max(0, each.size_class)))
+            _add(counts, event(each.deployment, MeasuredApi.ANSWERS, 0, reference_s), each.n)
+        elif each.metric == "tps":
+            tok_s = 1000 * mid_s(each.bucket)  # buckets are of milliseconds, or of tok/s
+            _add(counts, f"{each.deployment}|tok", tok_s * each.n)
+            _add(counts, f"{each.deployment}|sec", each.n)
+        else:
+            _add(counts, f"{each.deployment}|{each.metric}", each.n)
+    for (model, slot), counts in sorted(by_hour.items(), key=lambda item: item[0][1]):
+        snapshots.remember(model, counts, slot)
+    return len({model for model, _ in by_hour})
+
+
+def _add(counts: Counts, field: str, amount: float) -> None:
+    counts[field] = counts.get(field, 0.0) + amount

@@ -8,12 +8,12 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from math import inf, log2
+from math import inf, log2, sqrt
 
 import msgspec
 
-from gateway.steering.constants import BUCKETS, BUCKETS_PER_OCTAVE, FIRST_EDGE_S, MEAN_CAP_S
-from gateway.steering.histogram import bucket, edge_s, mid_s
+from gateway.steering.constants import BUCKETS, BUCKETS_PER_OCTAVE, FIRST_EDGE_S, MEAN_CAP_S, Z_95
+from gateway.steering.counts import bucket, edge_s, mid_s
 
 _ROUNDING = 1e-9  # so that 0.9 as a sum of tenths counts as reached
 
@@ -181,3 +181,109 @@ def _later(index: int) -> tuple[int, ...]:
 
 _AT_ONCE = Curve((1.0,) * BUCKETS)
 _MIDDLES_S = tuple(min(mid_s(index), MEAN_CAP_S) for index in range(BUCKETS))
+
+
+# Quantiles of time to first token, and rates, with 95 % intervals, as they are published.
+
+_LEFT = 0.5  # at least so much of those at risk is taken to remain, so that the last event has a variance too
+
+
+class Quantile(msgspec.Struct, frozen=True):
+    """A quantile and the ends of its 95 % interval, seconds; infinite if the samples do not reach it."""
+
+    value_s: float
+    low_s: float
+    high_s: float
+
+
+def quantiles(events: Sequence[float], censored: Sequence[float], shares: Sequence[float]) -> tuple[Quantile, ...]:
+    """Return the Kaplan-Meier quantiles ``shares`` of dense counts by bucket.
+
+    The interval has the buckets whose survival S is not significantly different from 1 - q (Brookmeyer and Crowley
+    1982), tested with the variance at 1 - q itself, q (1 - q) / n: the sample's own is far too small in the tails. With
+    censored attempts n is the effective number: that of uncensored ones for which S has the same variance by Greenwood,
+    (1 - S) / (S sum e/(r(r-e))).
+    """
+    curve = kaplan_meier(events, censored)
+    at_risk = list(accumulate(map(sum, zip(reversed(events), reversed(censored), strict=True))))[::-1]
+    low, high = [inf] * len(shares), [inf] * len(shares)
+    survival, greenwood = 1.0, 0.0
+    for index, (seen, risk) in enumerate(zip(events, at_risk, strict=True)):
+        if seen <= 0:
+            continue
+        left = max(risk - seen, _LEFT)
+        survival *= left / risk
+        greenwood += (risk - left) / (risk * left)
+        spread = survival * greenwood
+        effective = (1.0 - survival) / spread if spread > 0 else 0.0  # within rounding, nothing is known yet
+        for at, share in enumerate(shares):
+            above = 1.0 - curve.reached[index] - (1.0 - share)
+            outside = above * above * effective >= Z_95 * Z_95 * share * (1.0 - share)
+            if low[at] == inf and (above <= 0 or not outside):
+                low[at] = edge_s(index)
+            if high[at] == inf and above <= 0 and outside:
+                high[at] = edge_s(index + 1)
+    return tuple(Quantile(curve.quantile_s(share), low[at], high[at]) for at, share in enumerate(shares))
+
+
+def wilson(hits: float, n: float) -> tuple[float, float]:
+    """Return the ends of the 95 % interval of ``hits`` / ``n`` (Wilson 1927); 0 and 1 if ``n`` is 0.
+
+    Unlike the normal approximation it is correct near 0 too, where rates of flaws should be.
+    """
+    if n <= 0:
+        return 0.0, 1.0
+    share, z2_n = min(1.0, hits / n), Z_95 * Z_95 / n
+    middle, half = share + z2_n / 2, sqrt(z2_n * (share * (1.0 - share) + z2_n / 4))
+    return max(0.0, (middle - half) / (1.0 + z2_n)), min(1.0, (middle + half) / (1.0 + z2_n))
+
+
+# Quantiles of attempts that may be cut by a faster one: Kaplan-Meier, with audited losers representing all losers.
+# Whether an attempt is overtaken depends on its own time: an easy prompt is fast everywhere. So the age at which it
+# was cut is not used. A random sample of overtaken attempts, the audited, is watched to the first token and
+# represents all of them; attempts not overtaken represent themselves. Only attempts launched with their call count:
+# later ones, hedges and failovers, run only when others are slow.
+
+
+class Fair(msgspec.Struct, frozen=True):
+    """Counts of attempts launched with their call, one per bucket of age."""
+
+    events: Sequence[float]  # first tokens of attempts not overtaken
+    censored: Sequence[float]  # of these, cut without a first token: their clients left
+    overtaken: float
+    audited: float  # number of audited ones among the overtaken, including those that failed
+    audited_events: Sequence[float]
+    audited_censored: Sequence[float]
+
+
+def fair_quantiles(fair: Fair, shares: Sequence[float]) -> tuple[Quantile, ...]:
+    """Return the quantiles ``shares``, each with its 95 % interval; ``fair.audited`` must not be 0.
+
+    An audited loser has the weight overtaken / audited. The interval has the buckets whose share F of first tokens is
+    not significantly different from q, tested with the variance q (1 - q) / n for all n attempts plus p^2 G (1 - G) (1
+    / audited - 1 / overtaken) for the overtaken, which are a part p of all and of which only the share G of the audited
+    is known (with one success and one failure more, so that the ends have a variance too).
+    """
+    weight = fair.overtaken / fair.audited
+    events = [own + weight * seen for own, seen in zip(fair.events, fair.audited_events, strict=True)]
+    censored = [own + weight * cut for own, cut in zip(fair.censored, fair.audited_censored, strict=True)]
+    curve = kaplan_meier(events, censored)
+    sample = sum(fair.audited_events) + sum(fair.audited_censored)
+    total = sum(events) + sum(censored)
+    part = weight * sample / total
+    unknown = part * part * max(0.0, 1 / fair.audited - 1 / fair.overtaken)
+    low, high = [inf] * len(shares), [inf] * len(shares)
+    for index, seen in enumerate(accumulate(fair.audited_events)):
+        if events[index] <= 0:
+            continue
+        of_sample = (seen + 1) / (sample + 2)
+        for at, share in enumerate(shares):
+            above = curve.reached[index] - share
+            outside = above * above >= Z_95 * Z_95 * (
+                share * (1 - share) / total + unknown * of_sample * (1 - of_sample)
+            )
+            if low[at] == inf and (above >= 0 or not outside):
+                low[at] = edge_s(index)
+            if high[at] == inf and above >= 0 and outside:
+                high[at] = edge_s(index + 1)
+    return tuple(Quantile(curve.quantile_s(share), low[at], high[at]) for at, share in enumerate(shares))

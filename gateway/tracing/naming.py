@@ -5,6 +5,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from gateway.core.attempts import AttemptRecord
+from gateway.core.calls import CallRecord
+from gateway.core.ids import TraceContext
 from gateway.settings.model import Settings
 from gateway.settings.presets import vendor_of
 from providers.catalog import load_catalog
@@ -54,3 +57,31 @@ def peers(settings: Settings) -> Mapping[str, Peer]:
         port = None if parts.hostname is None else parts.port or _PORTS.get(parts.scheme)
         found[name] = Peer(_PROVIDERS.get(kind, kind), parts.hostname, port)
     return found
+
+
+# What is kept of a call until its spans are made, in the exporting thread.
+
+
+class EndedCall(msgspec.Struct, frozen=True, gc=False):
+    """A finished call. Milliseconds are since it was received."""
+
+    record: CallRecord
+    trace: TraceContext
+    ended_ms: tuple[float, ...]  # when each of its attempts ended
+
+    @property
+    def spans(self) -> int:
+        """The number of its spans."""
+        return 1 + len(self.ended_ms)
+
+
+class LateAttempt(msgspec.Struct, frozen=True, gc=False):
+    """An audited loser that has ended after its call."""
+
+    record: AttemptRecord
+    call: EndedCall
+    ended_ms: float  # since the call was received
+    spans: int = 1
+
+
+Ended = EndedCall | LateAttempt

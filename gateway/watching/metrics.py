@@ -2,16 +2,22 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
-from math import nan
+import platform
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
+from math import isnan, nan
+from operator import add
 from pathlib import Path
+from statistics import median
 
-from gateway.attempt_records import AttemptRecord, AttemptStart, WinOn
-from gateway.calls import CallRecord
+import structlog
+
+from gateway import __version__
+from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, TokensSource, WinOn
+from gateway.core.calls import CallRecord
 from gateway.watching import series
-from gateway.watching.cells import observe, observe_gaps
-from gateway.watching.exposition import CONTENT_TYPE, exposition
-from gateway.watching.families import (
+from gateway.watching.series import (
     ACCEPTED,
     ALERT_MESSAGES,
     ALERTS,
@@ -48,9 +54,73 @@ from gateway.watching.families import (
     TTFT_BUCKETS,
     VALID,
     WAITED,
+    Family,
+    KnownCells,
+    Series,
+    Table,
+    observe,
+    observe_gaps,
 )
-from gateway.watching.known_cells import KnownCells
-from gateway.watching.series import Family, Series
+
+# The metrics page: the sums of all workers' series in Prometheus' text format 0.0.4.
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+SLICE = 32  # series processed without a pause, at most about 0.3 ms; then the event loop runs other tasks
+
+MERGES: Mapping[str, Callable[[float, float], float]] = {"sum": add, "min": min, "max": max}
+
+Sums = dict[str, dict[tuple[str, ...], Sequence[float]]]  # by family and label values
+
+
+async def exposition(families: Iterable[Family], tables: Iterable[Table]) -> bytes:
+    """Return the page, families in the given order. It never blocks the event loop for long."""
+    by_name = {family.name: family for family in families}
+    sums: Sums = {name: {} for name in by_name}
+    for table in tables:
+        await _add(sums, by_name, table)
+    blocks: list[str] = []
+    for family in by_name.values():
+        blocks.append(f"# HELP {family.name} {_escaped(family.documentation)}\n# TYPE {family.name} {family.kind}\n")
+        for number, (values, numbers) in enumerate(sums[family.name].items(), start=1):
+            blocks.append(_lines(family, values, numbers))
+            if number % SLICE == 0:
+                await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    return "".join(blocks).encode()
+
+
+async def _add(sums: Sums, families: Mapping[str, Family], table: Table) -> None:
+    for number, place in enumerate(table.places, start=1):
+        family = families.get(place.family)
+        if family is None or (family.kind == "gauge" and not table.alive):
+            continue
+        numbers = list(table.cells[place.first : place.first + family.width])
+        if isnan(numbers[0]):  # a gauge of something that is no longer configured, or not known
+            continue
+        known = sums[family.name].get(place.values)
+        merged = numbers if known is None else list(map(MERGES[family.merge], known, numbers))
+        sums[family.name][place.values] = merged
+        if number % SLICE == 0:
+            await asyncio.sleep(0)
+
+
+def _lines(family: Family, values: Sequence[str], numbers: Sequence[float]) -> str:
+    name = family.name
+    pairs = [f'{label}="{_escaped(value)}"' for label, value in zip(family.labels, values, strict=True)]
+    labels = f"{{{','.join(pairs)}}}" if pairs else ""
+    if family.kind != "histogram":
+        return f"{name}{labels} {numbers[0]!r}\n"
+    *buckets, total = numbers
+    up_to = list(accumulate(buckets))
+    inside = "".join(f"{pair}," for pair in pairs)
+    bounds = (*(repr(float(bound)) for bound in family.bounds), "+Inf")
+    lines = [f'{name}_bucket{{{inside}le="{le}"}} {count!r}\n' for le, count in zip(bounds, up_to, strict=True)]
+    return f"{''.join(lines)}{name}_count{labels} {up_to[-1]!r}\n{name}_sum{labels} {total!r}\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
 
 MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the folder that several workers share
 REFRESH_S = 1.0
@@ -254,3 +324,124 @@ class Metrics:
     def _refresh(self) -> None:
         for read in self._read:
             read()
+
+
+# What the metrics say of the process itself, by the names that Prometheus' client libraries use.
+
+BUILD = Family("holeshot_build_info", "The running version; always 1.", "gauge", ("python", "version"), merge="max")
+WORKERS = Family("holeshot_workers", "Worker processes that are running.", "gauge")
+STARTED = Family("process_start_time_seconds", "Unix time at which the oldest worker started.", "gauge", merge="min")
+CPU = Family("process_cpu_seconds_total", "CPU time, user and system, of all workers.", "counter")
+MEMORY = Family("process_resident_memory_bytes", "Resident memory of all workers; Linux only.", "gauge")
+
+_STATM = Path("/proc/self/statm")
+
+
+def add_process_figures(metrics: Metrics) -> None:
+    """Add the figures of this process to ``metrics``."""
+    started_s = time.time()
+    build = (platform.python_version(), __version__)
+    metrics.read_series(BUILD, lambda: {build: 1.0})
+    metrics.read_series(WORKERS, lambda: {(): 1.0})
+    metrics.read_series(STARTED, lambda: {(): started_s})
+    metrics.read_series(CPU, lambda: {(): time.process_time()})
+    metrics.read_series(MEMORY, _memory)
+
+
+def _memory() -> Mapping[tuple[str, ...], float]:
+    try:
+        pages = int(_STATM.read_text(encoding="ascii").split()[1])
+    except OSError:
+        return {}
+    return {(): float(pages * os.sysconf("SC_PAGE_SIZE"))}
+
+
+# Finds providers that count tokens differently: one that reports twice as many is paid twice, and looks faster.
+
+ANSWERS = 20  # of a deployment, between comparisons
+FAR_OFF_FACTOR = 1.6  # factor from the others' tokens per character, up or down
+SHORTEST_CHARS = 40  # minimum of an answer that is used
+ANSWERS_KEPT = 1000  # answers; then older ones count half
+TOLD_EVERY_S = 3600.0
+USUAL_PER_CHAR = 0.25  # if only two can be compared, the one farther from this is suspected
+
+_log = structlog.get_logger()
+
+
+class UsageWatch:
+    """Compares the reported tokens per character by model; logs a warning, once an hour, for one that is far off.
+
+    ``clock`` is monotonic, seconds. ``on_far_off`` is called with model and deployment for each comparison that finds
+    one far off. The view ``provider_errors`` does the same in the ledger, by the same rule.
+    """
+
+    def __init__(self, clock: Callable[[], float], on_far_off: Callable[[str, str], None] = lambda *_: None) -> None:
+        self._clock = clock
+        self._on_far_off = on_far_off
+        self._stated: dict[str, dict[str, _Stated]] = {}  # by model and deployment
+        self._told_at_s: dict[tuple[str, str], float] = {}
+
+    def answered(self, model: str, attempt: AttemptRecord) -> None:
+        """Add the attempt that answered a call."""
+        tokens, chars = attempt.completion_tokens, attempt.chars
+        counted = attempt.outcome is Outcome.WON and attempt.tokens_source is TokensSource.REPORTED
+        if not (counted and tokens and chars and chars >= SHORTEST_CHARS) or attempt.reasoning_tokens:
+            return  # reasoning that was not streamed has no characters
+        by_deployment = self._stated.get(model) or self._stated.setdefault(model, {})
+        stated = by_deployment.get(attempt.deployment) or by_deployment.setdefault(attempt.deployment, _Stated())
+        stated.add(tokens, chars)
+        if stated.answers % ANSWERS == 0:
+            self._compare(model, attempt.deployment, stated.per_char)
+
+    def _compare(self, model: str, deployment: str, per_char: float) -> None:
+        others = [
+            each.per_char
+            for name, each in self._stated[model].items()
+            if name != deployment and each.answers >= ANSWERS
+        ]
+        if not others:
+            return
+        usual = median(others)
+        times = per_char / usual
+        if max(times, 1 / times) <= FAR_OFF_FACTOR or (len(others) == 1 and _oddness(per_char) <= _oddness(usual)):
+            return
+        self._on_far_off(model, deployment)
+        now_s, key = self._clock(), (model, deployment)
+        if now_s - self._told_at_s.get(key, -TOLD_EVERY_S) >= TOLD_EVERY_S:
+            self._told_at_s[key] = now_s
+            _log.warning(
+                "usage.far_off",
+                model=model,
+                deployment=deployment,
+                times=round(times, 2),
+                effect="costs and tok/s are computed from the tokens that the provider reports",
+                hint="compare its usage with another provider's for the same text",
+            )
+
+
+class _Stated:
+    """The reports of one deployment: tokens, and the characters of the same answers."""
+
+    __slots__ = ("_chars", "_tokens", "answers")
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self._tokens = 0.0
+        self._chars = 0.0
+
+    def add(self, tokens: int, chars: int) -> None:
+        if self.answers == ANSWERS_KEPT:
+            self.answers //= 2
+            self._tokens /= 2
+            self._chars /= 2
+        self.answers += 1
+        self._tokens += tokens
+        self._chars += chars
+
+    @property
+    def per_char(self) -> float:
+        return self._tokens / self._chars
+
+
+def _oddness(per_char: float) -> float:
+    return max(per_char / USUAL_PER_CHAR, USUAL_PER_CHAR / per_char)

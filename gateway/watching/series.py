@@ -9,11 +9,14 @@ import mmap
 import os
 import tempfile
 from array import array
-from collections.abc import Iterator, MutableSequence, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from pathlib import Path
 from typing import Literal, cast
 
 import msgspec
+
+from gateway.core.attempts import AttemptRecord
 
 SHARED_CELLS = 262_144  # 2 MiB, 13,000 histograms: series come from the configuration, never from clients
 NOWHERE = SHARED_CELLS - 64  # what does not fit is counted here, and never read
@@ -132,3 +135,342 @@ def _mapped(path: Path) -> Sequence[float]:
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(Place)
+
+
+# The families of metrics of calls and attempts: names, help texts, kinds, labels and buckets.
+
+# Seconds. Dense in the range of first tokens, up to the default first-token timeout.
+TTFT_BUCKETS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 20, 60, 120)
+TPS_BUCKETS = (5, 10, 20, 30, 45, 60, 80, 100, 150, 200, 300, 500, 1000, 2000)
+QUEUE_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30)
+# Every half octave where answers stream, else every octave: edges of the ledger's buckets, so that counts carry over.
+GAP_EDGES = (-24, -16, *range(-12, 33, 4), 40, 48, 56, 64, 72, 80)  # numbers of the ledger's buckets
+GAP_BUCKETS = tuple(0.01 * 2 ** (edge / 8) for edge in GAP_EDGES)
+OVERHEAD_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25)
+
+BROKEN = "broken"  # the status of a call whose stream broke after it had begun, with a status of 200
+CALLS = Family(
+    "holeshot_calls_total",
+    "Finished calls; status broken: a stream that broke.",
+    "counter",
+    ("mode", "model", "status"),
+)
+ATTEMPTS = Family(
+    "holeshot_attempts_total",
+    "Ended upstream attempts; outcome lost counts cancelled losers.",
+    "counter",
+    ("deployment", "outcome", "role"),
+)
+ERRORS = Family(
+    "holeshot_attempt_errors_total", "Failed upstream attempts by cause.", "counter", ("deployment", "kind")
+)
+REFUSED = Family(
+    "holeshot_refused_launches_total",
+    "Extra attempts that a limit refused.",
+    "counter",
+    ("limit", "model"),
+)
+REFUSALS = Family(
+    "holeshot_refusals_total",
+    "Requests that the gateway refused before they became calls.",
+    "counter",
+    ("reason", "status"),
+)
+CLIENT_REFUSALS = Family(
+    "holeshot_client_refusals_total",
+    "Requests that the gateway refused before they became calls, of clients whose key is known.",
+    "counter",
+    ("client", "reason"),
+)
+CLIENT_CALLS = Family(
+    "holeshot_client_calls_total",
+    "Finished calls of a client; status broken: a stream that broke.",
+    "counter",
+    ("client", "status"),
+)
+CLIENT_TOKENS = Family(
+    "holeshot_client_tokens_total", "Tokens of a client's answers, as reported.", "counter", ("client", "kind")
+)
+CLIENT_COST = Family(
+    "holeshot_client_cost_usd_total",
+    "US dollars at list price of a client's calls; losers as lower bounds.",
+    "counter",
+    ("client",),
+)
+SHED = Family(
+    "holeshot_shed_calls_total",
+    "Calls refused under overload: by reason (queue_full, queue_timeout, displaced), and by what set the limit.",
+    "counter",
+    ("limit", "reason"),
+)
+PROBES = Family(
+    "holeshot_probes_total", "Probes of quiet deployments by how they ended.", "counter", ("deployment", "outcome")
+)
+TOKENS = Family("holeshot_tokens_total", "Tokens, as reported.", "counter", ("deployment", "kind"))
+FAR_OFF = Family(
+    "holeshot_usage_far_off_total",
+    "Comparisons, one every 20 answers, with tokens per character far from the other deployments'.",
+    "counter",
+    ("deployment",),
+)
+COST = Family(
+    "holeshot_cost_usd_total", "US dollars at list price; losers as lower bounds.", "counter", ("model", "share")
+)
+TTFT = Family("holeshot_ttft_seconds", "Call received to first token.", "histogram", ("model",), TTFT_BUCKETS)
+ATTEMPT_TTFT = Family(
+    "holeshot_attempt_ttft_seconds",
+    "Attempt launched to first token, of those that had one.",
+    "histogram",
+    ("deployment",),
+    TTFT_BUCKETS,
+)
+SENTENCE = Family(
+    "holeshot_attempt_first_sentence_seconds",
+    "Attempt launched to the end of the first clause that can be spoken, of models with win_on: sentence.",
+    "histogram",
+    ("deployment",),
+    TTFT_BUCKETS,
+)
+VALID = Family(
+    "holeshot_win_on_valid_calls_total",
+    "Calls with win_on: valid, by whether the answer that began first was: valid, invalid or (cut before) unknown.",
+    "counter",
+    ("first", "model"),
+)
+TAKEOVERS = Family(
+    "holeshot_takeovers_total",
+    "Streamed answers that broke where takeover is on: finished by another deployment, or why not.",
+    "counter",
+    ("end", "model"),
+)
+KEPT = Family(
+    "holeshot_kept_rivals_total",
+    "Attempts that ran on behind a winner (keep_rival): outcome won means that it broke, and they answered.",
+    "counter",
+    ("deployment", "outcome"),
+)
+DRIBBLED = Family(
+    "holeshot_would_take_over_total",
+    "Streamed answers that for 5 s came at less than a fifth of their deployment's slowest usual speed: only counted.",
+    "counter",
+    ("deployment",),
+)
+DECODE = Family("holeshot_decode_tokens_per_second", "Decode speed.", "histogram", ("deployment",), TPS_BUCKETS)
+GAPS = Family(
+    "holeshot_gap_seconds",
+    "Gaps between the chunks of answers with a meaningful delta (inter-token latency); several tokens may be in one.",
+    "histogram",
+    ("deployment",),
+    GAP_BUCKETS,
+)
+OVERHEAD = Family(
+    "holeshot_overhead_seconds", "The gateway's own share of the TTFT.", "histogram", (), OVERHEAD_BUCKETS
+)
+WAITED = Family(
+    "holeshot_queue_seconds",
+    "Calls that waited because of max_in_flight, by the end of the wait: seated, timed_out, left.",
+    "histogram",
+    ("end", "model"),
+    QUEUE_BUCKETS,
+)
+IN_FLIGHT = Family("holeshot_in_flight_attempts", "Attempts that are running.", "gauge", ("deployment",))
+ALERTS = Family("holeshot_alerts_total", "Alerts that this process opened.", "counter", ("kind",))
+ALERTS_RESOLVED = Family("holeshot_alerts_resolved_total", "Alerts that this process resolved.", "counter", ("kind",))
+ALERT_MESSAGES = Family(
+    "holeshot_alert_messages_total",
+    "Attempts to send a message about an alert: sent, failed (and repeated) or given_up.",
+    "counter",
+    ("result", "webhook"),
+)
+
+TARGET_CALLS = Family(
+    "holeshot_target_calls", "Calls that count for a target, in its window.", "gauge", ("target",), merge="max"
+)
+TARGET_BAD = Family("holeshot_target_bad_calls", "Those of them that were bad.", "gauge", ("target",), merge="max")
+TARGET_BUDGET = Family(
+    "holeshot_target_budget_left",
+    "The share of a target's error budget that is left in its window; below 0 it is missed.",
+    "gauge",
+    ("target",),
+    merge="min",
+)
+TARGET_BURN = Family(
+    "holeshot_target_burn_rate",
+    "The share of bad calls over the share that may be bad, in the last 1h, 6h and 3d.",
+    "gauge",
+    ("target", "window"),
+    merge="max",
+)
+
+ACCEPTED = Family("holeshot_connections_accepted_total", "Connections from clients that were accepted.", "counter")
+CUT = Family(
+    "holeshot_connections_cut_total",
+    "Connections closed for a limit (address, strangers, descriptors, late_head, large_head, stalled) or an ended key.",
+    "counter",
+    ("reason",),
+)
+
+
+# Where the series of one deployment, model or client are: looked up once, and then only added to.
+
+_LEDGERS_BUCKETS = range(-56, 112)  # of gaps; eight per octave, number 0 begins at 10 ms
+# Which of our buckets has all of a bucket of the ledger's, by its number as JSON.
+_GAPS_AT = {str(number): bisect_left(GAP_EDGES, number + 1) for number in _LEDGERS_BUCKETS}
+
+
+class ModelCells:
+    """The cells of one model's calls."""
+
+    __slots__ = ("_calls", "_series", "answer_usd", "duplicate_usd", "label", "ttft")
+
+    def __init__(self, series: Series, label: str) -> None:
+        self._series = series
+        self._calls: dict[tuple[str, str], int] = {}
+        self.label = label
+        self.ttft = series.first_cell(TTFT, label)
+        self.answer_usd = series.first_cell(COST, label, "answer")
+        self.duplicate_usd = series.first_cell(COST, label, "duplicate")
+
+    def call(self, mode: str, status: str) -> int:
+        """Return the cell of calls that ended like this."""
+        cell = self._calls.get((mode, status))
+        if cell is None:
+            cell = self._series.first_cell(CALLS, str(mode), self.label, status)
+            self._calls[mode, status] = cell
+        return cell
+
+
+class DeploymentCells:
+    """The cells of one deployment's attempts."""
+
+    __slots__ = (
+        "_outcomes",
+        "_series",
+        "completion_tokens",
+        "decode",
+        "far_off",
+        "gaps",
+        "in_flight",
+        "label",
+        "prompt_tokens",
+        "ttft",
+    )
+
+    def __init__(self, series: Series, label: str) -> None:
+        self._series = series
+        self._outcomes: dict[tuple[str, str], int] = {}
+        self.label = label
+        self.in_flight = series.first_cell(IN_FLIGHT, label)
+        self.ttft = series.first_cell(ATTEMPT_TTFT, label)
+        self.decode = series.first_cell(DECODE, label)
+        self.gaps = series.first_cell(GAPS, label)
+        self.completion_tokens = series.first_cell(TOKENS, label, "completion")
+        self.prompt_tokens = series.first_cell(TOKENS, label, "prompt")
+        self.far_off = series.first_cell(FAR_OFF, label)  # starts at 0: a series that starts at 1 shows no increase
+
+    def outcome(self, outcome: str, role: str) -> int:
+        """Return the cell of attempts of this role that ended like this."""
+        cell = self._outcomes.get((outcome, role))
+        if cell is None:
+            cell = self._outcomes[outcome, role] = self._series.first_cell(
+                ATTEMPTS, self.label, str(outcome), str(role)
+            )
+        return cell
+
+
+class ClientCells:
+    """The cells of one client's calls."""
+
+    __slots__ = ("_calls", "_series", "completion_tokens", "label", "prompt_tokens", "usd")
+
+    def __init__(self, series: Series, label: str) -> None:
+        self._series = series
+        self._calls: dict[str, int] = {}
+        self.label = label
+        self.completion_tokens = series.first_cell(CLIENT_TOKENS, label, "completion")
+        self.prompt_tokens = series.first_cell(CLIENT_TOKENS, label, "prompt")
+        self.usd = series.first_cell(CLIENT_COST, label)
+
+    def call(self, status: str) -> int:
+        """Return the cell of calls that ended like this."""
+        cell = self._calls.get(status)
+        if cell is None:
+            cell = self._calls[status] = self._series.first_cell(CLIENT_CALLS, self.label, status)
+        return cell
+
+
+def observe(cells: MutableSequence[float], first: int, bounds: tuple[float, ...], value: float) -> None:
+    """Count ``value`` in the histogram that begins at ``first``."""
+    cells[first + bisect_left(bounds, value)] += 1.0
+    cells[first + len(bounds) + 1] += value
+
+
+def observe_gaps(cells: MutableSequence[float], first: int, attempt: AttemptRecord) -> None:
+    """Add an answer's gaps to the histogram that begins at ``first``; their sum is from the first to the last chunk."""
+    number = 0
+    for bucket, gaps in (attempt.itl or {}).items():
+        cells[first + _GAPS_AT[bucket]] += gaps
+        number += gaps
+    if number and attempt.last_token_ms is not None and attempt.ttft_ms is not None:
+        between = max(number, (attempt.chunks or 0) - 1)  # of very long answers some gaps are not kept
+        cells[first + len(GAP_BUCKETS) + 1] += (attempt.last_token_ms - attempt.ttft_ms) / 1000 * number / between
+
+
+# The cells of all models, deployments and clients: each is looked up once, until the configuration changes.
+
+ADHOC_LABEL = "adhoc"  # names invented by clients must not become time series
+ANONYMOUS = "anonymous"  # calls without a key
+MOST_CLIENTS = 1000  # with series of their own; an admin may make any number of keys
+OTHER_CLIENTS = "(others)"
+
+
+class KnownCells:
+    """The cells of the models that are configured now, and of those who call."""
+
+    __slots__ = ("_deployments", "_known_models", "_looked_up_in", "_models", "_series", "clients")
+
+    def __init__(self, series: Series, known_models: Callable[[], Mapping[str, object]]) -> None:
+        self._series = series
+        self._known_models = known_models
+        self._looked_up_in: object = None  # the known models for which the following was looked up
+        self._models: dict[str, ModelCells] = {}
+        self._deployments: dict[tuple[str, str], DeploymentCells] = {}  # by model and name, only known ones
+        self.clients: dict[str | None, ClientCells] = {}
+
+    def model(self, name: str) -> ModelCells:
+        """Return the cells of a model; all unknown ones share a label."""
+        models = self._known_models()
+        if models is not self._looked_up_in:
+            self._look_again(models)
+        found = self._models.get(name)
+        if found is None:
+            known = name in models
+            found = ModelCells(self._series, name if known else ADHOC_LABEL)
+            if known:
+                self._models[name] = found
+        return found
+
+    def deployment(self, model: str, name: str) -> DeploymentCells:
+        """Return the cells of a deployment of ``model``; those of unknown models share a label."""
+        models = self._known_models()
+        if models is not self._looked_up_in:
+            self._look_again(models)
+        found = self._deployments.get((model, name))
+        if found is None:
+            known = model in models
+            found = DeploymentCells(self._series, name if known else ADHOC_LABEL)
+            if known:
+                self._deployments[model, name] = found
+        return found
+
+    def client(self, name: str | None) -> ClientCells:
+        """Return the cells of a client that is not among ``clients``; None: calls without a key."""
+        if len(self.clients) < MOST_CLIENTS:
+            made = self.clients[name] = ClientCells(self._series, ANONYMOUS if name is None else name)
+            return made
+        return ClientCells(self._series, OTHER_CLIENTS)
+
+    def _look_again(self, models: Mapping[str, object]) -> None:
+        """Look everything up again after a change of the configuration."""
+        self._looked_up_in = models
+        self._models, self._deployments = {}, {}

@@ -8,14 +8,150 @@ from typing import Protocol
 
 import msgspec
 
-from providers.dialects.chunk import Chunk
 from providers.dialects.continuing import Continuing
-from providers.dialects.expected import JsonFormat, OfferedTool
-from providers.dialects.gathering import Gathering
-from providers.dialects.habits import Habits
-from providers.dialects.parameters import ParameterNames, SystemPrompt
-from providers.dialects.pattern import Pattern
+from providers.dialects.events import Chunk, Gathering, Pattern
 from providers.dialects.wording import Fields, Wording
+
+# How one model must be asked, where models that speak the same dialect differ.
+
+
+class Habits(msgspec.Struct, frozen=True):
+    """What matters in every dialect; a dialect in which models differ in more has a subclass."""
+
+    thinks: bool = True  # False: the model refuses a reasoning effort
+    takes_thoughts: bool = False  # in chat, its reasoning_content must be sent back with the tool calls it led to
+
+
+# A dialect's names for the parameters of requests. The configuration uses chat's names.
+
+
+class SystemPrompt(msgspec.Struct, frozen=True):
+    """Where the system prompt is in a request."""
+
+    field: str
+    item: Callable[[str], Mapping[str, str]]  # makes the item with this text, where the field is an array
+
+
+class ParameterNames(msgspec.Struct, frozen=True):
+    """The names of chat's parameters in this dialect."""
+
+    answer_limits: tuple[str, ...]  # all names of max_tokens, the newest first
+    has_default_limit: bool = False  # without a limit in the request, a short one applies
+    known: frozenset[str] | None = None  # other parameters that exist; None: all, also vendors' own
+    unknown: frozenset[str] = frozenset()  # parameters of chat that do not exist
+    renamed: Mapping[str, str] = {}  # from chat's name
+    lists: frozenset[str] = frozenset()  # must be a list, where chat accepts a single value too
+
+    def of(self, name: str) -> tuple[str, ...]:
+        """Return the names of chat's parameter ``name``, which is not an answer limit; none if it does not exist."""
+        if name in self.renamed:
+            return (self.renamed[name],)
+        is_known = name not in self.unknown if self.known is None else name in self.known
+        return (name,) if is_known else ()
+
+
+# What a request expects of its answer: calls of the offered tools, JSON by a schema. OpenAI's APIs and Anthropic's
+# word it so similarly that one reader can do for all.
+
+_ABSENT = msgspec.Raw()
+_JSON = frozenset({"json_object", "json_schema"})
+_NONE = frozenset({b"", b"null"})
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class JsonFormat(msgspec.Struct, frozen=True):
+    """The answer must be JSON."""
+
+    any_object: bool = False  # any JSON object is right
+    schema: bytes | None = None  # the JSON Schema that it must match
+
+
+class OfferedTool(msgspec.Struct, frozen=True):
+    """A tool that the model may call."""
+
+    name: str
+    schema: bytes | None = None  # the JSON Schema of its arguments, if there is one
+    strict: bool = False  # they must match it
+
+
+class _Inner(msgspec.Struct):
+    schema: msgspec.Raw = _ABSENT
+
+
+class _Format(msgspec.Struct):
+    type: str | None = None
+    schema: msgspec.Raw = _ABSENT
+    json_schema: _Inner | None = None
+
+
+class _Around(msgspec.Struct):
+    format: _Format | None = None
+
+
+class _Function(msgspec.Struct):
+    name: str | None = None
+    parameters: msgspec.Raw = _ABSENT
+    strict: bool | None = None
+
+
+class _Tool(_Function):
+    function: _Function | None = None
+    custom: _Function | None = None
+    tools: list[_Function] | None = None  # of a namespace, in Responses: they are called by their own names
+
+
+_formats = msgspec.json.Decoder(_Format | None)
+_around = msgspec.json.Decoder(_Around | None)
+_tools = msgspec.json.Decoder(list[_Tool] | None)
+
+
+def json_format(raw: msgspec.Raw) -> JsonFormat | None:
+    """Read a field that is a format, such as ``response_format``; None where it does not ask for JSON."""
+    try:
+        return _json_format(_formats.decode(raw))
+    except _UNREADABLE:
+        return None
+
+
+def json_format_within(raw: msgspec.Raw) -> JsonFormat | None:
+    """Read a field that contains a ``format``, such as ``text``; None where it does not ask for JSON."""
+    try:
+        around = _around.decode(raw)
+    except _UNREADABLE:
+        return None
+    return None if around is None else _json_format(around.format)
+
+
+def openai_tools(raw: msgspec.Raw) -> list[OfferedTool]:
+    """Read OpenAI's tools, nested as in chat, flat or in namespaces. Those without a name run at the provider.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the field has another format.
+
+    """
+    said = _tools.decode(raw) or ()
+    functions = [each for tool in said for each in tool.tools or (tool.function or tool.custom or tool,)]
+    found: dict[str, OfferedTool] = {}
+    for each in functions:
+        if each.name is not None:
+            offered = OfferedTool(each.name, schema_in(each.parameters), bool(each.strict))
+            # Of two with one name, in different namespaces, nobody knows which is called.
+            found[each.name] = offered if found.get(each.name, offered) == offered else OfferedTool(each.name)
+    return list(found.values())
+
+
+def schema_in(raw: msgspec.Raw) -> bytes | None:
+    """Return a field's JSON Schema; None if it has none."""
+    schema = bytes(raw)
+    return None if schema in _NONE else schema
+
+
+def _json_format(asked: _Format | None) -> JsonFormat | None:
+    if asked is None or asked.type not in _JSON:
+        return None
+    schema = asked.json_schema.schema if asked.json_schema is not None else asked.schema
+    return JsonFormat(asked.type == "json_object", bytes(schema) or None)
+
 
 ReadEvent = Callable[[bytes, Sequence[str]], Chunk]
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from providers.dialects.dialect import Dialect, Translation
-from providers.dialects.habits import Habits
+from providers.dialects.dialect import Dialect, Habits, Translation
 from providers.dialects.wording import Fields, Loss, Wording
 
 

@@ -1,26 +1,167 @@
 """Opening connections: name resolution, both IP families, TLS with ALPN, and proxies."""
 
 import asyncio
+import base64
 import errno
 import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import perf_counter
-from typing import Literal, cast
+from typing import Any, Literal, cast
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
 
-from providers.errors import ErrorKind, UpstreamError
-from providers.http.connection import Connection, Owner
+from providers.errors import ErrorKind, UpstreamError, is_shortage, out_of_descriptors
 from providers.http.http1 import Http1Connection
 from providers.http.http2 import Http2Connection
-from providers.http.proxies import Proxy
-from providers.http.resumption import resume_sessions
-from providers.http.tunnel import ProxyRefused, Tunnel
-from providers.redaction import redact
-from providers.shortage import is_shortage, out_of_descriptors
+from providers.http.message import Connection, Owner
+from providers.redaction import MaskedRecord, redact
+
+# TLS sessions, resumed: the connection that replaces one that a lost race has cost shakes hands for less. A resumed
+# handshake has no certificates to send, read and check. OpenSSL makes a whole one where the server does not know the
+# session any more. A session is resumed only under the name that its certificate was checked for, and only in the
+# context that checked it.
+
+
+def resume_sessions(context: ssl.SSLContext) -> None:
+    """Have the connections of ``context`` resume the session of the last whole handshake with the same name."""
+    context.sslobject_class = type("Resuming", (_Resuming,), {"whole": {}, "sessions": {}})
+
+
+class _Resuming(ssl.SSLObject):
+    whole: dict[str | None, ssl.SSLObject]  # by name, the last whole handshake of which no session was taken yet
+    sessions: dict[str | None, ssl.SSLSession]  # by name
+    _begun = False
+
+    def do_handshake(self) -> None:
+        """Shake hands; whoever drives it calls this again until it does not raise."""
+        name = self.server_hostname
+        if not self._begun:
+            self._begun = True
+            self._resume(name)
+        super().do_handshake()
+        if not self.session_reused:
+            self.whole[name] = self
+
+    def getpeercert(self, binary_form: bool = False) -> Any:
+        """Return None: nobody looks at a certificate that OpenSSL has checked, and to parse one takes 40 µs."""
+        del binary_form
+
+    def _resume(self, name: str | None) -> None:
+        whole = self.whole.pop(name, None)
+        latest = None if whole is None else whole.session  # its tickets have followed it by now
+        if latest is not None:
+            self.sessions[name] = latest
+        session = self.sessions.get(name)
+        if session is not None:
+            self.session = session
+
+
+# A tunnel through a proxy to a TLS origin: the CONNECT request, and its answer.
+
+_LONGEST_ANSWER = 16 * 1024
+_END = b"\r\n\r\n"
+
+
+class ProxyRefused(Exception):
+    """The proxy refuses the tunnel; the message is its status line."""
+
+
+class Tunnel(asyncio.Protocol):
+    """Asks a proxy for a tunnel. ``opened`` returns when it is established; after that, TLS takes over."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, authority: str, authorization: str | None) -> None:
+        self._opened: asyncio.Future[None] = loop.create_future()
+        self._answer = bytearray()
+        request = f"CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\nuser-agent: holeshot\r\n"
+        if authorization is not None:
+            request += f"proxy-authorization: {authorization}\r\n"
+        self._request = request.encode() + b"\r\n"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send the CONNECT request."""
+        cast("asyncio.Transport", transport).write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        """Process the answer. No data follows it, as in TLS the client sends first."""
+        self._answer += data
+        if self._opened.done():
+            return
+        line, _, _ = bytes(self._answer).partition(b"\r\n")
+        if _END in self._answer:
+            version, _, status = line.partition(b" ")
+            if version.startswith(b"HTTP/1.") and status.startswith(b"2"):
+                self._opened.set_result(None)
+            else:
+                self._refuse(status.decode("latin-1") if version.startswith(b"HTTP/") else "with no HTTP")
+        elif len(self._answer) > _LONGEST_ANSWER:
+            self._refuse("with too long a head")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Process the end of the connection."""
+        del exc
+        if not self._opened.done():
+            self._refuse("by closing the connection")
+
+    async def opened(self) -> None:
+        """Wait for the tunnel.
+
+        Raises:
+            ProxyRefused: the proxy refuses it.
+
+        """
+        await self._opened
+
+    def _refuse(self, words: str) -> None:
+        self._opened.set_exception(ProxyRefused(redact(words[:200])))
+
+
+# The proxy for an origin, from the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY, in upper or lower case).
+
+_PORTS = {"http": 80, "https": 443}
+
+
+class Proxy(MaskedRecord, frozen=True):
+    """A proxy. ``authorization`` is the value of proxy-authorization; it is a secret."""
+
+    scheme: str  # of the proxy itself: http or https
+    host: str
+    port: int
+    authorization: str | None = None
+
+    def shown(self) -> Iterable[tuple[str, object]]:
+        """Return its address."""
+        yield "url", f"{self.scheme}://{self.host}:{self.port}"
+
+
+def proxy_of(scheme: str, host: str) -> Proxy | None:
+    """Return the proxy for an origin, None if there is none.
+
+    Raises:
+        ValueError: the environment names a proxy that is not supported.
+
+    """
+    named = getproxies().get(scheme)
+    if not named or proxy_bypass(host):
+        return None
+    parts = urlsplit(named if "://" in named else f"http://{named}")
+    variable = f"{scheme.upper()}_PROXY"
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise ValueError(f"{variable} must be http://host:port or https://host:port; other kinds are not supported")
+    try:
+        port = parts.port or _PORTS[parts.scheme]
+    except ValueError:
+        raise ValueError(f"the port in {variable} is none") from None
+    authorization = None
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        authorization = "Basic " + base64.b64encode(pair.encode()).decode()
+    return Proxy(parts.scheme, parts.hostname, port, authorization)
+
 
 Versions = Literal["auto", "1.1", "2"]
 

@@ -5,8 +5,7 @@ import zlib
 from collections.abc import Mapping
 
 from providers.errors import ErrorKind, UpstreamError
-from providers.http.limits import READ_BYTES, WHOLE_READ_BYTES
-from providers.http.response import Response
+from providers.http.message import READ_BYTES, WHOLE_READ_BYTES, Response
 
 ACCEPTED = "gzip, deflate"
 _MEMBERS = 100  # concatenated compressed streams in one body; each costs a copy of the rest

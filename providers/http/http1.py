@@ -1,18 +1,137 @@
 """One HTTP/1.1 connection: how its exchanges begin and end."""
 
 import asyncio
-from typing import cast
+from typing import TYPE_CHECKING, Protocol, cast
 
-from httptools import HttpParserError, HttpParserUpgrade
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from providers.errors import ErrorKind, UpstreamError
-from providers.http.bounded_reads import BoundedReads
-from providers.http.connection import Owner
-from providers.http.http1_message import OVERSIZED, Message
-from providers.http.limits import BUFFERED_BYTES, HEAD_BYTES
-from providers.http.message import Request, rendered
-from providers.http.response import Response, Unsent
+from providers.http.message import (
+    BUFFERED_BYTES,
+    HEAD_BYTES,
+    HEAD_FIELDS,
+    INTERIM_RESPONSES,
+    READ_BYTES,
+    Owner,
+    Request,
+    Response,
+    Unsent,
+    rendered,
+)
 from providers.redaction import redact
+
+if TYPE_CHECKING:
+    from providers.http.message import Field
+
+# What httptools finds in the answers of one HTTP/1.1 connection: a head, pieces of a body, and an end.
+
+OVERSIZED = f"more than {HEAD_BYTES // 1024} KiB or {HEAD_FIELDS} fields of head"
+_FIRST_STATUS, _FIRST_FINAL_STATUS = 100, 200  # interim responses have a status between these
+
+
+class Fault(Exception):
+    """The server violates the protocol. Raised inside a callback of the parser, which stops then."""
+
+
+class Message:
+    """The current answer, as far as it has been parsed; ``parser`` calls the methods below while it is fed."""
+
+    __slots__ = ("complete", "fields", "interim", "keep_alive", "on_body", "parser", "pieces", "response")
+
+    def __init__(self) -> None:
+        self.parser: HttpResponseParser | None = None  # None: the connection is not open
+        self.response: Response | None = None  # None: nothing was requested
+        self.fields: list[Field] = []
+        self.pieces: list[bytes] = []
+        self.on_body = self.pieces.append  # called by httptools for each chunk, so about once per token
+        self.complete = False
+        self.interim = 0
+        self.keep_alive = False
+
+    def open(self) -> None:
+        """Begin to parse."""
+        self.parser = HttpResponseParser(self)
+
+    def on_message_begin(self) -> None:
+        """Begin a message: an interim response, or the one response."""
+        if self.complete:
+            raise Fault("a second response to one request")  # its body must not be added to this one's
+        self.fields = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a field of the head, or of the trailers, which are ignored."""
+        if len(self.fields) == HEAD_FIELDS:
+            raise Fault(OVERSIZED)
+        self.fields.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """Begin the response."""
+        assert self.parser is not None
+        assert self.response is not None
+        status = self.parser.get_status_code()
+        if sum(len(name) + len(value) for name, value in self.fields) > HEAD_BYTES:
+            raise Fault(OVERSIZED)
+        if status >= _FIRST_FINAL_STATUS:
+            self.keep_alive = self.parser.should_keep_alive()
+            self.response.begin(status, self.fields)
+            self.fields = []
+            return
+        self.interim += 1
+        if status < _FIRST_STATUS or self.interim > INTERIM_RESPONSES:
+            raise Fault(f"{self.interim} interim responses, the last with status {status}")
+
+    def on_message_complete(self) -> None:
+        """End the response, unless it is an interim one."""
+        if self.response is not None and self.response.status:
+            self.complete = True
+
+
+# Reads of limited size from a connection; an event loop would deliver up to a quarter of a megabyte at once.
+
+
+class Reader(Protocol):
+    """The protocol of a connection."""
+
+    def data_received(self, data: bytes) -> None:
+        """Process data that was read."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Process the end of the connection."""
+
+    def pause_writing(self) -> None:
+        """Stop writing for now."""
+
+    def resume_writing(self) -> None:
+        """Continue writing."""
+
+
+class BoundedReads(asyncio.BufferedProtocol):
+    """Wraps ``reader`` once that has fallen behind for the first time, as each read costs a little more this way."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._buffer = memoryview(bytearray(READ_BYTES))
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        """Return the buffer to read into."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Pass the data on."""
+        self._reader.data_received(bytes(self._buffer[:nbytes]))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Pass it on."""
+        self._reader.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Pass it on."""
+        self._reader.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Pass it on."""
+        self._reader.resume_writing()
+
 
 _COPIED_BYTES = 64 * 1024  # a body up to this is sent with its head in one write, and over TLS in one record
 

@@ -10,18 +10,53 @@ from typing import cast
 
 from providers.errors import ErrorKind, UpstreamError
 from providers.http import frames
-from providers.http.connection import Owner
-from providers.http.frames import Code, ConnectionFault, Kind, StreamFault
-from providers.http.header_blocks import EMPTY_TABLE, request_block
-from providers.http.http2_bodies import Bodies
-from providers.http.http2_failures import lost, no_http, reset
-from providers.http.http2_outgoing import Outgoing
+from providers.http.frames import EMPTY_TABLE, Code, ConnectionFault, Kind, StreamFault, code_name, request_block
 from providers.http.http2_receiving import Receiving
-from providers.http.http2_settings import PeerSettings, hello
-from providers.http.http2_stream import Stream
-from providers.http.limits import HTTP2_ANSWER_S, HTTP2_QUIET_S, HTTP2_RESETS, HTTP2_RESETS_WEARING, HTTP2_WINDOW_S
-from providers.http.message import Request
-from providers.http.response import Response, Unsent
+from providers.http.http2_stream import Bodies, Outgoing, PeerSettings, Stream, hello
+from providers.http.message import (
+    HTTP2_ANSWER_S,
+    HTTP2_QUIET_S,
+    HTTP2_RESETS,
+    HTTP2_RESETS_WEARING,
+    HTTP2_WINDOW_S,
+    Owner,
+    Request,
+    Response,
+    Unsent,
+)
+from providers.redaction import redact
+
+# Which error an exchange on an HTTP/2 connection ends with, and whether its request may be sent again (``Unsent``).
+
+
+def lost(stream: Stream, exc: Exception | None, goaway: int | None) -> UpstreamError | Unsent:
+    """Return the error of an exchange whose connection has ended; ``goaway`` is the server's code for it, if any."""
+    if goaway is not None:
+        message = f"the provider gave up the connection ({code_name(goaway)})"
+    elif stream.begun:
+        message = "the connection broke in the middle of the answer"
+    elif stream.may_resend:
+        return Unsent("kept connection lost")
+    elif exc is not None:
+        message = redact(f"the connection broke ({exc})")
+    else:
+        message = "the connection was closed before the answer"
+    return UpstreamError(ErrorKind.DISCONNECTED, message)
+
+
+def reset(stream: Stream, code: int) -> UpstreamError | Unsent:
+    """Return the error of an exchange that the server reset."""
+    if code == Code.REFUSED_STREAM and not stream.begun:
+        return Unsent("the provider refused the stream")
+    where = "in the middle of" if stream.begun else "before"
+    message = f"the provider reset the stream {where} the answer ({code_name(code)})"
+    return UpstreamError(ErrorKind.DISCONNECTED, message)
+
+
+def no_http(fault: ConnectionFault | StreamFault) -> UpstreamError:
+    """Return the error of an answer that violates the protocol."""
+    return UpstreamError(ErrorKind.INVALID_RESPONSE, redact(f"its answer is not valid HTTP/2 ({fault.problem})"))
+
 
 _PROGRESS_BYTES = 256  # of a body; smaller increments of a window do not count as progress
 

@@ -6,14 +6,77 @@ What RFC 9113 forbids, and what exceeds ``limits.py``, raises a fault.
 from typing import Protocol
 
 from providers.http import frames
-from providers.http.frames import HEADER, HEADER_BYTES, MAX_FRAME_BYTES, Code, ConnectionFault, Kind, StreamFault
-from providers.http.http2_bodies import Bodies
-from providers.http.http2_heads import Heads
-from providers.http.http2_outgoing import Outgoing
-from providers.http.http2_settings import PeerSettings
-from providers.http.http2_stream import Stream
-from providers.http.limits import HTTP2_CONNECTION_BYTES, HTTP2_USELESS_FRAMES
-from providers.http.response import Field
+from providers.http.frames import (
+    END_HEADERS,
+    END_STREAM,
+    HEADER,
+    HEADER_BYTES,
+    MAX_FRAME_BYTES,
+    PRIORITIZED,
+    Code,
+    ConnectionFault,
+    Kind,
+    StreamFault,
+    unpadded,
+)
+from providers.http.http2_stream import Bodies, Outgoing, PeerSettings, Stream
+from providers.http.message import HEAD_BYTES, HTTP2_CONNECTION_BYTES, HTTP2_CONTINUATIONS, HTTP2_USELESS_FRAMES, Field
+
+# Incoming header blocks: a HEADERS frame and its CONTINUATION frames become one list of fields.
+
+_PRIORITY_BYTES = 5
+
+
+class Heads:
+    """The header blocks of one connection, one at a time. ``stream_id`` is that of the open block, 0 for none."""
+
+    __slots__ = ("_block", "_continuations", "_decoder", "ends_stream", "stream_id")
+
+    def __init__(self) -> None:
+        self.stream_id = 0
+        self.ends_stream = False
+        self._block = b""
+        self._continuations = 0
+        self._decoder = frames.decoder()
+
+    def begin(self, stream_id: int, flags: int, payload: bytes) -> list[Field] | None:
+        """Add a HEADERS frame; return the fields unless more frames follow.
+
+        Raises:
+            ConnectionFault: it cannot be decoded, or is too large.
+
+        """
+        block = unpadded(payload, flags)
+        if flags & PRIORITIZED:
+            if len(block) < _PRIORITY_BYTES:
+                raise ConnectionFault(Code.FRAME_SIZE_ERROR, "HEADERS too short for their priority")
+            block = block[_PRIORITY_BYTES:]
+        self.ends_stream = bool(flags & END_STREAM)
+        if flags & END_HEADERS:
+            return frames.decoded(self._decoder, block)
+        self.stream_id = stream_id
+        self._block = block
+        self._continuations = 0
+        return None
+
+    def go_on(self, stream_id: int, flags: int, payload: bytes) -> list[Field] | None:
+        """Add a CONTINUATION frame; return the fields unless more frames follow.
+
+        Raises:
+            ConnectionFault: no block is open, it cannot be decoded, or is too large.
+
+        """
+        if stream_id != self.stream_id or not stream_id:
+            raise ConnectionFault(Code.PROTOCOL_ERROR, "a CONTINUATION without an open header block")
+        self._continuations += 1
+        if self._continuations > HTTP2_CONTINUATIONS or len(self._block) + len(payload) > HEAD_BYTES:
+            raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "a header block that does not end")
+        self._block += payload
+        if not flags & END_HEADERS:
+            return None
+        block, self._block, self.stream_id = self._block, b"", 0
+        return frames.decoded(self._decoder, block)
+
 
 _GOAWAY_BYTES = 8  # at least; debug data may follow
 _OF_THE_CONNECTION = frozenset({Kind.SETTINGS, Kind.PING, Kind.GOAWAY})

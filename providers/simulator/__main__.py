@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from providers.simulator.fleet import run_fleet
+from providers.simulator.simulated import run_fleet
 
 
 def main() -> None:

@@ -2,21 +2,152 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from http import HTTPStatus
 from random import Random
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import msgspec
 from aiohttp import web
 
-from providers.simulator.counts import Tally, Visit
-from providers.simulator.loopback import json_response, serve
-from providers.simulator.persona import CHAT_MODEL, EMBEDDING_MODEL, Fate, Persona, Run
-from providers.simulator.rate_limit import RateLimit
-from providers.simulator.speech import count_tokens, speak
-from providers.simulator.wire import DONE, Answering, embeddings, error, event, model_list, usage
+from providers.simulator.persona import CHAT_MODEL, DEMO_FLEET, EMBEDDING_MODEL, Fate, Persona, Run
+from providers.simulator.wire import (
+    DONE,
+    Answering,
+    Tally,
+    Visit,
+    embeddings,
+    error,
+    event,
+    json_response,
+    model_list,
+    serve,
+    usage,
+)
+
+# The text of simulated answers: English sentences about racing and latency, in tokens, determined by the seed.
+
+_OPENINGS = (
+    "A holeshot is decided before the first corner.",
+    "Think of every request as a start from the gate.",
+    "Latency is felt long before it is measured.",
+    "The fastest rider on average is not always the first one out of the gate.",
+    "Nobody remembers the median; everybody remembers the one time they had to wait.",
+    "Two starters are harder to hold up than one.",
+)
+_SUBJECTS = (
+    "the slow tail",
+    "a second attempt",
+    "the provider that answered first yesterday",
+    "a crowded grid",
+    "the time to the first token",
+    "a hedged request",
+    "the rider on the inside line",
+    "a cold connection",
+    "the leaderboard",
+    "a cancelled loser",
+)
+_VERBS = (
+    "decides more than",
+    "costs less than",
+    "says little about",
+    "matters as much as",
+    "hides behind",
+    "is easier to plan than",
+    "changes faster than",
+    "teaches us something about",
+)
+_OBJECTS = (
+    "the average anyone puts on a slide",
+    "the speed on the straight",
+    "a single number measured last week",
+    "the patience of whoever is waiting",
+    "what the answer itself is worth",
+    "the next minute of traffic",
+    "a good start from the gate",
+    "the price of a few spare tokens",
+)
+_LINKS = (
+    "In practice",
+    "Over a long day",
+    "Seen from the pit lane",
+    "On a bad afternoon",
+    "At the ninety-ninth percentile",
+)
+_ADVICE = (
+    "Start two when the odds are even, and stop one as soon as the other speaks.",
+    "Measure the losers as well, or the board will flatter everyone.",
+    "Keep a warm connection ready, because a handshake is time nobody gets back.",
+    "Spend the extra attempt where waiting would hurt most.",
+    "When a provider asks for a pause, give it one and run the others.",
+    "Watch the first token for the feeling and the last token for the bill.",
+    "A race that is won early leaves the rest of the lap to be enjoyed.",
+    "Let the clock judge, not the reputation.",
+)
+_LONGEST_PIECE = 8  # characters; longer words are two tokens
+
+
+def speak(random: Random, length: int) -> list[str]:
+    """Return about ``length`` tokens, up to the end of a sentence. Joined, they are the text."""
+    tokens: list[str] = []
+    for sentence in _sentences(random):
+        tokens += _tokens(sentence, first=not tokens)
+        if len(tokens) >= length:
+            return tokens
+    raise AssertionError("sentences never end")
+
+
+def count_tokens(text: str) -> int:
+    """Return the number of tokens of a text for the simulated providers, about four characters each."""
+    return (len(text) + 3) // 4
+
+
+def _sentences(random: Random) -> Iterator[str]:
+    yield random.choice(_OPENINGS)
+    while True:
+        subjects = random.sample(_SUBJECTS, len(_SUBJECTS))
+        advice = random.sample(_ADVICE, len(_ADVICE))
+        for number, subject in enumerate(subjects):
+            claim = f"{subject} {random.choice(_VERBS)} {random.choice(_OBJECTS)}."
+            yield f"{random.choice(_LINKS)}, {claim}" if random.random() < 1 / 3 else claim[0].upper() + claim[1:]
+            if number < len(advice) and random.random() < 1 / 2:
+                yield advice[number]
+
+
+def _tokens(sentence: str, *, first: bool) -> Iterator[str]:
+    for number, word in enumerate(sentence.split(" ")):
+        piece = word if first and number == 0 else f" {word}"
+        if len(word) > _LONGEST_PIECE:
+            middle = len(piece) // 2
+            yield piece[:middle]
+            yield piece[middle:]
+        else:
+            yield piece
+
+
+# The request limit of a simulated account: a number of requests per window, and the delay until the next one.
+
+
+class RateLimit:
+    """At most ``requests`` in ``window_s`` seconds. Refused requests do not count."""
+
+    def __init__(self, requests: int, window_s: float) -> None:
+        self._requests = requests
+        self._window_s = window_s
+        self._admitted_at_s: deque[float] = deque()
+
+    def admit(self, now_s: float) -> float | None:
+        """Count a request and return None, or return the seconds until the next one will be admitted."""
+        while self._admitted_at_s and self._admitted_at_s[0] <= now_s - self._window_s:
+            self._admitted_at_s.popleft()
+        if len(self._admitted_at_s) >= self._requests:
+            return self._admitted_at_s[0] + self._window_s - now_s
+        self._admitted_at_s.append(now_s)
+        return None
+
 
 _SHORTEST, _LONGEST = 60, 200  # tokens of an answer
 _ROLE_AT = 0.3  # the role-only chunk comes at this share of the TTFT
@@ -223,3 +354,57 @@ def _limited(tokens: list[str], limit: Any) -> tuple[list[str], str]:
     if isinstance(limit, int) and limit < len(tokens):
         return tokens[: max(1, limit)], "length"
     return tokens, "stop"
+
+
+# Several simulated providers, each on its own port.
+
+
+class Fleet:
+    """A running fleet: ``async with Fleet(DEMO_FLEET, seed=1) as fleet: fleet.base_urls["sim-swift"]``.
+
+    ``base_port`` 0 takes free ports; otherwise the n-th persona listens on ``base_port + n``.
+    """
+
+    def __init__(self, personas: Sequence[Persona] = DEMO_FLEET, *, seed: int = 0, base_port: int = 0) -> None:
+        self.providers: Mapping[str, SimulatedProvider] = MappingProxyType(
+            {
+                persona.name: SimulatedProvider(persona, seed=seed, port=base_port and base_port + number)
+                for number, persona in enumerate(personas)
+            }
+        )
+        self._running = AsyncExitStack()
+
+    @property
+    def base_urls(self) -> dict[str, str]:
+        """Each provider's base URL by its name; known once the fleet is entered."""
+        return {name: provider.base_url for name, provider in self.providers.items()}
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as starting:
+            for provider in self.providers.values():
+                await starting.enter_async_context(provider)
+            self._running = starting.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._running.aclose()
+
+
+async def run_fleet(
+    announce: Callable[[Mapping[str, str]], None],
+    personas: Sequence[Persona] = DEMO_FLEET,
+    *,
+    seed: int = 0,
+    base_port: int = 0,
+) -> None:
+    """Run a fleet until cancelled; call ``announce`` with the base URLs once all of them answer.
+
+    Raises:
+        OSError: a port is taken.
+
+    """
+    async with Fleet(personas, seed=seed, base_port=base_port) as fleet:
+        announce(fleet.base_urls)
+        await asyncio.Event().wait()

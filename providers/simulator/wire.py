@@ -1,11 +1,15 @@
 """Writes OpenAI's chat-completions format for simulated providers: chunks, events, whole answers, errors."""
 
+import asyncio
 import math
+import ssl
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Literal
 
 import msgspec
+from aiohttp import web
 
 DONE = b"data: [DONE]\n\n"
 
@@ -72,3 +76,145 @@ def _vector(text: Any, dimensions: int = 8) -> list[float]:
     raw = [zlib.crc32(f"{axis}:{text}".encode()) / 2**31 - 1 for axis in range(dimensions)]
     length = math.hypot(*raw)
     return [value / length for value in raw]
+
+
+# How the requests to a simulated provider ended, as it saw them itself: this proves that losers are cancelled.
+
+Ending = Literal["completions", "errors", "rate_limited"]
+
+
+class Counts(msgspec.Struct):
+    """Running totals of one provider. Every request ends in exactly one of the fields after ``most_in_flight``."""
+
+    requests: int = 0
+    in_flight: int = 0
+    most_in_flight: int = 0  # the maximum so far
+    completions: int = 0  # answered completely
+    errors: int = 0  # answered with an error status, or broken off by the provider itself
+    rate_limited: int = 0  # answered 429
+    disconnects_before_first_token: int = 0  # the client hung up
+    disconnects_mid_stream: int = 0
+
+    @property
+    def disconnects(self) -> int:
+        """How often a client hung up."""
+        return self.disconnects_before_first_token + self.disconnects_mid_stream
+
+
+class Visit:
+    """One request that is being answered."""
+
+    def __init__(self) -> None:
+        self.first_token_sent = False
+        self.ending: Ending = "completions"
+
+
+class Tally:
+    """The counts of one provider while it answers. A test can wait until they reach what it expects."""
+
+    def __init__(self) -> None:
+        self.counts = Counts()
+        self.requested = asyncio.Event()  # set by the first request
+        self.disconnected = asyncio.Event()  # set by the first client to hang up
+        self._pulse = asyncio.Event()
+        self._answering: set[asyncio.Task[object]] = set()
+        self._closing = False
+
+    async def answer(self, give: Callable[[Visit], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
+        """Run an answer and count it: as the visit's ``ending``, or as a disconnect.
+
+        When the client hangs up, the server cancels this, or the next write fails.
+        """
+        task = asyncio.current_task()
+        assert task is not None, "requests are answered in tasks"
+        self._answering.add(task)
+        visit = Visit()
+        self._add("requests", "in_flight")
+        self.counts.most_in_flight = max(self.counts.most_in_flight, self.counts.in_flight)
+        self.requested.set()
+        try:
+            response = await give(visit)
+        except asyncio.CancelledError:
+            if not self._closing:
+                self._count_disconnect(visit)
+            raise
+        except ConnectionError:
+            self._count_disconnect(visit)
+            return web.Response()  # cannot be delivered
+        else:
+            self._add(visit.ending)
+            return response
+        finally:
+            self._answering.discard(task)
+            self.counts.in_flight -= 1
+
+    async def reach(self, **at_least: int) -> None:
+        """Wait until every named count (also ``disconnects``) is at least the given number."""
+        while any(getattr(self.counts, name) < least for name, least in at_least.items()):
+            await self._pulse.wait()
+
+    async def close(self) -> None:
+        """Cancel all running answers, and wait for their end; they are not counted as disconnects."""
+        self._closing = True
+        for task in self._answering:
+            task.cancel()
+        if self._answering:
+            await asyncio.wait(self._answering)
+
+    def _count_disconnect(self, visit: Visit) -> None:
+        self._add("disconnects_mid_stream" if visit.first_token_sent else "disconnects_before_first_token")
+        self.disconnected.set()
+
+    def _add(self, *names: str) -> None:
+        for name in names:
+            setattr(self.counts, name, getattr(self.counts, name) + 1)
+        pulse, self._pulse = self._pulse, asyncio.Event()
+        pulse.set()
+
+
+# A real HTTP server on loopback for a simulated provider, which notices at once when a client hangs up.
+
+HOST = "127.0.0.1"
+_MAX_BODY_BYTES = 256 * 1024 * 1024  # clients may send long prompts and images
+
+
+@asynccontextmanager
+async def serve(
+    routes: Iterable[web.RouteDef], tally: Tally, *, port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
+    """Serve ``routes`` on loopback and yield the base URL for clients, ``http://127.0.0.1:PORT/v1``.
+
+    ``port`` 0 takes a free one. ``GET /_stats`` shows the tally's counts. Running answers are cancelled when the block
+    ends.
+
+    Raises:
+        OSError: the port is taken.
+
+    """
+
+    async def stats(_: web.Request) -> web.Response:
+        return json_response(tally.counts)
+
+    app = web.Application(client_max_size=_MAX_BODY_BYTES)
+    app.add_routes([*routes, web.get("/_stats", stats)])
+    runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, HOST, port, ssl_context=tls)
+        await site.start()
+        address = runner.addresses[0]
+        yield f"{'https' if tls else 'http'}://{HOST}:{address[1]}/v1"
+    finally:
+        await tally.close()
+        await runner.cleanup()
+
+
+def json_response(
+    body: Mapping[str, Any] | list[Any] | msgspec.Struct | bytes,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+) -> web.Response:
+    """Return ``body`` as JSON; bytes are sent unchanged. ``headers`` may set another content type."""
+    raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    return web.Response(body=raw, status=status, headers={"content-type": "application/json", **(headers or {})})

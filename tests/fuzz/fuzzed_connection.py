@@ -9,9 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol, cast
 
 from providers.errors import UpstreamError
-from providers.http.connection import Connection
-from providers.http.limits import HEAD_BYTES, HEAD_FIELDS
-from providers.http.response import Response, Unsent
+from providers.http.message import HEAD_BYTES, HEAD_FIELDS, Connection, Response, Unsent
 from tests.unit.providers.http.h2_server import Clock, Wire
 
 Drive = Callable[[bytes], None]  # one input; raises what is wrong

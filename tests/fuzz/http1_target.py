@@ -1,8 +1,7 @@
 """Http1Connection under arbitrary answers, in arbitrary pieces."""
 
 from providers.http.http1 import Http1Connection
-from providers.http.limits import BUFFERED_BYTES
-from providers.http.message import Head, Request
+from providers.http.message import BUFFERED_BYTES, Head, Request
 from tests.fuzz.fuzzed_connection import Line, Owner, Reader, as_loop, driving
 from tests.unit.providers.http.h2_server import Clock
 

@@ -2,8 +2,7 @@
 
 from providers.http.frames import HEADER_BYTES, MAX_FRAME_BYTES
 from providers.http.http2 import Http2Connection
-from providers.http.limits import HEAD_BYTES, HTTP2_STREAM_BYTES
-from providers.http.message import Head, Request
+from providers.http.message import HEAD_BYTES, HTTP2_STREAM_BYTES, Head, Request
 from tests.fuzz.fuzzed_connection import Line, Owner, Reader, as_loop, driving
 from tests.unit.providers.http.h2_server import Clock
 

@@ -19,8 +19,7 @@ import openai
 import trustme
 import yaml
 
-from providers.simulator.script import Gate, Hang, RoleOnly, Step, answer
-from providers.simulator.scripted import ScriptedProvider
+from providers.simulator.script import Gate, Hang, RoleOnly, ScriptedProvider, Step, answer
 from tests.real.checks import Checks
 from tests.real.programs import running
 from tests.services.servers import free_port

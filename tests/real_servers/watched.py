@@ -15,13 +15,10 @@ from zlib import crc32
 
 from yarl import URL
 
-from providers.http.client import Client
-from providers.http.connection import Connection, Owner
+from providers.http.client import Client, Pool
 from providers.http.dialing import TlsContexts, Versions
 from providers.http.http2 import Http2Connection
-from providers.http.message import Request
-from providers.http.pool import Pool
-from providers.http.response import Response
+from providers.http.message import Connection, Owner, Request, Response
 from tests.real_servers.application import Application, Script, seal
 
 CONNECT_TIMEOUT_S = 10.0

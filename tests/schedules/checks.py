@@ -4,10 +4,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
-from gateway.attempt_records import AttemptRecord, Outcome, Role, WinOn
-from gateway.calls import CallRecord
-from gateway.racing.grid import EXTRA_ROLES
+from gateway.core.attempts import AttemptRecord, Outcome, Role, WinOn
+from gateway.core.calls import CallRecord
 from gateway.racing.hold import HOLD_MAX_S
+from gateway.racing.launches import EXTRA_ROLES
 from providers.errors import ErrorKind
 from tests.schedules.clients import Seen
 from tests.schedules.providers import DONE, NEVER_S, Asked, complete

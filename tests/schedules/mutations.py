@@ -5,30 +5,25 @@ from typing import Any
 
 import pytest
 
-from gateway.attempt_records import AttemptRecord, Outcome
-from gateway.calls import CallRecord
+from gateway.api.handler import StreamingSink
+from gateway.app.recorders import Recorders
 from gateway.connections.connection import Connection
+from gateway.core.attempts import AttemptRecord, Outcome
+from gateway.core.calls import CallRecord
 from gateway.fleet.fleet import Fleet
-from gateway.ingress.streaming import StreamingSink
 from gateway.overload.intake import Intake
-from gateway.racing.attempt import Attempt
-from gateway.racing.attempts import Attempts
-from gateway.racing.claim import Claim
-from gateway.racing.clocks import AttemptClocks
-from gateway.racing.course import Bid
-from gateway.racing.grid import Grid
+from gateway.racing.answer import Passage
+from gateway.racing.attempt import Attempt, Bid
+from gateway.racing.attempts import Attempts, Rival
+from gateway.racing.call import OpenCall
 from gateway.racing.hold import Hold
-from gateway.racing.judging import UNJUDGED
+from gateway.racing.launches import Grid
 from gateway.racing.measurement import Measurement
-from gateway.racing.open_call import OpenCall
-from gateway.racing.passage import Passage
-from gateway.racing.race import Race
-from gateway.racing.rival import Rival
-from gateway.racing.seats import Line, Seat
-from gateway.racing.services import Outbox
-from gateway.racing.tasks import AttemptTasks
-from gateway.racing.validity import Validity
-from gateway.recorders import Recorders
+from gateway.racing.race import Claim, Race
+from gateway.racing.services import AttemptTasks, Outbox
+from gateway.racing.slots import Line, Seat
+from gateway.racing.timeouts import AttemptClocks
+from gateway.racing.validation import UNJUDGED, Validity
 from gateway.settings.model import RaceSettings
 from gateway.steering.budget import Budget
 from gateway.steering.learning import Learning
@@ -245,7 +240,7 @@ def an_invalid_answer_is_let_through(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_answer_is_not_checked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("gateway.racing.validity.judge", lambda call, outcome, measurement, text: UNJUDGED)
+    patch.setattr("gateway.racing.validation.judge", lambda call, outcome, measurement, text: UNJUDGED)
 
 
 def no_rival_is_kept(patch: pytest.MonkeyPatch) -> None:

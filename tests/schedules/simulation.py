@@ -21,25 +21,25 @@ from typing import TYPE_CHECKING, Any, cast
 import structlog
 from msgspec import structs
 
-from gateway.app import Gateway
-from gateway.attempt_records import AttemptRecord, AttemptStart
-from gateway.calls import Call, CallRecord, CallStart, HourlySum, Recorder, Spent
+from gateway.app.gateway import Gateway
+from gateway.app.stores import Runtime
 from gateway.connections.connections import Connections
 from gateway.connections.listener import serving
-from gateway.ids import uuid7
+from gateway.core.attempts import AttemptRecord, AttemptStart
+from gateway.core.calls import Call, CallRecord, CallStart, HourlySum, Recorder, Spent
+from gateway.core.ids import uuid7
+from gateway.core.prompt_classes import PromptClass
 from gateway.ledger.entries import Audited, Entry, Finished, Outage, Refused, Started, decode, encode
 from gateway.ledger.retention import Retention
-from gateway.prompt_classes import PromptClass
 from gateway.racing.attempt import Attempt
+from gateway.racing.passthrough import Relay
 from gateway.racing.race import Race
-from gateway.racing.relay import Relay
-from gateway.runtime import Runtime
 from gateway.settings import Settings
+from gateway.settings.deployment import ProviderSettings
 from gateway.settings.loader import load
 from gateway.settings.model import RaceSettings
-from gateway.settings.provider import ProviderSettings
 from gateway.steering.constants import FIRST_EDGE_S
-from gateway.steering.histogram import bucket
+from gateway.steering.counts import bucket
 from gateway.steering.plans import Launch, Plan
 from providers.catalog import Vendor, load_catalog
 from tests.schedules.clients import SimulatedClient
@@ -49,7 +49,7 @@ from tests.schedules.scenario import KEY, MODEL, OTHER_MODEL, PROVIDERS, SPARE_M
 from tests.schedules.spectators import Look, Spectator
 
 if TYPE_CHECKING:
-    from gateway.outage_records import OutageRecord
+    from gateway.core.records import OutageRecord
 
 FIRST_TPS = 10.0  # tok/s at which the buckets of speeds begin
 UNIX_S = 1_800_000_000.0

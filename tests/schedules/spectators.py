@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gateway.live.events import Wanted
 from gateway.live.live import Live
-from gateway.live.viewer import Wanted
 
 if TYPE_CHECKING:
     from tests.schedules.simulation import Evidence

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from gateway.app import Gateway
-from gateway.attempt_records import AttemptStart, Role
-from gateway.ids import uuid7
-from gateway.ingress.phase import Phase
-from gateway.probe_records import Decide, Facts, NotProbed, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
-from gateway.prompt_classes import answer_class
-from gateway.runtime import Runtime
+from gateway.api.context import Phase
+from gateway.app.gateway import Gateway
+from gateway.app.stores import Runtime
+from gateway.core.attempts import AttemptStart, Role
+from gateway.core.ids import uuid7
+from gateway.core.prompt_classes import answer_class
+from gateway.core.records import Decide, Facts, NotProbed, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
 from gateway.settings.loader import load
 from tests.app.gateway.running_gateway import write
 from tests.schedules.loop import ShuffledLoop

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.app import Gateway
-from gateway.calls import Call
-from gateway.fleet.model import Model
-from gateway.ingress import answering, entry, new_call
-from gateway.ingress.context import Context
-from gateway.ingress.new_call import Origin
+from gateway.api import admission, handler, plan_call
+from gateway.api.admission import Origin
+from gateway.api.context import Context
+from gateway.app.gateway import Gateway
+from gateway.core.calls import Call
+from gateway.fleet.models import Model
 from gateway.settings import Settings
 from tests.schedules import simulation
 from tests.schedules.checks import wrong
@@ -22,14 +22,14 @@ from tests.schedules.simulation import run
 
 
 def test_a_defect_between_two_models_leaves_a_call_that_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = new_call.new_call
+    original = admission.new_call
 
     def defective(context: Context, origin: Origin, model: Model, *args: Any, **options: Any) -> Call:
         if model.name == "spare":
             raise RuntimeError("a defect")
         return original(context, origin, model, *args, **options)
 
-    monkeypatch.setattr(entry, "new_call", defective)
+    monkeypatch.setattr(plan_call, "new_call", defective)
     fault = everybody(refuses("server_error"), ask=Ask(model="other", fallback="spare"))
     evidence = run(fault.scenario())
     problems = [p for p in wrong(evidence) if not p.startswith("nothing_crashed")]
@@ -88,13 +88,13 @@ def test_a_reload_just_before_the_end_leaves_no_upstream_open(monkeypatch: pytes
 
 def test_a_fallbacks_answer_streams_without_the_prompt_of_the_first_model(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
-    original = answering._Answer._forget
+    original = handler._Answer._forget
 
-    def forget(self: answering._Answer, call: Call) -> None:
+    def forget(self: handler._Answer, call: Call) -> None:
         original(self, call)
         seen.append(sorted(self._journey.first_call.fields))
 
-    monkeypatch.setattr(answering._Answer, "_forget", forget)
+    monkeypatch.setattr(handler._Answer, "_forget", forget)
     fault = Fault(
         first=refuses("server_error"),
         ask=Ask(model="other", fallback="spare", prompt=5000, max_tokens=50),

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.live.hub import Hub
-from gateway.live.own_calls import OwnCalls
+from gateway.live.live import OwnCalls
 from tests.schedules.checks import wrong
 from tests.schedules.scenario import drawn
 from tests.schedules.simulation import Evidence, run

@@ -14,7 +14,7 @@ import pytest
 import redis
 from sqlalchemy.engine import make_url
 
-from gateway.ledger import alert_book, key_store, probe_book
+from gateway.ledger import books, key_store
 from gateway.ledger.database import migrate
 from tests.patience import PATIENCE_S
 from tests.services import servers
@@ -83,7 +83,7 @@ def redis_url(redis_server_url: str) -> str:
 @pytest.fixture(autouse=True)
 def patient_stores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the stores wait for a database that is slow, as all that they wait for here answers in the end."""
-    for store in (alert_book, key_store, probe_book):
+    for store in (books, key_store, books):
         monkeypatch.setattr(store, "TIMEOUT_S", PATIENCE_S)
 
 

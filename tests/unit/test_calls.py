@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from rich.pretty import pretty_repr
 
-from gateway.attempt_records import WinOn
-from gateway.calls import Call, Mode, Objective
-from gateway.prompt_classes import answer_class
+from gateway.core.attempts import WinOn
+from gateway.core.calls import Call, Mode, Objective
+from gateway.core.prompt_classes import answer_class
 
 SECRET, PROMPT = "sk-nobody-may-see", "my diagnosis"
 

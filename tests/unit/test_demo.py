@@ -9,11 +9,11 @@ import pytest
 
 from benchmarks.replay.worlds import ledger
 from benchmarks.steering.savings import LEAST_AUDITS, Overtaken, saved
-from gateway.demo import with_demo
 from gateway.replay.advice import advice
-from gateway.replay.playing import Drawn
 from gateway.replay.replay import Replayed, replay
 from gateway.replay.settings import settings
+from gateway.replay.world import Drawn
+from gateway.server.demo import with_demo
 from gateway.settings.model import Settings
 from providers.simulator.persona import CHAT_MODEL, DEMO_FLEET, Fate, Persona, are_demo
 

@@ -4,12 +4,12 @@ import subprocess
 import sys
 import uuid
 
-from gateway.ids import new_id, uuid7
+from gateway.core.ids import new_id, uuid7
 
 # Draws once, so that the generator's state is there to be inherited, and then again on both sides of a fork.
 FORKING = """
 import os
-from gateway.ids import uuid7, new_id
+from gateway.core.ids import uuid7, new_id
 new_id()
 child = os.fork()
 os.write(1, new_id().encode() + b"\\n")

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from typer.main import get_command
 
+from gateway.api.routes import ROUTES
 from gateway.cli.main import application
-from gateway.ingress.routes import ROUTES
 from gateway.settings import load
-from gateway.settings.environment import NOT_SETTINGS, PREFIX
+from gateway.settings.loader import NOT_SETTINGS, PREFIX
 from gateway.settings.model import Settings
 from gateway.watching.metrics import Metrics
 

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.errors import InvalidRequest
-from gateway.parameters import Parameters
+from gateway.core.errors import InvalidRequest
+from gateway.fleet.models import Parameters
 from gateway.settings.model import ModelSettings
 from providers.dialects.chat.dialect import CHAT
 from providers.dialects.completions.dialect import COMPLETIONS

@@ -3,14 +3,12 @@
 import msgspec
 import pytest
 
-from gateway.calls import CallStart
-from gateway.ingress.relayed import apis
-from gateway.ledger.entries import Started, decode
-from gateway.ledger.rows import CALL_COLUMNS, attempt_rows, call_rows
-from gateway.prompt_classes import MeasuredApi, PromptClass, answer_class, decoded_class, encoded_class
-from gateway.steering import evidence
-from gateway.steering.evidence import read_evidence
-from gateway.steering.tally import censored_field, event_field, read_tallies
+from gateway.api import passthrough_requests
+from gateway.core.calls import CallStart
+from gateway.core.prompt_classes import MeasuredApi, PromptClass, answer_class, decoded_class, encoded_class
+from gateway.ledger.entries import CALL_COLUMNS, Started, attempt_rows, call_rows, decode
+from gateway.steering import counts
+from gateway.steering.counts import censored_field, event_field, read_evidence, read_tallies
 
 # As version 0.1.0 has written them; never to be changed.
 NUMBERS = {
@@ -46,7 +44,9 @@ def test_each_class_has_the_number_it_always_had(api: MeasuredApi, size: int) ->
 
 
 def test_every_relayed_api_has_a_number_of_its_own() -> None:
-    relayed = [each for each in vars(apis).values() if isinstance(each, apis.RelayedApi)]
+    relayed = [
+        each for each in vars(passthrough_requests).values() if isinstance(each, passthrough_requests.RelayedApi)
+    ]
     assert {each.endpoint for each in relayed} == {*KNOWN} - {MeasuredApi.ANSWERS}
     assert len({encoded_class(PromptClass(api, 0)) for api in KNOWN}) == len(KNOWN)
 
@@ -60,8 +60,8 @@ def test_a_number_of_a_later_version_is_of_an_unknown_api_and_keeps_its_size() -
 def test_fields_of_the_board_are_as_they_were() -> None:
     assert event_field("groq/a|b", answer_class(2), 0.02) == "groq/a|b|2|e8"
     assert censored_field("groq/tts", SPEECH, 0.02, kind="ac") == "groq/tts|41|ac8"
-    assert evidence.event("groq/a", MeasuredApi.ANSWERS, 0, 0.02) == "groq/a|0.0|p8"
-    assert evidence.cut("groq/tts", MeasuredApi.SPEECH, 1767225600, 0.02) == "groq/tts|4.1767225600|q8"
+    assert counts.event("groq/a", MeasuredApi.ANSWERS, 0, 0.02) == "groq/a|0.0|p8"
+    assert counts.cut("groq/tts", MeasuredApi.SPEECH, 1767225600, 0.02) == "groq/tts|4.1767225600|q8"
 
 
 def test_fields_of_the_board_are_read_as_they_were_written() -> None:

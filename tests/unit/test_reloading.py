@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gateway.reloading import NEEDS_RESTART, ConfigurationRefusedError, Latest, taken_over
+from gateway.core.tasks import WatchedFiles
+from gateway.server.server import NEEDS_RESTART, ConfigurationRefusedError, Latest, taken_over
 from gateway.settings.model import Settings
-from gateway.watched_files import WatchedFiles
 
 CLIENT = {"key_sha256": "a" * 64}
 PROVIDER = {"base_url": "http://127.0.0.1:1/v1"}

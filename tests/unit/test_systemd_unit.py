@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from gateway.cli.main import application
 from gateway.cli.terminal import MISUSED
-from gateway.settings.environment import NOT_SETTINGS, PREFIX
+from gateway.settings.loader import NOT_SETTINGS, PREFIX
 from gateway.settings.model import Settings
 
 UNIT_FILE = Path(__file__).parents[2] / "config" / "holeshot.service"

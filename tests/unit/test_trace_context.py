@@ -4,8 +4,7 @@ from random import Random
 
 import pytest
 
-from gateway.ids import uuid7
-from gateway.trace_context import TraceContext, begun_by, begun_here, span_id
+from gateway.core.ids import TraceContext, begun_by, begun_here, span_id, uuid7
 
 TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 VALID = f"00-{TRACE_ID}-{PARENT_ID}-01"

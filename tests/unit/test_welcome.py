@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from gateway.server.server import welcome
 from gateway.settings.model import Settings
-from gateway.welcome import welcome
 
 DEPLOYMENTS = {"deployments": ["a/x"]}
 
@@ -51,7 +51,7 @@ def test_the_examples_send_a_key_where_one_is_needed(fields: dict[str, Any], nee
 def test_the_sdk_of_the_example_is_installed_first_where_it_is_missing(
     monkeypatch: pytest.MonkeyPatch, is_there: bool
 ) -> None:
-    monkeypatch.setattr("gateway.welcome.find_spec", lambda name: object() if is_there else None)
+    monkeypatch.setattr("gateway.server.server.find_spec", lambda name: object() if is_there else None)
     settings = Settings.model_validate({"providers": {"a": {"base_url": "http://127.0.0.1:1/v1"}}})
 
     assert ("-m pip install openai" in welcome(settings, "http://127.0.0.1:4000")) is not is_there

@@ -5,13 +5,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gateway.calls import CLIENT_LEFT, CallRecord, CallStart, has_failed
-from gateway.ledger.entries import Audited, Finished, Shippable
-from gateway.ledger.reports import shapes
-from gateway.ledger.reports.reader import Reader
-from gateway.ledger.reports.words import FAILED, OWN_FAULT, Words
-from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS
-from gateway.reports import CallsWanted, Ended, FoundCall, Table
+from gateway.core.calls import CLIENT_LEFT, CallRecord, CallStart, has_failed
+from gateway.core.reports import CallsWanted, Ended, FoundCall, Table
+from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Audited, Finished, Shippable
+from gateway.ledger.reports import reader as shapes
+from gateway.ledger.reports.reader import FAILED, OWN_FAULT, Reader, Words
 
 # Of a list: columns of calls, then of the winner.
 _OF_CALL = (

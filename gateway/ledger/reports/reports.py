@@ -1,22 +1,21 @@
-"""The reports of a gateway's ledger, as ``gateway.reports`` describes them."""
+"""The reports of a gateway's ledger, as ``gateway.core.reports`` describes them."""
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from math import inf
+from typing import Any, TypeVar
 
 import msgspec
+import structlog
 
-from gateway.alerts.sources.slowdowns import Slowdown
-from gateway.calls import CallStart
-from gateway.ledger.entries import Shippable
-from gateway.ledger.reports import alerts, calls, history, slowdowns, sums
-from gateway.ledger.reports.kept import KEPT_S, Kept
-from gateway.ledger.reports.reader import Reader
-from gateway.ledger.reports.replays import Replays
-from gateway.ledger.targets import reading
-from gateway.reports import (
+from gateway.alerts.sources import Slowdown
+from gateway.core import tasks
+from gateway.core.calls import CallStart
+from gateway.core.reports import (
+    RETRY_S,
     By,
     CallsWanted,
     FoundCall,
@@ -31,9 +30,179 @@ from gateway.reports import (
     Table,
     Window,
 )
-from gateway.targets.burn import Burn
-from gateway.targets.standing import Standing
-from gateway.targets.target import Target
+from gateway.ledger.entries import Shippable
+from gateway.ledger.reports import calls, history, incidents
+from gateway.ledger.reports.reader import Reader
+from gateway.ledger.targets import counting
+from gateway.targets.targets import Burn, Standing, Target
+
+# Answers that several people who look at the same page share: each is asked for once, and kept for some seconds.
+
+KEPT_S = 5.0  # the page asks every 15 or 30 seconds
+MOST_KEPT = 64  # of a few hundred kB at most
+T = TypeVar("T")
+
+
+class Kept:
+    """Answers by what was asked. Who goes away while others wait for the same answer does not take it from them."""
+
+    def __init__(self, *, clock: Callable[[], float], kept_s: float = KEPT_S, times: float | None = None) -> None:
+        """``clock``: monotonic seconds. An answer is kept for ``kept_s``, or ``times`` as long as it took, if less."""
+        self._clock = clock
+        self._kept_s = kept_s
+        self._times = times
+        self._answers: dict[Hashable, _Answer] = {}  # the oldest first
+
+    async def get(self, key: Hashable, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return what ``ask`` returned some seconds ago, or returns; ``key`` names the question.
+
+        Raises:
+            Exception: what ``ask`` raises; the next one asks again.
+
+        """
+        answer = self._answers.get(key)
+        if answer is None or self._is_stale(answer):
+            self._make_room()
+            answer = self._answers[key] = _Answer(asyncio.create_task(ask(), name="reports.ask"), self._clock)
+        answer.waiting += 1
+        try:
+            return await asyncio.shield(answer.task)
+        finally:
+            answer.waiting -= 1
+            if not answer.waiting and not answer.task.done():
+                answer.task.cancel()
+                if self._answers.get(key) is answer:
+                    del self._answers[key]
+
+    async def aclose(self) -> None:
+        """Cancel what is asked, and forget all answers."""
+        tasks = [answer.task for answer in self._answers.values()]
+        self._answers.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _is_stale(self, answer: "_Answer") -> bool:
+        if not answer.task.done():
+            return False
+        failed = answer.task.cancelled() or answer.task.exception() is not None
+        kept_s = self._kept_s if self._times is None else min(self._kept_s, self._times * answer.took_s)
+        return failed or self._clock() - answer.asked_at >= kept_s
+
+    def _make_room(self) -> None:
+        ended = [key for key, answer in self._answers.items() if answer.task.done()]
+        stale = [key for key in ended if self._is_stale(self._answers[key])]
+        for key in stale or ended[: max(0, len(self._answers) - MOST_KEPT + 1)]:
+            del self._answers[key]
+
+
+class _Answer:
+    __slots__ = ("_clock", "asked_at", "task", "took_s", "waiting")
+
+    def __init__(self, task: asyncio.Task[Any], clock: Callable[[], float]) -> None:
+        self.task = task
+        self._clock = clock
+        self.asked_at = clock()
+        self.took_s = inf  # until it has ended
+        self.waiting = 0
+        task.add_done_callback(self._ended)
+
+    def _ended(self, _: asyncio.Task[Any]) -> None:
+        self.took_s = self._clock() - self.asked_at
+
+
+# What other settings would have done, for the page: replayed in a child process, and kept for minutes.
+
+REPLAYS_KEPT_S = 300.0  # a week's figures hardly change in this time, and are dear
+KEPT_TIMES = 10.0  # as long as it took, if that is less: a young ledger's change soon, and take a second or two
+TIMEOUT_S = 60.0
+TURN_S = 8.0  # one runs at a time; who waits longer is told to ask again
+MOST_CALLS = 20_000  # read of a model: enough for the tail, and some seconds of one processor
+_CHILD = "gateway.cli.replaying"
+_AWAY = "the ledger cannot be read, so nothing can be replayed now; the gateway's log says why"
+
+
+class Replays:
+    """Answers replays. A child does the work, at low priority: it holds up no call, however long it takes."""
+
+    def __init__(
+        self, url: str, *, clock: Callable[[], float], kept_s: float = REPLAYS_KEPT_S, turn_s: float = TURN_S
+    ) -> None:
+        """``url``: of the ledger. ``turn_s``: how long one waits for those before it."""
+        self._turn_s = turn_s
+        self._url = url
+        self._kept = Kept(clock=clock, kept_s=kept_s, times=KEPT_TIMES)
+        self._turn = asyncio.Semaphore(1)
+        self._log = structlog.get_logger()
+
+    async def get(self, wanted: ReplayWanted) -> msgspec.Raw:
+        """Return the answer as JSON.
+
+        Raises:
+            ReportsUnreachable: the ledger cannot be read.
+            ReportTooSlow: it took too long, and was stopped.
+
+        """
+        return await self._kept.get(wanted, lambda: self._ask(wanted))
+
+    async def aclose(self) -> None:
+        """Stop what runs."""
+        await self._kept.aclose()
+
+    async def _ask(self, wanted: ReplayWanted) -> msgspec.Raw:
+        request = {
+            "url": self._url,
+            "window": wanted.window.value,
+            "window_s": wanted.window.length.total_seconds(),
+            "model": wanted.model,
+            "without": wanted.without,
+            "budgets": wanted.budgets,
+            "most": MOST_CALLS,
+            "busiest": True,
+        }
+        try:
+            async with asyncio.timeout(self._turn_s):
+                await self._turn.acquire()
+        except TimeoutError as error:
+            raise ReportTooSlow(
+                f"other replays have run for {self._turn_s:g} s: ask again soon", headers={"retry-after": str(RETRY_S)}
+            ) from error
+        try:
+            written = await self._run(msgspec.json.encode(request))
+        finally:
+            self._turn.release()
+        answer: dict[str, Any] = msgspec.json.decode(written, type=dict[str, msgspec.Raw])
+        if "unreachable" in answer:
+            self._log.warning("report.failed", cause=msgspec.json.decode(answer["unreachable"]))
+            raise ReportsUnreachable(_AWAY, headers={"retry-after": str(RETRY_S)})
+        return msgspec.Raw(written)
+
+    async def _run(self, request: bytes) -> bytes:
+        child = await asyncio.create_subprocess_exec(
+            *tasks.command(_CHILD),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=tasks.environment(),
+        )
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                written, complaint = await child.communicate(request)
+        except TimeoutError as error:
+            self._log.warning("report.too_slow", limit_s=TIMEOUT_S, sql=None)
+            raise ReportTooSlow(f"the replay took longer than {TIMEOUT_S:g} s: ask for a shorter window") from error
+        finally:
+            if child.returncode is None:
+                with suppress(ProcessLookupError):
+                    child.kill()
+                await child.wait()
+        if child.returncode or not written:
+            self._log.error(
+                "report.child_failed", code=child.returncode, said=complaint[-2000:].decode(errors="replace")
+            )
+            raise ReportsUnreachable(_AWAY, headers={"retry-after": str(RETRY_S)})
+        return written
+
 
 GAPS_KEPT = timedelta(minutes=1)
 GAPS_PATIENCE_S = 1.0  # the leaderboard is more important than them
@@ -101,7 +270,7 @@ class LedgerReports:
 
     async def slowdowns(self, wanted: SlowdownsWanted) -> Table:
         """Return when deployments were slower than usual."""
-        return await slowdowns.slowdowns(self._reader, wanted, self._minute())
+        return await incidents.slowdowns(self._reader, wanted, self._minute())
 
     async def heat(self, wanted: HeatWanted) -> Table:
         """Return a figure by deployment, weekday and hour."""
@@ -111,7 +280,7 @@ class LedgerReports:
     async def race_value(self, window: Window, by: By) -> Table:
         """Return what racing saved and cost."""
         now = self._minute()
-        return await self._kept.get((window, by, now), lambda: sums.race_value(self._reader, window, by, now))
+        return await self._kept.get((window, by, now), lambda: history.race_value(self._reader, window, by, now))
 
     async def replay(self, wanted: ReplayWanted) -> msgspec.Raw:
         """Return what other settings would have done with a model's calls."""
@@ -119,23 +288,23 @@ class LedgerReports:
 
     async def refusals(self, window: Window) -> tuple[Table, Table]:
         """Return what was refused whom, and who tried keys that nobody has."""
-        return await sums.refusals(self._reader, window, self._minute())
+        return await history.refusals(self._reader, window, self._minute())
 
     async def usage(self, window: Window) -> Table:
         """Return what clients have used."""
-        return await sums.usage(self._reader, window, self._minute())
+        return await history.usage(self._reader, window, self._minute())
 
     async def spent(self) -> Mapping[str | None, tuple[float, float]]:
         """Return what clients have spent today and this month."""
-        return await sums.spent(self._reader, self._minute())
+        return await history.spent(self._reader, self._minute())
 
     async def alerts(self) -> Table:
         """Return the alerts that are open, and the newest of the others."""
-        return await alerts.listed(self._reader)
+        return await incidents.listed(self._reader)
 
     async def open_slowdowns(self) -> Sequence[Slowdown]:
         """Return the slowdowns that have not ended."""
-        return await slowdowns.open_slowdowns(self._reader)
+        return await incidents.open_slowdowns(self._reader)
 
     async def gaps(self) -> Gaps:
         """Return the gaps between chunks, which are read once a minute; nobody waits for them but the first."""
@@ -150,19 +319,19 @@ class LedgerReports:
         """Return where each target stands."""
         targets, now = tuple(self._targets()), self._minute()
         ask = self._reader.run
-        return await self._kept.get((targets, now), lambda: reading.standings(ask, self._reader.words, targets, now))
+        return await self._kept.get((targets, now), lambda: counting.standings(ask, self._reader.words, targets, now))
 
     async def burns(self, windows_s: Sequence[int]) -> Sequence[Burn]:
         """Return how fast the budget of each target was spent."""
         targets, now, windows = tuple(self._targets()), self._minute(), tuple(windows_s)
         ask = self._reader.run
         return await self._kept.get(
-            (targets, now, windows), lambda: reading.burns(ask, self._reader.words, targets, windows, now)
+            (targets, now, windows), lambda: counting.burns(ask, self._reader.words, targets, windows, now)
         )
 
     async def _read_gaps(self) -> None:
         with suppress(ReportsUnreachable, ReportTooSlow):  # logged; the last ones are better than none
-            self._gaps = await sums.gaps(self._reader)
+            self._gaps = await history.gaps(self._reader)
 
     def _minute(self) -> datetime:
         """Return when this minute began: within it the same question has the same answer, and the same ETag."""

@@ -3,8 +3,9 @@
 Every gateway does this. What one has counted the others find; who counts the same again stores the same.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
 
 import structlog
 from sqlalchemy import text
@@ -12,10 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.ledger.database import DATABASE_ERRORS, create_engine, dispose, is_sqlite, parse_url, unreachable
 from gateway.ledger.errors import DatabaseUnreachableError
-from gateway.ledger.reports.words import Words
+from gateway.ledger.reports.reader import Words
 from gateway.ledger.targets import statements
-from gateway.ledger.targets.cover import DAY, FIVE, HOUR, SETTLED, floor
-from gateway.targets.target import Definition, Target
+from gateway.ledger.targets.statements import DAY, FIVE, HOUR, SETTLED, floor
+from gateway.targets.targets import BURNS_S, Burn, Counts, Definition, Standing, Target, burn_rate
 
 CLOSE_TIMEOUT_S = 3.0
 FIVES_BACK = timedelta(hours=8)  # where windows of five minutes are looked at, and one hour more
@@ -143,3 +144,49 @@ def _spans(days: int, now: datetime) -> Iterator[tuple[int, datetime, datetime]]
     yield FIVE, floor(now - FIVES_BACK, HOUR), floor(now, FIVE)
     yield HOUR, floor(now - min(HOURS_BACK, timedelta(days=days)), DAY), floor(now - SETTLED[HOUR], HOUR)
     yield DAY, midnight - timedelta(days=days), midnight
+
+
+# Reads where targets stand: one statement for each of their windows.
+
+
+class Answered(Protocol):
+    """What the database answers, whoever has asked it."""
+
+    @property
+    def rows(self) -> Sequence[Sequence[Any]]:
+        """The rows."""
+
+
+Ask = Callable[[str], Awaitable[Answered]]
+
+
+async def standings(ask: Ask, words: Words, targets: Sequence[Target], now: datetime) -> list[Standing]:
+    """Return where each target stands at ``now``."""
+    found = []
+    for target in targets:
+        sql = statements.counts(words, target.definition, target.window, now)
+        counts = await _counts(ask, sql)
+        shorter = [window_s for window_s in BURNS_S if window_s < target.window.total_seconds()]
+        rates = await burns(ask, words, [target], shorter, now)
+        misses = statements.misses(words, target.definition, target.window, now)
+        found.append(Standing(target, counts, tuple(rates), sql, misses))
+    return found
+
+
+async def burns(
+    ask: Ask, words: Words, targets: Sequence[Target], windows_s: Sequence[int], now: datetime
+) -> list[Burn]:
+    """Return how fast the budget of each target was spent in each of ``windows_s`` seconds before ``now``."""
+    found = []
+    for target in targets:
+        for window_s in windows_s:
+            sql = statements.counts(words, target.definition, timedelta(seconds=window_s), now)
+            counts = await _counts(ask, sql)
+            rate = burn_rate(counts.calls, counts.bad, target.objective)
+            found.append(Burn(target.name, window_s, counts.calls, counts.bad, rate, sql))
+    return found
+
+
+async def _counts(ask: Ask, sql: str) -> Counts:
+    [row] = (await ask(sql)).rows
+    return Counts(*map(int, row))

@@ -5,12 +5,189 @@ keeps both numbers up to date as rows arrive, whoever stores them. Counts whose 
 used, and the rows are read instead: so late rows are never missing, and it is no matter who counts, or how often.
 """
 
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 
-from gateway.ledger.reports.words import Words
-from gateway.ledger.targets.cover import ROWS_UP_TO, begin, cover
-from gateway.ledger.targets.judging import COUNTED, Judging
-from gateway.targets.target import Definition
+import msgspec
+
+from gateway.ledger.reports.reader import FAILED, OWN_FAULT, Words
+from gateway.targets.targets import Definition
+
+# Which windows of the ledger's sums make up the time that a target looks back: large ones, and small ones at its
+# ends. Calls that run arrive late in the window that they began in, so a window is looked at as a whole only a while
+# after its end.
+
+FIVE, HOUR, DAY = 5, 60, 1440  # minutes
+ROWS_UP_TO = timedelta(minutes=15)  # shorter times are read from rows, to the second
+FIVES_UP_TO, HOURS_UP_TO = (
+    timedelta(hours=6),
+    timedelta(days=7),
+)  # where longer times begin: at a full hour, at midnight
+SETTLED = {HOUR: timedelta(minutes=10), DAY: timedelta(minutes=30)}  # after their end nearly all calls have arrived
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """Windows of so many minutes, from ``since`` to before ``until``; None: without an end."""
+
+    minutes: int
+    since: datetime
+    until: datetime | None
+
+    def condition(self, words: Words) -> str:
+        """Return what is true of the sums (r) in it."""
+        end = "" if self.until is None else f" and r.window_start < {words.window(self.until)}"
+        return f"(r.minutes = {self.minutes} and r.window_start >= {words.window(self.since)}{end})"
+
+
+def begin(length: timedelta, now: datetime) -> datetime:
+    """Return when so long a time before now begins: at the start of a window."""
+    if length <= ROWS_UP_TO:
+        return now - length
+    return floor(now - length, FIVE if length <= FIVES_UP_TO else HOUR if length <= HOURS_UP_TO else DAY)
+
+
+def cover(since: datetime, now: datetime) -> list[Piece]:
+    """Return the windows from ``since``, the start of one, until now."""
+    hours_end = max(since, floor(now - SETTLED[HOUR], HOUR))
+    days_end = max(since, floor(now - SETTLED[DAY], DAY))
+    first_hour, first_day = ceiling(since, HOUR), ceiling(since, DAY)
+    return list(_pieces(since, first_hour, first_day, days_end, hours_end))
+
+
+def _pieces(
+    since: datetime, first_hour: datetime, first_day: datetime, days_end: datetime, hours_end: datetime
+) -> Iterator[Piece]:
+    if first_hour >= hours_end:
+        yield Piece(FIVE, since, None)
+        return
+    if since < first_hour:
+        yield Piece(FIVE, since, first_hour)
+    if first_day < days_end:
+        if first_hour < first_day:
+            yield Piece(HOUR, first_hour, first_day)
+        yield Piece(DAY, first_day, days_end)
+        first_hour = days_end
+    if first_hour < hours_end:
+        yield Piece(HOUR, first_hour, hours_end)
+    yield Piece(FIVE, max(first_hour, hours_end), None)
+
+
+def floor(at: datetime, minutes: int) -> datetime:
+    """Return when the window that ``at`` is in begins."""
+    seconds = minutes * 60
+    return datetime.fromtimestamp(int(at.timestamp()) // seconds * seconds, UTC)
+
+
+def ceiling(at: datetime, minutes: int) -> datetime:
+    """Return the first start of a window that is not before ``at``."""
+    begun = floor(at, minutes)
+    return begun if begun == at else begun + timedelta(minutes=minutes)
+
+
+# Which calls count for a target, and which of them were bad: the rules of the view ``slo``, for any conditions. Calls
+# are ``c`` here, and the attempt that answered is ``w``, where it is needed.
+
+# Only these have first tokens and speeds.
+RACED = "c.endpoint in ('chat.completions', 'completions', 'messages', 'responses')"
+GONE = "(c.status_code = 499 and c.ttft_ms is null)"  # the client left before its first token
+COUNTED = ("calls", "bad", "failed", "late", "slow", "halting")  # the columns that ``sums`` gives
+
+
+class Judging:
+    """A definition as SQL."""
+
+    def __init__(self, words: Words, definition: Definition) -> None:
+        self._words = words
+        self._definition = definition
+        wanted = definition
+        self._late = "false"
+        if wanted.ttft_ms is not None:
+            late, gave_up = f"c.ttft_ms >= {_figure(wanted.ttft_ms)}", f"c.total_ms >= {_figure(wanted.ttft_ms)}"
+            self._late = f"coalesce({late} or ({GONE} and {gave_up}), false)"
+        self._slow = "false"
+        if wanted.tok_s is not None:
+            self._slow = f"coalesce(w.tokens_source = 'reported' and w.decode_tps < {_figure(wanted.tok_s)}, false)"
+        self._halting = "false"
+        if wanted.gap_ms is not None:
+            # Where an answer is spoken, only what a listener hears counts.
+            gap = "coalesce(w.speech_pause_ms, w.itl_max_ms)"
+            self._halting = f"coalesce({gap} > {_figure(wanted.gap_ms)}, false)"
+
+    @property
+    def needs_winner(self) -> bool:
+        """Whether the attempt that answered must be beside its call."""
+        return self._definition.tok_s is not None or self._definition.gap_ms is not None
+
+    @property
+    def counts(self) -> str:
+        """What is true of calls that count."""
+        known = f"{FAILED} or not {GONE}"
+        if self._definition.ttft_ms is not None:
+            known = f"{FAILED} or c.ttft_ms is not null or {self._late}"
+        parts = [f"not {OWN_FAULT}", f"({known})"]
+        if self._definition.has_conditions:
+            parts.append(RACED)
+        if self._definition.profile is not None:
+            parts.append(f"coalesce(c.profile = {self._words.text(self._definition.profile)}, false)")
+        return " and ".join(parts)
+
+    @property
+    def bad(self) -> str:
+        """What is true of the bad ones among them."""
+        causes = [FAILED, *(one for one in (self._late, self._slow, self._halting) if one != "false")]
+        return f"{self.counts} and ({' or '.join(causes)})"
+
+    @property
+    def sums(self) -> Mapping[str, str]:
+        """The counts of ``COUNTED``, as aggregates."""
+        fine = f"{self.counts} and not {FAILED}"
+        conditions = {
+            "calls": self.counts,
+            "bad": self.bad,
+            "failed": f"{self.counts} and {FAILED}",
+            "late": f"{fine} and {self._late}",
+            "slow": f"{fine} and {self._slow}",
+            "halting": f"{fine} and {self._halting}",
+        }
+        return {
+            name: "0" if one.endswith("and false") else f"count(*) filter (where {one})"
+            for name, one in conditions.items()
+        }
+
+    def scope(self, rows: str) -> str:
+        """Return `` and …``: what is true of the ``rows`` (calls, or their sums) of the model and client."""
+        asked = {"model": self._definition.model, "client": self._definition.client}
+        return "".join(
+            f" and {rows}.{name} = {self._words.text(value)}" for name, value in asked.items() if value is not None
+        )
+
+    @property
+    def winner(self) -> str:
+        """Return the join of the attempt that answered, if it is needed; on Postgres of its partitions only."""
+        return f"\n  left join attempts as w on {self._is_winner}" if self.needs_winner else ""
+
+    @property
+    def winner_of_few(self) -> str:
+        """Return the same for few calls at an unknown time, where Postgres would rather read all attempts."""
+        if not self.needs_winner or not self._words.is_postgres:
+            return self.winner
+        return f"""
+    left join lateral (
+      select w.tokens_source, w.decode_tps, w.itl_max_ms, w.speech_pause_ms
+      from attempts as w where {self._is_winner} limit 1
+    ) as w on true"""  # noqa: S608 - our names
+
+    @property
+    def _is_winner(self) -> str:
+        if not self._words.is_postgres:
+            return "w.id = c.winner_attempt_id"
+        near = "w.started_at >= c.started_at - interval '1 minute' and w.started_at < c.started_at + interval '1 day'"
+        return f"w.id = c.winner_attempt_id and {near}"
+
+
+def _figure(value: float) -> str:
+    return repr(float(value))
+
 
 MOST_MISSES = 100
 TABLE = "target_counts"

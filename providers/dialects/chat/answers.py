@@ -5,11 +5,13 @@ made here gives the same answer: every field of it, of its choices and of their 
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from providers.dialects.events import Chunk, Gathering, Pattern, Run
+from providers.error_bodies import read_answer
 from providers.errors import ErrorKind, UpstreamError
-from providers.json_answer import read_answer
 
 ENDING = b"data: [DONE]\n\n"
 
@@ -78,3 +80,177 @@ def _event(top: Mapping[str, msgspec.Raw], choices: Sequence[Mapping[str, msgspe
     if b"\n" in data or b"\r" in data:  # raw JSON may be pretty-printed; an event's data is one line
         data = msgspec.json.format(data, indent=-1)
     return b"data: " + data + b"\n\n"
+
+
+# Gathers a stream of chunks into one chat completion. Choices are merged by index, tool calls by index, else by id.
+# Strings in a delta are pieces of one string, lists are pieces of one list, log probabilities are appended. Any other
+# value, and every field outside a delta, is replaced by the last one seen.
+
+_ONCE = frozenset({"role", "id", "type", "index", "object", "name"})  # sent complete, sometimes twice: never appended
+
+
+class _PlainDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    content: str
+    role: str | None = None
+
+
+class _PlainChoice(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    delta: _PlainDelta
+    index: int = 0
+    logprobs: None = None
+    finish_reason: None = None
+
+
+class _PlainChunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A chunk that only adds text, as nearly all of a stream do."""
+
+    choices: list[_PlainChoice]
+    id: str = ""
+    object: str = ""
+    created: float = 0
+    model: str = ""
+    system_fingerprint: str | None = None
+    service_tier: str | None = None
+    usage: None = None
+
+
+# Raised while merging JSON that is valid, but not a chunk.
+_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError, KeyError)
+_PLAIN = msgspec.json.Decoder(_PlainChunk)
+
+
+class ChatGathering(Gathering):
+    """Makes one ``chat.completion``."""
+
+    def __init__(self) -> None:
+        self._answer: dict[str, Any] = {}
+        self._choices: dict[int, dict[str, Any]] = {}
+        self._texts: dict[int, list[str]] = {}
+        self._pattern: Pattern | None = None  # of the last plain events
+        self._choice: int | None = None  # the choice to which they add text; None: they do more than that
+
+    def take(self, chunk: Chunk) -> None:
+        """Merge a chunk.
+
+        Raises:
+            UpstreamError: it is JSON, but not a chunk of a chat completion (invalid_response).
+
+        """
+        try:
+            # The first chunk is always merged in full: it has the fields that plain chunks only repeat.
+            if not (chunk.meaningful and self._answer and self._add_plain(chunk.data)):
+                self._merge(msgspec.json.decode(chunk.data))
+        except _MALFORMED as error:
+            message = f"sent an invalid chunk: {type(error).__name__}"
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+
+    def take_run(self, run: Run, pattern: Pattern) -> bool:
+        """Add the texts of plain events at once, if the pattern's example adds text to one known choice."""
+        if pattern is not self._pattern:
+            plain = _plain(pattern.example.data)
+            self._pattern = pattern
+            self._choice = plain.choices[0].index if plain is not None and len(plain.choices) == 1 else None
+        if self._choice not in self._choices:
+            return False
+        self._texts.setdefault(self._choice, []).extend(run.texts())
+        return True
+
+    def body(self) -> bytes:
+        """Return the whole answer as JSON."""
+        choices = []
+        for index in sorted(self._choices):
+            choice = self._choices[index]
+            message = choice.setdefault("message", {})
+            text = "".join(self._texts.get(index, ()))
+            if text and isinstance(message.get("content"), list):
+                message["content"].append({"type": "text", "text": text})
+            elif text:
+                message["content"] = text
+            for call in message.get("tool_calls") or ():
+                call.pop("index", None)  # for streams only
+            message.setdefault("role", "assistant")
+            message.setdefault("content", None)
+            choice.setdefault("finish_reason", None)
+            choices.append(choice)
+        self._answer.pop("choices", None)
+        return msgspec.json.encode({**self._answer, "object": "chat.completion", "choices": choices})
+
+    def _add_plain(self, data: bytes) -> bool:
+        """Add the texts of a chunk; return False if it has anything else, or text of a choice not seen before."""
+        plain = _plain(data)
+        if plain is None or any(choice.index not in self._choices for choice in plain.choices):
+            return False
+        for choice in plain.choices:
+            self._texts.setdefault(choice.index, []).append(choice.delta.content)
+        return True
+
+    def _merge(self, chunk: dict[str, Any]) -> None:
+        for key, value in chunk.items():
+            if key != "choices" and not (value is None and key in self._answer):
+                self._answer[key] = value
+        for piece in chunk.get("choices") or ():
+            index = piece.get("index") or 0
+            if not isinstance(index, int):
+                index = 0
+            choice = self._choices.setdefault(index, {"index": index, "message": {}})
+            for key, value in piece.items():
+                if key == "delta":
+                    self._merge_delta(index, choice["message"], value or {})
+                elif key == "logprobs" and isinstance(value, dict):
+                    _extend(choice, "logprobs", value)
+                elif key != "index" and not (value is None and choice.get(key) is not None):
+                    choice[key] = value
+
+    def _merge_delta(self, index: int, message: dict[str, Any], delta: dict[str, Any]) -> None:
+        for key, value in delta.items():
+            if key == "content" and isinstance(value, str):
+                self._texts.setdefault(index, []).append(value)
+                message.setdefault("content", "")
+            elif key == "tool_calls" and isinstance(value, list):
+                calls = message.get("tool_calls")
+                if not isinstance(calls, list):
+                    calls = message["tool_calls"] = []
+                for call in value:
+                    _merge_tool_call(calls, call)
+            else:
+                _extend(message, key, value)
+
+
+def _plain(data: bytes) -> _PlainChunk | None:
+    try:
+        return _PLAIN.decode(data)
+    except msgspec.ValidationError:
+        return None
+
+
+def _merge_tool_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
+    """Add a piece to the call with its index, else its id, else the last one."""
+    index, call_id = piece.get("index"), piece.get("id")
+    if index is not None:
+        found = next((call for call in calls if call.get("index") == index), None)
+    elif call_id:
+        found = next((call for call in calls if call.get("id") == call_id), None)
+    else:
+        found = calls[-1] if calls else None
+    if found is None:
+        found = {}
+        calls.append(found)
+    for key, value in piece.items():
+        _extend(found, key, value)
+
+
+def _extend(target: dict[str, Any], key: str, value: Any) -> None:
+    """Add one piece of a streamed value to the pieces before it."""
+    old = target.get(key)
+    if old is None or key in _ONCE:
+        if value or not old:
+            target[key] = value
+    elif isinstance(old, str) and isinstance(value, str):
+        target[key] = old + value
+    elif isinstance(old, list) and isinstance(value, list):
+        target[key] = [*old, *value]
+    elif isinstance(old, dict) and isinstance(value, dict):
+        for inner, piece in value.items():
+            _extend(old, inner, piece)
+    elif value is not None:
+        target[key] = value

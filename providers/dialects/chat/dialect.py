@@ -1,15 +1,60 @@
 """Chat as one of the dialects: the one into which all others are translated."""
 
-from providers.dialects.chat.answers import ENDING, events_of_answer, failure
-from providers.dialects.chat.continuing import ChatContinuing
+import re
+from collections.abc import Iterator
+from functools import partial
+
+import msgspec
+
+from providers.dialects import events
+from providers.dialects.chat.answers import ENDING, ChatGathering, events_of_answer, failure
+from providers.dialects.chat.continuing import ChatContinuing, repairs_of
 from providers.dialects.chat.events import read_event
-from providers.dialects.chat.gathering import ChatGathering
-from providers.dialects.chat.plain import learned
-from providers.dialects.chat.repairs import repairs_of
-from providers.dialects.chat.texts import texts
-from providers.dialects.dialect import AnswerFormat, Dialect, RequestFormat
-from providers.dialects.expected import json_format, openai_tools
-from providers.dialects.parameters import ParameterNames, SystemPrompt
+from providers.dialects.dialect import (
+    AnswerFormat,
+    Dialect,
+    ParameterNames,
+    RequestFormat,
+    SystemPrompt,
+    json_format,
+    openai_tools,
+)
+
+# How plain events of a chat stream are recognised: those that only add content.
+
+learned = partial(events.learned, opening=re.compile(rb'"content": ?"'))  # what precedes the text
+
+
+# The text that one event of a chat's stream adds to the answer.
+
+
+class _Delta(msgspec.Struct, gc=False):
+    content: str | None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    delta: _Delta | None = None
+    index: int | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    choices: list[_Choice] | None = None
+
+
+_events = msgspec.json.Decoder(_Event)
+
+
+def texts(data: bytes) -> Iterator[tuple[int, str]]:
+    """Yield the text of each choice, with its index.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
+
+    """
+    for choice in _events.decode(data).choices or ():
+        if choice.delta is not None and choice.delta.content:
+            yield choice.index or 0, choice.delta.content
+
 
 CHAT = Dialect(
     name="chat",

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.dialects.chunk import DONE, Chunk, no_json_object
+from providers.dialects.events import DONE, Chunk, no_json_object
 from providers.error_bodies import error_in
 from providers.errors import ErrorKind
 from providers.usage import usage_of

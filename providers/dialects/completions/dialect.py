@@ -1,13 +1,299 @@
 """Completions as one of the dialects. It is not translated: a raw prompt has no counterpart in messages."""
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
 from providers.dialects.chat.answers import ENDING, failure
-from providers.dialects.chat.repairs import repairs_of_completions
-from providers.dialects.completions.answers import CompletionGathering, events_of_answer
-from providers.dialects.completions.continuing import CompletionContinuing
-from providers.dialects.completions.events import read_event
-from providers.dialects.completions.texts import texts
-from providers.dialects.dialect import AnswerFormat, Dialect, RequestFormat
-from providers.dialects.parameters import ParameterNames
+from providers.dialects.chat.continuing import ChatSplice, Event, repairs_of_completions
+from providers.dialects.continuing import Begun, Continuing, Way, decoded_in, strings_of, with_less
+from providers.dialects.dialect import AnswerFormat, Dialect, ParameterNames, RequestFormat
+from providers.dialects.events import DONE, Chunk, Gathering, no_json_object
+from providers.dialects.wording import Fields
+from providers.error_bodies import error_in, read_answer
+from providers.errors import ErrorKind, UpstreamError
+from providers.usage import usage_of
+
+# The text that one event of a completions stream adds to the answer.
+
+
+class _Choice(msgspec.Struct, gc=False):
+    text: str | None = None
+    index: int | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    choices: list[_Choice] | None = None
+
+
+_events = msgspec.json.Decoder(_Event)
+
+
+def texts(data: bytes) -> Iterator[tuple[int, str]]:
+    """Yield the text of each choice, with its index.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
+
+    """
+    for choice in _events.decode(data).choices or ():
+        if choice.text:
+            yield choice.index or 0, choice.text
+
+
+# Whole completions: presented as an event stream, and gathered from one.
+
+_NULL = msgspec.Raw(b"null")
+_EMPTY = msgspec.Raw(b'""')
+_STOP = msgspec.Raw(b'"stop"')
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+_choices = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_chunks = msgspec.json.Decoder(dict[str, Any])
+
+
+def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
+    """Return a completion as stream events: its texts, their ends, the usage, ``[DONE]``.
+
+    Raises:
+        UpstreamError: it is empty (upstream_empty), not a completion (invalid_response), or an error.
+
+    """
+    answer = read_answer(body, secrets)
+    try:
+        choices = _choices.decode(answer.pop("choices", _NULL))
+    except msgspec.ValidationError:
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a completion") from None
+    usage = answer.pop("usage", _NULL)
+    texts = [{"index": msgspec.Raw(b"0"), **choice, "finish_reason": _NULL} for choice in choices]
+    ends = [
+        {"index": text["index"], "text": _EMPTY, "finish_reason": _finish_reason(choice)}
+        for choice, text in zip(choices, texts, strict=True)
+    ]
+    stream = [_event(answer, texts), _event(answer, ends)]
+    if usage != _NULL:
+        stream.append(_event({**answer, "usage": usage}, []))
+    return b"".join([*stream, ENDING])
+
+
+class CompletionGathering(Gathering):
+    """Joins the texts and log probabilities of each choice; of every other field the last value is kept."""
+
+    def __init__(self) -> None:
+        self._answer: dict[str, Any] = {}
+        self._choices: dict[int, dict[str, Any]] = {}
+        self._texts: dict[int, list[str]] = {}
+
+    def take(self, chunk: Chunk) -> None:
+        """Take one event.
+
+        Raises:
+            UpstreamError: it is valid JSON, but not a chunk of a completion (invalid_response).
+
+        """
+        try:
+            said = _chunks.decode(chunk.data)
+            for piece in said.pop("choices", None) or ():
+                self._add(piece)
+        except (*_NOT_JSON, AttributeError, TypeError) as error:
+            message = f"sent an invalid chunk: {type(error).__name__}"
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+        self._answer |= {name: value for name, value in said.items() if value is not None or name not in self._answer}
+
+    def body(self) -> bytes:
+        """Return the whole completion as JSON."""
+        choices = [
+            {"index": index, **self._choices[index], "text": "".join(self._texts[index])}
+            for index in sorted(self._choices)
+        ]
+        return msgspec.json.encode({"object": "text_completion", **self._answer, "choices": choices})
+
+    def _add(self, piece: dict[str, Any]) -> None:
+        index = piece.get("index") or 0
+        if not isinstance(index, int):
+            raise TypeError("an index is not a number")
+        choice = self._choices.setdefault(index, {"logprobs": None, "finish_reason": None})
+        texts = self._texts.setdefault(index, [])
+        for name, value in piece.items():
+            if name == "text":
+                texts.append(_string(value))
+            elif name == "logprobs" and isinstance(value, dict):
+                choice["logprobs"] = _extended(choice["logprobs"] or {}, value)
+            elif value is not None and name != "index":
+                choice[name] = value
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str | None):
+        raise TypeError("a text is not a string")
+    return value or ""
+
+
+def _extended(logprobs: dict[str, Any], piece: Mapping[str, Any]) -> dict[str, Any]:
+    """Return log probabilities, which are lists with a value for each token, with those of the next piece."""
+    whole = dict(logprobs)
+    for name, values in piece.items():
+        old = whole.get(name)
+        whole[name] = [*old, *values] if isinstance(old, list) and isinstance(values, list) else values or old
+    return whole
+
+
+def _finish_reason(choice: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
+    # The answer is complete, so it must not lack a finish reason.
+    reason = choice.get("finish_reason", _NULL)
+    return _STOP if reason == _NULL else reason
+
+
+def _event(top: Mapping[str, msgspec.Raw], choices: Sequence[Mapping[str, msgspec.Raw]]) -> bytes:
+    data = msgspec.json.encode({**top, "choices": choices})
+    if b"\n" in data or b"\r" in data:  # raw JSON may be pretty-printed; an event's data is one line
+        data = msgspec.json.format(data, indent=-1)
+    return b"data: " + data + b"\n\n"
+
+
+# Reads one event of a completions stream: its text, usage, finish reason or error. Nearly every chunk fits the types
+# below. Where a provider sends other types, the event is decoded again without types, and fields that do not fit are
+# ignored.
+
+
+class _EventsChoice(msgspec.Struct, gc=False):
+    text: str | None = None
+    finish_reason: str | None = None
+    error: Any = None  # OpenRouter
+
+
+class _EventsEvent(msgspec.Struct, gc=False):
+    choices: list[_EventsChoice] | None = None
+    usage: dict[str, Any] | None = None
+    error: Any = None
+    object: str | None = None
+    model: str | None = None
+    id: str | None = None
+
+
+_events_events = msgspec.json.Decoder(_EventsEvent)
+
+
+def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
+    """Read one event's data. An event without data (a comment, a ping) gives an empty chunk.
+
+    Raises:
+        UpstreamError: the data is not a JSON object (invalid_response).
+
+    """
+    said = data.strip()
+    if said == DONE:
+        return Chunk(data, done=True)
+    if not said:
+        return Chunk(data)
+    try:
+        event = _events_events.decode(data)
+    except msgspec.ValidationError:
+        event = _read_untyped(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise no_json_object() from None
+    choices = event.choices or ()
+    chars = sum(len(choice.text or "") for choice in choices)
+    is_error = event.error or event.object == "error"
+    if is_error or any(choice.error or choice.finish_reason == "error" for choice in choices):
+        return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
+    finish_reason = next((choice.finish_reason for choice in choices if choice.finish_reason), None)
+    return Chunk(
+        data,
+        meaningful=chars > 0,
+        answer=chars > 0,
+        finished=finish_reason is not None,
+        usage=None if event.usage is None else usage_of(event.usage),
+        usage_only=event.usage is not None and not choices,
+        text_chars=chars,
+        model=event.model,
+        id=event.id,
+        finish_reason=finish_reason,
+        idle=bool(choices) and not chars and finish_reason is None,
+    )
+
+
+def _read_untyped(data: bytes) -> _EventsEvent:
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise no_json_object() from None
+    if not isinstance(value, dict):
+        raise no_json_object()
+    choices, usage = value.get("choices"), value.get("usage")
+    return _EventsEvent(
+        [_choice(one) for one in choices if isinstance(one, dict)] if isinstance(choices, list) else None,
+        usage if isinstance(usage, dict) else None,
+        value.get("error"),
+        _events_string(value.get("object")),
+    )
+
+
+def _choice(value: dict[str, Any]) -> _EventsChoice:
+    return _EventsChoice(
+        _events_string(value.get("text")), _events_string(value.get("finish_reason")), value.get("error")
+    )
+
+
+def _events_string(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+# A completion that broke off: prompt and text are continued like any other prompt.
+
+_OFF = frozenset({b"null", b"false", b"0", b'""'})
+_ONE = frozenset({b"null", b"1"})
+_continuing_events = msgspec.json.Decoder(Event)
+
+
+class CompletionContinuing(Continuing):
+    """Completions. Any server that has them continues; one that repeats the prompt (``echo``) is not asked to."""
+
+    ways: frozenset[Way] = frozenset()
+    always_counts = False
+
+    def obstacle(self, fields: Fields) -> str | None:
+        """Return the kind of answer that cannot be continued."""
+        for name in ("logprobs", "echo", "suffix"):
+            if name in fields and bytes(fields[name]).strip() not in _OFF:
+                return name
+        for name in ("n", "best_of"):
+            if name in fields and bytes(fields[name]).strip() not in _ONE:
+                return "choices"
+        return None if bytes(fields.get("prompt", b"")).lstrip().startswith(b'"') else "prompt"
+
+    def begun(self, events: Iterable[bytes]) -> Begun:
+        """Read the chunks that were delivered."""
+        head: dict[str, Any] = {}
+        pieces: list[str] = []
+        for event in decoded_in(events, _continuing_events):
+            head = head or (event.head() if event.choices else {})
+            for choice in event.choices or ():
+                if choice.index or choice.finish_reason:
+                    return Begun("", None, "choices" if choice.index else "ended")
+                pieces.append(choice.text or "")
+        return Begun("".join(pieces), msgspec.json.encode(head) if head else None)
+
+    def stops(self, fields: Fields) -> Sequence[str]:
+        """Return the stop strings."""
+        return strings_of(fields.get("stop"))
+
+    def request(self, fields: Fields, begun: str, way: Way | None, spent_tokens: int) -> Fields:  # noqa: ARG002 - all do
+        """Return the request with the beginning after the prompt."""
+        changed = with_less(fields, ("max_tokens",), spent_tokens)
+        prompt = msgspec.json.decode(fields["prompt"], type=str)
+        changed["prompt"] = msgspec.Raw(msgspec.json.encode(prompt + begun))
+        return changed
+
+    def splice(self, begun: Begun) -> ChatSplice:
+        """Return what makes chunks with the first answer's id and model."""
+        return ChatSplice(begun.head, "text_completion", _continuing_choice)
+
+
+def _continuing_choice(text: str, finish_reason: str | None) -> dict[str, Any]:
+    return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish_reason}
+
 
 _CHATS_ALONE = frozenset(  # all others, also those of vendors, are known in both
     {"metadata", "modalities", "parallel_tool_calls", "reasoning_effort", "response_format", "service_tier", "store"}

@@ -5,11 +5,10 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chunk import Chunk
-from providers.dialects.gathering import Gathering
-from providers.dialects.messages.errors import error_of_event, type_of_kind
+from providers.dialects.events import Chunk, Gathering
+from providers.dialects.messages.events import error_of_event, type_of_kind
+from providers.error_bodies import read_answer
 from providers.errors import ErrorKind, UpstreamError
-from providers.json_answer import read_answer
 
 _RawObject = dict[str, msgspec.Raw]
 

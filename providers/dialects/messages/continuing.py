@@ -17,7 +17,7 @@ from providers.dialects.continuing import (
     with_last,
     with_less,
 )
-from providers.dialects.expected import json_format, json_format_within
+from providers.dialects.dialect import json_format, json_format_within
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.wording import Fields
 

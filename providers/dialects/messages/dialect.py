@@ -1,25 +1,132 @@
 """Messages as one of the dialects."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import AnswerFormat, Dialect, Pivoting, RequestFormat
-from providers.dialects.expected import OfferedTool, json_format, json_format_within
-from providers.dialects.habits import Habits
+from providers.dialects.dialect import (
+    AnswerFormat,
+    Dialect,
+    Habits,
+    OfferedTool,
+    ParameterNames,
+    Pivoting,
+    RequestFormat,
+    SystemPrompt,
+    json_format,
+    json_format_within,
+)
 from providers.dialects.messages.answers import ENDING, MessageGathering, events_of_answer, failure
 from providers.dialects.messages.continuing import MessageContinuing
-from providers.dialects.messages.errors import error_body
-from providers.dialects.messages.events import read_event
-from providers.dialects.messages.habits import habits_of, of_messages
-from providers.dialects.messages.request_from_chat import from_chat
+from providers.dialects.messages.events import error_body, read_event
+from providers.dialects.messages.fields import RawObject, is_string, objects_at, text_at
+from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS, Sampling, from_chat
 from providers.dialects.messages.request_to_chat import to_chat
-from providers.dialects.messages.stream_from_chat import FromChat
-from providers.dialects.messages.stream_to_chat import ToChat
-from providers.dialects.messages.texts import texts
-from providers.dialects.messages.thoughts import without_unsigned_thoughts
-from providers.dialects.parameters import ParameterNames, SystemPrompt
-from providers.dialects.wording import Fields, Wording
+from providers.dialects.messages.streams import FromChat, ToChat
+from providers.dialects.wording import Fields, Loss, Wording, raw_json
+
+# In what models that speak Messages differ: their limits, their way of thinking, their sampling parameters.
+
+_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[.-](\d{1,2}))?(?!\d)")
+_FIRST_ADAPTIVE = (4, 6)  # older models take a budget of tokens, not an effort
+_FIRST_TO_TAKE_ONE = (4, 1)  # temperature or top_p, not both
+_FIRST_TO_TAKE_NONE = (4, 7)  # neither of them, nor top_k
+
+
+class MessagesHabits(Habits, frozen=True):
+    """How one model must be asked in Messages."""
+
+    max_tokens: int = DEFAULT_MAX_TOKENS  # the limit of an answer for clients that set none
+    adaptive_thinking: bool = True  # it decides itself how long it thinks, and takes an effort
+    sampling: Sampling = "free"
+
+
+def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> MessagesHabits:
+    """Return the habits of ``model``, whose answers have ``max_output_tokens`` at most (None: unknown)."""
+    found = _VERSION.search(model)
+    limit = max_output_tokens or DEFAULT_MAX_TOKENS
+    if found is None:
+        return MessagesHabits(thinks=known.thinks, max_tokens=limit)
+    version = (int(found[1]), int(found[2] or 0))
+    sampling: Sampling = "free" if version < _FIRST_TO_TAKE_ONE else "one"
+    if version >= _FIRST_TO_TAKE_NONE:
+        sampling = "none"
+    return MessagesHabits(
+        thinks=known.thinks, max_tokens=limit, adaptive_thinking=version >= _FIRST_ADAPTIVE, sampling=sampling
+    )
+
+
+def of_messages(habits: Habits) -> MessagesHabits:
+    """Return ``habits`` as those of Messages; what is not known of a model is as with the newest ones."""
+    return habits if isinstance(habits, MessagesHabits) else MessagesHabits(thinks=habits.thinks)
+
+
+# The text that one event of a Messages stream adds to the answer.
+
+
+class _Delta(msgspec.Struct, gc=False):
+    text: str | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str | None = None
+    delta: _Delta | None = None
+    index: int | None = None
+
+
+_events = msgspec.json.Decoder(_Event)
+
+
+def texts(data: bytes) -> Iterator[tuple[int, str]]:
+    """Yield the text of a block's delta, with the block's index.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
+
+    """
+    event = _events.decode(data)
+    if event.type == "content_block_delta" and event.delta is not None and event.delta.text:
+        yield event.index or 0, event.delta.text
+
+
+# Thinking blocks that Anthropic did not sign: its API refuses a request with such a block. A client gets the
+# reasoning of another provider's model as thinking with an empty signature. It sends this back with its next request,
+# which may go to Anthropic.
+
+_EMPTY = (b'"signature":""', b'"signature": ""')
+
+
+def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
+    """Return a Messages request without thinking blocks that have an empty signature; unchanged, if there are none.
+
+    Raises:
+        Malformed: the conversation is not valid in Messages; only checked where such blocks seem to exist.
+
+    """
+    conversation = bytes(fields.get("messages", b""))
+    if not any(empty in conversation for empty in _EMPTY):
+        return Wording(fields)
+    losses: list[Loss] = []
+    said: list[dict[str, Any]] = []
+    for number, turn in enumerate(objects_at(fields["messages"], "messages")):
+        path = f"messages[{number}].content"
+        content = turn.get("content")
+        if content is None or is_string(content):
+            said.append({**turn})
+            continue
+        kept: list[RawObject] = []
+        for place, block in enumerate(objects_at(content, path)):
+            if text_at(block, "type", path) == "thinking" and bytes(block.get("signature", b"")) == b'""':
+                losses.append(
+                    Loss(f"{path}[{place}]", "Messages refuses thinking blocks that it did not sign", hint=True)
+                )
+            else:
+                kept.append(block)
+        if kept:
+            said.append({**turn, "content": kept})
+    return Wording({**fields, "messages": raw_json(said)}, tuple(losses)) if losses else Wording(fields)
 
 
 class _Tool(msgspec.Struct):

@@ -17,8 +17,7 @@ from providers.dialects.continuing import (
     with_last,
     with_less,
 )
-from providers.dialects.responses.telling import Telling
-from providers.dialects.responses.usage import responses_usage
+from providers.dialects.responses.fields import Telling, responses_usage
 from providers.dialects.wording import Fields
 
 _NOTHING = frozenset({b"", b"null", b"[]", b"{}", b"false", b"0"})

@@ -1,18 +1,51 @@
 """Responses as one of the dialects."""
 
-from providers.dialects.dialect import AnswerFormat, Dialect, Pivoting, RequestFormat
-from providers.dialects.expected import json_format_within, openai_tools
-from providers.dialects.parameters import ParameterNames, SystemPrompt
-from providers.dialects.responses.answers import ENDING, ResponseGathering, events_of_answer
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from providers.dialects.dialect import (
+    AnswerFormat,
+    Dialect,
+    ParameterNames,
+    Pivoting,
+    RequestFormat,
+    SystemPrompt,
+    json_format_within,
+    openai_tools,
+)
 from providers.dialects.responses.continuing import ResponseContinuing
-from providers.dialects.responses.errors import failure, numbered
-from providers.dialects.responses.events import read_event
+from providers.dialects.responses.events import ENDING, ResponseGathering, events_of_answer, read_event
+from providers.dialects.responses.fields import failure, numbered
 from providers.dialects.responses.request_from_chat import from_chat
 from providers.dialects.responses.request_to_chat import to_chat
-from providers.dialects.responses.stream_from_chat import FromChat
+from providers.dialects.responses.stream_from_chat import FromChat, without_translated_thoughts
 from providers.dialects.responses.stream_to_chat import ToChat
-from providers.dialects.responses.texts import texts
-from providers.dialects.responses.thoughts import without_translated_thoughts
+
+# The text that one event of a Responses stream adds to the answer.
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str | None = None
+    delta: Any = None
+    output_index: int | None = None
+
+
+_events = msgspec.json.Decoder(_Event)
+
+
+def texts(data: bytes) -> Iterator[tuple[int, str]]:
+    """Yield the text of a delta, with the index of the item it belongs to.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
+
+    """
+    event = _events.decode(data)
+    if event.type == "response.output_text.delta" and isinstance(event.delta, str) and event.delta:
+        yield event.output_index or 0, event.delta
+
 
 RESPONSES = Dialect(
     name="responses",

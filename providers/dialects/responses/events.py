@@ -5,17 +5,60 @@ that repeat the whole response only usage, error and the like are read. Where a 
 is decoded again without types, and fields that do not fit are ignored.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
-from providers.dialects.chunk import DONE, Chunk
-from providers.dialects.responses.errors import upstream_error
-from providers.dialects.responses.reading import lenient, read
-from providers.dialects.responses.usage import usage_of_response
-from providers.errors import UpstreamError
+from providers.dialects.events import DONE, Chunk, Gathering, no_json_object
+from providers.dialects.responses.fields import Object, Telling, upstream_error, usage_of_response
+from providers.error_bodies import read_answer
+from providers.errors import ErrorKind, UpstreamError
 from providers.usage import Usage
+
+# Reads JSON objects leniently: fields of another type than expected are ignored.
+
+_S = TypeVar("_S", bound=msgspec.Struct)
+
+_reading_objects = msgspec.json.Decoder(Object)
+
+
+def read(data: bytes, struct: type[_S]) -> _S:
+    """Read an event's data.
+
+    Raises:
+        UpstreamError: it is not a JSON object (invalid_response).
+
+    """
+    try:
+        return _fitting(_reading_objects.decode(data), struct)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise no_json_object() from None
+
+
+def lenient(raw: msgspec.Raw, struct: type[_S]) -> _S:
+    """Read an object inside an event; an empty one if it is not an object."""
+    try:
+        return msgspec.json.decode(raw, type=struct)
+    except msgspec.ValidationError:
+        pass
+    try:
+        return _fitting(_reading_objects.decode(raw), struct)
+    except msgspec.ValidationError:
+        return struct()
+
+
+def _fitting(value: Object, struct: type[_S]) -> _S:
+    kept = {}
+    for field in msgspec.structs.fields(struct):
+        if (raw := value.get(field.name)) is None:
+            continue
+        try:
+            kept[field.name] = msgspec.json.decode(raw, type=field.type)
+        except msgspec.ValidationError:
+            continue
+    return struct(**kept)
+
 
 _ANSWERS = frozenset(
     {
@@ -148,3 +191,158 @@ def _error(data: bytes, event: _Event, secrets: Sequence[str]) -> UpstreamError:
     if not error and event.type == "response.cancelled":
         error = {"message": "the provider cancelled the response"}
     return upstream_error(error, secrets)
+
+
+# One item of a whole response as the events that would have streamed it.
+
+_NO_PARTS = msgspec.Raw(b"[]")
+_RETELLING_EMPTY = msgspec.Raw(b'""')
+
+_TEXTS: Mapping[bytes, tuple[str, str]] = {  # by a part's type: the field of its text, and the name of its events
+    b'"output_text"': ("text", "response.output_text"),
+    b'"refusal"': ("refusal", "response.refusal"),
+    b'"reasoning_text"': ("text", "response.reasoning_text"),
+    b'"summary_text"': ("text", "response.reasoning_summary_text"),
+}
+_RETELLING_ARGUMENTS: Mapping[bytes, tuple[str, str]] = {  # likewise by an item's type
+    b'"function_call"': ("arguments", "response.function_call_arguments"),
+    b'"mcp_call"': ("arguments", "response.mcp_call_arguments"),
+    b'"custom_tool_call"': ("input", "response.custom_tool_call_input"),
+}
+
+_retelling_objects = msgspec.json.Decoder(Object)
+_retelling_lists = msgspec.json.Decoder(list[msgspec.Raw] | None)
+
+
+def retell(telling: Telling, output_index: int, raw: msgspec.Raw) -> None:
+    """Send an item: its beginning, one delta for each of its texts, and its end.
+
+    Raises:
+        msgspec.ValidationError: it is not an item.
+
+    """
+    item = _retelling_objects.decode(raw)
+    place = {"item_id": item.get("id", _NULL), "output_index": output_index}
+    argument, events = _RETELLING_ARGUMENTS.get(bytes(item.get("type", _NULL)), ("", ""))
+    begun = {**item, **{name: _NO_PARTS for name in ("summary", "content") if item.get(name, _NULL) != _NULL}}
+    begun |= {name: _RETELLING_EMPTY for name in (argument,) if name in item}
+    begun |= {name: _IN_PROGRESS for name in ("status",) if name in item}
+    telling.say("response.output_item.added", output_index=output_index, item=begun)
+    for number, part in enumerate(_retelling_lists.decode(item.get("summary", _NULL)) or ()):
+        _retell_part(telling, "response.reasoning_summary_part", {**place, "summary_index": number}, part)
+    for number, part in enumerate(_retelling_lists.decode(item.get("content", _NULL)) or ()):
+        _retell_part(telling, "response.content_part", {**place, "content_index": number}, part)
+    if argument in item:
+        telling.say(f"{events}.delta", **place, delta=item[argument])
+        named = {name: item[name] for name in ("name",) if name in item and argument == "arguments"}
+        telling.say(f"{events}.done", **place, **named, **{argument: item[argument]})
+    telling.say("response.output_item.done", output_index=output_index, item=raw)
+
+
+def _retell_part(telling: Telling, events: str, place: Mapping[str, Any], raw: msgspec.Raw) -> None:
+    part = _retelling_objects.decode(raw)
+    name, text_events = _TEXTS.get(bytes(part.get("type", _NULL)), ("", ""))
+    begun = {**part, **{field: _RETELLING_EMPTY for field in (name,) if field in part}}
+    begun |= {field: _NO_PARTS for field in ("annotations", "logprobs") if part.get(field, _NULL) != _NULL}
+    telling.say(f"{events}.added", **place, part=begun)
+    if name in part:
+        logprobs = {"logprobs": part.get("logprobs", _NO_PARTS)} if text_events == "response.output_text" else {}
+        telling.say(f"{text_events}.delta", **place, delta=part[name], **logprobs)
+        telling.say(f"{text_events}.done", **place, **{name: part[name]}, **logprobs)
+    telling.say(f"{events}.done", **place, part=raw)
+
+
+# Whole responses: presented as an event stream, and gathered from one.
+
+ENDING = b""  # the last event contains the whole response, so it cannot be made up
+
+_EMPTY = (_NULL, msgspec.Raw(b"[]"))
+_FAILED = (msgspec.Raw(b'"failed"'), msgspec.Raw(b'"cancelled"'))
+_INCOMPLETE = msgspec.Raw(b'"incomplete"')
+_IN_PROGRESS = msgspec.Raw(b'"in_progress"')
+
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class _AnswersEvent(msgspec.Struct, gc=False):
+    type: str = ""
+    output_index: int = 0
+    item: msgspec.Raw = _NULL
+    response: msgspec.Raw = _NULL
+
+
+_answers_events = msgspec.json.Decoder(_AnswersEvent)
+_answers_objects = msgspec.json.Decoder(Object)
+_lists = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
+    """Return a response as stream events: its items, with one delta for each of their texts, and its end.
+
+    Raises:
+        UpstreamError: it is empty (upstream_empty), not a response (invalid_response), or failed or an error (its kind
+            is that of its code).
+
+    """
+    answer = _read(body, secrets)
+    telling = Telling()
+    try:
+        items = _lists.decode(answer.get("output", _NULL))
+        began: dict[str, Any] = {**answer, "status": _IN_PROGRESS, "output": [], "usage": None}
+        for state in ("created", "in_progress"):
+            telling.say(f"response.{state}", response=began)
+        for index, item in enumerate(items):
+            retell(telling, index, item)
+    except msgspec.ValidationError:
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a response") from None
+    end = "incomplete" if answer.get("status") == _INCOMPLETE else "completed"
+    telling.say(f"response.{end}", response=msgspec.Raw(body.strip()))
+    return telling.take()
+
+
+class ResponseGathering(Gathering):
+    """Takes the response from the last event; if that has no output, from the items sent before."""
+
+    def __init__(self) -> None:
+        self._response = msgspec.Raw(b"{}")
+        self._fields: Object = {}  # of the response
+        self._items: dict[int, msgspec.Raw] = {}  # by their index in the output
+
+    def take(self, chunk: Chunk) -> None:
+        """Take one event.
+
+        Raises:
+            UpstreamError: it is valid JSON, but not an event of a response (invalid_response).
+
+        """
+        try:
+            event = _answers_events.decode(chunk.data)
+            if event.response != _NULL:
+                self._fields = _answers_objects.decode(event.response)
+                self._response = event.response
+        except _NOT_JSON as error:
+            message = f"sent an invalid event: {type(error).__name__}"
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+        if event.type == "response.output_item.done":
+            self._items[event.output_index] = event.item
+
+    def body(self) -> bytes:
+        """Return the whole response as JSON, unchanged if an event contained all of it."""
+        if not self._items:
+            return bytes(self._response)
+        if self._fields.get("output", _NULL) not in _EMPTY:
+            return bytes(self._response)
+        return msgspec.json.encode({**self._fields, "output": [self._items[index] for index in sorted(self._items)]})
+
+
+def _read(body: bytes, secrets: Sequence[str]) -> Object:
+    """Read the top level of a response."""
+    try:
+        answer = _answers_objects.decode(body)
+    except _NOT_JSON:
+        return read_answer(body, secrets)
+    if answer.get("status") in _FAILED:
+        error = msgspec.json.decode(answer.get("error", _NULL))
+        told = error if isinstance(error, dict) and error else {"message": "the provider did not finish the response"}
+        raise upstream_error(told, secrets)
+    return read_answer(body, secrets)

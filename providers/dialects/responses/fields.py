@@ -1,11 +1,15 @@
 """One JSON object of a request whose fields are taken one by one, so that the rest is known to be lost."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from providers.dialects.wording import Loss, Malformed, decoded
+from providers.dialects.wording import Loss, Malformed, decoded, flat_name, raw_json
+from providers.error_bodies import error_in
+from providers.errors import ErrorKind, UpstreamError, kind_of_status
+from providers.usage import Usage, usage_of
 
 Object = dict[str, msgspec.Raw]
 
@@ -117,3 +121,209 @@ def objects_of(raw: msgspec.Raw | None, path: str) -> list[Fields]:
     """
     values = decoded(raw, list[Object], path) or []
     return [Fields(value, f"{path}[{number}]") for number, value in enumerate(values)]
+
+
+# The tokens of a response, in the fields of Responses and of chat completions.
+
+_IN_CHAT = {
+    "input_tokens": "prompt_tokens",
+    "output_tokens": "completion_tokens",
+    "input_tokens_details": "prompt_tokens_details",
+    "output_tokens_details": "completion_tokens_details",
+}
+_IN_RESPONSES = {chat: responses for responses, chat in _IN_CHAT.items()}
+
+
+def usage_of_response(reported: Mapping[str, Any]) -> Usage:
+    """Read the ``usage`` of a response; the names of chat completions are accepted too."""
+    return usage_of(chat_usage(reported))
+
+
+def chat_usage(reported: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ``usage`` of a response in the fields of a chat completion."""
+    return {_IN_CHAT.get(name, name): value for name, value in reported.items()}
+
+
+def responses_usage(reported: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ``usage`` of a chat completion in the fields of a response; missing counts are 0."""
+    counts = usage_of(reported)
+    total = (counts.prompt_tokens or 0) + (counts.completion_tokens or 0)
+    said = {_IN_RESPONSES.get(name, name): value for name, value in reported.items()}
+    ins, outs = (_details(said.get(name)) for name in ("input_tokens_details", "output_tokens_details"))
+    ins |= {"cached_tokens": counts.cached_tokens or 0, "cache_write_tokens": counts.cache_write_tokens or 0}
+    outs |= {"reasoning_tokens": counts.reasoning_tokens or 0}
+    return said | {
+        "input_tokens": counts.prompt_tokens or 0,
+        "input_tokens_details": ins,
+        "output_tokens": counts.completion_tokens or 0,
+        "output_tokens_details": outs,
+        "total_tokens": total,
+    }
+
+
+def _details(value: object) -> dict[str, Any]:
+    return dict(value) if isinstance(value, dict) else {}
+
+
+# Tools in namespaces. Chat completions have none: there the namespace becomes a part of the tool's name.
+
+
+def opened(raw: msgspec.Raw | None, losses: Losses) -> list[Fields]:
+    """Return the tools of a request, also those inside namespaces, with their names in chat.
+
+    The description of a namespace is put before that of its first tool.
+
+    Raises:
+        Malformed: a namespace lacks its name or its tools.
+
+    """
+    said: list[Fields] = []
+    for tool in objects_of(raw, "tools"):
+        if not tool.holds("type", b'"namespace"'):
+            said.append(tool)
+            continue
+        namespace = decoded(tool.need("name"), str, tool.named("name"))
+        about = tool.take("description", str)
+        for inner in objects_of(tool.need("tools"), tool.named("tools")):
+            name = decoded(inner.need("name"), str, inner.named("name"))
+            inner.put("name", raw_json(flat_name(namespace, name)))
+            if about:
+                own = inner.take("description", str)
+                told = f"{own or name}\n\nAll {namespace} tools: {about}"
+                inner.put("description", raw_json(told))
+                about = None
+            said.append(inner)
+        tool.pass_over("type")
+        tool.lose_rest(losses, "chat completions have no such field in a tool")
+    return said
+
+
+def names_of(raw: msgspec.Raw | None) -> Mapping[str, tuple[str, str]]:
+    """Return the namespace and the name of each tool that is in a namespace, by its name in chat."""
+    names: dict[str, tuple[str, str]] = {}
+    for tool in decoded(raw, list[dict[str, Any]], "tools") or ():
+        if tool.get("type") == "namespace":
+            namespace = str(tool.get("name"))
+            own = [str(inner.get("name")) for inner in tool.get("tools") or ()]
+            names |= {flat_name(namespace, name): (namespace, name) for name in own}
+    return names
+
+
+def called_name(item: Fields) -> msgspec.Raw:
+    """Take the name of the tool from an earlier call, as it is in chat.
+
+    Raises:
+        Malformed: there is none.
+
+    """
+    name = item.need("name")
+    namespace = item.take("namespace", str)
+    if not namespace:
+        return name
+    return raw_json(flat_name(namespace, decoded(name, str, item.named("name"))))
+
+
+# The errors of a Responses stream: the meaning of their codes, and an event for them at which every SDK raises.
+
+_NUMBER = re.compile(rb'(?<!\\)"sequence_number" ?: ?(\d{1,18})\b')  # not as text in an answer: its quotes are escaped
+_STATUS: Mapping[str, int] = {  # by a word in an error's code or type; the first match counts
+    "rate_limit": 429,
+    "too_many_requests": 429,
+    "quota": 429,
+    "credit_balance": 429,
+    "authentication": 401,
+    "api_key": 401,
+    "permission": 403,
+    "model_not_found": 404,
+    "server_error": 500,
+    "overloaded": 503,
+    "vector_store_timeout": 504,
+    "context_length": 400,
+    "invalid": 400,
+    "policy": 400,
+    "data_residency": 400,
+    "image": 400,
+}
+
+
+def status_of(error: Mapping[str, Any]) -> int | None:
+    """Return the HTTP status that fits the code or type of an error inside a stream, None if unknown."""
+    for name in ("code", "type"):
+        told = error.get(name)
+        if isinstance(told, str):
+            for word, status in _STATUS.items():
+                if word in told:
+                    return status
+    return None
+
+
+def upstream_error(error: Mapping[str, Any], secrets: Sequence[str]) -> UpstreamError:
+    """Return a provider's error object as our error; its kind is stream_error if its code is unknown."""
+    status = status_of(error)
+    kind = ErrorKind.STREAM_ERROR if status is None else kind_of_status(status)
+    return error_in(msgspec.json.encode({"error": error}), secrets, otherwise=kind)
+
+
+def with_status(error: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an error with the HTTP status that fits it, for readers that do not know its code."""
+    status = status_of(error)
+    return dict(error) if status is None else {"status": status, **error}
+
+
+def failure(kind: str, message: str) -> bytes:
+    """Return the event of an error. It has the code and the message twice: at its top level, and in ``error``.
+
+    The API documents the first form and sends the second; OpenAI's SDKs raise only at the second.
+    """
+    return error_event({"type": "upstream_error", "code": kind, "message": message, "param": None}, 0)
+
+
+def error_event(error: Mapping[str, Any], sequence_number: int) -> bytes:
+    """Return an error object as an event in both forms."""
+    told = {name: _string(error.get(name)) for name in ("code", "message", "param")}
+    event = {"type": "error", "sequence_number": sequence_number, **told, "error": error}
+    return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
+
+
+def numbered(failure: bytes, before: bytes) -> bytes:
+    """Return the event of an error with the number that follows the last one in the events ``before`` it."""
+    numbers = _NUMBER.findall(before)
+    return (
+        failure.replace(b'"sequence_number":0', b'"sequence_number":%d' % (int(numbers[-1]) + 1), 1)
+        if numbers
+        else failure
+    )
+
+
+def _string(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else str(value)
+
+
+# Writes the typed events of a Responses stream, with their sequence numbers.
+
+
+class Telling:
+    """Events that were written and not taken yet. ``number`` is the first one's."""
+
+    def __init__(self, number: int = 0) -> None:
+        self._number = number
+        self._told: list[bytes] = []
+
+    def say(self, kind: str, **fields: Any) -> None:
+        """Write one event."""
+        data = msgspec.json.encode({"type": kind, "sequence_number": self._number, **fields})
+        if b"\n" in data or b"\r" in data:  # raw JSON may be pretty-printed; an event's data is one line
+            data = msgspec.json.format(data, indent=-1)
+        self._told.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), data))
+        self._number += 1
+
+    def fail(self, error: Mapping[str, Any]) -> None:
+        """Write an error, which must be the last event."""
+        self._told.append(error_event(error, self._number))
+        self._number += 1
+
+    def take(self) -> bytes:
+        """Return the events that were written since the last call."""
+        told = b"".join(self._told)
+        self._told.clear()
+        return told

@@ -3,19 +3,380 @@
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from providers.dialects.chunk import DONE, no_json_object
-from providers.dialects.responses.echo import Echo
-from providers.dialects.responses.namespaces import names_of
-from providers.dialects.responses.open_items import OpenItems, string
-from providers.dialects.responses.telling import Telling
-from providers.dialects.responses.usage import responses_usage
-from providers.dialects.wording import decoded
+from providers.dialects.events import DONE, no_json_object
+from providers.dialects.responses.fields import Object, Telling, names_of, responses_usage
+from providers.dialects.wording import Loss, Wording, decoded, raw_json
+from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
+
+# The output items of a response while they are streamed, each with its events in the API's order.
+
+Item = dict[str, Any]
+
+
+class Said:
+    """An item: a message of the assistant, of texts and refusals."""
+
+    def __init__(self, telling: Telling, item_id: str, output_index: int) -> None:
+        self._telling = telling
+        self._place = {"item_id": item_id, "output_index": output_index}
+        self._item: Item = {
+            "id": item_id,
+            "type": "message",
+            "status": "in_progress",
+            "role": "assistant",
+            "content": [],
+        }
+        self._part: Item | None = None
+        self._pieces: list[str] = []
+        telling.say("response.output_item.added", output_index=output_index, item=self._item)
+
+    def text(self, delta: str, logprobs: Sequence[Any]) -> None:
+        """Add a piece of text, with the log probabilities of its tokens if there are any."""
+        part = self._in("output_text", text="", annotations=[], logprobs=[])
+        self._pieces.append(delta)
+        part["logprobs"].extend(logprobs)
+        self._say("response.output_text.delta", delta=delta, logprobs=logprobs)
+
+    def refusal(self, delta: str) -> None:
+        """Add a piece of a refusal."""
+        self._in("refusal", refusal="")
+        self._pieces.append(delta)
+        self._say("response.refusal.delta", delta=delta)
+
+    def annotation(self, annotation: Item) -> None:
+        """Add an annotation of the text."""
+        annotations = self._in("output_text", text="", annotations=[], logprobs=[])["annotations"]
+        number = len(annotations)
+        annotations.append(annotation)
+        self._say("response.output_text.annotation.added", annotation=annotation, annotation_index=number)
+
+    def close(self, status: str) -> Item:
+        """End the item and return it."""
+        self._close_part()
+        self._item["status"] = status
+        self._telling.say("response.output_item.done", output_index=self._place["output_index"], item=self._item)
+        return self._item
+
+    def _in(self, kind: str, **empty: Any) -> Item:
+        """Return the open part if it is of this kind, else a new one."""
+        if self._part is None or self._part["type"] != kind:
+            self._close_part()
+            self._part = {"type": kind, **empty}
+            self._say("response.content_part.added", part=self._part)
+        return self._part
+
+    def _close_part(self) -> None:
+        part = self._part
+        if part is None:
+            return
+        whole = "".join(self._pieces)
+        if part["type"] == "output_text":
+            part["text"] = whole
+            self._say("response.output_text.done", text=whole, logprobs=part["logprobs"])
+        else:
+            part["refusal"] = whole
+            self._say("response.refusal.done", refusal=whole)
+        self._say("response.content_part.done", part=part)
+        self._item["content"].append(part)
+        self._part = None
+        self._pieces.clear()
+
+    def _say(self, kind: str, **fields: Any) -> None:
+        self._telling.say(kind, **self._place, content_index=len(self._item["content"]), **fields)
+
+
+class Thought:
+    """An item: reasoning, sent as a summary to clients that requested one, since they read nothing else."""
+
+    def __init__(self, telling: Telling, item_id: str, output_index: int, *, as_summary: bool) -> None:
+        self._telling = telling
+        self._as_summary = as_summary
+        self._place = {"item_id": item_id, "output_index": output_index}
+        self._item: Item = {"id": item_id, "type": "reasoning", "status": "in_progress", "summary": [], "content": []}
+        self._pieces: list[str] = []
+        telling.say("response.output_item.added", output_index=output_index, item=self._item)
+        self._say_part("added", "")
+
+    def add(self, delta: str) -> None:
+        """Add a piece."""
+        self._pieces.append(delta)
+        self._say_text("delta", delta=delta)
+
+    def close(self, status: str) -> Item:
+        """End the item and return it."""
+        whole = "".join(self._pieces)
+        self._say_text("done", text=whole)
+        part = self._say_part("done", whole)
+        self._item["summary" if self._as_summary else "content"].append(part)
+        self._item["status"] = status
+        self._telling.say("response.output_item.done", output_index=self._place["output_index"], item=self._item)
+        return self._item
+
+    def _say_text(self, what: str, **fields: Any) -> None:
+        if self._as_summary:
+            self._telling.say(f"response.reasoning_summary_text.{what}", **self._place, summary_index=0, **fields)
+        else:
+            self._telling.say(f"response.reasoning_text.{what}", **self._place, content_index=0, **fields)
+
+    def _say_part(self, what: str, text: str) -> Item:
+        if self._as_summary:
+            part = {"type": "summary_text", "text": text}
+            self._telling.say(f"response.reasoning_summary_part.{what}", **self._place, summary_index=0, part=part)
+        else:
+            part = {"type": "reasoning_text", "text": text}
+            self._telling.say(f"response.content_part.{what}", **self._place, content_index=0, part=part)
+        return part
+
+
+class Called:
+    """An item: a call of a function, or of a custom tool, whose argument is plain text."""
+
+    def __init__(
+        self,
+        telling: Telling,
+        item_id: str,
+        output_index: int,
+        *,
+        call_id: str,
+        name: str | tuple[str, str],  # of the tool; if it is in a namespace, that one's name and the tool's
+        is_custom: bool,
+    ) -> None:
+        namespace, own = ("", name) if isinstance(name, str) else name
+        self._telling = telling
+        self._place = {"item_id": item_id, "output_index": output_index}
+        self._argument = "input" if is_custom else "arguments"
+        self._kind = "custom_tool_call" if is_custom else "function_call"
+        self._item: Item = {
+            "id": item_id,
+            "type": self._kind,
+            "status": "in_progress",
+            "call_id": call_id,
+            "name": own,
+            self._argument: "",
+            **({"namespace": namespace} if namespace else {}),
+        }
+        self._pieces: list[str] = []
+        telling.say("response.output_item.added", output_index=output_index, item=self._item)
+
+    def add(self, delta: str) -> None:
+        """Add a piece of the argument."""
+        self._pieces.append(delta)
+        self._telling.say(f"response.{self._kind}_{self._argument}.delta", **self._place, delta=delta)
+
+    def close(self, status: str) -> Item:
+        """End the item and return it. The missing arguments of a function become an empty JSON object."""
+        if self._argument == "arguments" and status == "completed" and not self._pieces:
+            self.add("{}")
+        whole = self._item[self._argument] = "".join(self._pieces)
+        named = {"name": self._item["name"]} if self._argument == "arguments" else {}
+        told = {**named, self._argument: whole}
+        self._telling.say(f"response.{self._kind}_{self._argument}.done", **self._place, **told)
+        self._item["status"] = status
+        self._telling.say("response.output_item.done", output_index=self._place["output_index"], item=self._item)
+        return self._item
+
+
+# The response object that events repeat: the parameters of the request, and the state of the answer.
+
+_NULL = msgspec.Raw(b"null")
+# With the values that are echoed for missing fields; None also where only a server knows the value.
+_ECHOED: Mapping[str, Any] = {
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "reasoning": {"effort": None, "summary": None},
+    "safety_identifier": None,
+    "service_tier": None,
+    "temperature": None,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "top_logprobs": 0,
+    "top_p": None,
+    "truncation": "disabled",
+    "user": None,
+}
+
+
+class Echo:
+    """One response, as its events repeat it."""
+
+    def __init__(self, asked: Mapping[str, msgspec.Raw], *, response_id: str, created_at: int, model: str) -> None:
+        self._head = {"id": response_id, "object": "response", "created_at": created_at}
+        self._said = {name: _or(asked.get(name), value) for name, value in _ECHOED.items()}
+        # A translated response is not stored, and does not run in the background.
+        self._said |= {"model": model, "tools": _tools(asked.get("tools")), "store": False, "background": False}
+
+    def note(self, **facts: Any) -> None:
+        """Set fields that the provider reports."""
+        self._said |= facts
+
+    def state(self, status: str, **facts: Any) -> dict[str, Any]:
+        """Return the response in a state; ``facts`` are what is known by then (output, usage, incomplete_details)."""
+        empty: dict[str, Any] = {"error": None, "incomplete_details": None, "output": [], "usage": None}
+        return {**self._head, "status": status, **empty, **self._said, **facts}
+
+
+def _or(raw: msgspec.Raw | None, otherwise: Any) -> Any:
+    return otherwise if raw is None or raw == _NULL else raw
+
+
+def _tools(raw: msgspec.Raw | None) -> list[dict[str, Any]]:
+    """Return the tools with all fields that the API echoes."""
+    tools: list[Object] = decoded(raw, list[Object], "tools") or []
+    return [{"parameters": None, "strict": None, **tool} if _is_function(tool) else tool for tool in tools]
+
+
+def _is_function(tool: Object) -> bool:
+    return tool.get("type") == msgspec.Raw(b'"function"')
+
+
+# Reasoning items that no Responses API issued: the API does not find their id, and refuses the request. A client gets
+# the reasoning of a chat model as a reasoning item with an id of ours. It sends this back with its next request,
+# which may go to a provider of Responses.
+
+TRANSLATED = "rs_translated"  # the beginning of the ids of translated reasoning
+
+_MARK = f'"{TRANSLATED}'.encode()
+
+
+def without_translated_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
+    """Return a Responses request without translated reasoning items; unchanged, if there are none.
+
+    Raises:
+        Malformed: the input is not an array of items; only checked where such items seem to exist.
+
+    """
+    if _MARK not in bytes(fields.get("input", b"")):
+        return Wording(fields)
+    items = decoded(fields["input"], list[dict[str, msgspec.Raw]], "input")
+    kept = [item for item in items if not bytes(item.get("id", b"")).startswith(_MARK)]
+    losses = tuple(
+        Loss(
+            f"input[{number}]",
+            "Responses refuses reasoning that was translated from another provider's model",
+            hint=True,
+        )
+        for number, item in enumerate(items)
+        if item not in kept
+    )
+    return Wording({**fields, "input": raw_json(kept)}, losses) if losses else Wording(fields)
+
+
+# The items of an output as they arrive: one follows the other; only calls stay open together until the end.
+
+
+class OpenItems:
+    """Begins and ends items, and tells their events. ``stem`` is a part of all ids, set before the first item."""
+
+    def __init__(
+        self,
+        telling: Telling,
+        names: Mapping[str, str | tuple[str, str]],
+        *,
+        as_summary: bool,
+        new_id: Callable[[], str],
+    ) -> None:
+        self.stem = ""
+        self._telling = telling
+        self._names = names
+        self._as_summary = as_summary
+        self._new_id = new_id
+        self._count = 0  # items begun so far
+        self._items: dict[int, Item] = {}  # complete items by their index in the output
+        self._open: tuple[int, Said | Thought] | None = None
+        self._calls: dict[Any, tuple[int, Called]] = {}  # open calls, by their index or id in chat
+        self._nameless: dict[Any, list[tuple[str, str]]] = {}  # ids and arguments of calls without a name so far
+
+    @property
+    def output(self) -> list[Item]:
+        """The complete items, in the order in which they were begun."""
+        return [self._items[number] for number in sorted(self._items)]
+
+    def thinking(self) -> Thought:
+        """Return the thought that is open; one is begun if none is."""
+        if self._open is not None and isinstance(self._open[1], Thought):
+            return self._open[1]
+        self._close_open("completed")
+        number, item_id = self._next(TRANSLATED)
+        thought = Thought(self._telling, item_id, number, as_summary=self._as_summary)
+        self._open = number, thought
+        return thought
+
+    def saying(self) -> Said:
+        """Return the message that is open; one is begun if none is."""
+        if self._open is not None and isinstance(self._open[1], Said):
+            return self._open[1]
+        self._close_open("completed")
+        number, item_id = self._next("msg")
+        said = Said(self._telling, item_id, number)
+        self._open = number, said
+        return said
+
+    def call(self, call: dict[str, Any]) -> None:
+        """Add a piece of a tool call, as a delta of chat has it."""
+        is_custom = isinstance(call.get("custom"), dict)
+        inner = call.get("custom" if is_custom else "function")
+        inner = inner if isinstance(inner, dict) else {}
+        index, call_id, name = call.get("index"), string(call.get("id")), string(inner.get("name"))
+        piece = string(inner.get("input" if is_custom else "arguments"))
+        key = index if isinstance(index, int) else call_id or next(reversed(self._calls | self._nameless), 0)
+        if key not in self._calls:
+            self._nameless.setdefault(key, []).append((call_id, piece))
+            if not name:
+                return
+            before = self._nameless.pop(key)
+            self._close_open("completed")
+            number, item_id = self._next("ctc" if is_custom else "fc")
+            call_id = next((one for one, _ in before if one), "") or f"call_{self._new_id()}"
+            begun = Called(
+                self._telling, item_id, number, call_id=call_id, name=self._names.get(name, name), is_custom=is_custom
+            )
+            self._calls[key] = number, begun
+            piece = "".join(said for _, said in before)
+        if piece:
+            self._calls[key][1].add(piece)
+
+    def close_all(self, status: str) -> None:
+        """End all open items. The last one ends with ``status``; calls before it are complete.
+
+        Raises:
+            UpstreamError: a call never had a name (invalid_response).
+
+        """
+        if self._nameless:
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, "called a tool without a name")
+        self._close_open(status)
+        last = self._count - 1
+        for number, call in self._calls.values():
+            self._items[number] = call.close(status if number == last else "completed")
+        self._calls.clear()
+
+    def _next(self, prefix: str) -> tuple[int, str]:
+        number = self._count
+        self._count += 1
+        return number, f"{prefix}_{self.stem}_{number}"
+
+    def _close_open(self, status: str) -> None:
+        if self._open is not None:
+            number, item = self._open
+            self._open = None
+            self._items[number] = item.close(status)
+
+
+def string(value: Any) -> str:
+    """Return ``value`` if it is text, otherwise none."""
+    return value if isinstance(value, str) else ""
+
 
 _INCOMPLETE = {"length": "max_output_tokens", "model_length": "max_output_tokens", "content_filter": "content_filter"}
 # A part of item ids. Clients may send them back, and they have 64 characters at most.

@@ -4,10 +4,9 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chunk import DONE
-from providers.dialects.responses.errors import with_status
-from providers.dialects.responses.reading import lenient, read
-from providers.dialects.responses.usage import chat_usage
+from providers.dialects.events import DONE
+from providers.dialects.responses.events import lenient, read
+from providers.dialects.responses.fields import chat_usage, with_status
 from providers.sse import events
 
 _NULL = msgspec.Raw(b"null")

@@ -16,13 +16,10 @@ import structlog
 from aiohttp import web
 from pydantic import SecretStr
 
-from gateway.alerts.alert import Alert, Event
-from gateway.alerts.alerts import Alerts
-from gateway.alerts.book import MESSAGES_AT_ONCE
-from gateway.alerts.condition import Kind, Severity
-from gateway.alerts.delivery import LEASE, RETRIES_S, SPREAD, Delivery
+from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, Event, Kind, Severity
+from gateway.alerts.alerts import LEASE, RETRIES_S, SPREAD, Alerts, Delivery
 from gateway.alerts.sender import Sender
-from gateway.settings.alerts import Format, WebhookSettings
+from gateway.settings.sections import Format, WebhookSettings
 from tests.app.alerts.receiver import Receiver
 from tests.app.alerts.verifying import verified
 from tests.patience import PATIENCE_S

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from gateway.alerts.alert import Alert
-from gateway.alerts.condition import Kind, Severity
-from gateway.ids import new_id
-from gateway.ledger.alert_book import SqlAlertBook
+from gateway.alerts.alert import Alert, Kind, Severity
+from gateway.core.ids import new_id
+from gateway.ledger.books import SqlAlertBook
 from gateway.ledger.database import migrate
 from tests.app.alerts.receiver import Receiver
 from tests.app.alerts.verifying import verified

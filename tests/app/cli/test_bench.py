@@ -15,9 +15,8 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from gateway.bench.journal import read_journal
-from providers.simulator.script import Delta, Done, Finish, Hang, Status, Step, Usage, answer
-from providers.simulator.scripted import ScriptedProvider
+from gateway.bench.running import read_journal
+from providers.simulator.script import Delta, Done, Finish, Hang, ScriptedProvider, Status, Step, Usage, answer
 from tests.app.gateway.running_gateway import serving
 
 ROOT = Path(__file__).parents[3]

@@ -6,11 +6,10 @@ from pathlib import Path
 from structlog.testing import capture_logs
 from typer.testing import Result
 
-from gateway.cli.heat import Question, open_gateway, run_heat
-from gateway.cli.views import PlainView
+from gateway.cli.race_run import Question, open_gateway, run_heat
+from gateway.cli.race_view import PlainView
 from gateway.settings import load
-from providers.simulator.script import Hang, RoleOnly, Status, answer
-from providers.simulator.scripted import ScriptedProvider
+from providers.simulator.script import Hang, RoleOnly, ScriptedProvider, Status, answer
 
 Holeshot = Callable[..., Result]
 

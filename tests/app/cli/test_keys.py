@@ -13,7 +13,7 @@ import yaml
 from typer.testing import Result
 
 from gateway.settings import load
-from gateway.settings.role import Role
+from gateway.settings.sections import Role
 
 Holeshot = Callable[..., Result]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from gateway.calls import CallRecord
+from gateway.core.calls import CallRecord
 from gateway.ledger.database import migrate
 from gateway.ledger.writer import Ledger
 from tests.unit.ledger.records import call, new_id, won

@@ -17,15 +17,13 @@ import pytest
 from structlog.testing import capture_logs
 from typer.testing import Result
 
-from gateway.calls import Mode
-from gateway.cli.heat import Question, open_gateway, run_heat
-from gateway.cli.lanes import Lanes
-from gateway.cli.views import JsonView, PlainView, View
-from gateway.errors import ModelNotFound
+from gateway.cli.race_run import Question, open_gateway, run_heat
+from gateway.cli.race_view import JsonView, Lanes, PlainView, View
+from gateway.core.calls import Mode
+from gateway.core.errors import ModelNotFound
 from gateway.ledger.database import migrate
 from gateway.settings import load
-from providers.simulator.script import Delta, Gate, Hang, RoleOnly, Status, answer
-from providers.simulator.scripted import ScriptedProvider
+from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, Status, answer
 
 Holeshot = Callable[..., Result]
 ROOT = Path(__file__).parents[3]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from gateway.calls import CallRecord
+from gateway.core.calls import CallRecord
 from gateway.ledger.database import migrate
 from gateway.ledger.writer import Ledger
 from tests.unit.ledger.records import call, failed, new_id, won

@@ -20,7 +20,7 @@ import yaml
 from typer.testing import CliRunner
 
 from gateway.cli.main import application
-from gateway.settings.schema import json_schema
+from gateway.settings.starter import json_schema
 from providers.catalog import Vendor, load_catalog
 from tests.app.documentation.snippets import (
     CONFIGURATIONS,

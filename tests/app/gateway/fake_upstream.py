@@ -10,7 +10,7 @@ from typing import Any, Self
 import msgspec
 from aiohttp import web
 
-from providers.simulator.loopback import json_response
+from providers.simulator.wire import json_response
 
 Script = Callable[[web.Request, bytes], Awaitable[web.StreamResponse]]
 VECTOR = {"object": "embedding", "index": 0, "embedding": "AACAPwAAAEA="}

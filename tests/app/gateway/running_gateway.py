@@ -14,19 +14,16 @@ import aiohttp
 import openai
 import yaml
 
-from gateway.app import Gateway
+from gateway.app.gateway import Gateway
+from gateway.app.stores import Runtime
 from gateway.connections.connections import Connections
-from gateway.connections.listener import listening
-from gateway.connections.ports import bind
-from gateway.prompt_classes import MeasuredApi, answer_class
-from gateway.runtime import Runtime
+from gateway.connections.listener import bind, listening
+from gateway.core.prompt_classes import MeasuredApi, answer_class
 from gateway.settings import Settings, load
 from gateway.settings.model import RaceSettings
 from gateway.steering.constants import EXPLORE_NEW_SHARE
-from gateway.steering.evidence import event
-from gateway.steering.tally import event_field
-from providers.simulator.script import Gate, Step, answer
-from providers.simulator.scripted import ScriptedProvider
+from gateway.steering.counts import event, event_field
+from providers.simulator.script import Gate, ScriptedProvider, Step, answer
 from tests.patience import PATIENCE_S
 
 MODEL = "llama"  # the one model, with a deployment at every provider

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 import pytest
 import uvloop
 
-from gateway.connections.acceptor import BATCH, Acceptor
-from gateway.connections.ports import bind
+from gateway.connections.listener import BATCH, Acceptor, bind
 from tests.patience import PATIENCE_S
 
 LOOPS: tuple[Callable[[], asyncio.AbstractEventLoop], ...] = (uvloop.new_event_loop, asyncio.new_event_loop)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
-from gateway.keys.watch import KeyWatch
+from gateway.keys.keys import KeyWatch
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import MODEL, Serve
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from gateway.ingress.api.routes import ROUTES
+from gateway.admin.routes import ROUTES
 from providers.simulator.script import Status
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve

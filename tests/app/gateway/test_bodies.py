@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.ingress.bodies.inflating import PIECE_BYTES
-from gateway.ingress.bodies.unwanted import DRAINED_BYTES
+from gateway.api.bodies import DRAINED_BYTES, PIECE_BYTES
 from gateway.overload.bodies import FEWEST_UNFINISHED
 from providers.simulator.script import Gate, answer
 from tests.app.gateway.running_gateway import RunningGateway, Serve, chat_body

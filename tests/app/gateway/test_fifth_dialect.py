@@ -33,18 +33,18 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = copy / "providers" / "dialects" / "echo"
     folder.mkdir()
     shutil.copy(HERE / "dialect.py", folder)
-    surfaces = copy / "gateway" / "ingress" / "surfaces"
+    api = copy / "gateway" / "api"
     surface = (HERE / "surface.py").read_text()
-    (surfaces / "echo.py").write_text(surface.replace("tests.app.gateway.fifth_dialect.", "providers.dialects.echo."))
+    (api / "echo.py").write_text(surface.replace("tests.app.gateway.fifth_dialect.", "providers.dialects.echo."))
     add(folder.parent / "index.py", "from providers.dialects.echo.dialect import ECHO", "ECHO")
-    add(surfaces / "index.py", "from gateway.ingress.surfaces.echo import ECHO_SURFACE", "ECHO_SURFACE")
+    add(api / "endpoints.py", "from gateway.api.echo import ECHO_SURFACE", "ECHO_SURFACE")
     return copy
 
 
 def add(index: Path, imported: str, name: str) -> None:
     """Add ``name`` to the list in ``index``."""
     text = index.read_text()
-    assert text.count(" in (") == 1
+    assert text.count(" each in (") + text.count(" dialect in (") == 1
     docstring, _, rest = text.partition("\n\n")
     index.write_text(f"{docstring}\n\n{imported}\n{rest.replace(' in (', f' in ({name}, ')}")
 

@@ -5,8 +5,8 @@ import asyncio
 import aiohttp
 import pytest
 
-from gateway.ingress import wrong_keys
-from gateway.ingress.wrong_keys import FREE, WAITING_PER_ADDRESS
+from gateway.api import auth
+from gateway.api.auth import FREE, WAITING_PER_ADDRESS
 from tests.app.gateway.running_gateway import RunningGateway, Serve
 from tests.app.gateway.test_admission import clients, key_of
 from tests.patience import PATIENCE_S
@@ -17,8 +17,8 @@ WRONG = {"authorization": "Bearer hs-a-wrong-key"}
 @pytest.fixture
 def long_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     """No wait ends by itself, however slow the machine is."""
-    monkeypatch.setattr(wrong_keys, "FIRST_S", 10 * PATIENCE_S)
-    monkeypatch.setattr(wrong_keys, "LONGEST_S", 10 * PATIENCE_S)
+    monkeypatch.setattr(auth, "FIRST_S", 10 * PATIENCE_S)
+    monkeypatch.setattr(auth, "LONGEST_S", 10 * PATIENCE_S)
 
 
 async def guess(

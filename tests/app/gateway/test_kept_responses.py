@@ -9,8 +9,7 @@ import openai
 import pytest
 from aiohttp import web
 
-from providers.simulator.counts import Tally
-from providers.simulator.loopback import json_response, serve
+from providers.simulator.wire import Tally, json_response, serve
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_dialects import RESPONSE, RESPONSE_BYTES
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.live import live, viewer
+from gateway.live import events, live
 from providers.simulator.script import Delta, Gate, Hang, RoleOnly, Status, answer
 from tests.app.gateway.fake_upstream import FakeUpstream, plays
 from tests.app.gateway.key_desk import bearer, sha256
@@ -304,7 +304,7 @@ async def test_a_viewer_that_hangs_up_is_forgotten_and_with_the_last_one_everyth
 async def test_a_viewer_that_reads_nothing_holds_up_no_call_and_is_told_of_the_gap(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(viewer, "GATHER_S", 0.0)
+    monkeypatch.setattr(events, "GATHER_S", 0.0)
     async with serve() as running, running.get("/api/live") as response:
         await response.content.readuntil(b"\n\n")
         assert response.connection is not None
@@ -318,7 +318,7 @@ async def test_a_viewer_that_reads_nothing_holds_up_no_call_and_is_told_of_the_g
             await asyncio.sleep(0)
         async with running.chat() as answered:
             assert answered.status == 200
-        assert len(one._waiting) == viewer.MOST_WAITING
+        assert len(one._waiting) == events.MOST_WAITING
         transport.resume_reading()
         watcher = Watcher(response)
         reading = asyncio.create_task(watcher.read())
@@ -383,10 +383,10 @@ async def test_a_viewer_takes_no_seat_of_a_call(serve: Serve) -> None:
 async def test_a_burst_of_more_events_than_may_wait_leaves_no_gap_with_a_client_that_reads(serve: Serve) -> None:
     async with serve() as running, look(running) as watcher:
         [one] = running.gateway.live.hub.viewers
-        for number in range(4 * viewer.MOST_WAITING):  # in one turn of the loop
+        for number in range(4 * events.MOST_WAITING):  # in one turn of the loop
             one.offer(b'event: call\ndata: {"id":%d}\n\n' % number)
-        found = await watcher.seen("call", 4 * viewer.MOST_WAITING)
-        assert [each["id"] for each in found] == list(range(4 * viewer.MOST_WAITING))
+        found = await watcher.seen("call", 4 * events.MOST_WAITING)
+        assert [each["id"] for each in found] == list(range(4 * events.MOST_WAITING))
         assert watcher.of("gap") == []
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.racing.attempt import Attempt
 from gateway.racing.race import Race
-from providers.http.response import Response
+from providers.http.message import Response
 from providers.http_exchange import HttpExchange
 from providers.http_upstream import HttpUpstream
 from providers.simulator.script import Delta, Drop, ErrorEvent, Hang, Raw, RoleOnly, Status, Step, answer

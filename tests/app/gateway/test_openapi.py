@@ -9,10 +9,9 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from gateway.ingress.openapi.document import OPERATIONS
-from providers.simulator.counts import Tally
-from providers.simulator.loopback import json_response
-from providers.simulator.loopback import serve as serve_routes
+from gateway.admin.openapi.document import OPERATIONS
+from providers.simulator.wire import Tally, json_response
+from providers.simulator.wire import serve as serve_routes
 from tests.app.gateway.description import Description
 from tests.app.gateway.key_desk import ROOT, bearer, in_database
 from tests.app.gateway.relayed.samples import PICTURES, SOUND

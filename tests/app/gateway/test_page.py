@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from gateway.ingress.page import GUARDS, POLICY
+from gateway.admin.routes import GUARDS, POLICY
 from gateway.page.assets import assets
 from tests.app.gateway.running_gateway import MODEL, Serve
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.attempt_records import AnswerKind
+from gateway.core.attempts import AnswerKind
 from providers.simulator.script import Status
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, single
 

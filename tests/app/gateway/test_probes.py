@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gateway.probe_records import NotProbed
+from gateway.core.records import NotProbed
 from providers.simulator.script import Gate, Hang, answer
 from tests.app.gateway.running_gateway import RunningGateway, Serve, read
 from tests.app.gateway.watcher import watching

@@ -14,8 +14,7 @@ import aiohttp
 import pytest
 import yaml
 
-from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, RoleOnly, Step, answer
-from providers.simulator.scripted import ScriptedProvider
+from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, RoleOnly, ScriptedProvider, Step, answer
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.running_gateway import MODEL, chat_body, configuration, write
 

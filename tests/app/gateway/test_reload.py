@@ -5,8 +5,7 @@ import copy
 
 import pytest
 
-from providers.simulator.script import Delta, Gate, RoleOnly, answer
-from providers.simulator.scripted import ScriptedProvider
+from providers.simulator.script import Delta, Gate, RoleOnly, ScriptedProvider, answer
 from tests.app.gateway.running_gateway import MODEL, Serve, read, single
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.prompt_classes import MeasuredApi
-from gateway.steering.evidence import event
+from gateway.core.prompt_classes import MeasuredApi
+from gateway.steering.counts import event
 from providers.simulator.script import Hang, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 

@@ -13,8 +13,7 @@ import aiohttp
 import pytest
 
 from gateway.steering.constants import STRIKES
-from providers.simulator.script import answer
-from providers.simulator.scripted import ScriptedProvider
+from providers.simulator.script import ScriptedProvider, answer
 from tests.app.gateway.process import started
 from tests.app.gateway.running_gateway import MODEL, chat_body, configuration, single
 

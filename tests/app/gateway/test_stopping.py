@@ -9,12 +9,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.app import Gateway
-from gateway.connections.listener import listening
-from gateway.connections.ports import bind
-from gateway.ingress.phase import Phase
-from providers.simulator.script import Delta, Gate, Hang, RoleOnly, answer
-from providers.simulator.scripted import ScriptedProvider
+from gateway.api.context import Phase
+from gateway.app.gateway import Gateway
+from gateway.connections.listener import bind, listening
+from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, answer
 from tests.app.gateway.running_gateway import Serve, chat_body, configuration, read
 from tests.patience import PATIENCE_S
 

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from requests import Response
 
-from gateway.tracing import sender
+from gateway.tracing import tracing
 from providers.simulator.script import Gate, Hang, RoleOnly, Status, answer
 from tests.app.gateway.collector import Collector, Span, collecting
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read, single
@@ -276,7 +276,7 @@ async def test_a_collector_that_is_away_costs_spans_and_one_line(serve: Serve, l
 async def test_a_collector_that_hangs_delays_the_end_by_no_more_than_its_limit(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, logged: list[Any]
 ) -> None:
-    monkeypatch.setattr(sender, "CLOSE_S", 0.05)
+    monkeypatch.setattr(tracing, "CLOSE_S", 0.05)
     async with collecting() as collector:
         collector.hangs = True
         async with serve(config=traced(collector, timeout_s=300)) as running:

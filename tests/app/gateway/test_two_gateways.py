@@ -11,8 +11,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.connections.ports import bind
-from providers.simulator.scripted import ScriptedProvider
+from gateway.connections.listener import bind
+from providers.simulator.script import ScriptedProvider
 from tests.app.gateway.process import CHECKOUT, started
 from tests.app.gateway.running_gateway import chat_body, configuration, write
 from tests.patience import PATIENCE_S

@@ -12,7 +12,7 @@ from yarl import URL
 from providers.errors import ErrorKind, UpstreamError
 from providers.http.client import Client
 from providers.http.dialing import TlsContexts, Versions
-from providers.http.response import Response
+from providers.http.message import Response
 from tests.app.http.callers import Own, read_whole
 from tests.app.http.conftest import Trust
 from tests.app.http.lines import Server

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from http import HTTPStatus
 
-from providers.http.response import Field
+from providers.http.message import Field
 from tests.app.http.lines import Exchange, Line
 from tests.app.providers.origin import chunked
 

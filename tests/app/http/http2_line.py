@@ -18,7 +18,7 @@ from h2.events import (
 )
 from h2.settings import SettingCodes
 
-from providers.http.response import Field
+from providers.http.message import Field
 from tests.app.http.lines import Exchange, Line, Server
 from tests.app.providers.origin import soon
 

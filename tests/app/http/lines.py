@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from providers.http.response import Field
+from providers.http.message import Field
 from tests.app.providers.origin import Connection, Origin, soon
 
 

@@ -8,7 +8,7 @@ import trustme
 
 from providers.errors import ErrorKind, UpstreamError
 from providers.http.dialing import Versions
-from providers.http.limits import HTTP2_STREAMS
+from providers.http.message import HTTP2_STREAMS
 from tests.app.http.callers import read_whole
 from tests.app.http.conftest import Trust
 from tests.app.http.dialled import answered, calling, refused

@@ -5,8 +5,7 @@ import random
 
 import pytest
 
-from providers.http.limits import BUFFERED_BYTES, HTTP2_STREAM_BYTES, READ_BYTES
-from providers.http.response import Response
+from providers.http.message import BUFFERED_BYTES, HTTP2_STREAM_BYTES, READ_BYTES, Response
 from tests.app.http.callers import Caller, read_whole
 from tests.app.http.conftest import OWN_WAYS, Trust, Way, meeting
 from tests.app.http.http2_line import Http2Line

@@ -7,7 +7,7 @@ from h2.settings import SettingCodes
 
 from providers.errors import ErrorKind, UpstreamError
 from providers.http import http2
-from providers.http.response import Response
+from providers.http.message import Response
 from tests.app.http.callers import Caller, Own, read_whole
 from tests.app.http.conftest import OWN_WAYS, Way
 from tests.app.http.http2_line import Http2Line

@@ -18,15 +18,13 @@ from aiohttp import web
 from aiohttp.client_reqrep import ConnectionKey
 
 from providers.dialects.chat.events import read_event
-from providers.dialects.chunk import Chunk
+from providers.dialects.events import Chunk
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
 from providers.litellm_library import LiteLLM
 from providers.litellm_upstream import LiteLLMUpstream
-from providers.simulator.counts import Tally, Visit
-from providers.simulator.loopback import serve
-from providers.simulator.script import Status
-from providers.simulator.scripted import ScriptedProvider
+from providers.simulator.script import ScriptedProvider, Status
+from providers.simulator.wire import Tally, Visit, serve
 from providers.sse import events
 
 KEY = "the-very-secret-key"

@@ -15,14 +15,13 @@ from aiohttp import web
 
 from providers.dialects.chat.dialect import CHAT
 from providers.dialects.chat.events import read_event
-from providers.dialects.chunk import Chunk
+from providers.dialects.events import Chunk
 from providers.dialects.messages.dialect import MESSAGES
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
 from providers.litellm_library import LiteLLM
 from providers.litellm_upstream import LiteLLMUpstream
-from providers.simulator.counts import Tally, Visit
-from providers.simulator.loopback import serve
+from providers.simulator.wire import Tally, Visit, serve
 from providers.sse import events
 from tests.app.providers.families import (
     BEDROCK,

@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from providers.exchange import Request
 from providers.litellm_library import LiteLLM
 from providers.litellm_upstream import LiteLLMUpstream
-from providers.simulator.counts import Tally, Visit
-from providers.simulator.loopback import serve
+from providers.simulator.wire import Tally, Visit, serve
 from tests.app.providers.families import VERTEX
 
 TOKEN = "the-token-of-an-hour"

@@ -21,12 +21,12 @@ from providers.simulator.script import (
     Raw,
     Reasoning,
     RoleOnly,
+    ScriptedProvider,
     Status,
     Step,
     ToolCall,
     answer,
 )
-from providers.simulator.scripted import ScriptedProvider
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ import pytest
 import structlog
 from sqlalchemy.engine import make_url
 
-from gateway.keys import changes, watch
-from gateway.keys.key import new_key
+from gateway.keys import changes
+from gateway.keys import keys as watch
+from gateway.keys.stored import new_key
 from gateway.ledger import key_store
 from gateway.ledger.key_store import SqlKeyStore
 from providers.simulator.script import Delta, Hang, RoleOnly, Step

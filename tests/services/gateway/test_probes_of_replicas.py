@@ -8,9 +8,8 @@ from typing import Any
 
 import asyncpg
 
-from gateway.probe_records import NotProbed
-from providers.simulator.script import Hang
-from providers.simulator.scripted import ScriptedProvider
+from gateway.core.records import NotProbed
+from providers.simulator.script import Hang, ScriptedProvider
 from tests.app.gateway.process import started
 from tests.app.gateway.running_gateway import RunningGateway, configuration, serving
 from tests.patience import PATIENCE_S

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from redis.asyncio import Redis
 
-from gateway.live import foreign_calls, sharing
+from gateway.live import sharing
 from gateway.live.events import Began, Done, First, Gap, Launched, Tokens, frame
 from gateway.live.sharing import CHANNEL, VIEWERS_KEY, Sharing
-from gateway.steering.redis_commands import connect
+from gateway.steering.redis_board import connect
 from providers.simulator.script import Delta, Gate, Hang, answer
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.gateway.watcher import Watcher, watching
@@ -190,7 +190,7 @@ async def test_calls_of_a_replica_that_is_not_heard_of_any_more_are_given_up(
     ):
         async with there.chat(stream=True) as response:
             await watcher.seen("launch")
-            monkeypatch.setattr(foreign_calls, "SILENT_S", 0.2)
+            monkeypatch.setattr(sharing, "SILENT_S", 0.2)
             await relay.cut()
             [done] = await watcher.seen("done")
             assert (done["id"], done["status"]) == (response.headers["x-holeshot-call-id"], None)
@@ -237,8 +237,8 @@ async def test_what_others_publish_that_cannot_be_true_changes_nothing(
 async def test_a_flood_of_foreign_calls_is_bounded(
     tmp_path: Path, redis_url: str, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foreign_calls, "MOST_CALLS", 10)
-    monkeypatch.setattr(foreign_calls, "MOST_PROCESSES", 3)
+    monkeypatch.setattr(sharing, "MOST_CALLS", 10)
+    monkeypatch.setattr(sharing, "MOST_PROCESSES", 3)
     async with replicas(tmp_path, redis_url) as [here], look(here) as watcher:
         while not await redis.zcard(VIEWERS_KEY):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.005)

@@ -10,8 +10,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from gateway.steering.board import slot_of
-from gateway.steering.redis_board import STRIKES_KEY, RedisBoard
-from gateway.steering.redis_commands import connect
+from gateway.steering.redis_board import STRIKES_KEY, RedisBoard, connect
 from providers.simulator.script import Gate, Hang, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.services.relay import Relay

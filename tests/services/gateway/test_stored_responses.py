@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.asyncio import Redis
 
-from gateway.ingress.stored_responses import StoredResponses
-from gateway.steering.redis_commands import connect
+from gateway.api.context import StoredResponses
+from gateway.steering.redis_board import connect
 from tests.services.servers import free_port
 
 CREATED = (

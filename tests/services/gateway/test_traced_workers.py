@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from providers.simulator.scripted import ScriptedProvider
+from providers.simulator.script import ScriptedProvider
 from tests.app.gateway.collector import collecting
 from tests.app.gateway.process import CHECKOUT, GatewayProcess, started
 from tests.app.gateway.running_gateway import chat_body, configuration
@@ -61,7 +61,7 @@ async def test_a_hanging_collector_does_not_hold_up_the_end(tmp_path: Path, post
 @pytest.mark.parametrize(("enabled", "imported"), [("false", "False"), ("true", "True")])
 def test_opentelemetry_is_imported_only_where_traces_are_on(tmp_path: Path, enabled: str, imported: str) -> None:
     program = (
-        "import sys; from pathlib import Path; import gateway.server; from gateway.app import Gateway;"
+        "import sys; from pathlib import Path; import gateway.server.server; from gateway.app.gateway import Gateway;"
         "from gateway.settings import load;"
         f"Gateway(load(Path({str(tmp_path / 'gateway.yaml')!r}), {{}}));"
         "print('opentelemetry' in sys.modules, 'google.protobuf' in sys.modules)"

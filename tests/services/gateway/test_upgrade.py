@@ -27,11 +27,9 @@ from gateway.ledger.database import (
     head_revision,
     migrations_folder,
 )
-from gateway.ledger.entries import Finished
+from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Finished, attempt_rows, call_rows
 from gateway.ledger.errors import SchemaTooNewError
-from gateway.ledger.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, attempt_rows, call_rows
-from providers.simulator.script import Gate, answer
-from providers.simulator.scripted import ScriptedProvider
+from providers.simulator.script import Gate, ScriptedProvider, answer
 from tests.app.gateway.balancer import Balancer
 from tests.app.gateway.process import CHECKOUT, COMMAND, GatewayProcess, launched, started
 from tests.app.gateway.running_gateway import chat_body, configuration

@@ -12,8 +12,7 @@ import aiohttp
 import asyncpg
 import pytest
 
-from providers.simulator.script import Delta, Gate, Hang, RoleOnly, Step, answer
-from providers.simulator.scripted import ScriptedProvider
+from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, Step, answer
 from tests.app.gateway.log_pipe import CALLS as UNREAD_CALLS
 from tests.app.gateway.log_pipe import answered, unread
 from tests.app.gateway.process import GatewayProcess, started

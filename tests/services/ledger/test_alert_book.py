@@ -8,13 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gateway.alerts.alert import Alert, Delivery, Event, Message, Scope
-from gateway.alerts.book import Book, BookAway
-from gateway.alerts.condition import Kind, Severity
+from gateway.alerts.alert import Alert, Book, BookAway, Delivery, Event, Kind, Message, Scope, Severity
 from gateway.alerts.memory_book import MOST_MESSAGES, MemoryBook
-from gateway.ids import new_id
+from gateway.core.ids import new_id
 from gateway.ledger import queries
-from gateway.ledger.alert_book import ALERTS_KEPT, MESSAGES_KEPT, SqlAlertBook
+from gateway.ledger.books import ALERTS_KEPT, MESSAGES_KEPT, SqlAlertBook
 
 NOW = datetime(2030, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 LEASE = timedelta(seconds=60)

@@ -7,22 +7,26 @@ from typing import Any
 
 import pytest
 
-from gateway.alerts.condition import Condition, Kind, Severity, Source, SourceUnavailable
-from gateway.alerts.sources.burns import RULES, WINDOWS_S, BurnSource
-from gateway.alerts.sources.ledger import LedgerSource
-from gateway.alerts.sources.outages import OutageSource
-from gateway.alerts.sources.seldom import Seldom
-from gateway.alerts.sources.slowdowns import SlowdownSource
-from gateway.alerts.sources.spending import SpendingSource, Thresholds
+from gateway.alerts.alert import Condition, Kind, Severity, Source, SourceUnavailable
+from gateway.alerts.sources import (
+    RULES,
+    WINDOWS_S,
+    BurnSource,
+    LedgerSource,
+    OutageSource,
+    Seldom,
+    SlowdownSource,
+    SpendingSource,
+    Thresholds,
+)
+from gateway.core.errors import NotAsked
+from gateway.core.reports import ReportsUnreachable
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine
 from gateway.ledger.reports.reader import Reader
-from gateway.ledger.reports.replays import Replays
-from gateway.ledger.reports.reports import LedgerReports
+from gateway.ledger.reports.reports import LedgerReports, Replays
 from gateway.ledger.writer import Ledger
-from gateway.race_failures import NotAsked
-from gateway.reports import ReportsUnreachable
-from gateway.targets.burn import Burn
+from gateway.targets.targets import Burn
 from tests.unit.ledger.records import call, new_id, won
 
 NOW = datetime.now(UTC)

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.evidence import UnknownProviderError, evidence
-from gateway.cli.reported import as_html, as_markdown
+from gateway.cli.reported import UnknownProviderError, as_html, as_markdown, evidence
+from gateway.core.records import OutageRecord
 from gateway.ledger.writer import Ledger
-from gateway.outage_records import OutageRecord
 from tests.unit.ledger.records import call, failed, lost, new_id, won
 
 OCTOBER, NOVEMBER = datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC)

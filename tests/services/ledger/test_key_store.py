@@ -12,14 +12,10 @@ import asyncpg
 import pytest
 from sqlalchemy.engine import make_url
 
-from gateway.errors import InvalidRequest
-from gateway.ids import new_id
-from gateway.key_errors import ClientNotFound, KeyConflict, KeysUnreachable
+from gateway.core.errors import ClientNotFound, InvalidRequest, KeyConflict, KeysUnreachable
+from gateway.core.ids import new_id
 from gateway.keys import changes
-from gateway.keys.fields import client_settings
-from gateway.keys.key import NewKey, new_key
-from gateway.keys.store import Change
-from gateway.keys.stored_key import StoredKey
+from gateway.keys.stored import Change, NewKey, StoredKey, client_settings, new_key
 from gateway.ledger import database, key_store, queries
 from gateway.ledger.database import downgrade, migrate
 from gateway.ledger.key_store import SqlKeyStore

@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.attempt_records import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, Role, TokensSource, WinOn
-from gateway.calls import CallRecord
+from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, Role, TokensSource, WinOn
+from gateway.core.calls import CallRecord
+from gateway.core.prompt_classes import decoded_class
 from gateway.ledger import queries
 from gateway.ledger.board import counts_since
 from gateway.ledger.writer import Ledger
-from gateway.prompt_classes import decoded_class
 from gateway.steering.board import MemoryBoard, slot_of
 from gateway.steering.constants import SLOT_S, SLOTS_KEPT
 from gateway.steering.leaderboard import WINDOW_S, Row, of_counts
-from gateway.steering.steering import Steering
+from gateway.steering.router import Steering
 from tests.unit.ledger.records import attempt, call, failed, new_id
 
 # Not in this view, but in answer_quality.

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from sqlalchemy.engine import make_url
 
-from gateway.attempt_records import Outcome
+from gateway.core.attempts import Outcome
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.errors import DatabaseUnreachableError
@@ -329,7 +329,7 @@ async def test_rows_that_memory_had_no_room_for_are_read_from_the_spool(
     ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.ledger.spool.LATEST_MAX_ENTRIES", 20)
-    monkeypatch.setattr("gateway.ledger.backlog.BATCH_MAX_ENTRIES", 15)
+    monkeypatch.setattr("gateway.ledger.shipper.BATCH_MAX_ENTRIES", 15)
     ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
     records = [raced_call() for _ in range(200)]
     for number, record in enumerate(records):

@@ -7,12 +7,12 @@ from typing import Any
 import asyncpg
 import pytest
 
-from gateway.ids import new_id
+from gateway.core.ids import new_id
+from gateway.core.records import OutageRecord
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.retention import Retention, expired, prune
 from gateway.ledger.writer import Ledger
-from gateway.outage_records import OutageRecord
 from tests.unit.ledger.records import NOON, minutes, raced_call
 
 

@@ -14,8 +14,7 @@ from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.entries import Entry, Finished
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.inserts import insert
-from gateway.ledger.partitions import Part, partitions
-from gateway.ledger.retention import KEEP_ALL, Retention, expired, prune
+from gateway.ledger.retention import KEEP_ALL, Part, Retention, expired, partitions, prune
 from gateway.ledger.writer import Ledger
 from tests.unit.ledger.records import call, new_id, won
 

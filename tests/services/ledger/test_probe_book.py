@@ -9,15 +9,14 @@ import asyncpg
 import pytest
 from sqlalchemy.engine import make_url
 
-from gateway.attempt_records import Role
-from gateway.ids import new_id
+from gateway.core.attempts import Role
+from gateway.core.ids import new_id
+from gateway.core.records import Facts, NotProbed, OutageRecord, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
+from gateway.ledger.books import SqlProbeBook
 from gateway.ledger.database import downgrade, migrate
-from gateway.ledger.probe_book import SqlProbeBook
 from gateway.ledger.writer import Ledger
-from gateway.outage_records import OutageRecord
-from gateway.probe_records import Facts, NotProbed, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
-from gateway.probing.policy import refusal
-from gateway.settings.probes import ProbeSettings
+from gateway.probing.prober import refusal
+from gateway.settings.sections import ProbeSettings
 from tests.unit.ledger.records import raced_call
 
 NOON = datetime(2026, 10, 5, 12, tzinfo=UTC)

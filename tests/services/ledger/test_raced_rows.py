@@ -8,11 +8,11 @@ import pytest
 
 from benchmarks.replay.storing import store
 from benchmarks.replay.worlds import RATE_S, WORLDS, Drawing, ledger
-from gateway.attempt_records import Outcome
-from gateway.ledger.raced_rows import models, raced_calls
+from gateway.core.attempts import Outcome
+from gateway.ledger.board import models, raced_calls
 from gateway.ledger.writer import Ledger
-from gateway.replay.margins import audits
 from gateway.replay.rows import Call, Try
+from gateway.replay.sample import audits
 from tests.unit.ledger.records import attempt, call, failed, new_id, won
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from gateway.cli.main import application
 from gateway.ledger import queries
-from gateway.ledger.roles import READER, powers, reader_sql
+from gateway.ledger.queries import READER, powers, reader_sql
 
 
 @pytest.fixture

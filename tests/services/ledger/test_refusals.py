@@ -8,12 +8,12 @@ import asyncpg
 import pytest
 from sqlalchemy import text
 
+from gateway.core.records import RefusalRecord
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.retention import Retention, expired, prune
 from gateway.ledger.writer import Ledger
-from gateway.refusal_records import RefusalRecord
 from tests.unit.ledger.records import NOON, minutes, raced_call, refusal
 
 

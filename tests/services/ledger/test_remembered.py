@@ -7,14 +7,14 @@ from statistics import fmean
 
 import pytest
 
-from gateway.calls import Objective
+from gateway.core.calls import Objective
+from gateway.core.prompt_classes import answer_class
 from gateway.ledger.errors import QueryError
-from gateway.ledger.remembered import remembered
-from gateway.prompt_classes import answer_class
+from gateway.ledger.store import remembered
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import MemoryBoard
 from gateway.steering.candidates import Terms
-from gateway.steering.steering import Steering
+from gateway.steering.router import Steering
 from tests.services.ledger.test_leaderboard import stored, traffic
 
 MODEL = "llama"

@@ -9,20 +9,19 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from gateway.attempt_records import AttemptStart, Outcome, Role, WinOn
-from gateway.calls import Call, Mode, Objective, has_failed
+from gateway.core.attempts import AttemptStart, Outcome, Role, WinOn
+from gateway.core.calls import Call, Mode, Objective, has_failed
+from gateway.core.prompt_classes import answer_class
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, downgrade, migrate, migrations_folder
 from gateway.ledger.entries import Audited, Entry, Finished
 from gateway.ledger.inserts import insert
-from gateway.ledger.reports.words import FAILED
+from gateway.ledger.reports.reader import FAILED
 from gateway.ledger.retention import Retention, prune
-from gateway.prompt_classes import answer_class
-from gateway.racing.attempt_recording import Ending, attempt_record
-from gateway.racing.gaps import LEAST_BUCKET
-from gateway.racing.measurement import Measurement
+from gateway.racing.measurement import LEAST_BUCKET, Measurement
+from gateway.racing.records import Ending, attempt_record
 from gateway.steering.constants import BUCKETS
-from gateway.steering.histogram import edge_s
+from gateway.steering.counts import edge_s
 from providers.dialects.chat.events import read_event
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
 from tests.unit.racing.track import delta

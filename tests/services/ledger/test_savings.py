@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from benchmarks.steering.savings import QUANTILES, Overtaken, overtaken, saved, saved_at
-from gateway.attempt_records import AttemptRecord, Outcome, Role
-from gateway.calls import CallRecord
+from gateway.core.attempts import AttemptRecord, Outcome, Role
+from gateway.core.calls import CallRecord
 from gateway.ledger import queries
 from gateway.ledger.writer import Ledger
 from tests.unit.ledger.records import attempt, call, failed, new_id, won

@@ -8,15 +8,14 @@ from typing import Any
 from sqlalchemy import text
 
 from benchmarks.detector.worlds import Change, Model, Noise, World
-from gateway.calls import CallRecord
-from gateway.detecting.slowdowns import Slowdown
-from gateway.detecting.windows import DAY_S, HOUR_S, WINDOW_S, Histogram, Metric, Window
-from gateway.detection import Detection
-from gateway.ids import new_id
+from gateway.app.background import Detection
+from gateway.core.calls import CallRecord
+from gateway.core.ids import new_id
+from gateway.detecting.slowdowns import DAY_S, HOUR_S, WINDOW_S, Histogram, Metric, Slowdown, Window
 from gateway.ledger import queries
+from gateway.ledger.books import Slowdowns
 from gateway.ledger.database import create_engine, is_sqlite
 from gateway.ledger.reports.reader import Reader
-from gateway.ledger.slowdowns import Slowdowns
 from gateway.ledger.writer import Ledger
 from tests.unit.ledger import records
 

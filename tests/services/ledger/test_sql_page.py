@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, inspect
 
-from gateway.attempt_records import Outcome, TokensSource, WinOn
-from gateway.calls import CallRecord
+from gateway.core.attempts import Outcome, TokensSource, WinOn
+from gateway.core.calls import CallRecord
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, is_sqlite, migrate
 from gateway.ledger.writer import Ledger

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.attempt_records import AnswerKind, Flaw, Outcome, Role, TokensSource
-from gateway.calls import CallRecord
+from gateway.core.attempts import AnswerKind, Flaw, Outcome, Role, TokensSource
+from gateway.core.calls import CallRecord
 from gateway.ledger import queries
 from gateway.ledger.writer import Ledger
 from tests.unit.ledger.records import NOON, attempt, call, failed, lost, minutes, new_id, won

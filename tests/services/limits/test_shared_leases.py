@@ -12,12 +12,10 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
-from gateway.limits.errors import LimitReached
-from gateway.limits.lease_script import LEASE, USUAL, Grant, Times
 from gateway.limits.limits import Limits, Payer, Use
-from gateway.limits.quota import Quota
-from gateway.limits.shared_leases import SharedLeases
-from gateway.steering.redis_commands import connect
+from gateway.limits.quota import LimitReached, Quota
+from gateway.limits.shared_leases import LEASE, USUAL, Grant, SharedLeases, Times
+from gateway.steering.redis_board import connect
 from tests.patience import PATIENCE_S
 from tests.services.deaf_redis import DeafRedis, ends
 from tests.services.relay import Relay

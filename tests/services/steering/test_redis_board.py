@@ -13,16 +13,15 @@ from redis.asyncio import Redis
 from redis.asyncio.connection import parse_url
 from structlog.testing import capture_logs
 
-from gateway.attempt_records import AttemptStart, Role
-from gateway.calls import Objective
-from gateway.prompt_classes import answer_class
+from gateway.core.attempts import AttemptStart, Role
+from gateway.core.calls import Objective
+from gateway.core.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering import redis_board
+from gateway.steering.budget import Spending
 from gateway.steering.candidates import Terms
-from gateway.steering.redis_board import RedisBoard
-from gateway.steering.redis_commands import connect
-from gateway.steering.spending import Spending
-from gateway.steering.steering import Steering
+from gateway.steering.redis_board import RedisBoard, connect
+from gateway.steering.router import Steering
 from tests.patience import PATIENCE_S
 from tests.services.deaf_redis import DeafRedis, ends
 from tests.services.servers import free_port, redis_server

@@ -11,17 +11,15 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
-from gateway.calls import Objective
-from gateway.ingress.stored_responses import StoredResponses
-from gateway.prompt_classes import answer_class
+from gateway.api.context import StoredResponses
+from gateway.core.calls import Objective
+from gateway.core.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import slot_of
+from gateway.steering.budget import Spending
 from gateway.steering.candidates import Terms
-from gateway.steering.redis_board import RedisBoard
-from gateway.steering.redis_commands import connect
-from gateway.steering.redis_values import MOST_BYTES, MOST_FIELDS
-from gateway.steering.spending import Spending
-from gateway.steering.steering import Steering
+from gateway.steering.redis_board import MOST_BYTES, MOST_FIELDS, RedisBoard, connect
+from gateway.steering.router import Steering
 
 START_S = 1_800_000_000.0
 MODEL = "m"

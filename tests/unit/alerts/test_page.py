@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from pydantic import SecretStr
 
-from gateway.alerts.signature import signed_headers
-from gateway.settings.alerts import key_of
+from gateway.alerts.alert import signed_headers
+from gateway.settings.sections import key_of
 from tests.app.alerts.verifying import verified
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 import structlog
 
-from gateway.alerts.alert import Event, Scope
-from gateway.alerts.condition import Kind, key_of
+from gateway.alerts.alert import Event, Kind, Scope, key_of
 from tests.unit.alerts.world import EVERY_S, RESOLVE_AFTER_S, START, World, condition
 
 OPENED, RESOLVED = Event.OPENED, Event.RESOLVED

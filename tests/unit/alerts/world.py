@@ -5,11 +5,9 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
-from gateway.alerts.alert import Alert, Delivery, Event, Message
-from gateway.alerts.book import BookAway
-from gateway.alerts.condition import Condition, Kind, Severity, SourceUnavailable
+from gateway.alerts.alert import Alert, BookAway, Condition, Delivery, Event, Kind, Message, Severity, SourceUnavailable
+from gateway.alerts.alerts import Watch
 from gateway.alerts.memory_book import MemoryBook
-from gateway.alerts.watch import Watch
 
 START = datetime(2030, 1, 1, 12, tzinfo=UTC)
 RESOLVE_AFTER_S = 300.0

@@ -3,10 +3,7 @@
 from random import Random
 from typing import Any
 
-from gateway.bench.goal import read_goal
-from gateway.bench.plan import Contender, Plan, turns
-from gateway.bench.prompts import Lengths
-from gateway.bench.sample import Key, Sample
+from gateway.bench.plan import Contender, Key, Lengths, Plan, Sample, read_goal, turns
 
 
 def plan(*names: str, **changed: Any) -> Plan:

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.bench.goal import GoalError, read_goal
+from gateway.bench.plan import GoalError, read_goal
 from tests.unit.bench.samples import GOAL, sample
 
 

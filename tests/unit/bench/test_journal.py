@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.bench.journal import JournalError, continued_journal, new_journal, read_journal
-from gateway.bench.sample import Key
+from gateway.bench.plan import Key
+from gateway.bench.running import JournalError, continued_journal, new_journal, read_journal
 from tests.unit.bench.samples import plan, sample
 
 KEY = Key(0, 1, "a/m", "short", 0)

@@ -1,6 +1,6 @@
 """Options of a bench, as they are understood."""
 
-from gateway.cli.bench_options import read_levels
+from gateway.cli.bench_field import read_levels
 
 
 def test_a_level_that_is_written_twice_is_measured_once() -> None:

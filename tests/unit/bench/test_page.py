@@ -5,10 +5,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from gateway.bench.page import page
+from gateway.bench.page import page, scale_of
 from gateway.bench.plan import Contender
 from gateway.bench.report import Report, report
-from gateway.bench.scales import scale_of
 from tests.unit.bench.samples import GOAL, plan, run, sample
 
 VOID = {"meta", "link", "br", "circle", "rect", "line", "polyline"}

@@ -2,9 +2,7 @@ from collections import Counter
 
 import msgspec
 
-from gateway.bench.plan import Contender, Plan, salt, turns, warm_up
-from gateway.bench.prompts import FIXED, Lengths, PromptKind, body, ship_log
-from gateway.bench.sample import Key
+from gateway.bench.plan import FIXED, Contender, Key, Lengths, Plan, PromptKind, body, salt, ship_log, turns, warm_up
 from tests.unit.bench.samples import plan
 
 

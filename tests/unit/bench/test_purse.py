@@ -1,8 +1,8 @@
 import pytest
 
-from gateway.bench.purse import Cost, Purse, cost_of
-from gateway.bench.sample import Key
-from providers.prices import Price
+from gateway.bench.plan import Key
+from gateway.bench.running import Cost, Purse, cost_of
+from providers.datasheets import Price
 from tests.unit.bench.samples import sample
 
 KEYS = [Key(0, 1, "a/m", "short", number) for number in range(10)]

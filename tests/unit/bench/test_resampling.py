@@ -5,8 +5,8 @@ from statistics import median
 
 import pytest
 
-from gateway.bench import beta
-from gateway.bench.resampling import (
+from gateway.bench import figures
+from gateway.bench.figures import (
     Draws,
     Estimate,
     flipped_p,
@@ -22,8 +22,8 @@ from gateway.bench.resampling import (
     ("freedom", "t"), [(1, 12.7062), (4, 2.7764), (9, 2.2622), (30, 2.0423), (1000, 1.9623)]
 )  # of printed tables
 def test_students_quantiles_are_those_of_the_tables(freedom: int, t: float) -> None:
-    assert beta.quantile(0.975, freedom) == pytest.approx(t, abs=1e-4)
-    assert beta.two_sided_p(t, freedom) == pytest.approx(0.05, abs=1e-5)
+    assert figures.quantile(0.975, freedom) == pytest.approx(t, abs=1e-4)
+    assert figures.two_sided_p(t, freedom) == pytest.approx(0.05, abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_students_quantiles_are_those_of_the_tables(freedom: int, t: float) -> N
     [(0, 10, 0.0, 0.3085), (1, 10, 0.0025, 0.4450), (5, 10, 0.1871, 0.8129), (10, 10, 0.6915, 1.0)],
 )
 def test_limits_of_shares_are_those_of_the_tables(hits: int, number: int, low: float, high: float) -> None:
-    found = beta.share_limits(hits, number, 0.025)
+    found = figures.share_limits(hits, number, 0.025)
     assert found == pytest.approx((low, high), abs=1e-4)
 
 

@@ -1,6 +1,5 @@
-from gateway.bench.report import as_csv, report
-from gateway.bench.resampling import Draws
-from gateway.bench.verdicts import Verdict, verdicts
+from gateway.bench.figures import Draws
+from gateway.bench.report import Verdict, as_csv, report, verdicts
 from tests.unit.bench.samples import GOAL, plan, run, sample
 
 

@@ -10,7 +10,7 @@ from benchmarks.harness.gateways import Stores, Tls
 from benchmarks.micro.hot_path import WAYS
 from benchmarks.speed.crowd import CROWDS, Crowd
 from benchmarks.speed.scenarios import FIRST_TOKEN, FIRST_TOKEN_LIMITS, SCENARIOS, Subject
-from gateway.calls import Mode
+from gateway.core.calls import Mode
 from gateway.settings import load
 from gateway.settings.model import Settings
 

@@ -11,7 +11,7 @@ from benchmarks.steering.race import Result
 from benchmarks.steering.simulation import Contender, Setting, setting, simulate, warm
 from benchmarks.steering.targets import targets
 from benchmarks.steering.worlds import WORLDS
-from gateway.calls import Objective
+from gateway.core.calls import Objective
 from gateway.steering.constants import BURST_TOKENS
 
 CALLS = 500

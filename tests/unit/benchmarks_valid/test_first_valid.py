@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from benchmarks.valid.__main__ import BROKEN_ELSEWHERE, drawn, is_right, one_race, rows
-from gateway.attempt_records import WinOn
+from gateway.core.attempts import WinOn
 
 NAMES = ("quick", "steady", "spare")
 

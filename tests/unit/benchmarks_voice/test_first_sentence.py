@@ -4,7 +4,7 @@ from random import Random
 
 from benchmarks.voice.__main__ import FIRST_S, Figures, ask, drawn, rows
 from benchmarks.voice.texts import Text, text
-from gateway.attempt_records import WinOn
+from gateway.core.attempts import WinOn
 
 
 def test_a_text_can_be_spoken_once_its_first_clause_has_ended() -> None:

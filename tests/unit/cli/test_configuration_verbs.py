@@ -13,8 +13,8 @@ from typer.testing import Result
 
 from gateway.cli.terminal import UNKNOWN
 from gateway.settings import load
-from gateway.settings.role import Role
-from gateway.settings.schema import json_schema
+from gateway.settings.sections import Role
+from gateway.settings.starter import json_schema
 
 Holeshot = Callable[..., Result]
 

@@ -7,16 +7,13 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from gateway.attempt_records import AttemptStart, Outcome, Role
-from gateway.calls import Mode
-from gateway.cli.heat import Question
-from gateway.cli.lanes import Lane, Lanes, read_text
-from gateway.cli.podium import rows
-from gateway.cli.track import Track, summary
-from gateway.cli.views import PlainView
-from gateway.prompt_classes import answer_class
-from gateway.racing.reading import Block, Part
-from gateway.racing.sink import ClientGone, Winner
+from gateway.cli.race_run import Question
+from gateway.cli.race_view import Lane, Lanes, PlainView, Track, read_text, rows, summary
+from gateway.core.attempts import AttemptStart, Outcome, Role
+from gateway.core.calls import Mode
+from gateway.core.prompt_classes import answer_class
+from gateway.racing.reader import Block, Part
+from gateway.racing.sinks import ClientGone, Winner
 from tests.unit.ledger.records import NOON, call, failed, lost, start_of, won
 
 FAST, SLOW = "groq/llama", "together/llama"

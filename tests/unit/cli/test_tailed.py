@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.cli.tailed import TailedCall, tailed
+from gateway.cli.tail import TailedCall, tailed
 from gateway.live.events import (
     Began,
     Done,

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from gateway.cli.terminal import UNKNOWN, cell, console, fail, prose, say, write_json, write_table
-from gateway.terminal_text import visible
+from gateway.core.terminal_text import visible
 from tests.unit.cli.test_sql_output import answer, written
 
 

@@ -1,6 +1,6 @@
 """Who is cut when there are too many strangers."""
 
-from gateway.connections.strangers import LOOKS, Strangers
+from gateway.connections.connections import LOOKS, Strangers
 
 
 class Someone:

@@ -6,7 +6,7 @@ from math import exp, log
 import pytest
 
 from gateway.detecting.levels import STEP, Yardstick
-from gateway.detecting.windows import Histogram
+from gateway.detecting.slowdowns import Histogram
 
 
 def bucket(value_ms: float) -> int:

@@ -5,8 +5,18 @@ from collections.abc import Callable
 from benchmarks.detector.trial import Trial
 from benchmarks.detector.worlds import Change as Made
 from benchmarks.detector.worlds import Noise, World
-from gateway.detecting.slowdowns import Change, Ending, Happened
-from gateway.detecting.windows import DAY_S, SPEEDS, WINDOW_S, Histogram, Metric, Tally, Window
+from gateway.detecting.slowdowns import (
+    DAY_S,
+    SPEEDS,
+    WINDOW_S,
+    Change,
+    Ending,
+    Happened,
+    Histogram,
+    Metric,
+    Tally,
+    Window,
+)
 
 WORLD = World(calls_s=0.2, noise=Noise(0.05), nights=1.0)
 

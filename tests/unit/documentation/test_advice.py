@@ -10,11 +10,9 @@ import pytest
 from documentation import commands, errors, events
 from documentation.error_advice import ERRORS, KINDS, REFUSALS
 from documentation.event_advice import EVENTS, GROUPS
-from gateway.connections.answering import MALFORMED_BODY
-from gateway.errors import ApiError, NoKey
-from gateway.key_errors import KeyExpired
-from gateway.limits.errors import BudgetSpent
-from gateway.race_failures import AtCapacity
+from gateway.connections.connection import MALFORMED_BODY
+from gateway.core.errors import ApiError, AtCapacity, KeyExpired, NoKey
+from gateway.limits.quota import BudgetSpent
 from gateway.settings.model import Settings
 from providers.errors import ErrorKind
 
@@ -65,9 +63,9 @@ def test_every_event_has_advice_and_every_advice_its_event() -> None:
 def test_an_event_whose_name_cannot_be_read_is_known_to_the_page() -> None:
     """If this fails, a call of the log has a name that is no plain text: add its event to ``events.ELSEWHERE``."""
     assert events.unreadable() == {
-        "gateway/ingress/refusals.py": 2,  # request.refused, request.crashed
+        "gateway/api/refusals.py": 2,  # request.refused, request.crashed
         "gateway/keys/keys.py": 1,  # keys.created, changed, rotated, revoked
-        "gateway/ledger/keeper.py": 1,  # its callers of _say are read
+        "gateway/ledger/writer.py": 1,  # its callers of _say are read
         "gateway/watching/logs.py": 1,  # call.finished
     }
 

@@ -9,7 +9,7 @@ from documentation.__main__ import ROOT, pages
 from documentation.links import to_repository
 from documentation.reasons import DEFAULTS, REASONS, SECTIONS
 from gateway.settings.model import ClientSettings, RaceSettings, Settings
-from gateway.settings.role import Role
+from gateway.settings.sections import Role
 
 SHORTEST = 15  # characters of a reason
 

@@ -6,9 +6,9 @@ import json
 import msgspec
 import pytest
 
-from gateway.ingress.asked import Needs, needs_of
-from gateway.ingress.body import Contents
-from gateway.ingress.surfaces.chat import MEDIA
+from gateway.api.endpoints import CHAT_MEDIA as MEDIA
+from gateway.api.json_body import Contents
+from gateway.api.request import Needs, needs_of
 
 
 def needs(content: object, *, ensure_ascii: bool = True) -> Needs:

@@ -2,11 +2,10 @@
 
 import pytest
 
-from gateway.calls import Mode
-from gateway.errors import InvalidRequest
-from gateway.ingress.preferences.deadlines import read_deadlines, tightened
-from gateway.ingress.preferences.override import NOTHING, RaceOverride
-from gateway.ingress.preferences.provider_preferences import Preferences
+from gateway.api.overrides import NOTHING, RaceOverride, read_deadlines, tightened
+from gateway.api.preferences import Preferences
+from gateway.core.calls import Mode
+from gateway.core.errors import InvalidRequest
 
 OURS, TTFT, TPOT = "x-holeshot-deadline-ms", "x-llm-d-slo-ttft-ms", "x-llm-d-slo-tpot-ms"
 

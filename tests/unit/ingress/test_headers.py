@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gateway.ingress.headers import of_answer
+from gateway.api.headers import of_answer
 from tests.unit.racing.track import Timetable, Track
 from tests.unit.racing.virtual_time import run
 

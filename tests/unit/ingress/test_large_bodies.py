@@ -5,13 +5,12 @@ import random
 import msgspec
 import pytest
 
-from gateway.errors import InvalidRequest
-from gateway.ingress.bodies import large
-from gateway.ingress.bodies.large import contents_steps, read_contents, values_outside_strings
-from gateway.ingress.bodies.work import BodyWork
-from gateway.ingress.body import MOST_FIELDS, Contents, read_fields
-from gateway.ingress.surfaces.chat import MEDIA
-from gateway.ingress.survey import finished
+from gateway.api import bodies
+from gateway.api.bodies import contents_steps, read_contents, values_outside_strings
+from gateway.api.context import BodyWork
+from gateway.api.endpoints import CHAT_MEDIA as MEDIA
+from gateway.api.json_body import MOST_FIELDS, Contents, finished, read_fields
+from gateway.core.errors import InvalidRequest
 
 MIB = 2**20
 PLAIN = b"lorem ipsum " * (2 * MIB // 12)
@@ -52,7 +51,7 @@ async def test_a_large_body_is_understood_as_a_small_one_would_be(text: bytes) -
     work = BodyWork()
     found = await read_contents(body, work, "messages", MEDIA)
     assert (found.fields, found.size) == (Contents.of(body).fields, len(body))
-    assert work.slices > 2 * MIB // large._SLICE_BYTES
+    assert work.slices > 2 * MIB // bodies._SLICE_BYTES
     assert found.survey is not None
 
 
@@ -76,7 +75,7 @@ async def test_a_large_body_that_makes_no_sense_is_refused(body: bytes, why: str
 
 
 async def test_too_many_values_are_refused_before_they_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "MOST_VALUES", MIB)
+    monkeypatch.setattr(bodies, "MOST_VALUES", MIB)
     texts = body_of(b"[,{" * MIB)  # in a string, which costs nothing
     assert (await read_contents(texts, BodyWork())).values == len(b"{,[{,")
     with pytest.raises(InvalidRequest, match="more than 1048576 values"):
@@ -85,7 +84,7 @@ async def test_too_many_values_are_refused_before_they_are_decoded(monkeypatch: 
 
 @pytest.mark.parametrize("size", [2, 3, 5, 64])
 def test_values_are_told_from_strings_wherever_a_slice_ends(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "STRUCTURE_BYTES", size)
+    monkeypatch.setattr(bodies, "STRUCTURE_BYTES", size)
     chance = random.Random(size)
     pieces = ["[", "]", "{", "}", ",", ":", " ", "1", r'"a[,"', r'"\\"', r'"\",["', r'"\\\",{"', '""', r'"\u005b[\n,"']
     for _ in range(500):
@@ -97,5 +96,5 @@ def test_values_are_told_from_strings_wherever_a_slice_ends(size: int, monkeypat
 def test_no_step_looks_at_more_than_a_slice() -> None:
     """The steps are as many as the slices of all that is looked at, and one for the decoder."""
     body = body_of("😀".encode() + b"x" * (8 * MIB))
-    slices = -(-len(body) // large._SLICE_BYTES)
+    slices = -(-len(body) // bodies._SLICE_BYTES)
     assert sum(1 for _ in contents_steps(body, "messages", MEDIA)) >= 3 * (slices - 1) + 2

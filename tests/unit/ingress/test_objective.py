@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.calls import Objective
-from gateway.ingress.asked import Asked
-from gateway.ingress.body import Contents
-from gateway.ingress.entry import resolved_objective
-from gateway.ingress.surfaces.chat import read_chat
+from gateway.api.endpoints import read_chat
+from gateway.api.json_body import Contents
+from gateway.api.plan_call import resolved_objective
+from gateway.api.request import Asked
+from gateway.core.calls import Objective
 
 FUNCTION = {"type": "function", "function": {"name": "look_up"}}
 

@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.attempt_records import WinOn
-from gateway.calls import Mode, Objective
-from gateway.errors import Forbidden, InvalidRequest
-from gateway.fleet.model import Model
-from gateway.ingress.admission import Client
-from gateway.ingress.preferences.override import NOTHING, RaceOverride, as_asked, read_override
+from gateway.api.auth import Client
+from gateway.api.overrides import NOTHING, RaceOverride, as_asked, read_override
+from gateway.core.attempts import WinOn
+from gateway.core.calls import Mode, Objective
+from gateway.core.errors import Forbidden, InvalidRequest
+from gateway.fleet.models import Model
 from gateway.settings.model import RaceSettings
-from gateway.settings.profiles import Profile
+from gateway.settings.sections import Profile
 
 ANYBODY = Client()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.ingress.paths import is_not_offered, nearest_path
+from gateway.api.routes import is_not_offered, nearest_path
 
 KNOWN = (
     *("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/v1/models", "/v2/rerank"),

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Mapping
 
-from gateway.attempt_records import Role
-from gateway.calls import Mode, Objective
-from gateway.ingress.plan_header import LIMIT_BYTES, is_wanted, written
-from gateway.steering.explanation import Explanation, Start
+from gateway.api.headers import LIMIT_BYTES, is_wanted, written
+from gateway.core.attempts import Role
+from gateway.core.calls import Mode, Objective
+from gateway.steering.plans import Explanation, Start
 
 
 def plan(launches: int, name: str = "groq/llama", excluded: Mapping[str, str] | None = None) -> Explanation:

@@ -5,25 +5,25 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.calls import Mode, Objective
-from gateway.errors import Forbidden, InvalidRequest
-from gateway.fleet.deployment import Clocks, Deployment
-from gateway.fleet.model import Model
-from gateway.ingress.admission import Client
-from gateway.ingress.preferences.openrouter import MOST_SLUGS, MaxPrice
-from gateway.ingress.preferences.provider_preferences import (
+from gateway.api.auth import Client
+from gateway.api.preferences import (
     CONSUMED,
     MOST_MODELS,
+    MOST_SLUGS,
     NOTHING,
     Chosen,
+    MaxPrice,
     Preferences,
     is_passed_on,
     preferred,
     read_preferences,
 )
+from gateway.core.calls import Mode, Objective
+from gateway.core.errors import Forbidden, InvalidRequest
+from gateway.fleet.models import Clocks, Deployment, Model
 from gateway.settings.model import RaceSettings
+from providers.datasheets import Price
 from providers.exchange import Answer, Exchange, Request
-from providers.prices import Price
 
 
 class Nobody:

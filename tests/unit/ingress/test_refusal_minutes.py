@@ -5,8 +5,8 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gateway.ingress.refusal_minutes import ADDRESSES, OTHER, ROWS, RefusalMinutes
-from gateway.refusal_records import RefusalRecord
+from gateway.api.refusals import ADDRESSES, OTHER, ROWS, RefusalMinutes
+from gateway.core.records import RefusalRecord
 from tests.unit.racing.virtual_time import run
 
 NOON = datetime(2026, 3, 4, 12, 0, 40, 500_000, tzinfo=UTC)  # 19.5 s before the end of a minute

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from gateway.ingress.admission import Client
-from gateway.ingress.sessions import LIFETIME_S, Sessions, presented, secret_of
+from gateway.api.auth import LIFETIME_S, Client, Sessions, presented, secret_of
 from gateway.keys.table import KeyTable, Known
 from gateway.settings import Settings
-from gateway.settings.role import Role
+from gateway.settings.sections import Role
 
 DIGEST, OTHER = b"d" * 32, b"o" * 32
 NOW = 1_800_000_000.0

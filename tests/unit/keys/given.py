@@ -3,9 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gateway.keys.fields import client_settings
-from gateway.keys.key import NewKey, new_key
-from gateway.keys.stored_key import StoredKey
+from gateway.keys.stored import NewKey, StoredKey, client_settings, new_key
 from gateway.settings.model import ClientSettings
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.key_errors import KeysUnreachable
-from gateway.keys.store import Change, Decide
-from gateway.keys.stored_key import StoredKey
+from gateway.core.errors import KeysUnreachable
+from gateway.keys.stored import Change, Decide, StoredKey
 
 
 class MemoryKeyStore:

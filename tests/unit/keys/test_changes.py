@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import InvalidRequest
-from gateway.key_errors import ClientNotFound, KeyConflict
+from gateway.core.errors import ClientNotFound, InvalidRequest, KeyConflict
 from gateway.keys import changes
-from gateway.keys.fields import client_settings
-from gateway.keys.stored_key import State, StoredKey
+from gateway.keys.stored import State, StoredKey, client_settings
 from tests.unit.keys.given import NOW, key, row
 
 MADE: dict[str, Any] = {"key_id": "id-new", "who": "tests", "at": NOW}

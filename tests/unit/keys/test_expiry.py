@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from gateway.key_errors import CutByExpiry
-from gateway.keys.expiry import LONGEST_S, Expiry
+from gateway.core.errors import CutByExpiry
+from gateway.keys.keys import LONGEST_S, Expiry
 from gateway.keys.table import Ended, KeyTable
 from tests.unit.keys.given import NOW, Clock, digest, row
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import InvalidRequest
-from gateway.keys.fields import as_fields, client_settings, stored_fields
+from gateway.core.errors import InvalidRequest
+from gateway.keys.stored import as_fields, client_settings, stored_fields
 
 EVERYTHING: dict[str, Any] = {
     "role": "admin",

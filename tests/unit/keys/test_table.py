@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import structlog
 
-from gateway.key_errors import CutByExpiry, CutByRevocation
+from gateway.core.errors import CutByExpiry, CutByRevocation
 from gateway.keys.table import Ended, KeyTable
 from gateway.settings.model import ClientSettings
 from tests.unit.keys.given import NOW, Clock, digest, row, settings

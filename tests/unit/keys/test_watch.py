@@ -8,12 +8,11 @@ import pytest
 import structlog
 from structlog.typing import EventDict
 
-from gateway.key_errors import CutByRevocation, KeysUnreachable
-from gateway.keys import changes, watch
-from gateway.keys.fields import client_settings
+from gateway.core.errors import CutByRevocation, KeysUnreachable
+from gateway.keys import changes, keys
+from gateway.keys.keys import FULL_READ_S, SAID_AGAIN_S, STALE_S, KeyWatch, Uses
+from gateway.keys.stored import client_settings
 from gateway.keys.table import Ended, KeyTable
-from gateway.keys.uses import Uses
-from gateway.keys.watch import FULL_READ_S, SAID_AGAIN_S, STALE_S, KeyWatch
 from tests.unit.keys.given import NOW, Clock, digest, key
 from tests.unit.keys.memory_key_store import MemoryKeyStore
 
@@ -103,7 +102,7 @@ async def test_a_change_by_hand_is_seen_within_a_minute(watched: Watched) -> Non
 async def test_a_look_that_is_cancelled_forgets_no_change(
     watched: Watched, monkeypatch: pytest.MonkeyPatch, turns: int
 ) -> None:
-    monkeypatch.setattr(watch, "COMPARED_AT_ONCE", 1)
+    monkeypatch.setattr(keys, "COMPARED_AT_ONCE", 1)
     for number in range(3):
         await watched.create(number, f"client-{number}")
     await watched.watch.look()
@@ -198,7 +197,7 @@ async def test_before_the_first_answer_nothing_is_loaded_and_the_log_says_what_t
 async def test_changes_are_looked_for_again_and_again_until_it_is_closed(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "POLL_S", 0.001)
+    monkeypatch.setattr(keys, "POLL_S", 0.001)
     await watched.watch.start()
     changed = asyncio.Event()
     watched.table.on_changed = changed.set

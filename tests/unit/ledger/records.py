@@ -4,9 +4,9 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
-from gateway.calls import CallRecord, CallStart, Mode, Objective
-from gateway.refusal_records import RefusalRecord
+from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
+from gateway.core.calls import CallRecord, CallStart, Mode, Objective
+from gateway.core.records import RefusalRecord
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 

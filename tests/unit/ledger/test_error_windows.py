@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
-from gateway.cli.evidence import STEP_S, error_windows
+from gateway.cli.reported import STEP_S, error_windows
 
 BEGAN = int(datetime(2026, 10, 1, tzinfo=UTC).timestamp())
 

@@ -14,13 +14,12 @@ import pytest
 import structlog.testing
 from structlog.typing import EventDict
 
-from gateway.calls import CallRecord
+from gateway.core.calls import CallRecord
 from gateway.ledger.entries import Entry, Finished, Started
 from gateway.ledger.folders import LOCK_NAME, claim, make_locked, orphaned, segment_numbers, segment_path
-from gateway.ledger.keeper import REMIND_S, Keeper
-from gateway.ledger.reader import Reader
 from gateway.ledger.segments import copy_segment
-from gateway.ledger.spool import SEGMENT_MAX_AGE_S, Spool
+from gateway.ledger.spool import SEGMENT_MAX_AGE_S, Reader, Spool
+from gateway.ledger.writer import REMIND_S, Keeper
 from tests.unit.ledger.records import NOON, raced_call, start_of
 
 pytestmark = pytest.mark.asyncio

@@ -7,20 +7,24 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.attempt_records import AttemptRecord
-from gateway.calls import CallRecord
-from gateway.ledger.entries import Audited, Entry, Finished, Refused, Started
-from gateway.ledger.rows import (
+from gateway.core.attempts import AttemptRecord
+from gateway.core.calls import CallRecord
+from gateway.core.records import RefusalRecord
+from gateway.ledger.entries import (
     ATTEMPT_COLUMNS,
     CALL_COLUMNS,
     REFUSAL_COLUMNS,
+    Audited,
     Columns,
+    Entry,
+    Finished,
+    Refused,
+    Started,
     attempt_rows,
     call_rows,
     refusal_rows,
 )
 from gateway.ledger.tables import attempts, calls, refusals
-from gateway.refusal_records import RefusalRecord
 from tests.unit.ledger.records import NOON, lost, raced_call, refusal, start_of
 
 

@@ -15,8 +15,7 @@ import structlog.testing
 from gateway.ledger.entries import Audited, Entry, Finished, Started, decode, encode
 from gateway.ledger.errors import SpoolError
 from gateway.ledger.folders import folder_name, orphaned, segment_numbers, segment_path
-from gateway.ledger.reader import Batch, Reader
-from gateway.ledger.spool import SEGMENT_MAX_AGE_S, Spool, sync_files
+from gateway.ledger.spool import SEGMENT_MAX_AGE_S, Batch, Reader, Spool, sync_files
 from tests.unit.ledger.records import call, lost, new_id, raced_call, start_of, won
 
 

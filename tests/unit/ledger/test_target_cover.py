@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gateway.ledger.targets.cover import begin, cover, floor
+from gateway.ledger.targets.statements import begin, cover, floor
 
 NOON = datetime(2026, 3, 4, 12, 34, 56, tzinfo=UTC)
 

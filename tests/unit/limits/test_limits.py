@@ -7,16 +7,13 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from gateway.attempt_records import AttemptRecord, Outcome, Role
-from gateway.calls import CallRecord, Mode, Objective, Spent
-from gateway.errors import InvalidRequest
+from gateway.core.attempts import AttemptRecord, Outcome, Role
+from gateway.core.calls import CallRecord, Mode, Objective, Spent
+from gateway.core.errors import InvalidRequest
 from gateway.limits import limits
-from gateway.limits.errors import LimitReached
-from gateway.limits.leases import OwnShare
-from gateway.limits.limits import Limits, Payer, Use
-from gateway.limits.quota import Quota
-from gateway.limits.recollected import spent_by_quota
-from providers.prices import Price
+from gateway.limits.limits import Limits, Payer, Use, spent_by_quota
+from gateway.limits.quota import LimitReached, OwnShare, Quota
+from providers.datasheets import Price
 
 NOON_S = datetime(2026, 11, 21, 12, 0, 30, tzinfo=UTC).timestamp()
 MODEL = Payer("llama", "llama")

@@ -2,8 +2,7 @@
 
 import pytest
 
-from gateway.limits.quota import Quota
-from gateway.limits.windows import always, day
+from gateway.limits.quota import Quota, always, day
 
 NOW_S = 100.0
 

@@ -2,10 +2,9 @@
 
 import asyncio
 
-from gateway.live.events import Gap, frame
-from gateway.live.foreign_calls import ForeignCalls
+from gateway.live.events import Gap, OwnWanted, Viewer, Wanted, frame
 from gateway.live.hub import Hub
-from gateway.live.viewer import OwnWanted, Viewer, Wanted
+from gateway.live.sharing import ForeignCalls
 
 
 async def test_a_gap_elsewhere_is_told_to_those_who_look_here_and_not_published_again() -> None:

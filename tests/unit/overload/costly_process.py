@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import Overloaded
+from gateway.core.errors import Overloaded
 from gateway.overload.intake import Intake
-from gateway.settings.overload import OverloadSettings
+from gateway.settings.sections import OverloadSettings
 from tests.unit.racing.virtual_time import VirtualTimeLoop
 
 TTFT_S = 0.3  # of the provider

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.errors import Overloaded, TooManyBodies
+from gateway.core.errors import Overloaded, TooManyBodies
 from gateway.overload.bodies import FEWEST_UNFINISHED, Bodies, Body
 
 

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import Overloaded
-from gateway.overload.intake import Cause, Intake, Shed
-from gateway.overload.loop_delay import PERIOD_S
-from gateway.overload.patience import STANDING_CALLS
-from gateway.settings.overload import OverloadSettings
+from gateway.core.errors import Overloaded
+from gateway.overload.intake import PERIOD_S, STANDING_CALLS, Cause, Intake, Shed
+from gateway.settings.sections import OverloadSettings
 from tests.unit.racing import virtual_time
 
 

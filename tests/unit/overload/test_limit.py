@@ -1,6 +1,6 @@
 """The limit of calls in flight, as delays of the loop lower and raise it."""
 
-from gateway.overload.limit import LEAST, Limit
+from gateway.overload.intake import LEAST, Limit
 
 TARGET_S = 0.025
 LATE_S, IN_TIME_S = 0.05, 0.001

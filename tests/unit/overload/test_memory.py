@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from gateway.overload.memory import FEWEST_CALLS, calls_in, memory_limit
+from gateway.overload.bodies import FEWEST_CALLS, calls_in, memory_limit
 
 MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 MB = 10**6

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gateway.overload.queue import Queue
+from gateway.overload.intake import Queue
 
 
 class Call(msgspec.Struct, frozen=True):

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from gateway.fleet.deployment import Clocks, Deployment
-from gateway.probe_records import Facts, NotProbed
-from gateway.probing.policy import MAX_WAIT_S, most_usd, refusal, unwell, wait_s
-from gateway.settings.probes import ProbeSettings
+from gateway.core.records import Facts, NotProbed
+from gateway.fleet.models import Clocks, Deployment
+from gateway.probing.prober import MAX_WAIT_S, most_usd, refusal, unwell, wait_s
+from gateway.settings.sections import ProbeSettings
 from gateway.steering.constants import OPEN_S, STRIKES, UNPROBED_S
 from gateway.steering.health import Health, State
-from providers.prices import Price
+from providers.datasheets import Price
 
 if TYPE_CHECKING:
     from providers.exchange import Upstream

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from providers.capabilities import UNKNOWN, Capabilities
 from providers.catalog import load_catalog
-from providers.datasheets import UNLISTED, Datasheet, DatasheetTable
-from providers.prices import Price
+from providers.datasheets import UNKNOWN, UNLISTED, Capabilities, Datasheet, DatasheetTable, Price
 
 ROWS: dict[str, dict[str, Any]] = {
     "sample_spec": {

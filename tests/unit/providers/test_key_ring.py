@@ -9,11 +9,11 @@ import pytest
 from providers.dialects.chat.dialect import CHAT
 from providers.dialects.dialect import Dialect
 from providers.dialects.wording import Loss
+from providers.error_bodies import headroom
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request
 from providers.key_ring import TRY_REFUSED_EVERY_S, KeyRing
 from providers.listings import Listing
-from providers.rate_limits import headroom
 
 KEYS = ("sk-first-secret", "sk-second-secret", "sk-third-secret")
 REQUEST = Request("m", {})

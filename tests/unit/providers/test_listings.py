@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from providers.errors import ErrorKind, UpstreamError
-from providers.listed import Listed
-from providers.listings import MOST_PAGES, next_page, read_listing, read_pages
+from providers.listings import MOST_PAGES, Listed, next_page, read_listing, read_pages
 
 
 def only(row: Any, **around: Any) -> Listed:

@@ -7,7 +7,7 @@ import pytest
 from providers.dialects.chat.answers import events_of_answer
 from providers.errors import ErrorKind, UpstreamError
 from providers.http.encoding import decoded
-from providers.http.response import Response
+from providers.http.message import Response
 from providers.http_exchange import HttpExchange, TranslatedExchange
 
 EVENT = b'data: {"choices":[]}\n\n'

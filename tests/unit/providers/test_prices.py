@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers.prices import Price, cache_saved_usd, cost_usd
+from providers.datasheets import Price, cache_saved_usd, cost_usd
 
 PLAIN = Price(2e-6, 8e-6)
 APART = Price(2e-6, 8e-6, cached_input_usd=5e-7, cache_write_usd=2.5e-6, reasoning_usd=1e-5)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.quirks import Quirks, losses, shape
+from providers.catalog import Quirks, losses, shape
 
 
 def fields(**values: Any) -> dict[str, msgspec.Raw]:

@@ -5,7 +5,7 @@ import pytest
 from rich.pretty import pretty_repr
 
 from providers.exchange import Answer, Request
-from providers.http.proxies import proxy_of
+from providers.http.dialing import proxy_of
 from providers.multipart import read_form
 
 SECRET = "sk-nobody-may-see"

@@ -2,12 +2,11 @@
 
 import pytest
 
-from gateway.attempt_records import Outcome, Role
-from gateway.prompt_classes import MeasuredApi
-from gateway.racing.gather import GatheringSink
-from gateway.steering.evidence import Evidence
-from gateway.steering.histogram import bucket
-from gateway.steering.standings import Standings, standings
+from gateway.core.attempts import Outcome, Role
+from gateway.core.prompt_classes import MeasuredApi
+from gateway.racing.sinks import GatheringSink
+from gateway.steering.counts import Evidence, bucket
+from gateway.steering.estimates import Standings, standings
 from providers.dialects.chat.dialect import CHAT
 from providers.errors import ErrorKind, UpstreamError
 from tests.unit.racing.test_audits import to_the_end

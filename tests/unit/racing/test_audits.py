@@ -2,12 +2,11 @@ import asyncio
 
 import pytest
 
-from gateway.attempt_records import Outcome
-from gateway.calls import CallRecord
-from gateway.errors import ApiError
-from gateway.key_errors import CutByExpiry, CutByRevocation
+from gateway.core.attempts import Outcome
+from gateway.core.calls import CallRecord
+from gateway.core.errors import ApiError, CutByExpiry, CutByRevocation
+from providers.datasheets import Price
 from providers.errors import ErrorKind, UpstreamError
-from providers.prices import Price
 from tests.unit.racing.test_race import answers
 from tests.unit.racing.track import RememberingSink, Timetable, Track, delta
 from tests.unit.racing.virtual_time import run

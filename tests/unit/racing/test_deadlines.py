@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.attempt_records import Role
-from gateway.calls import CallRecord
-from gateway.errors import ApiError
-from gateway.racing.gather import GatheringSink
+from gateway.core.attempts import Role
+from gateway.core.calls import CallRecord
+from gateway.core.errors import ApiError
+from gateway.racing.sinks import GatheringSink
 from providers.dialects.chat.dialect import CHAT
 from providers.errors import ErrorKind, UpstreamError
 from tests.unit.racing.test_race import answers

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from gateway.calls import CallRecord
-from gateway.racing.gather import GatheringSink
-from gateway.racing.open_call import Broken, Unanswered
+from gateway.core.calls import CallRecord
+from gateway.racing.call import Broken, Unanswered
+from gateway.racing.sinks import GatheringSink
 from providers.dialects.chat.dialect import CHAT
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request

@@ -3,9 +3,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.racing.gather import GatheringSink
-from gateway.racing.reading import Block, Part
-from gateway.racing.sink import Winner
+from gateway.racing.reader import Block, Part
+from gateway.racing.sinks import GatheringSink, Winner
 from providers.dialects.chat.dialect import CHAT
 from providers.dialects.chat.events import read_event
 from tests.unit.racing.track import DONE, FINISH, ROLE, Timetable, TimetableExchange, delta, event, usage

@@ -4,11 +4,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.attempt_records import Role
-from gateway.calls import Mode, Objective
-from gateway.racing.gather import GatheringSink
+from gateway.core.attempts import Role
+from gateway.core.calls import Mode, Objective
+from gateway.racing.sinks import GatheringSink
 from gateway.settings.model import RaceSettings
-from gateway.settings.profiles import Profile
+from gateway.settings.sections import Profile
 from gateway.steering.plans import Plan
 from providers.dialects.chat.dialect import CHAT
 from providers.errors import ErrorKind, UpstreamError

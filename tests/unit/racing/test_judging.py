@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.attempt_records import AnswerKind, Flaw, Outcome
-from gateway.racing import answer_text, schema_check
-from gateway.racing.expected import answer_kind
-from gateway.racing.gather import GatheringSink
+from gateway.core.attempts import AnswerKind, Flaw, Outcome
+from gateway.racing import json_schema, reader
+from gateway.racing.sinks import GatheringSink
+from gateway.racing.validation import answer_kind
 from providers.dialects.chat.dialect import CHAT
 from providers.dialects.dialect import Dialect
 from providers.dialects.messages.dialect import MESSAGES
@@ -180,8 +180,8 @@ def many(subschema: Any) -> dict[str, Any]:
 )
 def test_an_answer_that_would_be_walked_or_quoted_too_often_is_not_judged(hostile: Any, answer: Any) -> None:
     text = json.dumps(answer, separators=(",", ":"))
-    assert len(text) < answer_text.MOST_CHARS
-    assert schema_check.allows(msgspec.json.encode(hostile), answer) is None
+    assert len(text) < reader.MOST_CHARS
+    assert json_schema.allows(msgspec.json.encode(hostile), answer) is None
     assert judged(texts(text), response_format=schema(hostile)) == (None, None)
 
 
@@ -195,12 +195,12 @@ def test_many_calls_of_strict_tools_are_not_judged(number: int, kind: AnswerKind
 
 def test_values_of_one_answer_share_the_steps() -> None:
     asked = msgspec.json.encode({"items": {"type": "integer"}})
-    assert schema_check.allows(asked, [1] * 500) is True
-    assert schema_check.allows(asked, [1] * 500, of=16) is None
+    assert json_schema.allows(asked, [1] * 500) is True
+    assert json_schema.allows(asked, [1] * 500, of=16) is None
 
 
 def test_unique_items_is_passed_over() -> None:
-    assert schema_check.allows(b'{"uniqueItems": true}', [1] * 40_000) is True
+    assert json_schema.allows(b'{"uniqueItems": true}', [1] * 40_000) is True
 
 
 def test_what_clients_ask_for_is_judged() -> None:
@@ -209,8 +209,8 @@ def test_what_clients_ask_for_is_judged() -> None:
     defs = {"person": person, "name": {"type": "string"}}
     asked = msgspec.json.encode({"type": "array", "items": {"$ref": "#/$defs/person"}, "$defs": defs})
     people = [{"city": "Rome", "tags": ["a", "b"]} for _ in range(100)]
-    assert schema_check.allows(asked, people) is True
-    assert schema_check.allows(asked, [*people, {"city": 1}]) is False
+    assert json_schema.allows(asked, people) is True
+    assert json_schema.allows(asked, [*people, {"city": 1}]) is False
 
 
 def test_regular_expressions_of_a_client_are_never_run() -> None:
@@ -222,9 +222,9 @@ def test_regular_expressions_of_a_client_are_never_run() -> None:
 
 
 def test_an_answer_of_more_than_is_kept_is_not_judged() -> None:
-    long = texts('["', *["x" * 50_000] * (answer_text.MOST_CHARS // 50_000 + 1), '"]')
+    long = texts('["', *["x" * 50_000] * (reader.MOST_CHARS // 50_000 + 1), '"]')
     assert judged(long, response_format={"type": "json_object"}) == (None, None)
-    assert schema_check.allows(b" " * (schema_check.MOST_BYTES + 1) + b"{}", {}) is None
+    assert json_schema.allows(b" " * (json_schema.MOST_BYTES + 1) + b"{}", {}) is None
 
 
 def test_several_choices_are_not_judged_as_json() -> None:

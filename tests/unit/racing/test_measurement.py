@@ -3,11 +3,10 @@ from collections import Counter
 
 import pytest
 
-from gateway.attempt_records import TokensSource
-from gateway.racing.gaps import Gaps
-from gateway.racing.measurement import MOST_TOKENS, Measurement, most_tokens
-from gateway.steering.histogram import bucket, edge_s
-from providers.capabilities import Capabilities
+from gateway.core.attempts import TokensSource
+from gateway.racing.measurement import MOST_TOKENS, Gaps, Measurement, most_tokens
+from gateway.steering.counts import bucket, edge_s
+from providers.datasheets import Capabilities
 from providers.dialects.chat.events import read_event
 from tests.unit.racing.track import ROLE, delta, event, usage
 

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 import structlog
 
-from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, Role
-from gateway.calls import Objective
-from gateway.prompt_classes import PromptClass, answer_class
+from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role
+from gateway.core.calls import Objective
+from gateway.core.prompt_classes import PromptClass, answer_class
 from gateway.racing.attempt import Attempt
-from gateway.racing.open_call import Unanswered
-from gateway.racing.reading import Block
+from gateway.racing.call import Unanswered
+from gateway.racing.reader import Block
 from gateway.racing.services import Outbox
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import MemoryBoard
 from gateway.steering.candidates import Terms
-from gateway.steering.steering import Steering
+from gateway.steering.router import Steering
 from providers.errors import ErrorKind
 from tests.unit.racing.test_race import answers, hangs, refuses
 from tests.unit.racing.track import RememberingRecorder, RememberingSink, Track

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.attempt_records import AttemptRecord
-from gateway.racing.gaps import MOST_GAPS, Gaps
-from gateway.racing.gather import GatheringSink
-from gateway.racing.pace import FEWEST, LATEST, Paces, dribbled_after_s
-from gateway.racing.reading import Block
+from gateway.core.attempts import AttemptRecord
+from gateway.racing.measurement import FEWEST, LATEST, MOST_GAPS, Gaps, Paces, dribbled_after_s
+from gateway.racing.reader import Block
+from gateway.racing.sinks import GatheringSink
 from providers.dialects.chat.dialect import CHAT
 from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingSink, Step, Timetable, Track, delta, usage
 from tests.unit.racing.virtual_time import run

@@ -4,9 +4,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.racing.expected import expected
-from gateway.racing.prompt import forget_prompt
-from gateway.racing.requested import requested
+from gateway.racing.call import forget_prompt
+from gateway.racing.validation import expected, requested
 from providers.dialects.chat.dialect import CHAT
 from providers.dialects.messages.dialect import MESSAGES
 from tests.unit.racing.test_audits import to_the_end

@@ -2,21 +2,21 @@ import asyncio
 
 import pytest
 
-from gateway.attempt_records import Outcome, Role, WinOn
-from gateway.errors import ShuttingDown
-from gateway.fleet.deployment import Clocks
-from gateway.race_failures import (
+from gateway.core.attempts import Outcome, Role, WinOn
+from gateway.core.errors import (
     AllProvidersFailed,
     AllRateLimited,
     AllTimedOut,
     ProviderMisconfigured,
     RejectedByProvider,
+    ShuttingDown,
 )
-from gateway.racing.gather import GatheringSink
-from gateway.racing.reading import Block
+from gateway.fleet.models import Clocks
+from gateway.racing.reader import Block
+from gateway.racing.sinks import GatheringSink
+from providers.datasheets import Price
 from providers.dialects.chat.dialect import CHAT
 from providers.errors import ErrorKind, UpstreamError
-from providers.prices import Price
 from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingSink, Timetable, Track, delta, event, usage
 from tests.unit.racing.virtual_time import run
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from gateway.attempt_records import AttemptStart, Role
-from gateway.calls import Call, CallRecord
-from gateway.fleet.deployment import Clocks
-from gateway.racing.gather import GatheringSink
+from gateway.core.attempts import AttemptStart, Role
+from gateway.core.calls import Call, CallRecord
+from gateway.fleet.models import Clocks
+from gateway.racing.sinks import GatheringSink
 from providers.dialects.chat.dialect import CHAT
 from providers.dialects.messages.dialect import MESSAGES
 from providers.errors import ErrorKind, UpstreamError

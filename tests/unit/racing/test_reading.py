@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.racing.clocks import AttemptClocks
 from gateway.racing.measurement import Measurement, Reported
-from gateway.racing.reading import AnswerReader
+from gateway.racing.reader import AnswerReader
+from gateway.racing.timeouts import AttemptClocks
 from providers.dialects.chat.dialect import CHAT
 from tests.unit.racing.track import CLOCKS, DONE, FINISH, ROLE, delta, event, usage
 

@@ -9,29 +9,32 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.attempt_records import Role, WinOn
-from gateway.calls import Call, CallRecord, Mode, Objective
-from gateway.errors import ApiError, ClientDisconnected, ShuttingDown
-from gateway.fleet.deployment import Clocks, Deployment
-from gateway.fleet.model import Model
-from gateway.prompt_classes import MeasuredApi, PromptClass
-from gateway.race_failures import AllRateLimited, AllTimedOut, RejectedByProvider
+from gateway.core.attempts import Role, WinOn
+from gateway.core.calls import Call, CallRecord, Mode, Objective
+from gateway.core.errors import (
+    AllRateLimited,
+    AllTimedOut,
+    ApiError,
+    ClientDisconnected,
+    RejectedByProvider,
+    ShuttingDown,
+)
+from gateway.core.prompt_classes import MeasuredApi, PromptClass
+from gateway.fleet.models import Clocks, Deployment, Model
 from gateway.racing.attempt import Attempt
-from gateway.racing.open_call import OpenCall, Unanswered
-from gateway.racing.outlet import Relayed
-from gateway.racing.relay import Asking, Relay
-from gateway.racing.seats import Seats
-from gateway.racing.services import Services
-from gateway.racing.sink import ClientGone
-from gateway.racing.tasks import AttemptTasks
+from gateway.racing.call import OpenCall, Unanswered
+from gateway.racing.passthrough import Asking, Relay, Relayed
+from gateway.racing.services import AttemptTasks, Services
+from gateway.racing.sinks import ClientGone
+from gateway.racing.slots import Seats
 from gateway.settings.model import RaceSettings
 from gateway.steering.plans import Launch, Plan
+from providers.datasheets import Price
 from providers.dialects.dialect import Dialect
 from providers.dialects.wording import Loss
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request
 from providers.listings import Listing
-from providers.prices import Price
 from providers.usage import Usage
 from tests.unit.racing import virtual_time
 from tests.unit.racing.track import RememberingRecorder, recorded

@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.racing.requested import Requested, requested
+from gateway.racing.validation import Requested, requested
 from providers.dialects.chat.dialect import CHAT
 from providers.dialects.index import DIALECTS
 

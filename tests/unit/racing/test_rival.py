@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.attempt_records import AttemptRecord, Role, WinOn
-from gateway.calls import CallRecord
-from gateway.errors import ApiError
-from gateway.racing.gather import GatheringSink
-from gateway.racing.seats import Seats
+from gateway.core.attempts import AttemptRecord, Role, WinOn
+from gateway.core.calls import CallRecord
+from gateway.core.errors import ApiError
+from gateway.racing.sinks import GatheringSink
+from gateway.racing.slots import Seats
+from providers.datasheets import Price
 from providers.dialects.chat.dialect import CHAT
 from providers.errors import ErrorKind, UpstreamError
-from providers.prices import Price
 from tests.unit.racing.track import DONE, FINISH, ROLE, Step, Timetable, Track, delta, usage
 from tests.unit.racing.virtual_time import run
 

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from gateway.attempt_records import AttemptStart, Role
-from gateway.calls import Call, CallRecord
-from gateway.errors import ApiError, ShuttingDown
-from gateway.race_failures import AllProvidersFailed, AtCapacity
-from gateway.racing.open_call import Unanswered
-from gateway.racing.seats import Seats
+from gateway.core.attempts import AttemptStart, Role
+from gateway.core.calls import Call, CallRecord
+from gateway.core.errors import AllProvidersFailed, ApiError, AtCapacity, ShuttingDown
+from gateway.racing.call import Unanswered
+from gateway.racing.slots import Seats
 from providers.errors import ErrorKind, UpstreamError
 from tests.unit.racing.server import PATIENCE_S, Server, left_clean, limited, server
 from tests.unit.racing.track import RememberingRecorder, Timetable, Track

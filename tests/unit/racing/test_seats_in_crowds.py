@@ -7,10 +7,10 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.attempt_records import Role
-from gateway.calls import CallRecord
-from gateway.errors import ApiError
-from gateway.racing.seats import Seats
+from gateway.core.attempts import Role
+from gateway.core.calls import CallRecord
+from gateway.core.errors import ApiError
+from gateway.racing.slots import Seats
 from providers.errors import ErrorKind, UpstreamError
 from tests.unit.racing.server import PATIENCE_S, Server, answer, left_clean, limited
 from tests.unit.racing.track import Step, Track, delta

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.racing.speakable import Speakable
+from gateway.racing.speech import Speakable
 
 
 def clause(text: str, *, size: int = 1, enough: int = 100) -> str | None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.attempt_records import WinOn
+from gateway.core.attempts import WinOn
 from gateway.racing.speech import SPOKEN_CHARS_S, Speech
 from providers.dialects.index import PIVOT
 from tests.unit.racing.track import DONE, FINISH, RememberingSink, Timetable, Track, delta

@@ -5,8 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.racing.measurement import Measurement
-from gateway.racing.tool_calls import MOST_CALLS, MOST_CHARS, ToolCalls
+from gateway.racing.measurement import MOST_CALLS, MOST_CHARS, Measurement, ToolCalls
 from providers.dialects.chat.events import read_event as read_chat
 from providers.dialects.messages.events import read_event as read_messages
 from providers.dialects.responses.events import read_event as read_responses

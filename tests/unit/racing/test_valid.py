@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gateway.attempt_records import Flaw, Invalid, Role, WinOn
-from gateway.race_failures import NoValidAnswer
-from gateway.racing.gather import GatheringSink
+from gateway.core.attempts import Flaw, Invalid, Role, WinOn
+from gateway.core.errors import NoValidAnswer
+from gateway.racing.sinks import GatheringSink
 from providers.dialects.index import PIVOT
 from tests.unit.racing.track import DONE, FINISH, RememberingSink, Timetable, Track, delta, event
 from tests.unit.racing.virtual_time import run

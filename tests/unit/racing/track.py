@@ -7,34 +7,31 @@ from typing import Any
 
 import msgspec
 
-from gateway.attempt_records import AttemptRecord, AttemptStart, Invalid, Role, WinOn
-from gateway.calls import Call, CallRecord, CallStart, Mode, Objective
-from gateway.errors import ApiError, ClientDisconnected
-from gateway.fleet.deployment import Clocks, Deployment
-from gateway.fleet.model import Model
-from gateway.ingress.journey import total_failure
-from gateway.prompt_classes import PromptClass, answer_class
+from gateway.api.call_runner import total_failure
+from gateway.core.attempts import AttemptRecord, AttemptStart, Invalid, Role, WinOn
+from gateway.core.calls import Call, CallRecord, CallStart, Mode, Objective
+from gateway.core.errors import ApiError, ClientDisconnected
+from gateway.core.prompt_classes import PromptClass, answer_class
+from gateway.fleet.models import Clocks, Deployment, Model
 from gateway.racing.attempt import Attempt
-from gateway.racing.expected import answer_kind
-from gateway.racing.gather import GatheringSink
-from gateway.racing.open_call import Broken, OpenCall, Unanswered
-from gateway.racing.pace import Paces
+from gateway.racing.call import Broken, OpenCall, Unanswered
+from gateway.racing.measurement import Paces
 from gateway.racing.race import Race
-from gateway.racing.reading import Block
-from gateway.racing.seats import Seats
-from gateway.racing.services import Services
-from gateway.racing.sink import ClientGone, Forward, Winner
-from gateway.racing.tasks import AttemptTasks
+from gateway.racing.reader import Block
+from gateway.racing.services import AttemptTasks, Services
+from gateway.racing.sinks import ClientGone, Forward, GatheringSink, Winner
+from gateway.racing.slots import Seats
+from gateway.racing.validation import answer_kind
 from gateway.settings.model import RaceSettings
+from gateway.steering.estimates import Estimate
 from gateway.steering.plans import Launch, Plan
-from gateway.steering.standings import Estimate
+from providers.datasheets import Price
 from providers.dialects.dialect import Dialect
 from providers.dialects.index import PIVOT
 from providers.dialects.wording import Loss
 from providers.errors import UpstreamError
 from providers.exchange import Answer, Exchange, Request
 from providers.listings import Listing
-from providers.prices import Price
 
 Step = bytes | UpstreamError | None  # None: the end of the stream
 

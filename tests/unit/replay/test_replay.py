@@ -10,15 +10,11 @@ import pytest
 
 from benchmarks.replay.worlds import RATE_S, WORLDS, Drawing, World, ledger, truth
 from gateway.replay.advice import advice, yaml
-from gateway.replay.dependence import loadings
-from gateway.replay.figures import Ordered
-from gateway.replay.margins import audits, margins
-from gateway.replay.needs import AUDITS_FOR_TAIL, needs
-from gateway.replay.playing import Drawn, play
 from gateway.replay.replay import Replayed, replay
 from gateway.replay.rows import CAP_MS, Call, Try
-from gateway.replay.sample import sampled
-from gateway.replay.settings import settings
+from gateway.replay.sample import AUDITS_FOR_TAIL, audits, margins, needs, sampled
+from gateway.replay.settings import Ordered, settings
+from gateway.replay.world import Drawn, loadings, play
 
 SHARED = next(each for each in WORLDS if each.name == "shared 60 %")
 PLAIN = World(name="plain", tail=0.0, failures=0.0, difficulty=0.5)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from gateway.cli.import_litellm.conversion import Converted, convert
 from gateway.settings import ConfigurationError, Settings, load
-from gateway.settings.litellm_config.conversion import Converted, convert
 from providers.catalog import Vendor, load_catalog
 from providers.datasheets import DatasheetTable
 from tests.unit.settings.litellm_import import Import

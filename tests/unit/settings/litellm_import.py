@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from gateway.cli.import_litellm.conversion import Converted
 from gateway.settings import Settings
-from gateway.settings.litellm_config.conversion import Converted
 
 Import = Callable[..., tuple[Settings, Converted]]
 

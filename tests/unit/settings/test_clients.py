@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.keys.fields import OWN
+from gateway.keys.stored import OWN
 from gateway.settings import Settings
 from gateway.settings.model import ClientSettings
-from gateway.settings.role import Role
+from gateway.settings.sections import Role
 
 Load = Callable[..., Settings]
 Problems = Callable[..., list[str]]

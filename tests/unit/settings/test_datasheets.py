@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from gateway.settings.datasheets import Datasheets
 from gateway.settings.deployment import DeploymentSettings
 from gateway.settings.model import Settings
-from providers.capabilities import UNKNOWN, Capabilities
+from gateway.settings.presets import Datasheets
 from providers.catalog import Vendor
-from providers.datasheets import UNLISTED, Datasheet, DatasheetTable
-from providers.prices import Price
+from providers.datasheets import UNKNOWN, UNLISTED, Capabilities, Datasheet, DatasheetTable, Price
 
 VENDOR = Vendor(name="acme", title="Acme", litellm_prefix="acme_ai")
 ROW = {

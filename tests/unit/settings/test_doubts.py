@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.fleet.resolving import limits
+from gateway.fleet.fleet import limits
 from gateway.settings import Settings
 from gateway.settings.checks import doubtful
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.settings import Settings
-from gateway.settings.races import doubtful
+from gateway.settings.section_checks import doubtful
 
 Load = Callable[..., Settings]
 Problems = Callable[..., list[str]]

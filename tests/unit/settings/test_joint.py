@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import InvalidRequest
-from gateway.settings.joint import joined
+from gateway.core.errors import InvalidRequest
+from gateway.fleet.fleet import joined
 from gateway.settings.model import ModelSettings
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.settings.market import TRAINED_ONLY
 from gateway.settings.model_names import ModelName, parsed_name
-from gateway.settings.same_models import TRAINED_ONLY
 
 TABLE = tomllib.loads(Path(__file__).with_name("names_vendors_use.toml").read_text(encoding="utf-8"))
 SAME: Mapping[str, list[str]] = TABLE["same"]

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.settings import Settings
 from gateway.settings.checks import doubtful
-from gateway.settings.role import Role
+from gateway.settings.sections import Role
 
 CLIENTS = "clients: { boss: { key_sha256: '" + "0" * 64 + "', role: admin } }\n"
 Problems = Callable[..., list[str]]

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.calls import Mode, Objective
+from gateway.core.calls import Mode, Objective
 from gateway.settings import Settings
 from gateway.settings.model import RaceSettings
-from gateway.settings.profiles import PROFILES, Profile
+from gateway.settings.sections import PROFILES, Profile
 
 Load = Callable[..., Settings]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings.references import resolve
+from gateway.settings.loader import resolve
 
 NOWHERE = Path("nowhere")
 

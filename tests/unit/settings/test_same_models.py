@@ -1,8 +1,7 @@
 """Which offers of several providers are one model, and what is proposed of them."""
 
-from gateway.settings.market import market
-from gateway.settings.same_models import SameModel, same_models
-from providers.listed import Listed
+from gateway.settings.market import SameModel, market, same_models
+from providers.listings import Listed
 
 
 def models(**lists: list[str | Listed]) -> list[SameModel]:

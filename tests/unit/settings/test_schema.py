@@ -9,8 +9,7 @@ from jsonschema import Draft7Validator
 
 from gateway.settings import ConfigurationError, load
 from gateway.settings.presets import found_vendors
-from gateway.settings.schema import json_schema
-from gateway.settings.starter import starter
+from gateway.settings.starter import json_schema, starter
 from providers.catalog import load_catalog
 
 EXAMPLE = Path(__file__).parents[3] / "config" / "gateway.example.yaml"

@@ -6,9 +6,8 @@ import pytest
 
 from gateway.settings import ConfigurationError, Settings
 from gateway.settings.checks import doubtful
-from gateway.settings.profiles import PROFILES, Profile
-from gateway.settings.slo import TargetSettings, targets_of
-from gateway.targets.target import Definition, Target
+from gateway.settings.sections import PROFILES, Profile, TargetSettings, targets_of
+from gateway.targets.targets import Definition, Target
 
 Load = Callable[..., Settings]
 

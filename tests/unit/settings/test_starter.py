@@ -9,9 +9,8 @@ import yaml
 from pydantic import BaseModel
 
 from gateway.settings import Settings, load
-from gateway.settings.equivalents import EQUIVALENTS, EXAMPLES
 from gateway.settings.presets import found_vendors
-from gateway.settings.starter import starter
+from gateway.settings.starter import EQUIVALENTS, EXAMPLES, starter
 from providers.catalog import load_catalog
 
 CATALOG = load_catalog()

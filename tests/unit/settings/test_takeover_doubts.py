@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.settings import Settings
-from gateway.settings.takeover_checks import doubtful_takeovers
+from gateway.settings.section_checks import doubtful_takeovers
 from tests.unit.settings.conftest import CATALOG
 
 Load = Callable[..., Settings]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.settings import Settings
-from gateway.settings import tracing_checks as checks
+from gateway.settings import section_checks as checks
 
 Problems = Callable[..., list[str]]
 

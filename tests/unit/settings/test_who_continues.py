@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.fleet.deployment import Deployment
 from gateway.fleet.fleet import Fleet
+from gateway.fleet.models import Deployment
 from gateway.settings.model import Settings
 from providers.catalog import load_catalog
 from providers.datasheets import UNLISTED

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from random import Random
 
-from gateway.attempt_records import Role
+from gateway.core.attempts import Role
 from gateway.steering.board import MemoryBoard
 from gateway.steering.constants import WELL_S
-from gateway.steering.steering import Steering
-from gateway.steering.strikes import Strikes
+from gateway.steering.outages import Strikes
+from gateway.steering.router import Steering
 from tests.unit.steering.virtual_replica import VirtualReplica
 
 UNIX_S = 1_800_000_000.0

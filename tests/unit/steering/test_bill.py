@@ -4,13 +4,12 @@ from collections import Counter
 
 import pytest
 
-from gateway.attempt_records import Role
-from gateway.calls import Mode, Objective
+from gateway.core.attempts import Role
+from gateway.core.calls import Mode, Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.budget import Budget, within
-from gateway.steering.explanation import Explanation
-from gateway.steering.plans import Launch
-from providers.prices import Price
+from gateway.steering.plans import Explanation, Launch
+from providers.datasheets import Price
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 PRICES = {name: Price(1e-6, 1e-5) for name in ("a", "b")}

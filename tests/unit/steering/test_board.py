@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.steering.board import MemoryBoard, Slots, slot_of
-from gateway.steering.tally import add_weighted
+from gateway.steering.counts import add_weighted
 
 NOW_S = 1_800_000_000.0
 

@@ -4,10 +4,9 @@ from collections import Counter
 
 import pytest
 
-from gateway.attempt_records import Role
-from gateway.calls import Mode, Objective
-from gateway.steering.explanation import Why
-from gateway.steering.plans import Plan
+from gateway.core.attempts import Role
+from gateway.core.calls import Mode, Objective
+from gateway.steering.plans import Plan, Why
 from providers.errors import ErrorKind
 from tests.unit.steering.virtual_replica import VirtualReplica
 

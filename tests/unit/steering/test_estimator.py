@@ -7,13 +7,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.prompt_classes import MeasuredApi, answer_class
+from gateway.core.prompt_classes import MeasuredApi, answer_class
 from gateway.steering.constants import BUCKETS
-from gateway.steering.evidence import Evidence, event, read_evidence
-from gateway.steering.histogram import bucket, edge_s, lognormal_masses, mid_s
-from gateway.steering.standings import standings
+from gateway.steering.counts import (
+    Evidence,
+    add_counts,
+    bucket,
+    edge_s,
+    event,
+    event_field,
+    lognormal_masses,
+    mid_s,
+    read_evidence,
+    read_tallies,
+)
+from gateway.steering.estimates import standings
 from gateway.steering.survival import dense, kaplan_meier
-from gateway.steering.tally import add_counts, event_field, read_tallies
 
 ANSWERS = MeasuredApi.ANSWERS
 

@@ -5,15 +5,14 @@ import re
 import msgspec
 import pytest
 
-from gateway.attempt_records import AnswerKind, Role
-from gateway.calls import Mode, Objective
-from gateway.prompt_classes import answer_class
+from gateway.core.attempts import AnswerKind, Role
+from gateway.core.calls import Mode, Objective
+from gateway.core.prompt_classes import answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Terms
-from gateway.steering.explanation import Explanation, Prospect
-from gateway.steering.plans import Plan
+from gateway.steering.plans import Explanation, Plan, Prospect
+from providers.datasheets import Price
 from providers.errors import ErrorKind
-from providers.prices import Price
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from gateway.steering.health import Health, State
-from gateway.steering.load import Launches
+from gateway.steering.health import Health, Launches, State
 
 Q95_S = 1.0
 

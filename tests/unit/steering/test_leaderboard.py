@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
-from gateway.attempt_records import AnswerKind, Flaw
-from gateway.prompt_classes import answer_class
+from gateway.core.attempts import AnswerKind, Flaw
+from gateway.core.prompt_classes import answer_class
 from gateway.steering.constants import BUCKETS
+from gateway.steering.counts import Counts, bucket, edge_s, event_field
 from gateway.steering.health import Condition, State
-from gateway.steering.histogram import bucket, edge_s
-from gateway.steering.intervals import quantiles, wilson
 from gateway.steering.leaderboard import Row, of_counts, rank, read_window, row
-from gateway.steering.survival import dense
-from gateway.steering.tally import Counts, event_field
+from gateway.steering.survival import dense, quantiles, wilson
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 NOBODY = [0.0] * BUCKETS

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.calls import Kind, Objective
+from gateway.core.calls import Kind, Objective
 from gateway.steering.constants import LENGTH_CELLS_KEPT
-from gateway.steering.lengths import Lengths
+from gateway.steering.prediction import Lengths
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 ANSWER = 250.0  # tokens: the mean of all the model's answers

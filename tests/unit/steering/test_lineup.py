@@ -5,17 +5,16 @@ from random import Random
 import msgspec
 import pytest
 
-from gateway.calls import Objective
-from gateway.prompt_classes import MeasuredApi, answer_class
+from gateway.core.calls import Objective
+from gateway.core.prompt_classes import MeasuredApi, answer_class
 from gateway.settings.model import RaceSettings
-from gateway.steering.candidates import Candidate, Terms, candidates
+from gateway.steering.candidates import Candidate, Lineup, Lineups, Terms, candidates, line_up
 from gateway.steering.constants import LINEUPS_KEPT
-from gateway.steering.evidence import event, read_evidence
+from gateway.steering.counts import event, read_evidence
+from gateway.steering.estimates import Standings, standings
 from gateway.steering.health import Condition, Health
-from gateway.steering.lineup import Lineup, Lineups, line_up
-from gateway.steering.sizing import size_of
-from gateway.steering.standings import Standings, standings
-from providers.prices import Price
+from gateway.steering.prediction import size_of
+from providers.datasheets import Price
 
 ANSWERS = MeasuredApi.ANSWERS
 

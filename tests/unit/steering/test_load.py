@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from gateway.prompt_classes import answer_class
-from gateway.steering.load import Load
+from gateway.core.prompt_classes import answer_class
+from gateway.steering.health import Load
 
 
 def queueing(seats: float, *, samples: int = 400, seed: int = 1) -> tuple[Load, float]:

@@ -4,10 +4,10 @@ from math import inf
 
 import pytest
 
-from gateway.prompt_classes import MeasuredApi
+from gateway.core.prompt_classes import MeasuredApi
 from gateway.steering.constants import MEMORY_HALF_LIVES_S, MODELS_REMEMBERED, SLOT_S, SLOTS_KEPT
-from gateway.steering.evidence import cut, event, lasting, read_evidence
-from gateway.steering.memory import Memory
+from gateway.steering.counts import cut, event, lasting, read_evidence
+from gateway.steering.snapshots import Memory
 from tests.unit.steering.virtual_replica import MODEL, SHORT, VirtualReplica
 
 ANSWERS = MeasuredApi.ANSWERS

@@ -4,14 +4,14 @@ from collections import Counter
 
 import pytest
 
-from gateway.attempt_records import Outcome, Role, TokensSource
-from gateway.calls import Mode, Objective
-from gateway.prompt_classes import answer_class
-from gateway.steering.evidence import read_evidence
+from gateway.core.attempts import Outcome, Role, TokensSource
+from gateway.core.calls import Mode, Objective
+from gateway.core.prompt_classes import answer_class
+from gateway.steering.counts import read_evidence
+from gateway.steering.estimates import standings
+from gateway.steering.learning import of_end
 from gateway.steering.plans import Plan
-from gateway.steering.samples import of_end
-from gateway.steering.standings import standings
-from providers.prices import Price
+from providers.datasheets import Price
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 COMPLETION, COST = Objective.COMPLETION, Objective.COST

@@ -5,14 +5,14 @@ from itertools import count
 from random import Random
 from typing import TYPE_CHECKING
 
-from gateway.attempt_records import Role
+from gateway.core.attempts import Role
 from gateway.steering.board import MemoryBoard
 from gateway.steering.outages import Outages
-from gateway.steering.steering import Steering
+from gateway.steering.router import Steering
 from tests.unit.steering.replica import Replica, later, struck, well
 
 if TYPE_CHECKING:
-    from gateway.outage_records import OutageRecord
+    from gateway.core.records import OutageRecord
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 

@@ -4,9 +4,9 @@ from math import inf
 
 import pytest
 
-from gateway.attempt_records import AttemptStart, Outcome, Role
+from gateway.core.attempts import AttemptStart, Outcome, Role
 from gateway.steering.constants import OWN_TURNS, STRIKES
-from gateway.steering.own_delay import OwnDelay
+from gateway.steering.learning import OwnDelay
 from providers.errors import ErrorKind
 from tests.unit.steering.virtual_replica import MODEL, SHORT, VirtualReplica
 

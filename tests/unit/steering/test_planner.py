@@ -6,16 +6,15 @@ from random import Random
 import msgspec
 import pytest
 
-from gateway.attempt_records import Role
-from gateway.calls import Mode, Objective
+from gateway.core.attempts import Role
+from gateway.core.calls import Mode, Objective
 from gateway.settings.model import RaceSettings
-from gateway.steering.candidates import Candidate, Terms
+from gateway.steering.candidates import Candidate, Terms, line_up
+from gateway.steering.counts import bucket
+from gateway.steering.estimates import Estimate
 from gateway.steering.health import Condition, State
-from gateway.steering.histogram import bucket
-from gateway.steering.lineup import line_up
 from gateway.steering.planner import plan
 from gateway.steering.plans import Plan
-from gateway.steering.standings import Estimate
 from gateway.steering.survival import dense, kaplan_meier
 
 HEALTHY = Condition(State.OK, 0.0, probe_due=False, in_flight=0, price_s=0.0)

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from gateway.attempt_records import AnswerKind, Flaw, Role
-from gateway.calls import Mode
+from gateway.core.attempts import AnswerKind, Flaw, Role
+from gateway.core.calls import Mode
 from gateway.steering.constants import EXPLORE_FLAWED_SHARE
 from gateway.steering.quality import Quality
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from gateway.attempt_records import Role
-from gateway.calls import Kind, Mode, Objective
+from gateway.core.attempts import Role
+from gateway.core.calls import Kind, Mode, Objective
 from gateway.steering.constants import WHOLE_SHARE
-from gateway.steering.draft import NOT_HEDGED
-from gateway.steering.explanation import Why
-from gateway.steering.plans import Plan
+from gateway.steering.planner import NOT_HEDGED
+from gateway.steering.plans import Plan, Why
 from tests.unit.steering.virtual_replica import VirtualReplica
 
 READING, COMPLETION = Objective.READING, Objective.COMPLETION

@@ -2,12 +2,11 @@
 
 from random import Random
 
-from gateway.attempt_records import Role
-from gateway.prompt_classes import MeasuredApi
-from gateway.steering.evidence import Evidence
-from gateway.steering.histogram import bucket
-from gateway.steering.rebound import Rebounds
-from gateway.steering.standings import Estimate, standings, usuals
+from gateway.core.attempts import Role
+from gateway.core.prompt_classes import MeasuredApi
+from gateway.steering.counts import Evidence, bucket
+from gateway.steering.estimates import Estimate, standings, usuals
+from gateway.steering.outages import Rebounds
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from gateway.attempt_records import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
-from gateway.prompt_classes import answer_class
-from gateway.steering.samples import of_end, of_token
-from gateway.steering.tally import read_tallies
+from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
+from gateway.core.prompt_classes import answer_class
+from gateway.steering.counts import read_tallies
+from gateway.steering.learning import of_end, of_token
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from gateway.steering.constants import KNEE_PRIOR_TOKENS, SIZE_REFERENCE_TOKENS
-from gateway.steering.sizing import Sizing, size_of, tokens_of
+from gateway.steering.prediction import Sizing, size_of, tokens_of
 
 
 def taught(base_s: float, prefill_s_per_1000: float, calls: int, *, most_tokens: int = 32_000) -> Sizing:

@@ -2,12 +2,12 @@
 
 from random import Random
 
-from gateway.attempt_records import Role
+from gateway.core.attempts import Role
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import MemoryBoard
+from gateway.steering.budget import Spending
 from gateway.steering.plans import Launch
-from gateway.steering.spending import Spending
-from gateway.steering.steering import Steering
+from gateway.steering.router import Steering
 
 MIDNIGHT_S = 1_800_057_600.0  # 2027-01-16, UTC
 

@@ -5,9 +5,9 @@ from random import Random
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.attempt_records import Outcome, Role
-from gateway.calls import Mode, Objective
-from gateway.prompt_classes import MeasuredApi, PromptClass, answer_class
+from gateway.core.attempts import Outcome, Role
+from gateway.core.calls import Mode, Objective
+from gateway.core.prompt_classes import MeasuredApi, PromptClass, answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.candidates import Terms
 from gateway.steering.leaderboard import Leaderboard, Row

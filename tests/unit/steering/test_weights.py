@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gateway.calls import Mode
+from gateway.core.calls import Mode
 from tests.unit.steering.virtual_replica import VirtualReplica
 
 

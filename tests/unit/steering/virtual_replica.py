@@ -4,18 +4,18 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from random import Random
 
-from gateway.attempt_records import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, Role, TokensSource
-from gateway.calls import CallRecord, Kind, Mode, Objective
-from gateway.prompt_classes import PromptClass, answer_class
+from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, Role, TokensSource
+from gateway.core.calls import CallRecord, Kind, Mode, Objective
+from gateway.core.prompt_classes import PromptClass, answer_class
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Prefix
 from gateway.steering.board import Board, MemoryBoard
 from gateway.steering.candidates import Terms
-from gateway.steering.own_delay import Lateness
+from gateway.steering.learning import Lateness
 from gateway.steering.plans import Launch, Plan
-from gateway.steering.steering import Steering
+from gateway.steering.router import Steering
+from providers.datasheets import Price
 from providers.errors import ErrorKind
-from providers.prices import Price
 
 SHORT = answer_class(0)
 

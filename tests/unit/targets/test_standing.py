@@ -2,10 +2,21 @@
 
 import pytest
 
-from gateway.targets.burn import Burn, budget_left, burn_rate
-from gateway.targets.shown import as_object
-from gateway.targets.standing import Counts, Standing, condition, duration, share, subject, verdict
-from gateway.targets.target import Definition, Target
+from gateway.targets.targets import (
+    Burn,
+    Counts,
+    Definition,
+    Standing,
+    Target,
+    as_object,
+    budget_left,
+    burn_rate,
+    condition,
+    duration,
+    share,
+    subject,
+    verdict,
+)
 
 FAST = Definition(model="llama", ttft_ms=500.0, tok_s=45.0)
 

@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from benchmarks.micro.recorded import deployments, races
-from gateway.trace_context import begun_here
-from gateway.tracing import sender
-from gateway.tracing.ended import Ended, EndedCall
-from gateway.tracing.sender import Sender
+from gateway.core.ids import begun_here
+from gateway.tracing import tracing
+from gateway.tracing.naming import Ended, EndedCall
+from gateway.tracing.tracing import Sender
 from tests.patience import PATIENCE_S
 
 
@@ -59,7 +59,7 @@ async def test_what_is_queued_is_exported_at_the_end_in_order() -> None:
 
 
 async def test_what_does_not_fit_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sender, "QUEUED", 10)
+    monkeypatch.setattr(tracing, "QUEUED", 10)
     exporter = FakeExporter()
     queue = Sender(exporter)
     for each in calls(12):
@@ -74,9 +74,9 @@ async def test_after_a_failure_the_end_waits_for_nothing() -> None:
     exporter = FakeExporter("it is away")
     queue = Sender(exporter)
     queue.start()
-    for each in calls(sender.BATCH + 5):
+    for each in calls(tracing.BATCH + 5):
         queue.offer(each)
     assert exporter.asked.wait(PATIENCE_S)
     await queue.close()
-    assert len(exporter.taken) == sender.BATCH
-    assert queue.dropped == (sender.BATCH + 5) * 3
+    assert len(exporter.taken) == tracing.BATCH
+    assert queue.dropped == (tracing.BATCH + 5) * 3

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from gateway.watching.lines import HELD_BYTES, WAITING_BYTES, Lines
+from gateway.watching.logs import HELD_BYTES, WAITING_BYTES, Lines
 
 LINE = b"x" * 299 + b"\n"
 

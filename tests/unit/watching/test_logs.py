@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from gateway.watching import logs
-from gateway.watching.lines import WAITING_BYTES, Lines
+from gateway.watching.logs import WAITING_BYTES, Lines
 from tests.unit.ledger.records import call, failed, new_id, raced_call
 
 

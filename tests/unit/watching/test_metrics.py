@@ -10,18 +10,14 @@ from typing import Literal
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.attempt_records import AttemptStart, Outcome, Role
-from gateway.racing.gaps import Gaps
-from gateway.steering.histogram import edge_s
-from gateway.target_watch import TargetFigures
-from gateway.targets.burn import Burn, burn_rate
-from gateway.targets.standing import Counts, Standing
-from gateway.targets.target import Definition, Target
+from gateway.app.background import TargetFigures
+from gateway.core.attempts import AttemptStart, Outcome, Role
+from gateway.racing.measurement import Gaps
+from gateway.steering.counts import edge_s
+from gateway.targets.targets import Burn, Counts, Definition, Standing, Target, burn_rate
 from gateway.watching import series
-from gateway.watching.families import GAP_BUCKETS, GAP_EDGES
-from gateway.watching.known_cells import ADHOC_LABEL, MOST_CLIENTS, OTHER_CLIENTS
 from gateway.watching.metrics import MULTIPROCESS_FOLDER, Metrics, forget_process
-from gateway.watching.series import Family
+from gateway.watching.series import ADHOC_LABEL, GAP_BUCKETS, GAP_EDGES, MOST_CLIENTS, OTHER_CLIENTS, Family
 from tests.unit.ledger.records import NOON, attempt, call, failed, lost, new_id, raced_call, won
 
 Page = dict[tuple[str, frozenset[tuple[str, str]]], float]

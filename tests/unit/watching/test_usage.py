@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.watching.usage import ANSWERS, TOLD_EVERY_S, UsageWatch
+from gateway.watching.metrics import ANSWERS, TOLD_EVERY_S, UsageWatch
 from tests.unit.ledger.records import new_id, won
 
 

@@ -7,17 +7,11 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects import pattern
-from providers.dialects.chunk import DONE, Chunk
-from providers.dialects.dialect import AnswerFormat, Dialect, Pivoting, RequestFormat
-from providers.dialects.gathering import Gathering
-from providers.dialects.habits import Habits
-from providers.dialects.parameters import ParameterNames
-from providers.dialects.pattern import Pattern, Run
+from providers.dialects.dialect import AnswerFormat, Dialect, Habits, ParameterNames, Pivoting, RequestFormat
+from providers.dialects.events import DONE, Chunk, Gathering, Pattern, Run, learned
 from providers.dialects.wording import Fields, Wording, decoded, raw_json
-from providers.error_bodies import error_in
+from providers.error_bodies import error_in, read_answer
 from providers.errors import ErrorKind, UpstreamError
-from providers.json_answer import read_answer
 from providers.sse import events
 from providers.usage import Usage
 
@@ -158,7 +152,7 @@ ECHO = Dialect(
         failure=failure,
         keep_alive=b": the echo is on its way\n\n",
         cut_short=frozenset({"enough"}),
-        learned=partial(pattern.learned, opening=re.compile(rb'"bit":"')),
+        learned=partial(learned, opening=re.compile(rb'"bit":"')),
     ),
     pivoting=Pivoting(
         to_chat=to_chat,

@@ -1,12 +1,11 @@
-"""The made-up dialect's requests. It becomes ``gateway/ingress/surfaces/echo.py``."""
+"""The made-up dialect's requests. It becomes ``gateway/api/echo.py``."""
 
 import msgspec
 
-from gateway.ingress.asked import Asked, Decoders, Needs, begin, decoded_fields, required
-from gateway.ingress.body import CHARS_PER_TOKEN, Contents, least
-from gateway.ingress.openapi.operation import TEXT
-from gateway.ingress.surfaces.description import Description
-from gateway.ingress.surfaces.surface import Surface
+from gateway.admin.openapi.operation import TEXT
+from gateway.api.endpoint import Description, Surface
+from gateway.api.json_body import CHARS_PER_TOKEN, Contents, least
+from gateway.api.request import Asked, Decoders, Needs, begin, decoded_fields, required
 from tests.app.gateway.fifth_dialect.dialect import ECHO
 
 _DECODERS: Decoders = {"stream": msgspec.json.Decoder(bool | None), "bits": msgspec.json.Decoder(float | None)}

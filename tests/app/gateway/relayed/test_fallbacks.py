@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.prompt_classes import decoded_class
+from gateway.core.prompt_classes import decoded_class
 from tests.app.gateway.fake_upstream import says
 from tests.app.gateway.relayed.samples import MESSAGE, PICTURES, Open
 from tests.app.gateway.running_gateway import MODEL, read

@@ -9,12 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.calls import CallRecord, CallStart
+from gateway.core.calls import CallRecord, CallStart
 from gateway.ledger import queries
 from gateway.ledger.entries import Finished, Shippable
 from gateway.ledger.reports.reader import Reader
-from gateway.ledger.reports.replays import Replays
-from gateway.ledger.reports.reports import LedgerReports
+from gateway.ledger.reports.reports import LedgerReports, Replays
 from gateway.ledger.writer import Ledger
 
 NOW = datetime.now(UTC).replace(microsecond=0)  # the database's own clock is used by views

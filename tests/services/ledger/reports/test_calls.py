@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.attempt_records import AttemptStart, Outcome, Role
-from gateway.calls import CallRecord, CallStart, Mode, Objective
-from gateway.ids import uuid7
+from gateway.core.attempts import AttemptStart, Outcome, Role
+from gateway.core.calls import CallRecord, CallStart, Mode, Objective
+from gateway.core.ids import uuid7
+from gateway.core.reports import CallsWanted, Ended, Position, Window
 from gateway.ledger.entries import Audited
-from gateway.reports import CallsWanted, Ended, Position, Window
 from tests.services.ledger.reports.conftest import NOW, Library, plain
 from tests.unit.ledger.records import attempt, call, failed, lost, won
 

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.attempt_records import Outcome, TokensSource
-from gateway.calls import CallRecord
+from gateway.core.attempts import Outcome, TokensSource
+from gateway.core.calls import CallRecord
+from gateway.core.records import OutageRecord
+from gateway.core.reports import HeatMetric, HeatWanted, HistoryWanted, Window
 from gateway.ledger.database import create_engine
 from gateway.ledger.retention import Retention, prune
 from gateway.ledger.writer import Ledger
-from gateway.outage_records import OutageRecord
-from gateway.reports import HeatMetric, HeatWanted, HistoryWanted, Window
 from tests.services.ledger.reports.conftest import NOW, Library
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
 

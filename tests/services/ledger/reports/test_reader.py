@@ -9,12 +9,11 @@ import pytest
 from sqlalchemy.engine import make_url
 from sqlalchemy.pool import QueuePool
 
+from gateway.core.reports import ReportsUnreachable, ReportTooSlow
 from gateway.ledger import queries
 from gateway.ledger.database import is_sqlite, parse_url
-from gateway.ledger.reports.reader import CONNECTIONS, Reader
-from gateway.ledger.reports.words import Words
+from gateway.ledger.reports.reader import CONNECTIONS, Reader, Words
 from gateway.ledger.writer import Ledger
-from gateway.reports import ReportsUnreachable, ReportTooSlow
 from tests.patience import PATIENCE_S
 from tests.services.relay import Relay
 from tests.unit.ledger.records import raced_call

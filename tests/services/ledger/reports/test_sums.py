@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from benchmarks.steering.savings import overtaken
-from gateway.ledger.reports import shapes
+from gateway.core.reports import By, Window
+from gateway.ledger.reports import reader
 from gateway.ledger.writer import Ledger
-from gateway.reports import By, Window
 from tests.services.ledger.reports.conftest import NOW, Library, plain
 from tests.services.ledger.test_savings import raced, stored
 from tests.unit.ledger.records import call, failed, new_id, refusal, won
@@ -109,7 +109,7 @@ def _instants(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for row in rows:
         for name in ("first_seen_at", "last_seen_at"):
             if isinstance(row[name], str):
-                row[name] = shapes.instant(row[name])
+                row[name] = reader.instant(row[name])
     return rows
 
 

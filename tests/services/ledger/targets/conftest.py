@@ -7,18 +7,17 @@ from typing import Any
 
 import pytest
 
-from gateway.attempt_records import Outcome, TokensSource
-from gateway.calls import CallRecord
+from gateway.core.attempts import Outcome, TokensSource
+from gateway.core.calls import CallRecord
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, is_sqlite, parse_url
 from gateway.ledger.entries import Finished
 from gateway.ledger.inserts import insert
-from gateway.ledger.reports.words import Words
+from gateway.ledger.reports.reader import Words
 from gateway.ledger.targets import statements
 from gateway.ledger.targets.counting import TargetCounting
-from gateway.ledger.targets.cover import begin
-from gateway.targets.standing import Counts
-from gateway.targets.target import Definition, Target
+from gateway.ledger.targets.statements import begin
+from gateway.targets.targets import Counts, Definition, Target
 from tests.unit.ledger.records import attempt, call, failed, new_id
 
 NOW = datetime.now(UTC).replace(microsecond=0)  # the sums know the real time

@@ -6,12 +6,11 @@ from datetime import timedelta
 
 import pytest
 
+from gateway.app.background import TargetWatch
 from gateway.ledger.reports.reader import Reader
-from gateway.ledger.reports.replays import Replays
-from gateway.ledger.reports.reports import LedgerReports
+from gateway.ledger.reports.reports import LedgerReports, Replays
 from gateway.ledger.targets.counting import TargetCounting
-from gateway.target_watch import TargetWatch
-from gateway.targets.target import Definition, Target
+from gateway.targets.targets import Definition, Target
 from gateway.watching.metrics import Metrics
 from tests.services.ledger.targets.conftest import Desk, some_calls
 from tests.unit.ledger.records import call, failed, new_id, won

@@ -5,7 +5,7 @@ from sqlalchemy.engine import make_url
 
 from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.targets.counting import TargetCounting
-from gateway.targets.target import Definition, Target
+from gateway.targets.targets import Definition, Target
 from tests.services.ledger.targets.conftest import NOW, Desk, some_calls
 
 TARGETS = [Target("t", Definition(model="llama", ttft_ms=500.0, tok_s=45.0), 0.99)]

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from gateway.attempt_records import Outcome, TokensSource
-from gateway.calls import CallRecord
-from gateway.targets.standing import Counts
-from gateway.targets.target import Definition
+from gateway.core.attempts import Outcome, TokensSource
+from gateway.core.calls import CallRecord
+from gateway.targets.targets import Counts, Definition
 from tests.services.ledger.targets.conftest import NOW, Desk, some_calls
 from tests.unit.ledger.records import attempt, call, failed, new_id, won
 

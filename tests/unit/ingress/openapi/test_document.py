@@ -10,12 +10,10 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from gateway.errors import ApiError, ClientDisconnected
-from gateway.ingress.openapi.document import OPERATIONS, document
-from gateway.ingress.openapi.errors import codes
-from gateway.ingress.routes import ROUTES
-from gateway.ingress.surfaces.index import SURFACES
-from gateway.race_failures import RaceFailed
+from gateway.admin.openapi.document import OPERATIONS, codes, document
+from gateway.api.endpoints import SURFACES
+from gateway.api.routes import ROUTES
+from gateway.core.errors import ApiError, ClientDisconnected, RaceFailed
 
 META = Path(__file__).with_name("openapi-3.1.schema.json")
 _LITERAL = re.compile(r"\{\w+:([\w/-]+)\}")  # {rest:input_items}

@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 
 import pytest
 
-from gateway.ledger.reports.kept import MOST_KEPT, Kept
+from gateway.ledger.reports.reports import MOST_KEPT, Kept
 
 
 class Asked:

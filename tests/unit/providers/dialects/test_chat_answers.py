@@ -8,8 +8,8 @@ import pytest
 from providers.dialects.chat.answers import events_of_answer
 from providers.dialects.chat.continuing import ChatContinuing
 from providers.dialects.chat.events import read_event
+from providers.error_bodies import read_answer
 from providers.errors import ErrorKind, UpstreamError
-from providers.json_answer import read_answer
 from providers.sse import events
 
 ANSWER = {

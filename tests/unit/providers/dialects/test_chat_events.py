@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from providers.dialects.chat.events import read_event
-from providers.dialects.chunk import Chunk
+from providers.dialects.events import Chunk
 from providers.errors import ErrorKind, UpstreamError
 from providers.usage import Usage
 

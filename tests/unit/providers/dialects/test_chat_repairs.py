@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects.chat.repairs import FinishReason, ToolIndex, repairs_of
+from providers.dialects.chat.continuing import FinishReason, ToolIndex, repairs_of
 from providers.sse import events
 
 

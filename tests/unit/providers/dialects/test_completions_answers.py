@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from openai.types import Completion
 
 from providers.dialects.chat.answers import ENDING
-from providers.dialects.chunk import Chunk
-from providers.dialects.completions.answers import CompletionGathering, events_of_answer
-from providers.dialects.completions.events import read_event
+from providers.dialects.completions.dialect import CompletionGathering, events_of_answer, read_event
+from providers.dialects.events import Chunk
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import Usage

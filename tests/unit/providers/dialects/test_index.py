@@ -5,54 +5,50 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
-from gateway.ingress.surfaces.index import SURFACES
+from gateway.api.endpoints import SURFACES
 from providers.dialects.index import DIALECTS
 
 CHECKOUT = Path(__file__).parents[4]
-HOMES = ("providers/dialects/", "gateway/ingress/surfaces/")
+HOMES = ("providers/dialects/", "gateway/api/endpoints.py")
 
 # Each is right whichever dialects there are.
 EXCEPTIONS: Mapping[str, frozenset[str]] = {
     "it speaks chat, as a client or as a server": frozenset(
         {
-            "gateway/cli/heat.py",
-            "gateway/cli/lanes.py",
-            "gateway/ingress/api/routes.py",  # its playground
-            "gateway/ingress/explaining.py",
-            "gateway/ingress/openapi/page_api.py",
-            "gateway/welcome.py",
-            "providers/litellm_hearing.py",
+            "gateway/cli/race_run.py",
+            "gateway/cli/race_view.py",
+            "gateway/admin/routes.py",  # its playground
+            "gateway/admin/explain.py",
+            "gateway/admin/openapi/page_api.py",
+            "gateway/server/server.py",
             "providers/litellm_upstream.py",
-            "providers/quirks.py",
+            "providers/catalog.py",
             "providers/simulator/simulated.py",
         }
     ),
     "it is the rest of a vendor's API: stored responses, counts of tokens, lists of models": frozenset(
         {
-            "gateway/ingress/kept_responses.py",
-            "gateway/ingress/models.py",
-            "gateway/ingress/openapi/relayed.py",
-            "gateway/ingress/relayed/apis.py",
-            "gateway/ingress/relayed/counting.py",
-            "gateway/ingress/routes.py",
+            "gateway/api/passthrough.py",
+            "gateway/api/models.py",
+            "gateway/admin/openapi/calls.py",
+            "gateway/api/passthrough_requests.py",
+            "gateway/api/routes.py",
         }
     ),
     "it says which APIs a kind of vendor has": frozenset({"providers/catalog.py"}),
     "it reads LiteLLM's names for APIs": frozenset(
-        {"gateway/settings/litellm_config/deployments.py", "gateway/settings/litellm_config/vendors.py"}
+        {"gateway/cli/import_litellm/deployments.py", "gateway/cli/import_litellm/addresses.py"}
     ),
-    "it demands the field that chat and Messages both have, for their surfaces": frozenset(
-        {"gateway/ingress/asked.py"}
-    ),
+    "it demands the field that chat and Messages both have, for their surfaces": frozenset({"gateway/api/request.py"}),
     "it writes requests of its own, and reads their answers": frozenset(
-        {"gateway/bench/measuring.py", "gateway/bench/prompts.py", "gateway/cli/live.py", "gateway/probing/question.py"}
+        {"gateway/bench/measuring.py", "gateway/bench/plan.py", "gateway/cli/live.py", "gateway/probing/prober.py"}
     ),
     "it has OpenTelemetry's names for operations": frozenset({"gateway/tracing/naming.py"}),
     "the word means something else": frozenset(
         {  # OpenAPI calls an answer so, and alerts are told in messages
             "gateway/cli/alerts.py",
-            "gateway/ingress/openapi/document.py",
-            "providers/simulator/counts.py",
+            "gateway/admin/openapi/document.py",
+            "providers/simulator/wire.py",
         }
     ),
 }
@@ -88,12 +84,12 @@ def test_nothing_else_mentions_a_dialect_by_name() -> None:
 def test_a_mention_is_found() -> None:
     code = """
 from providers.dialects.chat.events import read_event
-from gateway.ingress.surfaces.messages import MEDIA
+from gateway.api.endpoints import MEDIA
 if api == "responses" or path == "/v1/chat/completions": ...
 """
     assert sorted(mentions(code)) == [
         "/v1/chat/completions",
-        "gateway.ingress.surfaces.messages",
+        "gateway.api.endpoints",
         "providers.dialects.chat.events",
         "responses",
     ]

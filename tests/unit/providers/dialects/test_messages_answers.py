@@ -5,10 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects.chunk import Chunk
+from providers.dialects.events import Chunk
 from providers.dialects.messages.answers import ENDING, MessageGathering, events_of_answer, failure
-from providers.dialects.messages.errors import error_body
-from providers.dialects.messages.events import read_event
+from providers.dialects.messages.events import error_body, read_event
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import Usage

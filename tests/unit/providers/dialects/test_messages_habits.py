@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from providers.dialects.chat.dialect import CHAT
-from providers.dialects.habits import Habits
-from providers.dialects.messages.dialect import MESSAGES
-from providers.dialects.messages.habits import habits_of
+from providers.dialects.dialect import Habits
+from providers.dialects.messages.dialect import MESSAGES, habits_of
 from providers.dialects.translation import rendered
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from providers.dialects.messages.fields import KeptSchema
 from providers.dialects.messages.request_from_chat import from_chat
-from providers.dialects.messages.schemas import KeptSchema
 from providers.dialects.wording import Malformed, Wording
 
 OPEN = {"type": "object", "properties": {"a": {"type": "string"}}}

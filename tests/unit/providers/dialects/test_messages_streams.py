@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from openai import OpenAI
 
 from providers.dialects.chat.events import read_event
-from providers.dialects.chunk import Chunk
 from providers.dialects.dialect import Translation
+from providers.dialects.events import Chunk
 from providers.dialects.messages.answers import MessageGathering
-from providers.dialects.messages.stream_from_chat import FromChat
-from providers.dialects.messages.stream_to_chat import ToChat
+from providers.dialects.messages.streams import FromChat, ToChat
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import EventSplitter, events
 

@@ -8,8 +8,7 @@ from openai.types.responses import ResponseCustomToolCall, ResponseFunctionToolC
 
 from providers.dialects.responses.request_to_chat import to_chat
 from providers.dialects.responses.stream_from_chat import FromChat
-from providers.dialects.tool_names import flat_name
-from providers.dialects.wording import Malformed
+from providers.dialects.wording import Malformed, flat_name
 from providers.sse import events
 
 AGENTS = {

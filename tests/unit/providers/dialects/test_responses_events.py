@@ -11,10 +11,9 @@ import pytest
 from openai.types.responses import ResponseStreamEvent
 from pydantic import BaseModel
 
-from providers.dialects.chunk import Chunk
-from providers.dialects.responses.answers import ENDING, ResponseGathering, events_of_answer
-from providers.dialects.responses.errors import failure, numbered
-from providers.dialects.responses.events import read_event
+from providers.dialects.events import Chunk
+from providers.dialects.responses.events import ENDING, ResponseGathering, events_of_answer, read_event
+from providers.dialects.responses.fields import failure, numbered
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import Usage

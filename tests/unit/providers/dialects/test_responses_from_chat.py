@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from openai.types.responses import Response
 
-from providers.dialects.responses.answers import events_of_answer
+from providers.dialects.responses.events import events_of_answer
 from providers.dialects.responses.stream_from_chat import FromChat
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events

@@ -7,8 +7,7 @@ import pytest
 
 from providers.catalog import load_catalog
 from providers.dialects.chat.dialect import CHAT
-from providers.dialects.dialect import Dialect
-from providers.dialects.habits import Habits
+from providers.dialects.dialect import Dialect, Habits
 from providers.dialects.messages.dialect import MESSAGES
 from providers.dialects.responses.dialect import RESPONSES
 from providers.dialects.translation import rendered

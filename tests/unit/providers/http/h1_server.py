@@ -2,10 +2,8 @@
 
 import asyncio
 
-from providers.http.bounded_reads import BoundedReads
-from providers.http.connection import Owner
-from providers.http.http1 import Http1Connection
-from providers.http.message import Head, Request
+from providers.http.http1 import BoundedReads, Http1Connection
+from providers.http.message import Head, Owner, Request
 from tests.unit.providers.http.h2_server import Wire
 
 HEAD = Head("POST", "https", "api.example", "/v1/chat", {"Authorization": "Bearer k"}, absolute=False)

@@ -10,10 +10,8 @@ from typing import Any, NamedTuple, cast
 from jh2._hazmat import Decoder  # type: ignore[import-untyped]  # ships its types without the marker
 
 from providers.errors import UpstreamError
-from providers.http.connection import Connection
 from providers.http.http2 import Http2Connection
-from providers.http.message import Head, Request
-from providers.http.response import Field, Response, Unsent
+from providers.http.message import Connection, Field, Head, Request, Response, Unsent
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 KINDS = (

@@ -8,7 +8,7 @@ import pytest
 
 from providers.errors import ErrorKind, UpstreamError
 from providers.http.encoding import Decoded, decoded
-from providers.http.response import Response
+from providers.http.message import Response
 
 MIB = 1024 * 1024
 TEXT = b'data: {"choices":[]}\n\n' * 200

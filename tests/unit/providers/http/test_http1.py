@@ -5,10 +5,7 @@ import asyncio
 import pytest
 
 from providers.errors import ErrorKind, UpstreamError
-from providers.http.connection import Connection
-from providers.http.limits import BUFFERED_BYTES, HEAD_BYTES, HEAD_FIELDS, READ_BYTES
-from providers.http.message import Request
-from providers.http.response import Unsent
+from providers.http.message import BUFFERED_BYTES, HEAD_BYTES, HEAD_FIELDS, READ_BYTES, Connection, Request, Unsent
 from tests.unit.providers.http.h1_server import HEAD, OK, POST, Line
 
 START = b"POST /v1/chat HTTP/1.1\r\nhost: api.example\r\nauthorization: Bearer k\r\n"

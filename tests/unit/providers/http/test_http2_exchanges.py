@@ -6,9 +6,7 @@ import pytest
 
 from providers.errors import ErrorKind, UpstreamError
 from providers.http.http2 import Http2Connection
-from providers.http.limits import HTTP2_STREAM_BYTES
-from providers.http.message import Head
-from providers.http.response import Unsent
+from providers.http.message import HTTP2_STREAM_BYTES, Head, Unsent
 from tests.unit.providers.http.h2_server import (
     ACK,
     END_HEADERS,

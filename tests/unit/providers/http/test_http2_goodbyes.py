@@ -3,7 +3,7 @@
 import pytest
 
 from providers.errors import ErrorKind, UpstreamError
-from providers.http.response import Response, Unsent
+from providers.http.message import Response, Unsent
 from tests.unit.providers.http.h2_server import Server, data, frame, goaway, headers, post, reset, settings
 
 LAST = 2**31 - 1

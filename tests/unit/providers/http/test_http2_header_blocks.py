@@ -7,10 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from jh2._hazmat import Decoder  # type: ignore[import-untyped]  # ships its types without the marker
 
-from providers.http import header_blocks
+from providers.http import frames
 from providers.http.frames import Code, ConnectionFault
-from providers.http.message import Head, Request
-from providers.http.response import Field
+from providers.http.message import Field, Head, Request
 
 # RFC 7541, C.6.1 without its last field: a Huffman-coded response.
 HUFFMAN = bytes.fromhex("48 82 6402 58 85 aec3771a4b 61 96 d07abe941054d444a8200595040b8166e082a62d1bff")
@@ -23,7 +22,7 @@ HUFFMAN_FIELDS = [
 
 def request_block(extra: list[Field], body: bytes | None = None, headers: Mapping[str, str] | None = None) -> bytes:
     head = Head("POST", "https", "a.b", "/", headers or {}, absolute=False)
-    return header_blocks.request_block(Request(head, extra, body))
+    return frames.request_block(Request(head, extra, body))
 
 
 def test_a_request_is_literals_that_no_table_keeps() -> None:
@@ -52,59 +51,59 @@ def test_any_field_arrives_as_it_was(fields: list[Field]) -> None:
 
 
 def test_huffman_is_read() -> None:
-    assert header_blocks.decoded(header_blocks.decoder(), HUFFMAN) == HUFFMAN_FIELDS
+    assert frames.decoded(frames.decoder(), HUFFMAN) == HUFFMAN_FIELDS
 
 
 def test_a_server_may_say_that_its_table_is_empty() -> None:
-    assert header_blocks.decoded(header_blocks.decoder(), b"\x20\x20\x88") == [(b":status", b"200")]
+    assert frames.decoded(frames.decoder(), b"\x20\x20\x88") == [(b":status", b"200")]
 
 
 def test_what_the_server_keeps_in_its_table_is_known_in_the_next_block() -> None:
-    decoder = header_blocks.decoder()
-    header_blocks.decoded(decoder, HUFFMAN)
+    decoder = frames.decoder()
+    frames.decoded(decoder, HUFFMAN)
     following = bytes.fromhex("48 83 640eff c0 bf 7e 01 62")  # another status, two fields again, a name again
-    assert header_blocks.decoded(decoder, following) == [(b":status", b"307"), *HUFFMAN_FIELDS[1:], (b":status", b"b")]
+    assert frames.decoded(decoder, following) == [(b":status", b"307"), *HUFFMAN_FIELDS[1:], (b":status", b"b")]
 
 
 def test_a_field_may_be_far_down_in_the_table() -> None:
-    decoder = header_blocks.decoder()
+    decoder = frames.decoder()
     for number in range(100):
-        header_blocks.decoded(decoder, b"\x40\x01a\x02%02d" % number)
-    assert header_blocks.decoded(decoder, b"\xff\x22\x7f\x22\x01b") == [(b"a", b"00"), (b"a", b"b")]
+        frames.decoded(decoder, b"\x40\x01a\x02%02d" % number)
+    assert frames.decoded(decoder, b"\xff\x22\x7f\x22\x01b") == [(b"a", b"00"), (b"a", b"b")]
 
 
 @pytest.mark.parametrize("block", [b"\xbe", b"\xff\x80\x01", b"\x7e\x01b", b"\x0f\x80\x01\x01b"])
 def test_what_the_table_does_not_hold_cannot_be_read(block: bytes) -> None:
     with pytest.raises(ConnectionFault) as fault:
-        header_blocks.decoded(header_blocks.decoder(), block)
+        frames.decoded(frames.decoder(), block)
     assert fault.value.code == Code.COMPRESSION_ERROR
 
 
 def test_a_table_that_is_emptied_holds_nothing() -> None:
-    decoder = header_blocks.decoder()
-    header_blocks.decoded(decoder, b"\x40\x01a\x01b")
-    assert header_blocks.decoded(decoder, b"\x3f\xe1\x1f\xbe") == [(b"a", b"b")]  # resized to what it was
+    decoder = frames.decoder()
+    frames.decoded(decoder, b"\x40\x01a\x01b")
+    assert frames.decoded(decoder, b"\x3f\xe1\x1f\xbe") == [(b"a", b"b")]  # resized to what it was
     with pytest.raises(ConnectionFault):
-        header_blocks.decoded(decoder, b"\x20\xbe")
+        frames.decoded(decoder, b"\x20\xbe")
 
 
 def test_a_small_block_does_not_grow_beyond_the_limit() -> None:
-    decoder = header_blocks.decoder()
-    header_blocks.decoded(decoder, b"\x40\x01a" + string(bytes(4000)))
+    decoder = frames.decoder()
+    frames.decoded(decoder, b"\x40\x01a" + string(bytes(4000)))
     with pytest.raises(ConnectionFault) as fault:
-        header_blocks.decoded(decoder, b"\xbe" * 20)
+        frames.decoded(decoder, b"\xbe" * 20)
     assert fault.value.code == Code.ENHANCE_YOUR_CALM
 
 
 @pytest.mark.parametrize("end", range(1, len(HUFFMAN)))
 def test_a_block_that_is_cut_off_is_refused_wherever_it_is_cut(end: int) -> None:
     field_ends = {4, 11, len(HUFFMAN)}
-    decoder = header_blocks.decoder()
+    decoder = frames.decoder()
     if end in field_ends:
-        assert len(header_blocks.decoded(decoder, HUFFMAN[:end])) == sorted(field_ends).index(end) + 1
+        assert len(frames.decoded(decoder, HUFFMAN[:end])) == sorted(field_ends).index(end) + 1
     else:
         with pytest.raises(ConnectionFault) as fault:
-            header_blocks.decoded(decoder, HUFFMAN[:end])
+            frames.decoded(decoder, HUFFMAN[:end])
         assert fault.value.code == Code.COMPRESSION_ERROR
 
 
@@ -115,7 +114,7 @@ def test_a_block_that_is_cut_off_is_refused_wherever_it_is_cut(end: int) -> None
 @example(b"\x88\x00")
 def test_no_block_makes_the_decoder_panic(block: bytes) -> None:
     try:
-        fields = header_blocks.decoded(header_blocks.decoder(), block)
+        fields = frames.decoded(frames.decoder(), block)
     except ConnectionFault as fault:
         assert fault.code == Code.COMPRESSION_ERROR  # noqa: PT017 - either way is right, and a panic is neither
     else:
@@ -126,7 +125,7 @@ def test_no_block_makes_the_decoder_panic(block: bytes) -> None:
 def test_what_is_well_formed_is_read(fields: list[Field], indexing: bool) -> None:
     first = 0x40 if indexing else 0x10
     block = b"".join(bytes((first,)) + string(name) + string(value) for name, value in fields)
-    assert header_blocks.decoded(header_blocks.decoder(), block) == fields
+    assert frames.decoded(frames.decoder(), block) == fields
 
 
 def string(text: bytes) -> bytes:

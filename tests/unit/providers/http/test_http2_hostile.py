@@ -3,8 +3,7 @@
 import pytest
 
 from providers.errors import ErrorKind, UpstreamError
-from providers.http.limits import HTTP2_STREAM_BYTES, HTTP2_WINDOW_S
-from providers.http.response import Unsent
+from providers.http.message import HTTP2_STREAM_BYTES, HTTP2_WINDOW_S, Unsent
 from tests.unit.providers.http.h2_server import (
     ACK,
     END_HEADERS,

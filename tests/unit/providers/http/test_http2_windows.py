@@ -2,8 +2,7 @@
 
 import pytest
 
-from providers.http.limits import HTTP2_STREAM_BYTES, PIECES
-from providers.http.response import Response
+from providers.http.message import HTTP2_STREAM_BYTES, PIECES, Response
 from tests.unit.providers.http.h2_server import (
     END_STREAM,
     PADDED,

@@ -6,8 +6,7 @@ import pytest
 from yarl import URL
 
 from providers.errors import ErrorKind, UpstreamError
-from providers.http.client import Client
-from providers.http.pool import Pool
+from providers.http.client import Client, Pool
 from tests.unit.providers.http.h1_server import OK, POST, Dialling
 from tests.unit.providers.http.test_pool import TIMEOUT_S, in_virtual_time
 

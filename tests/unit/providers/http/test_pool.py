@@ -8,9 +8,8 @@ from functools import wraps
 import pytest
 
 from providers.errors import ErrorKind, UpstreamError
-from providers.http.limits import IDLE_S, MAX_IDLE, UNKNOWN_DIALS
-from providers.http.pool import Pool
-from providers.http.response import Response
+from providers.http.client import Pool
+from providers.http.message import IDLE_S, MAX_IDLE, UNKNOWN_DIALS, Response
 from tests.unit.providers.http.h1_server import OK, POST, Dialling, Line
 from tests.unit.racing.virtual_time import run
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers.http.proxies import Proxy, proxy_of
+from providers.http.dialing import Proxy, proxy_of
 
 
 @pytest.fixture(autouse=True)

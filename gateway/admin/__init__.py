@@ -1,0 +1,1 @@
+"""HTTP for operators: the page, its API, keys, and the OpenAPI document."""

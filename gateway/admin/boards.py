@@ -1,0 +1,390 @@
+"""The leaderboard, and the plans of next calls explained."""
+
+import asyncio
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from aiohttp import HttpVersion11, web
+from aiohttp.hdrs import METH_HEAD
+from pydantic import BaseModel, SecretStr
+
+from gateway.admin.explain import explained
+from gateway.admin.keys import MERGE_PATCH, changed, created, found, listed, revoked, rotated
+from gateway.admin.queries import NoQuery, answer, asked
+from gateway.admin.visitors import admit_visitor
+from gateway.api.auth import JSON, Client
+from gateway.api.context import CONTEXT, Context
+from gateway.core.errors import ApiError, ModelNotFound
+from gateway.core.reports import Gaps, Window
+from gateway.fleet.models import Deployment, Model
+from gateway.limits.limits import Standing
+from gateway.limits.quota import DOLLARS
+from gateway.live.events import Viewer, Wanted
+from gateway.settings.model import ModelSettings
+from providers.datasheets import Price
+from providers.redaction import MASK, redact
+
+# GET /api/configuration: what is configured, without its secrets.
+
+# Places where an operator may have put a secret though it is not the place for one: parameters of bodies and of URLs.
+_SECRET = re.compile(
+    r"key|secret|tokens?$|passw|passphrase|credential|authoriz|authentic|signature|cookie|bearer|webhook"
+    r"|(?<![a-z])(auth|code|dsn|pat|pwd|sas|sig)(?![a-z])",
+    re.IGNORECASE,
+)
+_COUNT = re.compile(r"tokens?$", re.IGNORECASE)  # a number of this name is none
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_PARAMETER = re.compile(r"(?<==)[^&#\s]+")
+_PER_MILLION = 1_000_000
+
+
+async def configuration(request: web.Request) -> web.Response:
+    """Return the settings in force, defaults included; models with what is known of their deployments."""
+    admit_visitor(request)
+    asked(request, NoQuery)
+    context = request.app[CONTEXT]
+    settings = context.settings
+    secrets = tuple(_secrets(settings))
+    return answer(
+        request,
+        {
+            "settings": shown({name: getattr(settings, name) for name in _plain_names(context)}, secrets),
+            "models": [_model(context, name, model, secrets) for name, model in settings.models.items()],
+            "providers": [{"name": name, **shown(each, secrets)} for name, each in settings.providers.items()],
+        },
+    )
+
+
+def shown(value: Any, secrets: Collection[str] = ()) -> Any:
+    """Return a value of the settings as JSON; secrets, and what looks like one, are ``***``.
+
+    ``secrets`` are masked in every text: an operator may have put a key into an address too.
+    """
+    if isinstance(value, SecretStr):
+        return MASK
+    if isinstance(value, BaseModel):
+        fields = type(value).model_fields
+        value = {field.alias or name: getattr(value, name) for name, field in fields.items()}
+    if isinstance(value, Mapping):
+        return {str(name): _under(str(name), entry, secrets) for name, entry in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [shown(entry, secrets) for entry in value]
+    if isinstance(value, str):
+        return _text(value, secrets)
+    return value if value is None or isinstance(value, bool | int | float | datetime) else str(value)
+
+
+def _under(name: str, value: Any, secrets: Collection[str]) -> Any:
+    if name in _HARMLESS or not _SECRET.search(name):
+        return shown(value, secrets)
+    if isinstance(value, Mapping) and all(isinstance(entry, SecretStr) for entry in value.values()):
+        return shown(value, secrets)  # a provider's keys have names
+    is_secret = isinstance(value, str | list | tuple | Mapping) and value
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and not _COUNT.search(name)
+    return MASK if is_secret or is_number else shown(value, secrets)
+
+
+def _text(value: str, secrets: Collection[str]) -> str:
+    """Return a text without secrets; of an address also without the values of its parameters."""
+    value = redact(value, secrets)
+    if not _URL.match(value) or "?" not in value:
+        return value
+    address, _, query = value.partition("?")
+    return f"{address}?{_PARAMETER.sub(MASK, query)}"
+
+
+def _secrets(value: Any) -> Iterator[str]:
+    """Yield the secrets of the settings, but plain words: a header's value is a secret, and may be one."""
+    if isinstance(value, SecretStr):
+        written = value.get_secret_value()
+        yield from (each for each in {written, *written.split()} if not each.isalpha())
+        if _URL.match(written) and (password := urlsplit(written).password):
+            yield password
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _secrets(getattr(value, name))
+    elif isinstance(value, Mapping):
+        for entry in value.values():
+            yield from _secrets(entry)
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            yield from _secrets(entry)
+
+
+_HARMLESS = frozenset({"keys", "region", "regions"})  # keys: where they are, file or database
+
+
+def _plain_names(context: Context) -> list[str]:
+    return [name for name in type(context.settings).model_fields if name not in {"models", "providers"}]
+
+
+def _model(context: Context, name: str, settings: ModelSettings, secrets: Collection[str]) -> dict[str, Any]:
+    """Return a model with its deployments, each with what its settings leave to the catalog."""
+    known = context.fleet.models[name].deployments
+    described = shown(settings, secrets)
+    described["deployments"] = [
+        {**written, "name": each.name, **_resolved(known.get(each.name))}
+        for each, written in zip(settings.deployments, described["deployments"], strict=True)
+    ]
+    return {"name": name, **described}
+
+
+def _resolved(deployment: Deployment | None) -> dict[str, Any]:
+    """Return the facts of a deployment in use; of a disabled one none are resolved."""
+    if deployment is None:
+        return {"provider": None, "price": None}
+    return {
+        "provider": deployment.provider,
+        "price": priced(deployment.price),
+        "capabilities": msgspec.structs.asdict(deployment.capabilities),
+        "apis": sorted(deployment.apis),
+        "bills_after_disconnect": deployment.bills_after_disconnect,
+        "zdr": deployment.zdr,
+        "region": deployment.region,
+        "quantization": deployment.quantization,
+    }
+
+
+def priced(price: Price | None) -> dict[str, float] | None:
+    """Return a price in US dollars per million tokens; None if it is unknown."""
+    if price is None:
+        return None
+    return {"prompt": round(price.input_usd * _PER_MILLION, 6), "completion": round(price.output_usd * _PER_MILLION, 6)}
+
+
+class BoardQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of which model; None: of all."""
+
+    model: str | None = None
+
+
+async def leaderboard(request: web.Request) -> web.Response:
+    """Return the standings of every model, or of one, with prices and the gaps between chunks of the last day."""
+    admit_visitor(request)
+    context = request.app[CONTEXT]
+    models = _wanted(context, asked(request, BoardQuery).model)
+    gaps = await context.reports.gaps()
+    return answer(request, {"models": [_board(context, model, gaps) for model in models]})
+
+
+async def explain(request: web.Request) -> web.Response:
+    """Return who would run for the next call of every model, or of ``?model=``, and why."""
+    client = admit_visitor(request)
+    context = request.app[CONTEXT]
+    models = _wanted(context, request.query.get("model"))
+    return answer(request, {"models": [explained(context, model, request.query, client) for model in models]})
+
+
+def _board(context: Context, model: Model, gaps: Gaps) -> dict[str, Any]:
+    board = context.steering.leaderboard(model.name)
+    rows = []
+    for row in board.deployments:
+        deployment = model.deployments.get(row.deployment)
+        p50_ms, p95_ms = gaps.get((model.name, row.deployment), (None, None))
+        more = {
+            "price": None if deployment is None else priced(deployment.price),
+            "itl_p50_ms": p50_ms,
+            "itl_p95_ms": p95_ms,
+        }
+        rows.append(msgspec.structs.asdict(row) | more)
+    return msgspec.structs.asdict(board) | {"deployments": rows}
+
+
+def _wanted(context: Context, name: str | None) -> list[Model]:
+    """Return the models that are asked for.
+
+    Raises:
+        ModelNotFound: the one that is named is not configured.
+
+    """
+    models = context.fleet.models
+    if name is None:
+        return list(models.values())
+    if name not in models:
+        raise ModelNotFound(f"the model {name!r} is not configured; known models: {', '.join(models) or 'none'}")
+    return [models[name]]
+
+
+# GET /api/live: races as they happen, as server-sent events.
+
+HEARTBEAT_S = 15.0  # between two comments, so that proxies keep an idle stream open
+LAST_WORDS_S = 1.0  # for the end of a stream to go out
+_HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",  # else nginx would buffer the stream
+}
+_COMMENT = b":\n\n"
+
+
+async def live(request: web.Request) -> web.StreamResponse:
+    """Stream what happens to the calls that the query names, beginning with those that run."""
+    client = admit_visitor(request)
+    wanted = asked(request, Wanted)
+    response = web.StreamResponse(headers=_HEADERS)
+    if request.method == METH_HEAD:  # whatever followed the head would be read as the next answer
+        return response
+    with request.app[CONTEXT].live.watch(wanted, client.name) as viewer:
+        viewer.on_end(lambda: _hang_up(request, only_if_blocked=True))
+        with suppress(ConnectionError):  # it has hung up; whatever was to be sent
+            await response.prepare(request)
+            await _stream(request, response, viewer)
+    return response
+
+
+async def _stream(request: web.Request, response: web.StreamResponse, viewer: Viewer) -> None:
+    if request.version >= HttpVersion11:
+        viewer.push_to(partial(_push, request))
+    while (events := await viewer.take(HEARTBEAT_S)) is not None:
+        try:
+            admit_visitor(request)  # its key or session may have ended, or may not look any more
+        except ApiError:
+            break
+        await response.write(events or _COMMENT)
+        if request.protocol.writing_paused:  # aiohttp would wait only before the next write
+            await request.writer.drain()
+    viewer.push_to(_keep)  # nothing may follow the end
+    try:
+        async with asyncio.timeout(LAST_WORDS_S):
+            await response.write_eof()
+    except TimeoutError:
+        _hang_up(request)
+
+
+def _push(request: web.Request, events: bytes) -> bool:
+    """Send events at once, as a chunk of HTTP/1.1, unless the client is slow."""
+    transport = request.transport
+    if transport is None or transport.is_closing() or transport.get_write_buffer_size():
+        return False
+    transport.write(b"%x\r\n%b\r\n" % (len(events), events))
+    return True
+
+
+def _keep(_: bytes) -> bool:
+    """Send nothing."""
+    return False
+
+
+def _hang_up(request: web.Request, *, only_if_blocked: bool = False) -> None:
+    """Abort the connection of a client that does not read: nothing shall wait for it."""
+    if request.transport is not None and (request.protocol.writing_paused or not only_if_blocked):
+        request.transport.abort()
+
+
+# GET /api/usage: what each client has used, and what is left of its limits.
+
+_NOTHING: Mapping[str, Any] = {
+    "calls": 0, "failed": 0, "prompt_tokens": None, "completion_tokens": None, "cost_usd": None,
+    "duplicate_cost_usd": None,
+}  # fmt: skip
+
+
+class UsageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of when."""
+
+    window: Window = Window.DAY
+
+
+async def usage(request: web.Request) -> web.Response:
+    """Return the clients that called, the dearest first, then those that did not."""
+    admit_visitor(request)
+    query = asked(request, UsageQuery)
+    context = request.app[CONTEXT]
+    table = await context.reports.usage(query.window)
+    clients = _clients(context)
+    spent = await context.reports.spent() if any(DOLLARS & each.limits.keys() for each in clients.values()) else {}
+    rows = {row["client"]: row for row in table.rows}
+    rows |= {name: {"client": name, **_NOTHING} for name in clients if name not in rows}
+    data = [{**row, "limits": _limits(context, clients.get(name), spent)} for name, row in rows.items()]
+    return answer(request, {"data": data, "sql": table.sql})
+
+
+def _clients(context: Context) -> dict[str | None, Client]:
+    """Return every client that has a key; without keys, the programs on this machine."""
+    admission = context.admission
+    if not admission.keys.table.is_required:
+        return {None: admission.local}
+    known = (each.client for each in admission.keys.table.known.values())
+    return {client.name: client for client in known if client is not None}
+
+
+def _limits(context: Context, client: Client | None, spent: Mapping[str | None, tuple[float, float]]) -> list[Standing]:
+    if client is None:
+        return []
+    return [
+        msgspec.structs.replace(each, used=max(each.used or 0.0, _spent(each.limit, spent.get(client.name))))
+        if each.limit in DOLLARS
+        else each
+        for each in context.limits.standings(client.name, client.limits)
+    ]
+
+
+def _spent(limit: str, spent: tuple[float, float] | None) -> float:
+    """Return what the ledger has, of all processes: a process that just began, or has no calls, knows less."""
+    day_usd, month_usd = spent or (0.0, 0.0)
+    return day_usd if limit == "usd_per_day" else month_usd
+
+
+# /api/keys: clients' keys for the page. Only administrators see and change them.
+
+
+class KeysQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether revoked keys are listed too."""
+
+    all: bool = False
+
+
+class RevokeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which key is revoked, by its id or hint; None: all of the client's."""
+
+    key: str | None = None
+
+
+async def list_keys(request: web.Request) -> web.Response:
+    """Return every client with its keys. Those of the file are there also where keys cannot be changed."""
+    admit_visitor(request, admin=True)
+    query = asked(request, KeysQuery)
+    keys = request.app[CONTEXT].admission.keys
+    if not keys.are_stored:
+        return answer(request, {"object": "list", "data": keys.configured()})
+    return answer(request, await listed(request, revoked=query.all))
+
+
+async def get_key(request: web.Request) -> web.Response:
+    """Return one client."""
+    admit_visitor(request, admin=True)
+    asked(request, NoQuery)
+    return answer(request, await found(request))
+
+
+async def create_key(request: web.Request) -> web.Response:
+    """Make a client with a key, which is in this answer only."""
+    admin = admit_visitor(request, admin=True)
+    asked(request, NoQuery)
+    return await created(request, admin)
+
+
+async def change_key(request: web.Request) -> web.Response:
+    """Change a client's settings by a merge patch."""
+    admin = admit_visitor(request, admin=True, takes=(JSON, MERGE_PATCH))
+    asked(request, NoQuery)
+    return await changed(request, admin)
+
+
+async def rotate_key(request: web.Request) -> web.Response:
+    """Give a client a new key, which is in this answer only."""
+    admin = admit_visitor(request, admin=True)
+    asked(request, NoQuery)
+    return await rotated(request, admin)
+
+
+async def revoke_key(request: web.Request) -> web.Response:
+    """End the keys of a client, or one of them."""
+    admin = admit_visitor(request, admin=True)
+    return await revoked(request, admin, key=asked(request, RevokeQuery).key)

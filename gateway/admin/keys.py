@@ -1,0 +1,210 @@
+"""Lists, makes, changes, rotates and revokes clients' keys in the database, while the gateway runs.
+
+``/admin/keys`` and ``/api/keys`` decide who is an administrator, and call these.
+
+A client is described by the same fields as in the file. A key is in the answer that makes it, and never again.
+"""
+
+import difflib
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from gateway.api.auth import DIGEST, JSON, Client
+from gateway.api.bodies import read_body
+from gateway.api.context import CONTEXT, Context
+from gateway.api.json_body import NO_TEXT, TOO_DEEP
+from gateway.core.errors import ClientNotFound, Forbidden, InvalidRequest, UnsupportedMediaType
+from gateway.keys import changes
+from gateway.keys.stored import Change, Decide, NewKey, check_name, client_settings, new_key, shown_stored
+from gateway.settings.document import nearest
+
+MERGE_PATCH = "application/merge-patch+json"
+
+
+async def listed(request: web.Request, *, revoked: bool) -> dict[str, Any]:
+    """Return every client with its keys, of the file and of the database; with ``revoked`` also revoked keys."""
+    return {"object": "list", "data": await request.app[CONTEXT].admission.keys.listed(revoked=revoked)}
+
+
+async def found(request: web.Request) -> dict[str, Any]:
+    """Return one client.
+
+    Raises:
+        ClientNotFound: there is none of this name.
+
+    """
+    name = request.match_info["name"]
+    clients = await request.app[CONTEXT].admission.keys.listed()
+    client = next((each for each in clients if each["name"] == name), None)
+    if client is None:
+        near = difflib.get_close_matches(name, [each["name"] for each in clients], n=1)
+        raise ClientNotFound(f"no client {name!r}; {f'did you mean {near[0]!r}?' if near else '/admin/keys lists all'}")
+    return client
+
+
+async def created(request: web.Request, admin: Client) -> web.Response:
+    """Make a client, whose name and settings are the body, with a key."""
+    context = _context(request)
+    fields = await _object(request, admin)
+    name = check_name(fields.pop("name", None))
+    settings = _checked(context, fields)
+    key, now = new_key(), context.admission.keys.utc_now()
+    decide = changes.created(name, settings, key, key_id=context.services.new_id(), who=_who(admin), at=now)
+    change = await _change(context, admin, name, decide)
+    return uncached(_described(context, change, key), status=201)
+
+
+async def changed(request: web.Request, admin: Client) -> web.Response:
+    """Change a client's settings by a merge patch: null means the default."""
+    context = _context(request)
+    name = request.match_info["name"]
+    decide = changes.changed(name, await _object(request, admin), partial(_checked, context))
+    return uncached(_described(context, await _change(context, admin, name, decide)))
+
+
+async def rotated(request: web.Request, admin: Client) -> web.Response:
+    """Give a client a new key. ``grace_s`` in the body: for how long the old ones stay valid; by default they do not.
+
+    Raises:
+        InvalidRequest: another field.
+
+    """
+    context = _context(request)
+    fields = await _object(request, admin)
+    grace_s = fields.pop("grace_s", 0)
+    if isinstance(grace_s, bool) or not isinstance(grace_s, int | float):
+        raise InvalidRequest("grace_s must be a number of seconds", param="grace_s")
+    _demand_no_more(fields, "grace_s")
+    name, key, now = request.match_info["name"], new_key(), context.admission.keys.utc_now()
+    decide = changes.rotated(name, key, grace_s=grace_s, key_id=context.services.new_id(), who=_who(admin), at=now)
+    return uncached(_described(context, await _change(context, admin, name, decide), key))
+
+
+async def revoked(request: web.Request, admin: Client, *, key: str | None) -> web.Response:
+    """End all keys of a client at once, and what runs with them; with ``key`` only the one with this id or hint."""
+    context = _context(request)
+    name = request.match_info["name"]
+    decide = changes.revoked(name, at=context.admission.keys.utc_now(), key=key)
+    change = await _change(context, admin, name, decide)
+    return uncached({"name": name, "revoked": [{"id": row.id, "hint": row.hint} for row in change.rows]})
+
+
+def _context(request: web.Request) -> Context:
+    """Return the context of a change: who revokes or rotates the key of this very request shall get the answer."""
+    request.pop(DIGEST, None)
+    return request.app[CONTEXT]
+
+
+def _who(admin: Client) -> str:
+    return admin.name or "local"
+
+
+async def _change(context: Context, admin: Client, name: str, decide: Decide) -> Change:
+    return await context.admission.keys.change(name, decide, who=_who(admin))
+
+
+def _checked(context: Context, fields: Mapping[str, Any]) -> Any:
+    return client_settings(fields, models=context.settings.models, providers=context.settings.providers)
+
+
+def _described(context: Context, change: Change, key: NewKey | None = None) -> dict[str, Any]:
+    """Return the client after a change; ``key`` is its new one."""
+    left = [row for row in change.rows if row.revoked_at is None]
+    shown = shown_stored(change.name, left, context.admission.keys.utc_now())
+    return shown if key is None else {**shown, "key": key.text}
+
+
+async def _object(request: web.Request, admin: Client) -> dict[str, Any]:
+    """Return the body, a JSON object; without a body, an empty one.
+
+    Raises:
+        InvalidRequest: it is something else.
+
+    """
+    received = await read_body(request, _context(request), admin.name)
+    received.release()  # it is read at once
+    body = received.take()
+    try:
+        fields = msgspec.json.decode(body) if body.strip() else {}
+    except msgspec.DecodeError:
+        raise InvalidRequest("the body is not valid JSON") from None
+    except UnicodeDecodeError:
+        raise InvalidRequest(NO_TEXT) from None
+    except RecursionError:
+        raise InvalidRequest(TOO_DEEP) from None
+    if not isinstance(fields, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    return fields
+
+
+def _demand_no_more(fields: Mapping[str, Any], *known: str) -> None:
+    if fields:
+        name = min(fields)
+        raise InvalidRequest(f"{name}: unknown key; {nearest(name, known)}", param=name)
+
+
+def uncached(value: Any, status: int = 200) -> web.Response:
+    """Return a value as JSON that nobody keeps."""
+    body = msgspec.json.encode(value)
+    headers = {"cache-control": "no-store"}  # one of them has a key
+    return web.Response(body=body, status=status, content_type=JSON, headers=headers)
+
+
+# /admin/keys: clients' keys for programs. It is closed to web pages, and to cookies.
+
+_NO = frozenset({"0", "false", ""})
+
+
+async def list_keys(request: web.Request) -> web.Response:
+    """Return every client with its keys; with ``?all=1`` also revoked keys."""
+    _admit(request, changes_something=False)
+    return uncached(await listed(request, revoked=request.query.get("all", "0") not in _NO))
+
+
+async def get_key(request: web.Request) -> web.Response:
+    """Return one client."""
+    _admit(request, changes_something=False)
+    return uncached(await found(request))
+
+
+async def create_key(request: web.Request) -> web.Response:
+    """Make a client with a key."""
+    return await created(request, _admit(request))
+
+
+async def change_key(request: web.Request) -> web.Response:
+    """Change a client's settings."""
+    return await changed(request, _admit(request))
+
+
+async def rotate_key(request: web.Request) -> web.Response:
+    """Give a client a new key."""
+    return await rotated(request, _admit(request))
+
+
+async def revoke_key(request: web.Request) -> web.Response:
+    """End all keys of a client; with ``?key=`` only the one with this id or hint."""
+    return await revoked(request, _admit(request), key=request.query.get("key"))
+
+
+def _admit(request: web.Request, *, changes_something: bool = True) -> Client:
+    """Return the administrator.
+
+    Raises:
+        ApiError: the client may not do this, or is a web page.
+
+    """
+    if "origin" in request.headers:
+        raise Forbidden("/admin is not for web pages: requests with an Origin are refused")
+    if request.body_exists and request.content_type not in {JSON, MERGE_PATCH}:
+        raise UnsupportedMediaType(f"send content-type: {JSON}, not {request.content_type!r}")
+    admission = request.app[CONTEXT].admission
+    return (
+        admission.admit_admin(request, (request.content_type,))
+        if changes_something
+        else admission.admit_viewer(request)
+    )

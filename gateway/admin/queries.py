@@ -1,0 +1,112 @@
+"""What a request to /api asks for: its query, checked against a struct whose fields are the names it may have."""
+
+import base64
+import hashlib
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, TypeVar, get_args
+from uuid import UUID
+
+import msgspec
+from aiohttp import web
+
+from gateway.core.errors import InvalidRequest
+from gateway.core.reports import Position
+from gateway.settings.document import nearest
+
+MOST = 500  # in a page of a list
+LONGEST = 512  # characters of a value
+_SAID = 100  # characters of a name that somebody else chose
+_FIRST = 2000  # the year before which no call was
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing is asked for besides the path."""
+
+
+def asked(request: web.Request, kind: type[S]) -> S:
+    """Return the query as a ``kind``.
+
+    Raises:
+        InvalidRequest: a name is unknown or there twice, or a value is not what it must be.
+
+    """
+    known, query = kind.__struct_encode_fields__, request.query
+    for name in query:
+        if name not in known:
+            said = name[:_SAID]
+            raise InvalidRequest(f"{said!r} is not asked for here; {nearest(name, known)}", param=said)
+        [value, *more] = query.getall(name)
+        if more:
+            raise InvalidRequest(f"{name} is there more than once", param=name)
+        if len(value) > LONGEST or not _is_text(value):
+            raise InvalidRequest(f"{name} must be text of at most {LONGEST} characters", param=name)
+    try:
+        return msgspec.convert(dict(query), kind, strict=False)
+    except msgspec.ValidationError as error:
+        words, _, place = str(error).partition(" - at `$.")
+        name = place.rstrip("`")
+        raise InvalidRequest(f"{name or 'the query'}: {_choices(kind, name) or words}", param=name or None) from None
+
+
+def _choices(kind: type[msgspec.Struct], name: str) -> str | None:
+    """Return what a field may be, if that is one of some words."""
+    field = next((each for each in msgspec.structs.fields(kind) if each.encode_name == name), None)
+    types = () if field is None else (field.type, *get_args(field.type))
+    words = [str(word) for each in types if isinstance(each, type) and issubclass(each, Enum) for word in each]
+    return f"must be one of {', '.join(words)}" if words else None
+
+
+def position(after: str | None) -> Position | None:
+    """Return where a page begins, as ``written`` wrote it.
+
+    Raises:
+        InvalidRequest: it did not.
+
+    """
+    if after is None:
+        return None
+    try:
+        instant, _, call_id = base64.urlsafe_b64decode(after.encode() + b"==").decode().partition("|")
+        place = Position(datetime.fromisoformat(instant), str(UUID(call_id)))
+        if written(place) == after and place.started_at.utcoffset() == timedelta(0) and place.started_at.year >= _FIRST:
+            return place
+    except ValueError:
+        pass
+    raise InvalidRequest("after: give what an answer has as 'next', as it is", param="after")
+
+
+def written(place: Position) -> str:
+    """Return a position as the text of ``next``."""
+    return base64.urlsafe_b64encode(f"{place.started_at.isoformat()}|{place.id}".encode()).decode().rstrip("=")
+
+
+def _is_text(value: str) -> bool:
+    """Whether every character can be stored, and so be looked for."""
+    return not any(each == "\x00" or "\ud800" <= each <= "\udfff" for each in value)
+
+
+# Answers of /api: JSON with an ETag, compressed where it is long: a history of all deployments is megabytes.
+
+COMPRESSED_FROM = 32_768  # bytes
+
+
+def answer(request: web.Request, value: Any) -> web.Response:
+    """Return ``value`` as JSON, or 304 if the caller has it."""
+    body = msgspec.json.encode(value)
+    headers = {
+        "etag": f'W/"{hashlib.sha256(body).hexdigest()[:20]}"',
+        "cache-control": "private, no-cache",
+        "vary": "authorization, cookie, accept-encoding",
+        "x-content-type-options": "nosniff",
+        "cross-origin-resource-policy": "same-origin",  # no page that an old browser opens may embed it
+    }
+    if headers["etag"] in request.headers.get("if-none-match", ""):
+        return web.Response(status=304, headers=headers)
+    response = web.Response(
+        body=body, content_type="application/json", headers=headers, zlib_executor_size=COMPRESSED_FROM
+    )
+    if len(body) >= COMPRESSED_FROM and "gzip" in request.headers.get("accept-encoding", ""):
+        response.enable_compression(web.ContentCoding.gzip)  # in a thread, which leaves the event loop alone
+    return response

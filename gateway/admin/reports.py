@@ -1,0 +1,325 @@
+"""GET /api/calls: calls, the newest first, and one call with its attempts."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Annotated, Any, Literal
+
+import msgspec
+from aiohttp import web
+
+from gateway.admin.queries import MOST, NoQuery, answer, asked, position, written
+from gateway.admin.visitors import admit_visitor
+from gateway.alerts.alert import Alert
+from gateway.api.context import CONTEXT
+from gateway.core.errors import InvalidRequest
+from gateway.core.reports import (
+    By,
+    CallNotFound,
+    CallsWanted,
+    Ended,
+    HeatMetric,
+    HeatWanted,
+    HistoryWanted,
+    Position,
+    ReplayWanted,
+    ReportsUnreachable,
+    ReportTooSlow,
+    SlowdownsWanted,
+    Window,
+)
+from gateway.targets.targets import as_object
+
+
+class CallsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which calls, and how many of them at a time. ``window`` is a day, unless a request id is looked for.
+
+    With ``attempts`` each call has its attempts.
+    """
+
+    window: Window | None = None
+    model: str | None = None
+    client: str | None = None
+    tag: str | None = None  # name:value
+    outcome: Ended | None = None
+    slower_than_ms: Annotated[float, msgspec.Meta(ge=0, le=1e9)] | None = None
+    error: str | None = None
+    request_id: str | None = None
+    deployment: str | None = None
+    attempts: bool = False
+    after: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = 50
+
+
+async def list_calls(request: web.Request) -> web.Response:
+    """Return a page of calls."""
+    admit_visitor(request)
+    query = asked(request, CallsQuery)
+    window = query.window or (Window.DAY if query.request_id is None else None)
+    table = await request.app[CONTEXT].reports.calls(
+        CallsWanted(
+            window=window,
+            limit=query.limit,
+            after=position(query.after),
+            model=query.model,
+            client=query.client,
+            deployment=query.deployment,
+            tag=_tag(query.tag),
+            outcome=query.outcome,
+            slower_than_ms=query.slower_than_ms,
+            error=query.error,
+            request_id=query.request_id,
+            attempts=query.attempts,
+        )
+    )
+    rows, more = table.rows[: query.limit], len(table.rows) > query.limit
+    following = written(Position(rows[-1]["started_at"], rows[-1]["id"])) if more else None
+    return answer(request, {"data": rows, "next": following, "sql": table.sql})
+
+
+async def get_call(request: web.Request) -> web.Response:
+    """Return one call.
+
+    Raises:
+        CallNotFound: there is none with this id.
+
+    """
+    admit_visitor(request)
+    asked(request, NoQuery)
+    found = await request.app[CONTEXT].reports.call(request.match_info["id"])
+    if found is None:
+        raise CallNotFound("no call has this id: ids are in the header x-holeshot-call-id, and in GET /api/calls")
+    return answer(request, found)
+
+
+def _tag(text: str | None) -> tuple[str, str] | None:
+    """Return the name and the value of a tag.
+
+    Raises:
+        InvalidRequest: it is not ``name:value``.
+
+    """
+    if text is None:
+        return None
+    name, colon, value = text.partition(":")
+    if not name or not colon:
+        raise InvalidRequest("tag: write name:value", param="tag")
+    return name, value
+
+
+# GET /api/alerts: what is wrong now, and what was.
+
+
+class AlertsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing can be chosen."""
+
+
+async def alerts(request: web.Request) -> web.Response:
+    """Return the open alerts as this process knows them, also while the database is away, and those in its rows."""
+    admit_visitor(request)
+    asked(request, AlertsQuery)
+    context = request.app[CONTEXT]
+    lasting = await context.process.alerts.open_alerts()
+    settings = context.settings.alerts
+    found: dict[str, Any] = {
+        "enabled": settings.enabled,
+        "webhooks": sorted(settings.webhooks),
+        "open": [_shown(each) for each in lasting],
+        "data": None,
+        "sql": None,
+    }
+    try:
+        table = await context.reports.alerts()
+    except (ReportsUnreachable, ReportTooSlow):  # logged; the open ones are the more important now
+        pass
+    else:
+        found |= {"data": table.rows, "sql": table.sql}
+    return answer(request, found)
+
+
+def _shown(alert: Alert) -> dict[str, Any]:
+    return {"id": alert.id, "key": alert.key, **{name: getattr(alert, name) for name in _SHOWN}}
+
+
+_SHOWN = (
+    "kind", "subject", "severity", "summary", "figures", "sql",
+    "opened_at", "seen_at", "resolved_at", "replica", "scope",
+)  # fmt: skip
+
+
+# GET /api/history and /api/heat: how fast and how reliable deployments were, over time and over the week.
+
+MAY_LAST = timedelta(days=1)  # after that an outage without an end is one whose end nobody saw
+
+
+class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whose history."""
+
+    window: Window = Window.DAY
+    model: str | None = None
+    deployment: str | None = None
+    client: str | None = None
+
+
+class HeatQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which figure, and of whom."""
+
+    metric: HeatMetric = HeatMetric.TTFT_P50
+    window: Literal["7d", "30d"] = "7d"
+    model: str | None = None
+    deployment: str | None = None
+
+
+async def history(request: web.Request) -> web.Response:
+    """Return the series of deployments."""
+    admit_visitor(request)
+    query = asked(request, HistoryQuery)
+    found = await request.app[CONTEXT].reports.history(HistoryWanted(**msgspec.structs.asdict(query)))
+    return answer(
+        request,
+        {
+            "window": query.window,
+            "from": found.since,
+            "to": found.until,
+            "step_s": found.step_s,
+            "series": found.series,
+            "outages": [_outage(row, found.until) for row in found.outages],
+            "sql": found.sql,
+            "outages_sql": found.outages_sql,
+        },
+    )
+
+
+async def heat(request: web.Request) -> web.Response:
+    """Return a figure by hour of the day and weekday."""
+    admit_visitor(request)
+    query = asked(request, HeatQuery)
+    wanted = HeatWanted(
+        metric=query.metric, window=Window(query.window), model=query.model, deployment=query.deployment
+    )
+    table = await request.app[CONTEXT].reports.heat(wanted)
+    return answer(request, {"metric": query.metric, "rows": list(_by_deployment(table.rows)), "sql": table.sql})
+
+
+def _outage(row: dict[str, Any], now: datetime) -> dict[str, Any]:
+    """Return an outage; ``to`` is null while it lasts, and when nobody could see its end."""
+    known = {name: row[name] for name in ("deployment", "reason", "replica")}
+    began_at, ended_at = row["began_at"], row["ended_at"]
+    may_last = ended_at is None and now - began_at < MAY_LAST
+    return {**known, "from": began_at, "to": ended_at, "may_last": may_last}
+
+
+def _by_deployment(cells: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield a row of cells for each deployment of a model; ``cells`` are in this order."""
+    for (deployment, model), some in groupby(cells, key=lambda cell: (cell["deployment"], cell["model"])):
+        here = [{name: cell[name] for name in ("weekday", "hour", "value", "n")} for cell in some]
+        yield {"deployment": deployment, "model": model, "cells": here}
+
+
+# GET /api/refusals: what the gateway refused whom, and who tries keys that nobody has.
+
+
+class RefusalsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of when."""
+
+    window: Window = Window.DAY
+
+
+async def refusals(request: web.Request) -> web.Response:
+    """Return refusals by client and reason, and wrong keys by address; a minute is there when it is over."""
+    admit_visitor(request)
+    query = asked(request, RefusalsQuery)
+    refused, guessed = await request.app[CONTEXT].reports.refusals(query.window)
+    return answer(
+        request,
+        {"data": refused.rows, "wrong_keys": guessed.rows, "sql": refused.sql, "wrong_keys_sql": guessed.sql},
+    )
+
+
+# GET /api/replay: what other settings would have done.
+
+BUDGETS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)  # all at once: the page has a slider for them
+_MOST_BUDGET = 7.0
+_MOST_BUDGETS = 12
+
+
+class ReplayQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of when and of what."""
+
+    window: Window = Window.WEEK
+    model: str | None = None
+    without: str | None = None
+    budget: str | None = None
+
+
+async def replay(request: web.Request) -> web.Response:
+    """Return what other settings would have done with one model's calls."""
+    admit_visitor(request)
+    query = asked(request, ReplayQuery)
+    without = () if query.without is None else tuple(sorted(set(query.without.split(","))))
+    wanted = ReplayWanted(query.window, query.model, without, _budgets(query.budget))
+    return answer(request, await request.app[CONTEXT].reports.replay(wanted))
+
+
+def _budgets(written: str | None) -> tuple[float, ...]:
+    if written is None:
+        return BUDGETS
+    try:
+        found = tuple(sorted({float(each) for each in written.split(",")}))
+    except ValueError:
+        found = ()
+    if not found or len(found) > _MOST_BUDGETS or not all(0 < each <= _MOST_BUDGET for each in found):
+        raise InvalidRequest(
+            f"budget: numbers above 0 and at most {_MOST_BUDGET:g}, with commas, {_MOST_BUDGETS} at most",
+            param="budget",
+        )
+    return found
+
+
+# GET /api/slo: where the targets stand.
+
+
+async def slo(request: web.Request) -> web.Response:
+    """Return each target of the configuration: its figures, what is left of its error budget, and a verdict."""
+    admit_visitor(request)
+    asked(request, NoQuery)
+    standings = await request.app[CONTEXT].reports.targets()
+    return answer(request, {"targets": [as_object(each) for each in standings]})
+
+
+# GET /api/slowdowns: when deployments were slower than usual, or failed more often.
+
+
+class SlowdownsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of when, and of whom."""
+
+    window: Window = Window.MONTH
+    model: str | None = None
+    deployment: str | None = None
+    metric: Literal["ttft", "tps", "itl", "errors"] | None = None
+
+
+async def slowdowns(request: web.Request) -> web.Response:
+    """Return slowdowns, the newest first."""
+    admit_visitor(request)
+    query = asked(request, SlowdownsQuery)
+    table = await request.app[CONTEXT].reports.slowdowns(SlowdownsWanted(**msgspec.structs.asdict(query)))
+    return answer(request, {"data": table.rows, "sql": table.sql})
+
+
+# GET /api/race-value: what racing saved, and what it cost.
+
+
+class WorthQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of when, and by what."""
+
+    window: Window = Window.DAY
+    by: By = By.MODEL
+
+
+async def race_value(request: web.Request) -> web.Response:
+    """Return the columns of the view ``race_value``, by model or by client."""
+    admit_visitor(request)
+    query = asked(request, WorthQuery)
+    table = await request.app[CONTEXT].reports.race_value(query.window, query.by)
+    return answer(request, {"data": table.rows, "sql": table.sql})

@@ -1,0 +1,131 @@
+"""The list of /api's routes, and of the page's own."""
+
+import gzip
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+
+import msgspec
+from aiohttp import web
+
+from gateway.admin import boards, reports, visitors
+from gateway.admin.openapi.document import document
+from gateway.admin.visitors import admit_caller
+from gateway.api.bodies import withhold_continue
+from gateway.api.endpoints import CHAT_SURFACE
+from gateway.api.handler import answering
+from gateway.core.errors import NotFound
+from gateway.page.assets import Asset, assets
+
+# GET / and the page's files. They hold no data, so they need no key: everything that is shown comes from /api.
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+GUARDS: Mapping[str, str] = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+}
+_WELCOME = {
+    "name": "Holeshot",
+    "chat": "v1/chat/completions",
+    "models": "v1/models",
+    "api": "openapi.json",
+    "page": "open this address in a browser",
+}
+
+
+async def home(request: web.Request) -> web.StreamResponse:
+    """Answer a browser with the page, and a program with where to go."""
+    if "text/html" in request.headers.get("accept", ""):
+        return served(request, assets()["index.html"])
+    body = msgspec.json.encode(_WELCOME)
+    return web.Response(body=body, content_type="application/json", headers={"vary": "accept"})
+
+
+async def asset(request: web.Request) -> web.StreamResponse:
+    """Return one of the page's files.
+
+    Raises:
+        NotFound: there is none of this name.
+
+    """
+    found = assets().get(request.match_info["path"])
+    if found is None:
+        raise NotFound("the page has no such file")
+    return served(request, found)
+
+
+async def icon(request: web.Request) -> web.StreamResponse:
+    """Return the icon, where browsers look for it unasked."""
+    return served(request, assets()["icon.svg"])
+
+
+def served(request: web.Request, found: Asset) -> web.Response:
+    """Return a file, or 304 if the browser has it."""
+    headers = {**GUARDS, "etag": found.etag, "cache-control": "no-cache", "vary": "accept, accept-encoding"}
+    if found.etag in request.headers.get("if-none-match", ""):
+        return web.Response(status=304, headers=headers)
+    body = found.body
+    if "gzip" in request.headers.get("accept-encoding", "") and len(found.compressed) < len(body):
+        headers["content-encoding"], body = "gzip", found.compressed
+    return web.Response(body=body, headers={**headers, "content-type": found.content_type})
+
+
+def _route(method: str, path: str, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.RouteDef:
+    return web.route(method, path, handler, expect_handler=withhold_continue)
+
+
+ROUTES = (
+    _route("GET", "/", home),
+    _route("GET", "/favicon.ico", icon),
+    _route("GET", "/page/{path:.+}", asset),
+    _route("GET", "/api/session", visitors.get_session),
+    _route("POST", "/api/session", visitors.create_session),
+    _route("DELETE", "/api/session", visitors.end_session),
+    _route("POST", "/api/playground", answering(CHAT_SURFACE, admit_caller)),
+    _route("GET", "/api/leaderboard", boards.leaderboard),
+    _route("GET", "/api/explain", boards.explain),
+    _route("GET", "/api/history", reports.history),
+    _route("GET", "/api/heat", reports.heat),
+    _route("GET", "/api/slowdowns", reports.slowdowns),
+    _route("GET", "/api/race-value", reports.race_value),
+    _route("GET", "/api/replay", reports.replay),
+    _route("GET", "/api/slo", reports.slo),
+    _route("GET", "/api/refusals", reports.refusals),
+    _route("GET", "/api/alerts", reports.alerts),
+    _route("GET", "/api/usage", boards.usage),
+    _route("GET", "/api/configuration", boards.configuration),
+    _route("GET", "/api/keys", boards.list_keys),
+    _route("POST", "/api/keys", boards.create_key),
+    _route("GET", "/api/keys/{name}", boards.get_key),
+    _route("PATCH", "/api/keys/{name}", boards.change_key),
+    _route("DELETE", "/api/keys/{name}", boards.revoke_key),
+    _route("POST", "/api/keys/{name}/rotate", boards.rotate_key),
+    _route("GET", "/api/calls", reports.list_calls),
+    _route("GET", "/api/calls/{id}", reports.get_call),
+    _route("GET", "/api/live", boards.live),
+)
+
+
+# GET /openapi.json, and GET /docs, a page made from it.
+
+
+async def describe(request: web.Request) -> web.StreamResponse:
+    """Return the description of this API; the same for everybody, so it needs no key."""
+    return served(request, _described())
+
+
+async def docs(request: web.Request) -> web.StreamResponse:
+    """Return the page that shows it."""
+    return served(request, assets()["docs.html"])
+
+
+@cache
+def _described() -> Asset:
+    body = msgspec.json.encode(document())
+    etag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
+    return Asset(body, gzip.compress(body, mtime=0), "application/json", etag)

@@ -1,0 +1,299 @@
+"""Who may look: the visitors of the page and of its API.
+
+A program sends a key. A browser sends other things by itself, whichever page made it ask: a cookie, what a proxy adds,
+a connection from this machine. None of these counts in a request of another page: browsers say which page asks, in
+``sec-fetch-site`` and ``origin``, and no page can change what they say.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+from aiohttp import web
+
+from gateway import __version__
+from gateway.admin.queries import answer
+from gateway.api.auth import (
+    JSON,
+    LIFETIME_S,
+    NAME,
+    READING,
+    VISITOR,
+    Client,
+    Trust,
+    demand_local_host,
+    digest_of,
+    presented,
+    read_address,
+    secret_of,
+    sent_key,
+)
+from gateway.api.context import CONTEXT, Context
+from gateway.core.errors import (
+    BodyTimeout,
+    BodyTooLarge,
+    Forbidden,
+    HeaderIgnored,
+    InvalidRequest,
+    KeysNotLoaded,
+    NoKey,
+    NotSignedIn,
+    SessionEnded,
+    UnsupportedMediaType,
+)
+from gateway.keys.keys import RETRY_S
+from gateway.settings.sections import Role
+from providers.simulator.persona import are_demo
+
+FORWARDED_PROTO = "x-forwarded-proto"
+SSO = "sso:"  # before the names of those whom a proxy names, so that none is a client's
+_SSO_WIDTH = 2  # as a client's by default
+_LONGEST_NAME = 100
+
+
+def admit_visitor(request: web.Request, *, admin: bool = False, takes: Sequence[str] = (JSON,)) -> Client:
+    """Return the client that sends the request, if it may see what operators see; with ``admin`` only an admin.
+
+    ``takes`` are the media types of a request that changes something.
+
+    Raises:
+        Forbidden: it may not, or another page sends the request.
+        NoKey, HeaderIgnored, SessionEnded: nobody has signed in, or the session is over.
+        ApiError: as for ``Admission.admit``.
+
+    """
+    client = admit_caller(request, takes)
+    if client.role is Role.CLIENT:
+        raise Forbidden("this needs the key of an admin or a viewer: set 'role: viewer' for a client")
+    if admin and client.role is not Role.ADMIN:
+        raise Forbidden("this needs the key of an admin: set 'role: admin' for a client")
+    return client
+
+
+def admit_caller(request: web.Request, takes: Sequence[str] = (JSON,)) -> Client:
+    """Return the client that sends the request, whatever its role; a viewer only reads.
+
+    Raises:
+        ApiError: as for ``admit_visitor``.
+
+    """
+    demand_own_page(request)
+    admission = request.app[CONTEXT].admission
+    if admission.keys.table.is_required and sent_key(request):
+        return admission.admit(request, takes)
+    if request.method not in READING and request.content_type not in takes:
+        raise UnsupportedMediaType(f"send content-type: {' or '.join(takes)}, not {request.content_type!r}")
+    if not admission.keys.table.is_required:
+        _demand_this_machine(request)
+        return admission.let_in(request, admission.local, None)
+    client, digest = _signed_in(request)
+    if request.method not in READING and not {"sec-fetch-site", "origin"} & request.headers.keys():
+        raise Forbidden("who has signed in changes things in a browser; programs send a key: 'authorization: Bearer …'")
+    request[VISITOR] = client
+    return admission.let_in(request, client, digest)
+
+
+def demand_own_page(request: web.Request) -> None:
+    """Check that no other page sends the request. Programs say nothing of pages.
+
+    Raises:
+        Forbidden: another page sends it.
+
+    """
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is None:  # a program, an old browser, or one that is not at home here over plain HTTP
+        is_own = origin is None or origin.lower() == own_origin(request)
+    elif site == "none":  # somebody typed the address
+        is_own = origin is None and request.method in READING
+    else:
+        is_own = site == "same-origin"
+    if not is_own or any(len(request.headers.getall(name, ())) > 1 for name in ("sec-fetch-site", "origin")):
+        raise Forbidden(
+            "/api is for the gateway's own page and for programs: other pages are refused (behind a proxy: let it pass"
+            " the host on, and name it in trusted_proxies)"
+        )
+
+
+def own_origin(request: web.Request) -> str:
+    """Return the page's own origin, as its browser sees it."""
+    return f"{'https' if is_https(request) else 'http'}://{request.host}".lower()
+
+
+def is_https(request: web.Request) -> bool:
+    """Whether the browser speaks TLS: with the gateway, or with a trusted proxy that says so."""
+    if request.secure:
+        return True
+    said = request.headers.get(FORWARDED_PROTO, "").partition(",")[0].strip().lower()
+    return said == "https" and _is_from(request, Trust(request.app[CONTEXT].settings.trusted_proxies))
+
+
+def _demand_this_machine(request: web.Request) -> None:
+    """Check that a program on this machine sends the request, or the page that this machine shows.
+
+    The name of the host is checked, as a page may have let its own name lead here: it is of the same origin then.
+    """
+    demand_local_host(request)
+    origin = request.headers.get("origin")
+    if origin is not None and (
+        origin.lower() != own_origin(request) or request.headers.get("sec-fetch-site") != "same-origin"
+    ):
+        raise Forbidden("requests from web pages are refused while no 'clients:' are configured, but for our own page")
+
+
+def _signed_in(request: web.Request) -> tuple[Client, bytes | None]:
+    """Return who has signed in, here with a key, of which this returns the digest, or at a proxy.
+
+    Raises:
+        NoKey, HeaderIgnored, SessionEnded: nobody has.
+        KeyExpired, KeysNotLoaded, KeyUnusable: the key of the session has expired, or cannot be judged now.
+
+    """
+    context = request.app[CONTEXT]
+    admission = context.admission
+    cookies = presented(request.headers.getall("cookie", ()))
+    secret = secret_of(context.settings, context.process.signing_key)
+    digest = admission.sessions.digest(cookies, secret) if cookies else None
+    if digest is not None:
+        return admission.holder(digest), digest
+    named = _named_by_proxy(request, context)
+    if isinstance(named, Client):
+        return named, None
+    if cookies and not admission.keys.table.is_loaded:
+        raise KeysNotLoaded(
+            "the keys could not be read from the database yet; retry soon", headers={"retry-after": str(RETRY_S)}
+        )
+    if cookies:
+        raise SessionEnded("the session is over, or its key was replaced or revoked: sign in again")
+    if named:
+        raise HeaderIgnored(f"sign in with a key: {named}")
+    raise NoKey("sign in, or send your gateway key as 'authorization: Bearer hs-…'")
+
+
+def _named_by_proxy(request: web.Request, context: Context) -> Client | str:
+    """Return the person whom a trusted proxy names; else why its header is ignored, "" if there is none."""
+    trusted = context.settings.page.trusted_header
+    names = [] if trusted is None else request.headers.getall(trusted.name, [])
+    if trusted is None or not names:
+        return ""
+    if not _is_from(request, Trust(trusted.from_)):
+        return f"{trusted.name} is ignored, as {request.remote} is not in page.trusted_header.from"
+    name = names[0].strip()
+    if len(names) > 1 or not name or len(name) > _LONGEST_NAME or not name.isprintable():
+        return f"{trusted.name} is ignored, as it is not one name of at most {_LONGEST_NAME} characters"
+    return Client(name=f"{SSO}{name}", role=trusted.role, adhoc=False, max_width=_SSO_WIDTH)
+
+
+def _is_from(request: web.Request, trust: Trust) -> bool:
+    """Whether the peer itself is trusted: what it says of addresses before it counts for nothing."""
+    address = read_address(request.remote or "")
+    return address is not None and trust.trusts(address)
+
+
+# The session: who looks, and at which gateway; signing in with a key, and out.
+
+_LONGEST = 4096  # bytes of a body with a key: whoever sends it has not been admitted yet
+
+
+class _SignIn(msgspec.Struct):
+    key: str
+
+
+async def get_session(request: web.Request) -> web.Response:
+    """Return who looks, and what the page needs to know of the gateway before it shows anything.
+
+    Raises:
+        NotSignedIn: nobody has signed in, and no key is sent.
+
+    """
+    try:
+        client = admit_visitor(request)
+    except NoKey as error:
+        raise NotSignedIn(error.message) from None
+    context = request.app[CONTEXT]
+    state = context.process.readiness()
+    table = context.admission.keys.table
+    database_url = context.settings.database_url.get_secret_value()
+    return answer(
+        request,
+        {
+            "user": {"name": client.name, "role": client.role},
+            "authentication": "key" if table.is_required else "none",
+            "trusted_header": client.name is not None and client.name.startswith(SSO),
+            "version": __version__,
+            "replica": context.process.replica,
+            "region": context.settings.region,
+            "stores": {
+                "database": "sqlite" if database_url.startswith("sqlite") else "postgresql",
+                "database_ok": state["database"]["connected"],
+                "redis": state["redis"] is not None and state["redis"]["connected"],
+            },
+            "demo": are_demo(context.settings.providers),
+            "models": list(context.fleet.models),
+            "clients": sorted(table.names),
+            "calls_ever": await context.reports.has_calls(),
+        },
+    )
+
+
+async def create_session(request: web.Request) -> web.Response:
+    """Sign in: exchange the key of an admin or a viewer for a cookie.
+
+    The cookie has no path, so that browsers send it to /api alone, also where a proxy puts a prefix before it.
+
+    Raises:
+        WrongKey, KeyExpired: the key is unknown, or has expired.
+        Forbidden: its client is neither an admin nor a viewer; or another page sends the request.
+        InvalidRequest: no key is sent, or none is needed here.
+
+    """
+    demand_own_page(request)
+    context = request.app[CONTEXT]
+    if not context.admission.keys.table.is_required:
+        raise InvalidRequest("no 'clients:' are configured, so nobody has to sign in")
+    digest = digest_of(await _sent_key(request, context))
+    if context.admission.holder(digest).role is Role.CLIENT:
+        raise Forbidden("the page needs the key of an admin or a viewer: set 'role: viewer' for a client")
+    return _with_cookie(
+        request,
+        context.admission.sessions.made(digest, secret_of(context.settings, context.process.signing_key)),
+        LIFETIME_S,
+    )
+
+
+async def end_session(request: web.Request) -> web.Response:
+    """Sign out: the browser forgets the cookie."""
+    demand_own_page(request)
+    return _with_cookie(request, "", 0)
+
+
+def _with_cookie(request: web.Request, value: str, lifetime_s: int) -> web.Response:
+    secure = "; Secure" if is_https(request) else ""
+    cookie = f"{NAME}={value}; Max-Age={lifetime_s}; HttpOnly; SameSite=Strict{secure}"
+    return web.Response(status=204, headers={"set-cookie": cookie, "cache-control": "no-store"})
+
+
+async def _sent_key(request: web.Request, context: Context) -> str:
+    """Return the key in a body like ``{"key": "hs-…"}``.
+
+    Raises:
+        UnsupportedMediaType, BodyTooLarge, BodyTimeout, InvalidRequest: there is none.
+
+    """
+    if request.content_type != JSON or "content-encoding" in request.headers:
+        raise UnsupportedMediaType(f"send content-type: {JSON}, without content-encoding")
+    body = b""
+    try:
+        async with asyncio.timeout(context.settings.client_timeouts.body_timeout_s):
+            while piece := await request.content.readany():
+                body += piece
+                if len(body) > _LONGEST:
+                    raise BodyTooLarge(f"the body is larger than {_LONGEST} bytes")
+    except TimeoutError:
+        raise BodyTimeout("the body did not come in time (client_timeouts)") from None
+    try:
+        key = msgspec.json.decode(body, type=_SignIn).key.strip()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        key = ""
+    if not key:
+        raise InvalidRequest('send the key as {"key": "hs-…"}', param="key")
+    return key

@@ -1,0 +1,516 @@
+"""Where alerts come from: a file for each kind of evidence."""
+
+import math
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+import msgspec
+
+from gateway.alerts.alert import Condition, Figure, Kind, Severity, Source, SourceUnavailable, key_of
+from gateway.core.errors import ApiError, NotAsked
+from gateway.targets.targets import Burn
+
+# Targets whose error budget burns too fast: several windows, several burn rates. The rules are those of the SRE
+# workbook (chapter 5, "Alerting on SLOs"): a long window shows that it matters, a short one that it still goes on, so
+# that an alert is soon resolved. A burn rate of 1 uses up the budget exactly within the target's window; 14.4 uses 2
+# % of a month's budget in an hour, 86.4 uses 1 % in five minutes. That last rule is ours: where all calls are bad, an
+# hour is too long to wait.
+
+HOUR_S = 3600
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """It holds if the budget burns at least ``factor`` times too fast in both windows."""
+
+    kind: Kind
+    severity: Severity
+    long_s: int
+    short_s: int
+    factor: float
+
+
+RULES = (
+    Rule(Kind.BURN_FAST, Severity.PAGE, 300, 60, 86.4),
+    Rule(Kind.BURN_FAST, Severity.PAGE, HOUR_S, 300, 14.4),
+    Rule(Kind.BURN_FAST, Severity.PAGE, 6 * HOUR_S, 1800, 6.0),
+    Rule(Kind.BURN_SLOW, Severity.TICKET, 72 * HOUR_S, 6 * HOUR_S, 1.0),
+)
+WINDOWS_S = tuple(sorted({seconds for rule in RULES for seconds in (rule.long_s, rule.short_s)}))
+# An open alert lasts while both windows burn at this part of the factor: near the factor a rate goes up and down by
+# chance. A short window of few calls ends it only when chance does not explain that so few of them are bad.
+KEPT_AT = 0.5
+_CHANCE = 1.0  # standard deviations
+# After a fast burn, the windows of the slow rule are still full of it: that is no second incident. This ends with its
+# short window.
+COVERED_S = 6 * HOUR_S
+# A ledger that is younger than the long window shows a fast burn there first. Nothing slow is in such a hurry.
+SLOW_AFTER_S = float(HOUR_S)
+
+
+def opens_after_s(rule: Rule, share: float, objective: float) -> float | None:
+    """Return when a target that was kept until now burns by ``rule``, if from now on this ``share`` of calls is bad.
+
+    Calls come evenly, and there are enough of them. None: never.
+    """
+    burn = share / (1.0 - objective)
+    return None if burn < rule.factor else rule.long_s * rule.factor / burn
+
+
+class BurnSource:
+    """Reads the burn rates of all targets."""
+
+    kinds = (Kind.BURN_FAST, Kind.BURN_SLOW)
+
+    def __init__(
+        self, burns: Callable[[Sequence[int]], Awaitable[Sequence[Burn]]], *, least_bad: Callable[[], int]
+    ) -> None:
+        """``least_bad`` bad calls in the long window are needed: at night a single one may burn at a hundred."""
+        self._burns = burns
+        self._least_bad = least_bad
+
+    async def conditions(self) -> Sequence[Condition]:
+        """Return the targets whose budget burns too fast."""
+        try:
+            burns = await self._burns(WINDOWS_S)
+        except ApiError as error:
+            raise SourceUnavailable(str(error)) from error
+        by_target: dict[str, dict[int, Burn]] = {}
+        for burn in burns:
+            by_target.setdefault(burn.target, {})[burn.window_s] = burn
+        return [each for target, windows in by_target.items() for each in self._of(target, windows)]
+
+    def _of(self, target: str, windows: Mapping[int, Burn]) -> list[Condition]:
+        """Return at most one condition of each kind: of the first rule that holds, else of one that holds nearly."""
+        found: dict[Kind, Condition] = {}
+        for rule in RULES:
+            long, short = windows.get(rule.long_s), windows.get(rule.short_s)
+            if long is None or short is None or long.bad < self._least_bad():
+                continue
+            opens = min(_rate(long), _rate(short)) >= rule.factor
+            known = found.get(rule.kind)
+            if (opens or _lasts(rule, long, short)) and (known is None or (opens and not known.opens)):
+                found[rule.kind] = _condition(target, rule, long, short, opens=opens)
+        return list(found.values())
+
+
+def _lasts(rule: Rule, long: Burn, short: Burn) -> bool:
+    """Whether an alert that is open stays so."""
+    kept_at = KEPT_AT * rule.factor
+    if _rate(long) < kept_at:
+        return False
+    most_bad = short.bad + _CHANCE * math.sqrt(short.bad + 1)
+    return most_bad >= kept_at * short.calls * long.bad / long.calls / _rate(long)
+
+
+def _rate(burn: Burn) -> float:
+    return burn.burn_rate or 0.0
+
+
+def _condition(target: str, rule: Rule, long: Burn, short: Burn, *, opens: bool) -> Condition:
+    is_slow = rule.kind is Kind.BURN_SLOW
+    return Condition(
+        kind=rule.kind,
+        subject=target,
+        severity=rule.severity,
+        summary=(
+            f"Target {target}: the error budget burns {_rate(long):.1f} times too fast over {_span(rule.long_s)}"
+            f" ({long.bad} of {long.calls} calls missed it), and {_rate(short):.1f} times over {_span(rule.short_s)}"
+        ),
+        figures={
+            "burn_rate_long": round(_rate(long), 3),
+            "burn_rate_short": round(_rate(short), 3),
+            "threshold": rule.factor,
+            "long_s": rule.long_s,
+            "short_s": rule.short_s,
+            "calls": long.calls,
+            "bad": long.bad,
+        },
+        sql=long.sql,
+        after_s=SLOW_AFTER_S if is_slow else 0.0,
+        opens=opens,
+        covered_by=key_of(Kind.BURN_FAST, target) if is_slow else None,
+        covered_s=COVERED_S if is_slow else 0.0,
+    )
+
+
+def _span(seconds: int) -> str:
+    minutes = seconds // 60
+    return (
+        f"{minutes} min"
+        if seconds < HOUR_S
+        else f"{minutes // 60} h"
+        if seconds < 48 * HOUR_S
+        else f"{minutes // 1440} d"
+    )
+
+
+# Values as SQL literals that Postgres and SQLite read alike, for the evidence of alerts.
+
+
+def text(value: str) -> str:
+    """Return text as a literal. NUL characters, which neither database stores, are left out."""
+    return "'" + value.replace("\x00", "").replace("'", "''") + "'"
+
+
+def texts(values: Iterable[str]) -> str:
+    """Return a list of texts, to stand after ``in``."""
+    return f"({', '.join(map(text, values))})"
+
+
+def instant(at: datetime) -> str:
+    """Return an instant, for ``column >= …``. SQLite compares text: its rows have fractions, which come after the +."""
+    return f"'{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}+00'"
+
+
+def day(at: datetime) -> str:
+    """Return the UTC day of an instant, for ``window_start >= …``."""
+    return f"'{at.astimezone(UTC):%Y-%m-%d}'"
+
+
+# A ledger that falls behind, and a spool that cannot be written.
+
+BEFORE = timedelta(hours=1)  # of what the evidence shows
+
+
+class LedgerState(Protocol):
+    """What a ledger says of itself."""
+
+    @property
+    def pending(self) -> int:
+        """Entries that are not in SQL yet."""
+
+    @property
+    def oldest_pending_s(self) -> float | None:
+        """Their maximum age; None if there are none."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether the database answers."""
+
+    @property
+    def spool_problem(self) -> str | None:
+        """Why rows would be lost with this process."""
+
+    @property
+    def lost(self) -> int:
+        """Entries that reached neither disk nor SQL."""
+
+
+class LedgerSource:
+    """Asks this process's own ledger; the incident is its replica's."""
+
+    kinds = (Kind.LEDGER_BEHIND, Kind.SPOOL)
+
+    def __init__(
+        self,
+        ledger: LedgerState,
+        *,
+        replica: str,
+        behind_s: Callable[[], float],
+        utc_now: Callable[[], datetime],
+    ) -> None:
+        self._ledger = ledger
+        self._replica = replica
+        self._behind_s = behind_s
+        self._utc_now = utc_now
+
+    async def conditions(self) -> Sequence[Condition]:
+        """Return what is wrong with the ledger."""
+        found = []
+        oldest_s = self._ledger.oldest_pending_s
+        if oldest_s is not None and oldest_s > self._behind_s():
+            found.append(self._behind(oldest_s))
+        problem = self._ledger.spool_problem
+        if problem is not None:
+            found.append(self._spool(problem))
+        return found
+
+    def _behind(self, oldest_s: float) -> Condition:
+        why = "the database is slow" if self._ledger.connected else "the database does not answer"
+        return Condition(
+            kind=Kind.LEDGER_BEHIND,
+            subject=self._replica,
+            severity=Severity.TICKET,
+            summary=f"Replica {self._replica}: {self._ledger.pending} rows wait for the database, the oldest for "
+            f"{oldest_s:.0f} s: {why}",
+            figures={"pending": self._ledger.pending, "oldest_s": round(oldest_s, 1)},
+            sql=self._newest_rows(),
+        )
+
+    def _spool(self, problem: str) -> Condition:
+        lost = f"; {self._ledger.lost} rows are lost" if self._ledger.lost else ""
+        return Condition(
+            kind=Kind.SPOOL,
+            subject=self._replica,
+            severity=Severity.PAGE,
+            summary=f"Replica {self._replica}: the spool is {problem}, so rows are in memory only{lost}",
+            figures={"problem": problem, "lost": self._ledger.lost},
+            sql=self._newest_rows(),
+        )
+
+    def _newest_rows(self) -> str:
+        """Return a statement that shows until when the database has rows: what waits cannot be in it."""
+        return f"""\
+select replica, max(started_at) as newest, count(*) as calls
+from calls
+where started_at >= {instant(self._utc_now() - BEFORE)}
+group by replica
+order by replica"""  # noqa: S608 - quoted
+
+
+# Deployments that are out, and models of which no deployment can answer.
+
+OUTAGES_BEFORE = timedelta(minutes=15)  # of what the evidence shows
+
+
+class OutageSource:
+    """Asks this process's own health of the deployments, so it also works while the database is away."""
+
+    kinds = (Kind.MODEL_OUT, Kind.DEPLOYMENT_OUT)
+
+    def __init__(
+        self,
+        models: Callable[[], Mapping[str, Collection[str]]],
+        not_asked: Callable[[Collection[str]], Sequence[NotAsked]],
+        *,
+        model_out_s: Callable[[], float],
+        deployment_out_s: Callable[[], float],
+        utc_now: Callable[[], datetime],
+    ) -> None:
+        """``models`` are the deployments by model, ``not_asked`` says which of some are not used now, and why."""
+        self._models = models
+        self._not_asked = not_asked
+        self._model_out_s = model_out_s
+        self._deployment_out_s = deployment_out_s
+        self._utc_now = utc_now
+
+    async def conditions(self) -> Sequence[Condition]:
+        """Return the models and deployments that are out."""
+        found: list[Condition] = []
+        covers: dict[str, str] = {}  # the model that is out altogether, by deployment
+        broken: dict[str, NotAsked] = {}
+        for model, deployments in self._models().items():
+            unused = self._not_asked(deployments)
+            if unused and len(unused) == len(deployments):
+                found.append(self._of_model(model, unused))
+                covers |= dict.fromkeys(deployments, model)
+            broken |= {each.deployment: each for each in unused if each.is_broken}
+        return [*found, *(self._of_deployment(each, covers.get(name)) for name, each in broken.items())]
+
+    def _of_model(self, model: str, unused: Sequence[NotAsked]) -> Condition:
+        return Condition(
+            kind=Kind.MODEL_OUT,
+            subject=model,
+            severity=Severity.PAGE,
+            summary=f"Model {model}: none of its {len(unused)} deployments can answer",
+            figures={each.deployment: each.reason for each in unused},
+            sql=self._attempts([each.deployment for each in unused]),
+            after_s=self._model_out_s(),
+        )
+
+    def _of_deployment(self, unused: NotAsked, covering: str | None) -> Condition:
+        return Condition(
+            kind=Kind.DEPLOYMENT_OUT,
+            subject=unused.deployment,
+            severity=Severity.TICKET,
+            summary=f"Deployment {unused.deployment} is out: {unused.reason}",
+            figures={"reason": unused.reason},
+            sql=self._attempts([unused.deployment]),
+            after_s=self._deployment_out_s(),
+            covered_by=None if covering is None else key_of(Kind.MODEL_OUT, covering),
+        )
+
+    def _attempts(self, deployments: Collection[str]) -> str:
+        return f"""\
+select started_at, deployment, role, outcome, status_code, error_kind, error_message
+from attempts
+where deployment in {texts(deployments)} and started_at >= {instant(self._utc_now() - OUTAGES_BEFORE)}
+order by started_at desc
+limit 50"""  # noqa: S608 - quoted
+
+
+# A source that is dear to ask, asked at most once in a while.
+
+
+class Seldom:
+    """Repeats what ``source`` said less than ``every_s`` seconds ago; a failure is repeated as well."""
+
+    def __init__(self, source: Source, *, every_s: float, clock: Callable[[], float]) -> None:
+        self._source = source
+        self._every_s = every_s
+        self._clock = clock
+        self._asked_at_s: float | None = None
+        self._said: Sequence[Condition] | None = None
+
+    @property
+    def kinds(self) -> Collection[Kind]:
+        """Those of the source."""
+        return self._source.kinds
+
+    async def conditions(self) -> Sequence[Condition]:
+        """Return what the source says, or has said."""
+        if self._asked_at_s is None or self._clock() - self._asked_at_s >= self._every_s:
+            self._asked_at_s = self._clock()
+            self._said = None
+            self._said = await self._source.conditions()
+        if self._said is None:
+            raise SourceUnavailable("it could not say a moment ago")
+        return self._said
+
+
+# Deployments that got slower, as the detector has found them.
+
+
+class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
+    """An open row of the table ``slowdowns``: ``ratio`` times as slow as before, between ``low`` and ``high``."""
+
+    deployment: str
+    model: str
+    metric: str
+    began_at: datetime
+    ratio: float
+    low: float
+    high: float
+    n: int
+    evidence_sql: str
+
+
+class SlowdownSource:
+    """Reads the slowdowns that have not ended."""
+
+    kinds = (Kind.SLOWER,)
+
+    def __init__(self, slowdowns: Callable[[], Awaitable[Sequence[Slowdown]]]) -> None:
+        self._slowdowns = slowdowns
+
+    async def conditions(self) -> Sequence[Condition]:
+        """Return the deployments that are slower than they were."""
+        try:
+            found = await self._slowdowns()
+        except ApiError as error:
+            raise SourceUnavailable(str(error)) from error
+        worst: dict[tuple[str, str], Slowdown] = {}  # one incident, however many metrics show it
+        for each in found:
+            known = worst.setdefault((each.deployment, each.model), each)
+            if each.ratio > known.ratio:
+                worst[each.deployment, each.model] = each
+        return [_slowdowns_condition(each) for each in worst.values()]
+
+
+def _slowdowns_condition(found: Slowdown) -> Condition:
+    return Condition(
+        kind=Kind.SLOWER,
+        subject=f"{found.deployment}/{found.model}",
+        severity=Severity.TICKET,
+        summary=(
+            f"Deployment {found.deployment}, model {found.model}: {found.metric} is worse by {found.ratio:.2f} times"
+            f" (between {found.low:.2f} and {found.high:.2f}) since {found.began_at:%Y-%m-%d %H:%M} UTC"
+        ),
+        figures={"ratio": found.ratio, "low": found.low, "high": found.high, "n": found.n, "metric": found.metric},
+        sql=found.evidence_sql,
+    )
+
+
+# Clients that have used most of what they may spend, and a whole installation that spends more than expected.
+
+DAY, MONTH = "usd_per_day", "usd_per_month"
+_WORDS = {DAY: "today", MONTH: "this month"}
+_EVERYBODY = "all"
+
+Spent = Mapping[str | None, tuple[float, float]]  # US dollars of this UTC day and month, by client
+
+
+class Thresholds(msgspec.Struct, frozen=True):
+    """When somebody should know."""
+
+    share: float  # of a client's limit
+    usd_per_day: float | None  # of all clients together
+    usd_per_month: float | None
+
+    @property
+    def of_all(self) -> dict[str, float]:
+        """Those of all clients that are set."""
+        both = {DAY: self.usd_per_day, MONTH: self.usd_per_month}
+        return {name: limit for name, limit in both.items() if limit is not None}
+
+
+class SpendingSource:
+    """Compares what the ledger says was spent with limits. Rows on their way to the database are not in it yet."""
+
+    kinds = (Kind.SPENDING,)
+
+    def __init__(
+        self,
+        spent: Callable[[], Awaitable[Spent]],
+        *,
+        limits: Callable[[], Mapping[str | None, Mapping[str, float]]],
+        thresholds: Callable[[], Thresholds],
+        utc_now: Callable[[], datetime],
+    ) -> None:
+        """``limits`` are those of clients, by the limits' names; None: without a client."""
+        self._spent = spent
+        self._limits = limits
+        self._thresholds = thresholds
+        self._utc_now = utc_now
+
+    async def conditions(self) -> Sequence[Condition]:
+        """Return whose spending is above a threshold. The database is asked only if there is one."""
+        thresholds = self._thresholds()
+        limited = {
+            (client, name): limit
+            for client, limits in self._limits().items()
+            for name, limit in limits.items()
+            if name in _WORDS and limit > 0
+        }
+        if not limited and not thresholds.of_all:
+            return []
+        try:
+            spent = await self._spent()
+        except ApiError as error:
+            raise SourceUnavailable(str(error)) from error
+        found = []
+        for (client, name), limit in limited.items():
+            used_usd = spent.get(client, (0.0, 0.0))[name == MONTH]
+            if used_usd >= thresholds.share * limit:
+                found.append(self._of_client(client, name, used_usd, limit))
+        for name, limit in thresholds.of_all.items():
+            used_usd = sum(each[name == MONTH] for each in spent.values())
+            if used_usd >= limit:
+                found.append(self._of_all(name, used_usd, limit))
+        return found
+
+    def _of_client(self, client: str | None, name: str, used_usd: float, limit_usd: float) -> Condition:
+        who = "Programs on this machine" if client is None else f"Client {client}"
+        return self._condition(
+            f"{client or '-'}/{name}",
+            f"{who}: ${used_usd:.2f} spent {_WORDS[name]}, of a limit of ${limit_usd:.2f}",
+            {"used_usd": round(used_usd, 6), "limit_usd": limit_usd, "limit": name},
+            f" and client = {text(client or '')}",
+        )
+
+    def _of_all(self, name: str, used_usd: float, limit_usd: float) -> Condition:
+        return self._condition(
+            f"{_EVERYBODY}/{name}",
+            f"${used_usd:.2f} spent {_WORDS[name]} by all clients, alerts.{name} is ${limit_usd:.2f}",
+            {"used_usd": round(used_usd, 6), "limit_usd": limit_usd, "limit": name},
+            "",
+        )
+
+    def _condition(self, subject: str, summary: str, figures: Mapping[str, Figure], only: str) -> Condition:
+        now, is_of_day = self._utc_now(), figures["limit"] == DAY
+        since = now if is_of_day else now.replace(day=1)
+        return Condition(
+            kind=Kind.SPENDING,
+            subject=f"{subject}/{since:%Y-%m-%d}" if is_of_day else f"{subject}/{since:%Y-%m}",  # the next is another
+            severity=Severity.TICKET,
+            summary=summary,
+            figures=figures,
+            sql=f"""\
+select nullif(client, '') as client, model, sum(n) as calls,
+  sum(case when coalesce(race_cost_usd, 0) > coalesce(cost_usd, 0) then race_cost_usd else cost_usd end) as cost_usd
+from rollup_calls
+where minutes = 1440 and window_start >= {day(since)}{only}
+group by client, model
+order by cost_usd desc""",  # noqa: S608 - quoted
+        )

@@ -1,1 +1,0 @@
-"""Where alerts come from: a file for each kind of evidence."""

@@ -1,0 +1,1 @@
+"""HTTP for clients: from a request to a race and back."""

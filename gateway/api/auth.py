@@ -1,0 +1,578 @@
+"""Who may call, and what they may do: client keys, or, without keys, rules that keep web pages out."""
+
+import asyncio
+import hashlib
+import hmac
+import re
+from base64 import urlsafe_b64encode
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+from aiohttp import web
+
+from gateway.core.errors import (
+    ApiError,
+    Forbidden,
+    KeyExpired,
+    KeysNotLoaded,
+    KeyUnusable,
+    NoKey,
+    NothingEnabled,
+    UnsupportedMediaType,
+    WrongKey,
+)
+from gateway.fleet.models import Deployment, Model
+from gateway.keys.keys import RETRY_S, Keys
+from gateway.keys.table import Known
+from gateway.settings.checks import is_loopback
+from gateway.settings.deployment import DataPolicy
+from gateway.settings.model import ClientSettings, Settings, signing_secret
+from gateway.settings.sections import LimitSettings, Profile, Role
+
+if TYPE_CHECKING:
+    from gateway.keys.table import KeyTable
+
+# Client addresses: how they are parsed and counted, and the client's address behind a trusted proxy.
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_PORT = re.compile(r"^(?:\[(?P<v6>[^]]+)\]|(?P<v4>[0-9.]+))(?::[0-9]+)?$")
+FORWARDED_FOR = "x-forwarded-for"
+IPV6_PREFIX_BYTES = 8  # one customer or one machine usually has a /64
+
+
+def read_address(text: str) -> Address | None:
+    """Parse an address as accept() or a proxy writes it; None if ``text`` is not an address.
+
+    An IPv4-mapped IPv6 address becomes an IPv4 address. A port and a scope are removed.
+    """
+    with_port = _PORT.match(text)
+    plain = (with_port["v6"] or with_port["v4"]) if with_port else text
+    try:
+        address = ip_address(plain.partition("%")[0])
+    except ValueError:
+        return None
+    return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
+
+
+def counted_as(address: Address) -> bytes:
+    """Return the bytes that identify one client in limits: an IPv4 address, or the /64 network of an IPv6 address."""
+    return address.packed if isinstance(address, IPv4Address) else address.packed[:IPV6_PREFIX_BYTES]
+
+
+def grouped(address: Address) -> str:
+    """Return ``address`` as text for people, grouped as it is counted: ``192.0.2.1``, or ``2001:db8::/64``."""
+    if isinstance(address, IPv4Address):
+        return str(address)
+    bits = 8 * IPV6_PREFIX_BYTES
+    return str(IPv6Network((int(address) >> 128 - bits << 128 - bits, bits)))
+
+
+def counted_address(peer: str | None, forwarded_for: Sequence[str], trusted: Sequence[Network]) -> Hashable:
+    """Return what stands for the address of a client in limits; ``forwarded_for`` counts if ``peer`` is trusted."""
+    if peer is None or not (trusted or ":" in peer):  # most often: an IPv4 address as it is
+        return peer
+    named = Trust(trusted).named(peer, forwarded_for)
+    address = None if named is None else read_address(named)
+    return named if address is None else counted_as(address)
+
+
+class Trust:
+    """The proxies whose ``x-forwarded-for`` is believed."""
+
+    def __init__(self, networks: Sequence[Network]) -> None:
+        self.networks = networks
+
+    def trusts(self, address: Address) -> bool:
+        """Whether ``address`` belongs to a trusted proxy."""
+        return any(address in network for network in self.networks)
+
+    def named(self, peer: str | None, forwarded_for: Sequence[str]) -> str | None:
+        """Return the address to log: the client's if ``peer`` is a trusted proxy that names it, else ``peer``."""
+        if not self.networks or peer is None:
+            return peer
+        address = read_address(peer)
+        client = self.client(forwarded_for) if address is not None and self.trusts(address) else None
+        return peer if client is None else str(client)
+
+    def client(self, forwarded_for: Sequence[str]) -> Address | None:
+        """Return the client behind the proxies: the last address in ``x-forwarded-for`` that is not a trusted proxy's.
+
+        Entries before it were written by that client itself and prove nothing. None: there is no valid address.
+        """
+        for text in reversed(",".join(forwarded_for).split(",")):
+            address = read_address(text.strip())
+            if address is None or not self.trusts(address):
+                return address
+        return None
+
+
+# Delays the answers to wrong keys that come from an address which guesses. A good key is never delayed. Nobody finds
+# one of our own keys, which have 256 random bits; the delay makes trying slow, whatever keys an operator has chosen.
+# It does not help against somebody with many addresses, nor against one who does not wait for the answer.
+
+FREE = 5  # wrong keys that are answered at once: somebody who mistypes, a program that is started again
+FORGOTTEN_S = 12.0  # for one of them, so FREE a minute are never delayed
+FIRST_S = 0.25  # doubled for each further one
+LONGEST_S = 5.0  # less than the time-out of any client
+_MOST = FREE + 6.0  # counted, so that an address is forgotten two minutes after its last one
+ADDRESSES = 4096  # remembered, about 200 bytes each; with more of them a guesser has FREE tries from each anyway
+WAITING = 256  # answers at a time
+WAITING_PER_ADDRESS = 16  # so that one address does not take the places of all
+
+
+class _Guesser(msgspec.Struct):
+    """The wrong keys of one address: how many are not forgotten, and how many answers are waiting."""
+
+    wrong: float = 0.0
+    at_s: float = 0.0
+    waiting: int = 0
+
+    def wrong_at(self, now_s: float) -> float:
+        return max(0.0, self.wrong - (now_s - self.at_s) / FORGOTTEN_S)
+
+
+class WrongKeys:
+    """Counts wrong keys by address (IPv6: by /64), and holds back the answers to those beyond the first few.
+
+    ``waiting`` answers are held back now, ``delayed`` have been, ``at_once`` are those for which there was no place.
+    Memory and places are bounded. Each process counts for itself.
+    """
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.delayed = 0
+        self.at_once = 0
+        self._guessers: OrderedDict[bytes, _Guesser] = OrderedDict()  # the latest last
+        self._released = asyncio.Event()
+
+    def guessing(self, now_s: float) -> int:
+        """Return from how many addresses the next wrong key would be answered late; ``now_s`` is the loop's clock."""
+        return sum(guesser.wrong_at(now_s) > FREE - 1 for guesser in self._guessers.values())
+
+    async def hold(self, peer: str | None) -> bool:
+        """Count a wrong key from ``peer``, and wait as long as its answer must.
+
+        Returns False if too many answers are waiting already. The answer is then sent at once, and its connection
+        closed: a guesser has to pay for a new one each time, and holds nothing here, while a client with an old key
+        still reads why it is refused.
+        """
+        guesser = self._guesser(peer)
+        now_s = asyncio.get_running_loop().time()
+        guesser.wrong, guesser.at_s = min(_MOST, guesser.wrong_at(now_s) + 1.0), now_s
+        if guesser.wrong <= FREE or self._released.is_set():
+            return True
+        if self.waiting >= WAITING or guesser.waiting >= WAITING_PER_ADDRESS:
+            self.at_once += 1
+            return False
+        self.waiting += 1
+        guesser.waiting += 1
+        self.delayed += 1
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(delay_s(guesser.wrong)):
+                    await self._released.wait()
+        finally:  # also if the client has hung up
+            self.waiting -= 1
+            guesser.waiting -= 1
+        return True
+
+    def release(self) -> None:
+        """Answer at once from now on, also those that wait: the gateway is stopping."""
+        self._released.set()
+
+    def _guesser(self, peer: str | None) -> _Guesser:
+        address = None if peer is None else read_address(peer)
+        key = b"" if address is None else counted_as(address)  # those without an address are counted together
+        guesser = self._guessers.get(key)
+        if guesser is None:
+            guesser = self._guessers[key] = _Guesser()
+            if len(self._guessers) > ADDRESSES:
+                self._guessers.popitem(last=False)
+        else:
+            self._guessers.move_to_end(key)
+        return guesser
+
+
+def delay_s(wrong: float) -> float:
+    """Return how long the answer to a wrong key waits, when so many are not forgotten, in seconds."""
+    return 0.0 if wrong <= FREE else min(LONGEST_S, max(FIRST_S, FIRST_S * 2.0 ** (wrong - FREE - 1.0)))
+
+
+# Sessions of the page: an operator's key, exchanged for a cookie that is good for twelve hours. The cookie is
+# ``KEY.END.SIGNATURE``: which key it was made with, when it ends (seconds since 1970), and a signature with a key
+# derived from the hash of the visitor's key. Nothing is stored. So it is good at every worker and replica that knows
+# the visitor's key, and at none from the moment in which that key is replaced, revoked or expired.
+
+NAME = "holeshot-session"
+LIFETIME_S = 12 * 3600
+_COOKIE = re.compile(r"([\w-]{16})\.([0-9]{1,11})\.[\w-]{43}", re.ASCII)
+_LONGEST = 100  # characters
+
+
+class Sessions:
+    """Makes cookies of keys, and finds the keys of cookies."""
+
+    def __init__(self, table: "KeyTable[Client]", unix_clock: Callable[[], float]) -> None:
+        self._table = table
+        self._unix_clock = unix_clock
+        self._seen: tuple[Mapping[bytes, Known[Client]], bytes] | None = None  # of what there are names
+        self._digests: Mapping[str, bytes] = {}  # by the name that cookies have for a key
+
+    def made(self, digest: bytes, secret: bytes) -> str:
+        """Return the cookie's value for the key with this digest."""
+        ends_at = int(self._unix_clock()) + LIFETIME_S
+        signer = _signer(digest, secret)
+        return _signed(signer, f"{_name(signer)}.{ends_at}")
+
+    def digest(self, cookies: Sequence[str], secret: bytes) -> bytes | None:
+        """Return the digest of the key with which one of ``cookies`` was made; None if none of them is good.
+
+        Pages beside this one, on other paths or ports, may have set others of the name. All that fit into a request's
+        head are tried, so that they keep no visitor out: most cost a look at their form.
+        """
+        for cookie in cookies:
+            read = _COOKIE.fullmatch(cookie)
+            if read is None:
+                continue
+            digest = self._named(secret).get(read[1])
+            if digest is None:
+                continue
+            right = _signed(_signer(digest, secret), f"{read[1]}.{read[2]}")
+            if hmac.compare_digest(right.encode(), cookie.encode()) and self._unix_clock() < int(read[2]):
+                return digest
+        return None
+
+    def _named(self, secret: bytes) -> Mapping[str, bytes]:
+        """Return the keys of operators by their names in cookies; made again when the table has changed."""
+        known = self._table.known
+        if self._seen is None or self._seen[0] is not known or self._seen[1] != secret:
+            operators = (digest for digest, each in known.items() if each.client is None or _may_look(each.client))
+            self._digests = {_name(_signer(digest, secret)): digest for digest in operators}
+            self._seen = known, secret
+        return self._digests
+
+
+def presented(headers: Sequence[str]) -> list[str]:
+    """Return the values of our cookie in a request's ``cookie`` headers."""
+    return list(_values(headers))
+
+
+def secret_of(settings: Settings, own_key: str) -> bytes:
+    """Return what is mixed into the signatures: ``page.signing_key``, else the password of the database.
+
+    With neither it is ``own_key``, the one beside a SQLite database. If that is empty too, whoever knows the hash of an
+    operator's key can make a session of it.
+    """
+    return (signing_secret(settings) or own_key).encode()
+
+
+def _values(headers: Sequence[str]) -> Iterator[str]:
+    for header in headers:
+        for pair in header.split(";"):
+            name, _, value = pair.partition("=")
+            if name.strip() == NAME and len(value) <= _LONGEST:
+                yield value.strip()
+
+
+def _may_look(client: "Client") -> bool:
+    return client.role is not Role.CLIENT
+
+
+def _signer(digest: bytes, secret: bytes) -> bytes:
+    return hmac.digest(digest, b"holeshot session" + secret, "sha256")
+
+
+def _name(signer: bytes) -> str:
+    """Return the name of a key in cookies: 96 bits, which tell neither the key nor its hash."""
+    return _text(hmac.digest(signer, b"name", "sha256")[:12])
+
+
+def _signed(signer: bytes, said: str) -> str:
+    return f"{said}.{_text(hmac.digest(signer, b'says ' + said.encode(), 'sha256'))}"
+
+
+def _text(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+WIDEST = 8
+JSON = "application/json"
+# Of the digest of the key that sends a request: when the key ends, its requests are found by it.
+DIGEST: web.RequestKey[bytes] = web.RequestKey("holeshot.digest", bytes)
+READING = frozenset({"GET", "HEAD"})
+
+
+class Client(msgspec.Struct, frozen=True):
+    """An admitted client and its permissions. Without keys every local program is this one, without a name."""
+
+    name: str | None = None
+    role: Role = Role.ADMIN
+    adhoc: bool = True
+    max_width: int = WIDEST
+    profile: Profile | None = None  # how its calls are raced, unless a request overrides it
+    override: bool = True  # whether its requests may override the race settings
+    models: frozenset[str] | None = None
+    only: frozenset[str] | None = None
+    ignore: frozenset[str] = frozenset()
+    require: DataPolicy = DataPolicy()
+    demanding: bool = False  # whether ``require`` demands anything
+    limits: Mapping[str, float] = {}  # by name: rpm, tpm, …
+    priority: int = 0  # under overload, higher is served first
+
+    def check_model(self, model: str) -> None:
+        """Check that this client may use a model.
+
+        Raises:
+            Forbidden: it may not.
+
+        """
+        names = [name.strip() for name in model.split(",")]  # a comma list is a request for all of its models
+        if self.models is not None and not self.models.issuperset(names):
+            raise Forbidden(f"this key may not use the model {model!r}; it may use: {', '.join(sorted(self.models))}")
+
+    def deployments(self, model: Model) -> list[Deployment]:
+        """Return the deployments of ``model`` that may see this client's prompts.
+
+        Raises:
+            NothingEnabled, Forbidden: there are none.
+
+        """
+        if not model.deployments:
+            raise NothingEnabled(f"every deployment of {model.name!r} is disabled (enabled: false)")
+        open_ = [item for item in model.deployments.values() if self._may_see(item.provider)]
+        if not open_:
+            raise Forbidden(f"this key may not use any provider of {model.name!r}")
+        return open_
+
+    def _may_see(self, provider: str) -> bool:
+        return provider not in self.ignore and (self.only is None or provider in self.only)
+
+
+LOCAL = Client()
+# Who sends a request without a key of its own: somebody who has signed in.
+VISITOR: web.RequestKey[Client] = web.RequestKey("holeshot.visitor", Client)
+
+
+class Connection(Protocol):
+    """The client's connection. It counts as a stranger's, with tighter limits, until a request on it is admitted."""
+
+    def admitted(self) -> None:
+        """Mark the connection as one with an admitted request."""
+
+
+class Head(Protocol):
+    """What a request says of its sender."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """By name, in any case."""
+
+    @property
+    def host(self) -> str:
+        """The host that was asked for."""
+
+
+class Admission:
+    """Admits requests by their key; if keys are not required, only from programs on this machine."""
+
+    def __init__(self, keys: Keys[Client], anonymous: LimitSettings) -> None:
+        """``anonymous`` are the limits of local programs, if no keys are required."""
+        self.keys = keys
+        self._table = keys.table
+        self.sessions = Sessions(keys.table, keys.unix_clock)
+        self.local = Client(limits=anonymous.by_name)  # every program on this machine, if no keys are required
+
+    def reloaded(self, clients: Mapping[str, ClientSettings], anonymous: LimitSettings) -> "Admission":
+        """Put other clients of the file in force, and return the admission with these limits of local programs."""
+        self._table.use_file(clients)
+        return Admission(self.keys, anonymous)
+
+    def admit(self, request: web.Request, takes: Sequence[str] = (JSON,)) -> Client:
+        """Return the client that sends the request. ``takes`` are the media types that the API accepts.
+
+        Raises:
+            NoKey, WrongKey, KeyExpired: no key, or one that is unknown or has expired.
+            Forbidden: no keys are required, and the request may come from a web page; or a viewer does more than read.
+            KeysNotLoaded, KeyUnusable: the key cannot be judged now.
+            UnsupportedMediaType: the content type is not in ``takes``. Forms and plain text need no CORS preflight:
+                for an API that accepts forms, only the checks of origin and host keep web pages out.
+
+        """
+        if request.method == "POST" and request.content_type not in takes:
+            raise UnsupportedMediaType(f"send content-type: {' or '.join(takes)}, not {request.content_type!r}")
+        return self.let_in(request, *self._identify(request))
+
+    def let_in(self, request: web.Request, client: Client, digest: bytes | None) -> Client:
+        """Admit a request as that of ``client``, until the key with this digest ends.
+
+        Raises:
+            Forbidden: a viewer does more than read.
+
+        """
+        if digest is not None:
+            request[DIGEST] = digest
+        if client.role is Role.VIEWER and request.method not in READING:
+            raise Forbidden("this key may only read, as its role is viewer: calls and changes need another one")
+        connection: Connection = request.protocol  # type: ignore[assignment] # ours: gateway.connections makes them
+        connection.admitted()
+        return client
+
+    def name_of(self, request: web.Request) -> str | None:
+        """Return the client's configured name, also if its key has expired; None if it has none, or is not known."""
+        visitor: Client | None = request.get(VISITOR)
+        if visitor is not None:
+            return visitor.name
+        try:
+            return self._identify(request)[0].name
+        except KeyExpired as error:
+            return error.client
+        except ApiError:
+            return None
+
+    def recognised(self, request: Head) -> Client | None:
+        """Return the client that sends the request; None if it is not admitted."""
+        try:
+            return self._identify(request)[0]
+        except ApiError:
+            return None
+
+    def admit_viewer(self, request: web.Request) -> Client:
+        """Return the client that sends the request, if it may see what operators see: an admin or a viewer.
+
+        Raises:
+            ApiError: it may not, or as for ``admit``.
+
+        """
+        client = self.admit(request)
+        if client.role is Role.CLIENT:
+            raise Forbidden("this needs the key of an admin or a viewer: set 'role: viewer' for a client")
+        return client
+
+    def admit_admin(self, request: web.Request, takes: Sequence[str] = (JSON,)) -> Client:
+        """Return the client that sends the request, if it is an admin.
+
+        Raises:
+            ApiError: it is not, or as for ``admit``.
+
+        """
+        client = self.admit(request, takes)
+        if client.role is not Role.ADMIN:
+            raise Forbidden("this needs the key of an admin: set 'role: admin' for a client")
+        return client
+
+    def _identify(self, request: Head) -> tuple[Client, bytes | None]:
+        """Return the client and the digest of its key; None where no keys are required."""
+        if not self._table.is_required:
+            self._demand_local_program(request)
+            return self.local, None
+        key = sent_key(request)
+        if not key:
+            raise NoKey("send your gateway key as 'authorization: Bearer hs-…' (api_key in the SDKs)")
+        digest = digest_of(key)
+        return self.holder(digest), digest
+
+    def holder(self, digest: bytes) -> Client:
+        """Return the client whose key has this digest.
+
+        Raises:
+            WrongKey, KeyExpired, KeysNotLoaded, KeyUnusable: as for ``admit``.
+
+        """
+        known = self._known(digest)
+        if known.client is None:
+            raise KeyUnusable(
+                "this version of the gateway cannot use the settings of this key; retry, or ask the operator",
+                headers={"retry-after": str(RETRY_S)},
+            )
+        if known.id is not None:
+            self.keys.used(known.id)
+        return known.client
+
+    def _known(self, digest: bytes) -> Known[Client]:
+        """Return the key with this digest, if it is good now.
+
+        A dict compares digests, and how far they agree shows in its time. That does not help to guess a key: nobody
+        can make one whose digest begins like a given one, other than by trying, and each try is another key.
+        """
+        known = self._table.known.get(digest)
+        if known is None and not self._table.is_loaded:
+            raise KeysNotLoaded(
+                "the keys could not be read from the database yet; retry soon", headers={"retry-after": str(RETRY_S)}
+            )
+        if known is None:
+            raise WrongKey("unknown or revoked gateway key; ask the operator for one ('holeshot keys new')")
+        if known.ends_at is not None and self.keys.unix_clock() >= known.ends_at:
+            ended = datetime.fromtimestamp(known.ends_at, UTC)
+            raise KeyExpired(
+                f"this gateway key expired at {ended:%Y-%m-%d %H:%M} UTC; ask the operator for another one",
+                client=None if known.client is None else known.client.name,
+            )
+        return known
+
+    @staticmethod
+    def _demand_local_program(request: Head) -> None:
+        # A page's GET without CORS has no origin; what browsers say of the page cannot be changed by it.
+        site = request.headers.get("sec-fetch-site", "none")
+        if "origin" in request.headers or site not in {"none", "same-origin"}:
+            raise Forbidden("requests from web pages are refused while no 'clients:' are configured")
+        demand_local_host(request)
+
+
+def demand_local_host(request: Head) -> None:
+    """Check that the request names this machine: a foreign name that leads here may be a trick of a web page.
+
+    Raises:
+        Forbidden: it names another host.
+
+    """
+    if not is_loopback(_without_port(request.host).lower()):
+        raise Forbidden(f"the host {request.host!r} is refused while no 'clients:' are configured: use 127.0.0.1")
+
+
+def sent_key(request: Head) -> str:
+    """Return the key that a request sends, "" if there is none."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not key.strip():
+        key = request.headers.get("x-api-key", "")  # as Anthropic's clients send it
+    return key.strip()
+
+
+def digest_of(key: str) -> bytes:
+    """Return the digest by which a key is known: of the header's bytes as received."""
+    return hashlib.sha256(key.encode(errors="surrogateescape")).digest()
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host.rpartition("]")[0].lstrip("[")
+    return host.partition(":")[0] if host.count(":") == 1 else host
+
+
+def client_of(name: str, settings: ClientSettings) -> Client:
+    """Return the client that the settings describe."""
+
+    def as_set(values: Iterable[str] | None) -> frozenset[str] | None:
+        return None if values is None else frozenset(values)
+
+    return Client(
+        name=name,
+        role=settings.role,
+        adhoc=settings.adhoc,
+        max_width=settings.max_width,
+        profile=settings.profile,
+        override=settings.override,
+        models=as_set(settings.models),
+        only=as_set(settings.only),
+        ignore=frozenset(settings.ignore),
+        require=settings.require,
+        demanding=settings.require != DataPolicy(),
+        limits=settings.by_name,
+        priority=settings.priority,
+    )

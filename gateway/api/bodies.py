@@ -1,0 +1,401 @@
+"""Reads the body of an admitted request, with limits on time and on its size, also after decompression."""
+
+import asyncio
+import codecs
+import re
+import zlib
+from collections.abc import Hashable, Mapping
+
+import msgspec
+from aiohttp import HttpVersion11, web
+
+from gateway.api.auth import FORWARDED_FOR, counted_address
+from gateway.api.context import BodyWork, Context
+from gateway.api.json_body import NO_TEXT, Contents, Media, Steps, read_fields, survey_steps
+from gateway.core.errors import BodyTimeout, BodyTooLarge, ExpectationFailed, InvalidRequest, UnsupportedMediaType
+from gateway.overload.bodies import SEATED_BYTES, Body
+from providers.dialects.index import DIALECTS
+
+# Decompresses a request body in pieces of limited size.
+
+PIECE_BYTES = 256 * 1024  # takes well under a millisecond; a few compressed kilobytes may hold gigabytes
+TAKEN = "gzip, deflate"
+_PLAIN = frozenset({"", "identity", "utf-8", "utf8"})  # the last two are charsets, which some clients send here
+_GZIP = frozenset({"gzip", "x-gzip"})
+_GZIP_WINDOW, _ZLIB_WINDOW, _RAW_WINDOW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
+_ZLIB_METHOD = 8  # in the first byte of a zlib stream; "deflate" is often sent without this header, by mistake
+
+
+class Inflater:
+    """Decompresses one body: ``feed`` it, then call ``piece`` until it returns ``b""``; at the end call ``end``."""
+
+    def __init__(self, encoding: str) -> None:
+        self._gzip = encoding in _GZIP
+        self._packed = b""
+        self._full = False  # the last piece had the maximum size: there may be more without more input
+        self._stream: zlib._Decompress | None = None  # None: no input so far
+
+    def feed(self, packed: bytes) -> None:
+        """Set the next input; the input before it must have been used up."""
+        self._packed = packed
+
+    def piece(self) -> bytes:
+        """Return the next bytes, at most ``PIECE_BYTES``; ``b""`` if more input is needed.
+
+        Raises:
+            InvalidRequest: the data does not match its content-encoding, or continues after its end.
+
+        """
+        while self._packed or self._full:
+            stream = self._begun()
+            if stream.eof:
+                raise _broken("there is data after its end; it must be one stream")
+            try:
+                data = stream.decompress(self._packed, PIECE_BYTES)
+            except zlib.error:
+                raise _broken("it cannot be decompressed") from None
+            self._packed = stream.unused_data or stream.unconsumed_tail
+            self._full = len(data) == PIECE_BYTES and not stream.eof
+            if data:
+                return data
+        return b""
+
+    def end(self) -> None:
+        """Check that the body is complete.
+
+        Raises:
+            InvalidRequest: it ends too early.
+
+        """
+        if self._stream is None or not self._stream.eof:
+            raise _broken("it ends too early")
+
+    def _begun(self) -> "zlib._Decompress":
+        if self._stream is None:
+            window = _GZIP_WINDOW
+            if not self._gzip:
+                window = _ZLIB_WINDOW if self._packed[0] & 0x0F == _ZLIB_METHOD else _RAW_WINDOW
+            self._stream = zlib.decompressobj(window)
+        return self._stream
+
+
+def inflater_for(content_encoding: str | None) -> Inflater | None:
+    """Return the inflater for a content-encoding; None if the body is not compressed.
+
+    Raises:
+        UnsupportedMediaType: the encoding is not supported.
+
+    """
+    encoding = (content_encoding or "").strip().lower()
+    if encoding in _PLAIN:
+        return None
+    if encoding in _GZIP or encoding == "deflate":
+        return Inflater(encoding)
+    message = f"content-encoding {encoding[:40]!r} is not supported: send the body as gzip, deflate, or uncompressed"
+    raise UnsupportedMediaType(message, headers={"accept-encoding": TAKEN})
+
+
+def _broken(why: str) -> InvalidRequest:
+    return InvalidRequest(f"the body does not match its content-encoding: {why}")
+
+
+_MIB = 2**20
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Received:
+    """A whole body, decompressed, which counts in the budget of bodies until its ``release``."""
+
+    __slots__ = ("_budgeted", "_data")
+
+    def __init__(self, data: bytes, budgeted: Body | None) -> None:
+        self._data = data
+        self._budgeted = budgeted  # None: it is short, and needs no room
+
+    def take(self) -> bytes:
+        """Return the bytes, once: they are not kept here."""
+        data, self._data = self._data, b""
+        return data
+
+    def release(self) -> None:
+        """Note that the bytes are not needed any more. More than once does no harm."""
+        if self._budgeted is not None:
+            self._budgeted.release()
+
+
+async def read_body(request: web.Request, context: Context, owner: Hashable, priority: int | None = None) -> Received:
+    """Return the whole body of a request of ``owner``. Its declared size is checked first.
+
+    ``priority`` is that of a call, which needs a seat: it is refused unread if it did not come whole with its head, and
+    there is neither a seat nor a place in the queue.
+
+    Raises:
+        BodyTooLarge: it has more bytes than ``max_body_mb`` or the memory allows, compressed or decompressed.
+        TooManyBodies: the client has too many bytes of bodies in memory, or too many unfinished ones.
+        Overloaded: the gateway has no memory for it, or no room for the call.
+        BodyTimeout: it arrives too slowly.
+        UnsupportedMediaType: its content-encoding is not supported.
+        InvalidRequest: it does not match its content-encoding.
+
+    """
+    content = request.content
+    encoding = request.headers.get("content-encoding")
+    if encoding is None and content.is_eof():  # the usual case: it arrived with the head
+        body = content.read_nowait()
+        if len(body) <= SEATED_BYTES and len(body) <= context.settings.max_body_mb * _MIB:
+            return Received(body, None)
+        if len(body) > _most_bytes(context):
+            raise _too_large(context)
+        return Received(body, context.bodies.whole(owner, len(body)))
+    if priority is not None:
+        context.intake.demand_place(priority, owner)
+    return await _Arriving(request, context, inflater_for(encoding)).whole(owner)
+
+
+def address_of(request: web.Request, context: Context) -> Hashable:
+    """Return what stands for the client's address in limits."""
+    trusted, peer = context.settings.trusted_proxies, request.remote
+    if peer is None or not (trusted or ":" in peer):  # most often: an IPv4 address as it is
+        return peer
+    return counted_address(peer, request.headers.getall(FORWARDED_FOR, ()), trusted)
+
+
+async def withhold_continue(request: web.Request) -> None:
+    """Do nothing: as the routes' ``expect`` handler it delays 100 Continue until the body is read."""
+
+
+class _Arriving:
+    """A body that is being received."""
+
+    def __init__(self, request: web.Request, context: Context, inflater: Inflater | None) -> None:
+        self._request = request
+        self._context = context
+        self._inflater = inflater
+        self._limit = _most_bytes(context)
+        self._body = bytearray()
+        self._clock: asyncio.Timeout | None = None
+
+    async def whole(self, owner: Hashable) -> Received:
+        if (self._request.content_length or 0) > self._limit:
+            raise _too_large(self._context)
+        budgeted = self._context.bodies.begin(owner, address_of(self._request, self._context), self._cut)
+        try:
+            await self._welcome()
+            await self._collect(budgeted)
+            if self._inflater is not None:
+                self._inflater.end()
+            body = bytes(self._body)
+        except BaseException:
+            budgeted.release()
+            raise
+        budgeted.finish()
+        return Received(body, budgeted)
+
+    def _cut(self) -> None:
+        """Drop what has arrived, and end the wait for more."""
+        self._body.clear()
+        if self._clock is not None and not self._clock.expired():
+            self._clock.reschedule(asyncio.get_running_loop().time())
+
+    async def _welcome(self) -> None:
+        """Send 100 Continue to a client that waits for it."""
+        request = self._request
+        expected = request.headers.get("expect")
+        if expected is None or request.version < HttpVersion11:
+            return
+        if expected.lower() != "100-continue":
+            raise ExpectationFailed(f"the expectation {expected[:40]!r} is not supported; only 100-continue is")
+        if not request.content.is_eof():
+            await request.writer.write(_CONTINUE)
+            request.writer.output_size = 0  # the response itself has not begun
+
+    async def _collect(self, budgeted: Body) -> None:
+        loop = asyncio.get_running_loop()
+        clocks = self._context.settings.client_timeouts
+        bytes_per_s = clocks.body_kib_per_s * 1024
+        deadline, received = loop.time() + clocks.body_timeout_s, 0
+        content = self._request.content
+        try:
+            async with asyncio.timeout_at(deadline) as clock:
+                self._clock = clock
+                while data := await content.readany():
+                    received += len(data)
+                    if received > self._limit:
+                        raise _too_large(self._context)
+                    if self._inflater is None:
+                        budgeted.grow(len(data))
+                        self._body += data
+                    else:
+                        await self._inflate(self._inflater, data, budgeted)
+                    clock.reschedule(deadline + received / bytes_per_s)
+        except TimeoutError:
+            if budgeted.error is not None:
+                raise budgeted.error from None
+            raise BodyTimeout(
+                f"the body did not come in time: {received} bytes in {clocks.body_timeout_s:g} s and one more for every"
+                f" {clocks.body_kib_per_s:g} KiB (client_timeouts)"
+            ) from None
+
+    async def _inflate(self, inflater: Inflater, packed: bytes, budgeted: Body) -> None:
+        work = self._context.body_work
+        inflater.feed(packed)
+        while True:
+            async with work.slice():
+                piece = inflater.piece()
+            if not piece:
+                return
+            work.inflated_bytes += len(piece)
+            if len(self._body) + len(piece) > self._limit:
+                raise _too_large(self._context)
+            budgeted.grow(len(piece))
+            self._body += piece
+
+
+def _most_bytes(context: Context) -> int:
+    """Return the most bytes of a body: larger ones would never find room."""
+    return min(int(context.settings.max_body_mb * _MIB), context.bodies.most_each)
+
+
+def _too_large(context: Context) -> BodyTooLarge:
+    limit_mb = context.settings.max_body_mb
+    if context.bodies.most_each < limit_mb * _MIB:
+        most_mib = context.bodies.most_each / _MIB
+        return BodyTooLarge(f"the body is larger than {most_mib:.0f} MiB, one client's share of the gateway's memory")
+    return BodyTooLarge(f"the body is larger than {limit_mb:g} MiB; the operator's max_body_mb sets the limit")
+
+
+# Parses bodies of megabytes in slices, so that they never block the event loop for long. Only one step cannot be
+# sliced: the JSON decoder's, which leaves values raw. It takes 10 to 50 ms for 64 MiB of texts, and one nanosecond
+# for each value, so values are counted before.
+
+LARGE_BYTES = 2**20  # up to this size, parsing in one go takes a few milliseconds
+MOST_VALUES = (
+    8_000_000  # decoded in well under 0.1 s; the longest list of tokens that is embedded at once has 0.3 million
+)
+LONGEST_DECODED_BYTES = 2 * 2**20  # of a field that becomes Python objects: they can need many times as much
+
+_DECODED = frozenset(
+    {"fastest_response", "model", "models", "provider", "race", "route", "transforms"}  # of any dialect
+).union(*(dialect.requests.decoded for dialect in DIALECTS.values()))
+_SLICE_BYTES = 2**20
+STRUCTURE_BYTES = 2**18  # of JSON per step that removes the strings
+_INSIDE = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'  # of a string; possessive, so without backtracking
+_QUOTE = ord('"')
+_STRING = re.compile(rb'"%b"' % _INSIDE, re.DOTALL)
+# Not `)*+`: Python before 3.11.5 handles it wrongly if the group can fail.
+_WHOLE_STRINGS = re.compile(rb'(?:[^"]*+"%b")*[^"]*+' % _INSIDE, re.DOTALL)
+_REST_OF_STRING = re.compile(_INSIDE, re.DOTALL)
+
+
+async def read_contents(body: bytes, work: BodyWork, prompt: str = "", media: Media | None = None) -> Contents:
+    """Parse ``body``. If it is large and ``media`` is given, its field ``prompt`` is surveyed as well.
+
+    Raises:
+        InvalidRequest: it is not JSON, not an object, or has too many fields or values.
+
+    """
+    if len(body) <= LARGE_BYTES:
+        return Contents.of(body)
+    return await work.run(contents_steps(body, prompt, media))
+
+
+def contents_steps(body: bytes, prompt: str, media: Media | None) -> Steps[Contents]:
+    """Parse a large ``body``, step by step.
+
+    Raises:
+        InvalidRequest: as for ``read_contents``.
+
+    """
+    yield from _text_steps(body)
+    values = yield from _values_steps(body)
+    if values > MOST_VALUES:
+        raise InvalidRequest(f"the body has more than {MOST_VALUES} values")
+    yield
+    fields = read_fields(body)
+    _check_lengths(fields)
+    yield
+    raw = fields.get(prompt)
+    survey = None if media is None or raw is None else (yield from survey_steps(raw, media))
+    return Contents(fields, len(body), values, survey)
+
+
+def values_outside_strings(body: bytes) -> Steps[int]:
+    """Count the objects, arrays and separated values in JSON; exact up to the limit, then at least the limit."""
+    view, size = memoryview(body), len(body)
+    at = values = 0
+    inside = False  # whether ``at`` is in a string
+    while at < size and values <= MOST_VALUES:
+        end = min(size, at + STRUCTURE_BYTES)
+        if inside:
+            rest = _REST_OF_STRING.match(body, at, end)
+            after = end if rest is None else rest.end()
+            inside = after == end or view[after] != _QUOTE
+            # If the slice ends with a backslash, the character it escapes begins the next one.
+            at = after if after > at and inside else after + 1
+        else:
+            whole = _WHOLE_STRINGS.match(body, at, end)
+            after = end if whole is None else whole.end()
+            values += _separators(_STRING.sub(b"", view[at:after]))
+            inside, at = after < end, after + (after < end)
+        yield
+    return values
+
+
+def _text_steps(body: bytes) -> Steps[None]:
+    if body.isascii():
+        return
+    decode, view = codecs.getincrementaldecoder("utf-8")().decode, memoryview(body)
+    try:
+        for at in range(0, len(body), _SLICE_BYTES):
+            decode(view[at : at + _SLICE_BYTES])
+            yield
+        decode(b"", True)  # noqa: FBT003 - the codec has no keyword for ``final``
+    except UnicodeDecodeError:
+        raise InvalidRequest(NO_TEXT) from None
+
+
+def _values_steps(body: bytes) -> Steps[int]:
+    """Return an upper bound for the number of values; strings are left out only if they would exceed the limit."""
+    view = memoryview(body)
+    values = 0
+    for at in range(0, len(body), _SLICE_BYTES):
+        values += _separators(bytes(view[at : at + _SLICE_BYTES]))
+        yield
+    return values if values <= MOST_VALUES else (yield from values_outside_strings(body))
+
+
+def _separators(json: bytes) -> int:
+    return json.count(b",") + json.count(b"[") + json.count(b"{")
+
+
+def _check_lengths(fields: Mapping[str, msgspec.Raw]) -> None:
+    for name in _DECODED & fields.keys():
+        if len(memoryview(fields[name])) > LONGEST_DECODED_BYTES:
+            raise InvalidRequest(f"{name!r} is longer than {LONGEST_DECODED_BYTES // 2**20} MiB", param=name)
+
+
+# Unread bodies: the response is sent first, then the rest is read and dropped, with limits on bytes and seconds.
+# Closing a connection while data arrives resets it, and the client may then never read why it was refused.
+
+DRAINED_BYTES = 16 * 2**20  # cheaper than the new connections that could be used to send as much
+DRAINED_S = 5.0
+
+
+async def answer_first(request: web.Request, response: web.StreamResponse, work: BodyWork) -> None:
+    """Send ``response`` to a request whose body was not fully read, then read the rest or close the connection."""
+    length = request.content_length
+    if length is None or length > DRAINED_BYTES or "expect" in request.headers:
+        response.force_close()  # many clients stop sending when they see this header
+    content = request.content
+    left = DRAINED_BYTES
+    try:
+        async with asyncio.timeout(DRAINED_S):
+            await response.prepare(request)
+            await response.write_eof()
+            while left > 0 and (data := await content.readany()):
+                left -= len(data)
+                work.drained_bytes += len(data)
+    except (TimeoutError, ConnectionError, web.RequestPayloadError):
+        pass
+    if not content.is_eof():
+        response.force_close()

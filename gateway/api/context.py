@@ -1,0 +1,218 @@
+"""What every request handler uses: the parts of the gateway, as ``app.py`` composes them."""
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from gateway.alerts.alerts import Alerts
+from gateway.api.auth import Admission, WrongKeys
+from gateway.api.json_body import Steps
+from gateway.api.refusals import Refusals
+from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
+from gateway.core.reports import Reports
+from gateway.fleet.fleet import Fleet
+from gateway.limits.limits import Begun, Limits
+from gateway.live.live import Live
+from gateway.overload.bodies import Bodies
+from gateway.overload.intake import Intake
+from gateway.racing.services import Services
+from gateway.settings.model import Settings
+from gateway.steering.router import Steering
+from gateway.tracing.tracing import Tracing
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+# What a handler tells of the process it runs in.
+
+
+class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
+    """The process's replica, the state of its stores, its metrics (the page, and its content type), and its alerts.
+
+    ``signing_key`` is the one beside a SQLite database, which signs sessions where no other is set.
+    """
+
+    replica: str
+    signing_key: str
+    readiness: Callable[[], dict[str, Any]]
+    render_metrics: Callable[[], Awaitable[tuple[bytes, str]]]
+    alerts: Alerts
+
+
+# The processing of bodies, one slice per turn of the event loop, and its counters.
+
+_T = TypeVar("_T")
+
+
+class BodyWork:
+    """The heavy work on all bodies of a gateway. Each turn of the event loop has at most one slice of it."""
+
+    def __init__(self) -> None:
+        self.inflated_bytes = 0  # bytes after decompression
+        self.drained_bytes = 0  # of bodies that were not needed
+        self.slices = 0
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def slice(self) -> AsyncIterator[None]:
+        """Wait for a turn of the loop with no other slice, in order of arrival."""
+        async with self._turn:
+            await asyncio.sleep(0)
+            self.slices += 1
+            yield
+
+    async def run(self, steps: Steps[_T]) -> _T:
+        """Run ``steps``, each as one slice; return their result."""
+        while True:
+            async with self.slice():
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    result: _T = end.value
+                    return result
+
+
+# The phases of a gateway's shutdown.
+
+
+class Phase(Enum):
+    """The gateway's state for requests. It only moves forward."""
+
+    SERVING = auto()
+    LAME_DUCK = auto()  # not ready; calls are still answered, each with `connection: close`
+    DRAINING = auto()  # no new connections; running calls may finish
+    CUTTING = auto()  # the grace time is over: running calls are cut, and no new ones begin
+
+
+# Which deployment made a client's stored response: only the provider that stores it can continue it.
+
+LONGEST_NAME = 1_000  # characters of a deployment's name
+MOST_KEPT = 100_000  # in the memory of this replica, if there is no Redis
+
+_ID = re.compile(rb'"id"\s*:\s*"(resp[^"\\]{1,200})"')
+_PREFIX = "holeshot:response:"
+
+
+class StoredResponses:
+    """Response ids with their client and the deployment that made them, kept for ``ttl_s`` seconds.
+
+    Providers see all clients as one, so the gateway checks that only the client of a response continues it.
+
+    The ids are in Redis if it is configured, so that every replica has them, and always in memory: while Redis is
+    away, only requests that reach another replica fail.
+    """
+
+    def __init__(self, ttl_s: float, *, clock: Callable[[], float], store: "Redis | None" = None) -> None:
+        self._ttl_s = ttl_s
+        self._clock = clock
+        self._store = store
+        self._made: OrderedDict[tuple[str | None, str], tuple[str, float]] = OrderedDict()  # the newest last
+
+    async def keep(self, client: str | None, answer: bytes, deployment: str) -> None:
+        """Store which deployment made the response of ``client`` whose JSON or events begin with ``answer``."""
+        found = _ID.search(answer)
+        if found is None:
+            return
+        name = found[1].decode(errors="replace")
+        self._made[client, name] = (deployment, self._clock() + self._ttl_s)
+        self._made.move_to_end((client, name))
+        while len(self._made) > MOST_KEPT:
+            self._made.popitem(last=False)
+        if self._store is not None:
+            try:
+                await self._store.set(_key(client, name), deployment, ex=max(1, int(self._ttl_s)))
+            except Exception as error:  # noqa: BLE001 - Redis clients raise many types; the answer must not fail
+                structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
+
+    async def find(self, client: str | None, response_id: str) -> str | None:
+        """Return the deployment that made a response of ``client``; None if it is unknown or expired."""
+        known = self._made.get((client, response_id))
+        if known is not None:
+            deployment, until = known
+            if self._clock() < until:
+                return deployment
+            del self._made[client, response_id]
+        if self._store is None:
+            return None
+        try:
+            found = await self._store.getrange(_key(client, response_id), 0, LONGEST_NAME)
+        except Exception as error:  # noqa: BLE001 - likewise
+            structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
+            return None
+        name = found if isinstance(found, str) else ""
+        return name if 0 < len(name) <= LONGEST_NAME and name.isprintable() else None  # others may write to Redis too
+
+
+def _key(client: str | None, response_id: str) -> str:
+    """Return the key in Redis. The client's name is encoded, so that no name and id look like another pair."""
+    return f"{_PREFIX}{quote(client or '', safe='')}:{response_id}"
+
+
+class Context:
+    """The parts a request handler uses. A reload replaces ``settings``, ``fleet`` and the keys together."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        fleet: Fleet,
+        admission: Admission,
+        steering: Steering,
+        limits: Limits,
+        services: Services,
+        intake: Intake,
+        bodies: Bodies,
+        live: Live,
+        tracing: Tracing,
+        responses: StoredResponses,
+        refusals: Refusals,
+        reports: Reports,
+        process: ProcessState,
+    ) -> None:
+        self.settings = settings
+        self.fleet = fleet
+        self.admission = admission
+        self.steering = steering
+        self.limits = limits
+        self.services = services
+        self.intake = intake
+        self.bodies = bodies
+        self.live = live
+        self.tracing = tracing
+        self.responses = responses
+        self.refusals = refusals
+        self.reports = reports
+        self.process = process
+        self.body_work = BodyWork()
+        self.wrong_keys = WrongKeys()
+        self.phase = Phase.SERVING
+
+    def cancelled_as(self, request: web.Request | None = None) -> type[ApiError]:
+        """Return the error for a call that is cancelled now: the gateway stops, or its client is gone or was cut."""
+        if self.phase is Phase.CUTTING:
+            return ShuttingDown
+        connection = None if request is None else request.protocol
+        return getattr(connection, "cut_as", None) or ClientDisconnected
+
+    def check_begins(self) -> None:
+        """Check that a new call may still begin.
+
+        Raises:
+            ShuttingDown: the grace time is over; a new call would be cut at once.
+
+        """
+        if self.phase is Phase.CUTTING:
+            raise ShuttingDown("the gateway is stopping; retry")
+
+
+CONTEXT = web.AppKey("holeshot", Context)
+BEGUN: web.RequestKey[Begun] = web.RequestKey("holeshot.begun", Begun)  # of a client with limits

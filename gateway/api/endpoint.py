@@ -1,0 +1,46 @@
+"""What a call needs to know about its API: how bodies are read, and the path."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from gateway.admin.openapi.operation import Schema
+from gateway.api.json_body import Contents, Media
+from gateway.api.request import Asked, Decoders
+from gateway.core.errors import ApiError
+from gateway.settings.model import Settings
+from providers.dialects.dialect import Dialect
+
+# What /openapi.json says of a raced API, beside what its dialect and its decoders know.
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """The words and schemas for one API. ``model`` is in no example: it is added to each."""
+
+    id: str  # of the operation: SDKs that are made from the document call their methods so
+    summary: str
+    prompt: Schema
+    example: Mapping[str, Any]
+    answer: Schema  # of a whole answer
+    events: str
+    required: tuple[str, ...] = ()  # fields, beside the model and the prompt
+    optional_prompt: bool = False
+    errors: tuple[type[ApiError], ...] = ()  # beyond those of every raced call
+    headers: Mapping[str, Schema] = {}  # of answers, beyond those of every raced call
+    error_schema: str = "Error"
+
+
+class Surface(msgspec.Struct, frozen=True, kw_only=True):
+    """One API. Without ``media`` its prompts are only text."""
+
+    dialect: Dialect
+    read: Callable[[Contents, str | None, Settings], Asked]  # the second argument is the header with the race settings
+    description: Description
+    fields: Decoders = {}  # those that are read, beside the model, the prompt and the gateway's own
+    media: Media | None = None
+
+    @property
+    def route(self) -> str:
+        """The path at the gateway."""
+        return f"/v1/{self.dialect.path}"

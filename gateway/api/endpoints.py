@@ -1,0 +1,362 @@
+"""The list of raced APIs, each with its dialect. A new one is a file, and a line here."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from gateway.admin.openapi.operation import ref
+from gateway.admin.openapi.operation import text as text_schema
+from gateway.api.endpoint import Description, Surface
+from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, is_set, least
+from gateway.api.request import Asked, Decoders, Needs, begin, decoded_fields, needs_of, required, required_messages
+from gateway.core.errors import ResponseNotFound
+from providers.dialects.chat.dialect import CHAT
+from providers.dialects.completions.dialect import COMPLETIONS
+from providers.dialects.dialect import Dialect
+from providers.dialects.messages.dialect import MESSAGES
+from providers.dialects.responses.dialect import RESPONSES
+
+# Reads requests for OpenAI's chat completions.
+
+CHAT_MEDIA = Media.of("image_url", "input_audio", "file")
+
+# Tools that a provider runs itself: they act, search or spend, so such calls are never duplicated.
+_CLIENT_TOOLS = frozenset({"function", "custom"})
+_JSON_FORMATS = frozenset({"json_object", "json_schema"})
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
+
+
+class _Tool(msgspec.Struct):
+    type: str = "function"
+
+
+class _ResponseFormat(msgspec.Struct):
+    type: str = "text"
+
+
+_DECODERS: Decoders = {
+    "stream": msgspec.json.Decoder(bool | None),
+    "stream_options": msgspec.json.Decoder(_StreamOptions | None),
+    "tools": msgspec.json.Decoder(list[_Tool] | None),
+    "response_format": msgspec.json.Decoder(_ResponseFormat | None),
+    "store": msgspec.json.Decoder(bool | None),
+    "background": msgspec.json.Decoder(bool | None),
+    "max_tokens": msgspec.json.Decoder(float | None),
+    "max_completion_tokens": msgspec.json.Decoder(float | None),
+    "prompt_cache_key": msgspec.json.Decoder(str | None),
+}
+
+
+def read_chat(contents: Contents, race_header: str | None) -> Asked:
+    """Read the body of a chat completion.
+
+    Raises:
+        InvalidRequest: a field is invalid or missing.
+
+    """
+    begun = begin(contents, race_header)
+    fields = begun.fields
+    messages = required_messages(fields)
+    found = decoded_fields(fields, _DECODERS).get
+    options, tools, answer = found("stream_options"), found("tools") or (), found("response_format")
+    return Asked(
+        dialect=CHAT,
+        model=begun.model,
+        fields=fields,
+        size=contents.size,
+        values=contents.values,
+        needs=needs_of(
+            messages,
+            contents,
+            CHAT_MEDIA,
+            max_tokens=least(found("max_tokens"), found("max_completion_tokens")),
+            tools=bool(tools),
+            json_schema=answer is not None and answer.type == "json_schema",
+        ),
+        race=begun.race,
+        preferences=begun.preferences,
+        stream=bool(found("stream")),
+        wants_usage=bool(options and options.include_usage),
+        stateful=bool(found("store") or found("background")) or _acts(fields, tools),
+        for_program=bool(tools) or (answer is not None and answer.type in _JSON_FORMATS),
+        cache_key=found("prompt_cache_key"),
+    )
+
+
+def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
+    """Whether the provider shall do more than answer, or continue something it has stored."""
+    if is_set(fields.get("previous_response_id")) or is_set(fields.get("web_search_options")):
+        return True
+    return any(tool.type not in _CLIENT_TOOLS for tool in tools)
+
+
+_DESCRIPTION = Description(
+    id="createChatCompletion",
+    summary="OpenAI's chat completions",
+    prompt={"type": "array", "minItems": 1, "items": {"type": "object"}},
+    example={"messages": [{"role": "user", "content": "Say hello."}], "stream": True},
+    answer=ref("ChatCompletion"),
+    events="Events of `chat.completion.chunk`, then `data: [DONE]`.",
+)
+
+CHAT_SURFACE = Surface(
+    dialect=CHAT,
+    read=lambda contents, race, _: read_chat(contents, race),
+    fields=_DECODERS,
+    description=_DESCRIPTION,
+    media=CHAT_MEDIA,
+)
+
+
+# Reads requests for OpenAI's older completions: a raw prompt that the model continues.
+
+_COMPLETIONS_DECODERS: Decoders = {
+    "stream": msgspec.json.Decoder(bool | None),
+    "stream_options": msgspec.json.Decoder(_StreamOptions | None),
+    "max_tokens": msgspec.json.Decoder(float | None),
+}
+
+
+def read_completion(contents: Contents, race_header: str | None) -> Asked:
+    """Read the body of a completion.
+
+    Raises:
+        InvalidRequest: a field is invalid or missing.
+
+    """
+    begun = begin(contents, race_header)
+    fields = begun.fields
+    required(fields, "prompt", "a string, or an array of strings or tokens")
+    found = decoded_fields(fields, _COMPLETIONS_DECODERS).get
+    options = found("stream_options")
+    return Asked(
+        dialect=COMPLETIONS,
+        model=begun.model,
+        fields=fields,
+        size=contents.size,
+        values=contents.values,
+        needs=Needs(contents.size // CHARS_PER_TOKEN, least(found("max_tokens"))),
+        race=begun.race,
+        preferences=begun.preferences,
+        stream=bool(found("stream")),
+        wants_usage=bool(options and options.include_usage),
+    )
+
+
+_COMPLETIONS_DESCRIPTION = Description(
+    id="createCompletion",
+    summary="OpenAI's older completions of a raw prompt",
+    prompt={"type": ["string", "array"], "description": "A string, or an array of strings or tokens."},
+    example={"prompt": "Once upon a time", "max_tokens": 40},
+    answer=ref("Completion"),
+    events="Events of `text_completion`, then `data: [DONE]`.",
+)
+
+COMPLETIONS_SURFACE = Surface(
+    dialect=COMPLETIONS,
+    read=lambda contents, race, _: read_completion(contents, race),
+    fields=_COMPLETIONS_DECODERS,
+    description=_COMPLETIONS_DESCRIPTION,
+)
+
+
+# Reads requests for Anthropic's Messages.
+
+MESSAGES_MEDIA = Media.of("image", "audio", "document")
+
+
+_HOSTED = ("advisor", "code_execution", "mcp", "tool_search", "web_fetch", "web_search")  # a date follows
+
+
+class _MessagesTool(msgspec.Struct):
+    type: str | None = None
+
+
+class _OutputConfig(msgspec.Struct):
+    format: dict[str, msgspec.Raw] | None = None
+
+
+_MESSAGES_DECODERS: Decoders = {
+    "stream": msgspec.json.Decoder(bool | None),
+    "max_tokens": msgspec.json.Decoder(float | None),
+    "tools": msgspec.json.Decoder(list[_MessagesTool] | None),
+    "output_config": msgspec.json.Decoder(_OutputConfig | None),
+    "mcp_servers": msgspec.json.Decoder(list[msgspec.Raw] | None),
+}
+
+
+def read_messages(contents: Contents, race_header: str | None) -> Asked:
+    """Read the body of a Messages request.
+
+    Raises:
+        InvalidRequest: a field is invalid or missing.
+
+    """
+    begun = begin(contents, race_header)
+    fields = begun.fields
+    required(fields, "max_tokens", "the maximum number of tokens in the answer")
+    messages = required_messages(fields)
+    found = decoded_fields(fields, _MESSAGES_DECODERS).get
+    tools = found("tools") or ()
+    config = found("output_config")
+    return Asked(
+        dialect=MESSAGES,
+        model=begun.model,
+        fields=fields,
+        size=contents.size,
+        values=contents.values,
+        needs=needs_of(
+            messages,
+            contents,
+            MESSAGES_MEDIA,
+            max_tokens=least(found("max_tokens")),
+            tools=bool(tools),
+            json_schema=config is not None and config.format is not None,
+        ),
+        race=begun.race,
+        preferences=begun.preferences,
+        stream=bool(found("stream")),
+        stateful=bool(found("mcp_servers")) or any(map(_is_hosted, tools)),
+        for_program=bool(tools),
+    )
+
+
+def _is_hosted(tool: _MessagesTool) -> bool:
+    """Whether the provider runs a tool: those act, search or spend. Others, like bash, are run by the client."""
+    return tool.type is not None and tool.type.startswith(_HOSTED)
+
+
+_MESSAGES_DESCRIPTION = Description(
+    id="createMessage",
+    summary="Anthropic's messages",
+    prompt={"type": "array", "minItems": 1, "items": {"type": "object"}},
+    example={"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 100},
+    answer=ref("Message"),
+    events="Anthropic's events, from `message_start` to `message_stop`.",
+    required=("max_tokens",),
+    error_schema="MessagesError",
+)
+
+MESSAGES_SURFACE = Surface(
+    dialect=MESSAGES,
+    read=lambda contents, race, _: read_messages(contents, race),
+    fields=_MESSAGES_DECODERS,
+    description=_MESSAGES_DESCRIPTION,
+    media=MESSAGES_MEDIA,
+)
+
+
+# Reads requests for OpenAI's Responses.
+
+RESPONSES_MEDIA = Media.of("input_image", "input_audio", "input_file")
+STORE_HEADER = "x-holeshot-store"
+
+# Tools that the client runs; all others act, search or spend at the provider, so such calls are never duplicated.
+_RESPONSES_CLIENT_TOOLS = frozenset({"function", "custom", "local_shell", "apply_patch", "namespace"})
+_TRUE, _FALSE = msgspec.Raw(b"true"), msgspec.Raw(b"false")
+
+
+class _Format(msgspec.Struct):
+    type: str = "text"
+
+
+class _Text(msgspec.Struct):
+    format: _Format | None = None
+
+
+_RESPONSES_DECODERS: Decoders = {
+    "stream": msgspec.json.Decoder(bool | None),
+    "store": msgspec.json.Decoder(bool | None),
+    "background": msgspec.json.Decoder(bool | None),
+    "max_output_tokens": msgspec.json.Decoder(float | None),
+    "previous_response_id": msgspec.json.Decoder(str | None),
+    "prompt_cache_key": msgspec.json.Decoder(str | None),
+    "tools": msgspec.json.Decoder(list[_Tool] | None),
+    "text": msgspec.json.Decoder(_Text | None),
+}
+
+
+def read_response(contents: Contents, race_header: str | None, *, store: bool) -> Asked:
+    """Read the body of a Responses request.
+
+    The API's default for ``store`` is true, which would forbid a race. The gateway's default, ``store``, is sent to the
+    provider explicitly and reported in a response header; with ``background`` the provider's own default holds.
+
+    Raises:
+        InvalidRequest: a field is invalid or missing.
+
+    """
+    begun = begin(contents, race_header)
+    fields = begun.fields
+    continued = is_set(fields.get("previous_response_id")) or is_set(fields.get("conversation"))
+    prompt = fields.get("input", msgspec.Raw(b"[]"))
+    if not (continued or is_set(fields.get("prompt"))):
+        prompt = required(fields, "input", "a string, or an array of items")
+    response_headers = {}
+    runs_on = is_set(fields.get("background")) and bytes(fields["background"]).strip() == b"true"
+    if not is_set(fields.get("store")) and not runs_on:  # in the background it must be stored: the API's default
+        fields["store"] = _TRUE if store else _FALSE
+        response_headers[STORE_HEADER] = "true" if store else "false"
+    found = decoded_fields(fields, _RESPONSES_DECODERS).get
+    tools: tuple[Any, ...] = tuple(found("tools") or ())
+    text = found("text")
+    format_ = text.format.type if text is not None and text.format is not None else "text"
+    stores = bool(found("store")) or (runs_on and found("store") is None)
+    return Asked(
+        dialect=RESPONSES,
+        model=begun.model,
+        fields=fields,
+        size=contents.size,
+        values=contents.values,
+        needs=needs_of(
+            prompt,
+            contents,
+            RESPONSES_MEDIA,
+            max_tokens=least(found("max_output_tokens")),
+            tools=any(tool.type in _RESPONSES_CLIENT_TOOLS for tool in tools),
+            json_schema=format_ == "json_schema",
+        ),
+        race=begun.race,
+        preferences=begun.preferences,
+        stream=bool(found("stream")),
+        stateful=stores
+        or continued
+        or bool(found("background"))
+        or any(tool.type not in _RESPONSES_CLIENT_TOOLS for tool in tools),
+        for_program=bool(tools) or format_ != "text",
+        continues=found("previous_response_id"),
+        converses=is_set(fields.get("conversation")),
+        stores=stores,
+        cache_key=found("prompt_cache_key"),
+        response_headers=response_headers,
+    )
+
+
+_RESPONSES_DESCRIPTION = Description(
+    id="createResponse",
+    summary="OpenAI's responses",
+    prompt={"type": ["string", "array"], "description": "A string, or an array of items."},
+    example={"input": "Say hello.", "store": False},
+    answer=ref("Response"),
+    events="OpenAI's events, from `response.created` to `response.completed`.",
+    optional_prompt=True,  # where it continues something
+    errors=(ResponseNotFound,),
+    headers={STORE_HEADER: text_schema("The value of `store` that was sent, as the request had none.")},
+)
+
+RESPONSES_SURFACE = Surface(
+    dialect=RESPONSES,
+    read=lambda contents, race, settings: read_response(contents, race, store=settings.responses_store),
+    fields=_RESPONSES_DECODERS,
+    description=_RESPONSES_DESCRIPTION,
+    media=RESPONSES_MEDIA,
+)
+
+
+SURFACES: Mapping[Dialect, Surface] = {
+    each.dialect: each for each in (CHAT_SURFACE, COMPLETIONS_SURFACE, MESSAGES_SURFACE, RESPONSES_SURFACE)
+}

@@ -1,0 +1,313 @@
+"""Which of a model's deployments can answer a request, what each is sent, and why the others cannot."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gateway.api.auth import Client
+from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
+from gateway.api.request import Asked, Needs
+from gateway.core.attempts import Role
+from gateway.core.errors import InvalidRequest, NoDeploymentFits, ResponseNotFound
+from gateway.fleet.models import Deployment, Model, Parameters
+from gateway.settings.deployment import DataPolicy
+from gateway.steering.plans import Launch, Plan, Start
+from providers.dialects.dialect import Dialect, Habits
+from providers.dialects.index import DIALECTS
+from providers.dialects.translation import rendered
+from providers.dialects.wording import Fields, Malformed, Wording
+
+# The estimate of tokens may be too high by this factor: a prompt that seems too long for all is still tried.
+_ESTIMATE_SLACK = 4 / 3
+# Required of every deployment, even with drop_params.
+_ESSENTIAL = frozenset(field for dialect in DIALECTS.values() for field in dialect.requests.essential)
+_ABILITIES = {
+    "tools": "does not support tools",
+    "json_schema": "does not support JSON schemas",
+    "vision": "does not support images",
+    "audio": "does not support audio",
+    "documents": "does not support documents",
+}
+
+
+class Fitting(msgspec.Struct, frozen=True):
+    """The deployments that can answer, and what each is sent."""
+
+    deployments: list[Deployment]
+    excluded: dict[str, str]  # deployment → reason
+    wordings: dict[str, Fields]  # deployment → the request as translated for it, if it differs from the client's
+    dropped: dict[str, tuple[str, ...]]  # deployment → fields that are left out for it
+
+
+class _Unfit(Exception):
+    """A deployment cannot answer; the message is the reason."""
+
+
+class _TooLong(_Unfit):
+    """Only the prompt's length is too much."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """The parts of a request that decide which deployments can answer it."""
+
+    model: str
+    dialect: Dialect
+    fields: Fields
+    needs: Needs
+    policy: DataPolicy
+
+
+def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
+    """Return which of ``deployments`` can answer.
+
+    Raises:
+        NoDeploymentFits: none can; the error lists the reasons.
+        InvalidRequest: none can, because the request is malformed.
+
+    """
+    words = _Words(question.dialect, question.fields)
+    fitting = Fitting([], {}, {}, {})
+    needs, excluded = question.needs, fitting.excluded
+    demanded = [ability for ability in _ABILITIES if getattr(needs, ability)]
+    too_long: list[Deployment] = []
+    for deployment in deployments:
+        try:
+            _check_policy(deployment, question.policy)
+            _check_abilities(deployment, demanded)
+            words.put_to(deployment, fitting)
+            _check_length(deployment, needs)
+        except _TooLong as reason:
+            too_long.append(deployment)
+            excluded[deployment.name] = str(reason)
+        except _Unfit as reason:
+            excluded[deployment.name] = str(reason)
+        else:
+            fitting.deployments.append(deployment)
+    if not fitting.deployments:
+        for deployment in _nearly_long_enough(too_long, needs):
+            fitting.deployments.append(deployment)
+            del excluded[deployment.name]
+    if not fitting.deployments:
+        if words.malformed is not None and words.malformed_for == len(excluded):
+            raise InvalidRequest(words.malformed.message, param=words.malformed.param)
+        raise NoDeploymentFits(question.model, excluded, too_long=bool(too_long))
+    return fitting
+
+
+class _Words:
+    """One request in the dialects of all its deployments; each translation is made once."""
+
+    def __init__(self, dialect: Dialect, fields: Fields) -> None:
+        self.malformed: Malformed | None = None
+        self.malformed_for = 0  # deployments
+        self._dialect = dialect
+        self._fields = fields
+        self._known: dict[object, Wording] = {}
+
+    def put_to(self, deployment: Deployment, fitting: Fitting) -> None:
+        """Add ``deployment`` to ``fitting``: what it is sent, and what is left out for it."""
+        spoken = deployment.spoken_to(self._dialect)
+        if spoken.name not in deployment.apis:
+            raise _Unfit(f"answers {', '.join(sorted(deployment.apis))} only")
+        wording = self._for(deployment, spoken)
+        losses = [*wording.losses, *deployment.upstream.losses(spoken, deployment.model, wording.fields)]
+        if wording.fields is not self._fields:
+            fitting.wordings[deployment.name] = wording.fields
+        if not losses:
+            return
+        for loss in losses:
+            if loss.field in _ESSENTIAL:
+                raise _Unfit(f"does not support {loss.field!r}: {loss.reason}")
+            if not (loss.hint or deployment.drop_params):
+                raise _Unfit(f"does not support {loss.field!r}: {loss.reason} (drop_params: true leaves it out)")
+        fitting.dropped[deployment.name] = tuple(dict.fromkeys(loss.field for loss in losses))
+
+    def _for(self, deployment: Deployment, spoken: Dialect) -> Wording:
+        if spoken is self._dialect:
+            return self._own(spoken)
+        if (reason := spoken.untranslated or self._dialect.untranslated) is not None:
+            raise _Unfit(f"answers {spoken.name} only, and {reason}")
+        capabilities = deployment.capabilities
+        habits = Habits(thinks=capabilities.reasoning is not False, takes_thoughts=deployment.takes_thoughts)
+        if spoken.pivoting is not None and spoken.pivoting.habits_of is not None:
+            habits = spoken.pivoting.habits_of(deployment.model, capabilities.max_output_tokens, habits)
+        key = (spoken, habits)
+        wording = self._known.get(key)
+        if wording is None:
+            wording = self._known[key] = self._made(spoken, habits)
+        return wording
+
+    def _own(self, spoken: Dialect) -> Wording:
+        """Return the request unchanged, except for other models' reasoning blocks, which the provider would refuse."""
+        without_foreign_thoughts = spoken.requests.without_foreign_thoughts
+        if without_foreign_thoughts is None:
+            return Wording(self._fields)
+        wording = self._known.get(spoken)
+        if wording is None:
+            try:
+                wording = without_foreign_thoughts(self._fields)
+            except Malformed:
+                wording = Wording(self._fields)  # the provider reports the error in its own words
+            self._known[spoken] = wording
+        return wording
+
+    def _made(self, spoken: Dialect, habits: Habits) -> Wording:
+        try:
+            return rendered(self._fields, self._dialect, spoken, habits)
+        except Malformed as malformed:
+            self.malformed = malformed
+            self.malformed_for += 1
+            raise _Unfit(f"cannot be asked: {malformed.message}") from None
+
+
+def against_policy(deployment: Deployment, policy: DataPolicy) -> str | None:
+    """Return why ``policy`` does not allow ``deployment`` to see the prompt; None if it does."""
+    if policy.zdr and not deployment.zdr:
+        return "is not known to have zero data retention (zdr)"
+    if policy.regions is not None and deployment.region not in policy.regions:
+        return f"is not in {' or '.join(policy.regions)} but {deployment.region or 'an unknown region'}"
+    if policy.quantizations is not None and deployment.quantization not in policy.quantizations:
+        return f"is not {' or '.join(policy.quantizations)} but {deployment.quantization or 'unknown'}"
+    return None
+
+
+def _check_policy(deployment: Deployment, policy: DataPolicy) -> None:
+    if (reason := against_policy(deployment, policy)) is not None:
+        raise _Unfit(reason)
+
+
+def _check_abilities(deployment: Deployment, demanded: Iterable[str]) -> None:
+    for ability in demanded:
+        if getattr(deployment.capabilities, ability) is False:
+            raise _Unfit(_ABILITIES[ability])
+
+
+def _check_length(deployment: Deployment, needs: Needs) -> None:
+    capabilities = deployment.capabilities
+    context = capabilities.context_tokens
+    if context is not None and needs.prompt_tokens > context:
+        raise _TooLong(f"holds {context} tokens, the prompt has about {needs.prompt_tokens}")
+    most = capabilities.max_output_tokens
+    if most is not None and needs.max_tokens is not None and needs.max_tokens > most:
+        raise _Unfit(f"answers with at most {most} tokens, not {needs.max_tokens}")
+
+
+def _nearly_long_enough(deployments: list[Deployment], needs: Needs) -> list[Deployment]:
+    """Return those whose context may be long enough if the estimate is a little too high."""
+    return [
+        each for each in deployments if needs.prompt_tokens <= (each.capabilities.context_tokens or 0) * _ESTIMATE_SLACK
+    ]
+
+
+# A model with one request's preferences: who may answer, which parameters are sent, and which headers report it.
+
+IGNORED = "x-holeshot-ignored"  # preferences that have no effect here
+LOWERED = "x-holeshot-lowered"  # parameters that exceeded the model's maximum
+
+
+class ResolvedModel:
+    """A model with one request's preferences: who may answer, which parameters are sent, and which headers say so."""
+
+    def __init__(self, model: Model, asked: Asked, client: Client) -> None:
+        self.model = model
+        self.fields = asked.fields
+        self.needs = asked.needs
+        self.response_headers = dict(asked.response_headers)
+        self._asked = asked
+        self._deployments = client.deployments(model)
+        self._chosen: Chosen | None = None
+        self._is_kept = False
+        if asked.preferences is not NOTHING and not is_passed_on(model):
+            self._prefer(client)
+        if model.parameters is not None:
+            self._apply(model.parameters)
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether the request restricts or orders the deployments."""
+        chosen = self._chosen
+        return self._is_kept or (chosen is not None and bool(chosen.excluded or chosen.order))
+
+    def keep_to(self, name: str) -> None:
+        """Keep only the deployment that stores the response which the request continues.
+
+        Raises:
+            ResponseNotFound: it cannot answer this model or this client any more.
+
+        """
+        self._is_kept = True
+        self._deployments = [deployment for deployment in self._deployments if deployment.name == name]
+        if not self._deployments:
+            raise ResponseNotFound(
+                f"the previous response is stored at {name}, which no longer serves this model for this key",
+                param="previous_response_id",
+            )
+
+    def fitted(self, client: Client) -> Fitting:
+        """Return which deployments can answer and are permitted by the preferences; the others with their reasons."""
+        common, needs = self.model.common, self.needs
+        if (
+            self._chosen is None
+            and not client.demanding
+            and self._asked.dialect in common.speaks
+            and needs.ordinary
+            and needs.prompt_tokens <= common.context_tokens
+            and (needs.max_tokens or 0) <= common.max_output_tokens
+        ):
+            return Fitting(self._deployments, {}, {}, {})
+        excluded = {} if self._chosen is None else self._chosen.excluded
+        question = Question(self.model.name, self._asked.dialect, self.fields, self.needs, client.require)
+        try:
+            fitting = fitted(question, self._deployments)
+        except NoDeploymentFits as error:
+            if not excluded:
+                raise
+            raise NoDeploymentFits(self.model.name, {**error.reasons, **excluded}, too_long=error.too_long) from None
+        fitting.excluded.update(excluded)
+        if self._asked.converses and len(fitting.deployments) > 1:
+            raise InvalidRequest(
+                "'conversation' is stored at one provider: use a model with one deployment, or previous_response_id",
+                param="conversation",
+            )
+        return fitting
+
+    def kept_in(self, plan: Plan) -> Plan:
+        """Return the plan in the requested order, or without failover, if the request asks for that."""
+        chosen = self._chosen
+        if chosen is not None and chosen.order:
+            plan = in_order(plan, chosen.order)
+        if chosen is not None and not chosen.failover:
+            plan = msgspec.structs.replace(plan, rest=())
+        return plan
+
+    def _prefer(self, client: Client) -> None:
+        asked = self._asked
+        chosen = self._chosen = preferred(asked.preferences, self.model, self._deployments, client)
+        self._deployments = list(chosen.deployments)
+        if not asked.stateful:
+            self.model = msgspec.structs.replace(self.model, race=chosen.race)
+        if chosen.unsupported:
+            self.response_headers[IGNORED] = ", ".join(chosen.unsupported)
+        self.fields = {key: value for key, value in self.fields.items() if key not in CONSUMED}
+
+    def _apply(self, parameters: Parameters) -> None:
+        self.fields, lowered = parameters.applied(self.fields, self._asked.dialect)
+        if lowered:
+            self.response_headers[LOWERED] = ", ".join(lowered)
+        most, asked = parameters.most_tokens, self.needs.max_tokens
+        if most is not None and (asked is None or asked > most):
+            self.needs = msgspec.structs.replace(self.needs, max_tokens=most)
+
+
+def in_order(plan: Plan, order: tuple[str, ...]) -> Plan:
+    """Return a plan that tries the deployments of ``order`` one after the other, then the rest."""
+    names = [*dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])]
+    if not names:
+        return plan
+    names.sort(key=lambda name: order.index(name) if name in order else len(order))
+    first, rest = Launch(names[0], 0.0, Role.PRIMARY), tuple(names[1:])
+    explanation = plan.explanation
+    if explanation is not None:
+        start = Start(names[0], 0.0, Role.PRIMARY, audited=False, extra=False, why="in the requested order")
+        explanation = msgspec.structs.replace(explanation, launches=(start,), rest=rest)
+    return msgspec.structs.replace(plan, launches=(first,), rest=rest, explanation=explanation)

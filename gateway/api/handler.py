@@ -1,0 +1,479 @@
+"""Handlers of the raced APIs: they read a request in any dialect and answer with a stream or one JSON body."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+import msgspec
+from aiohttp import HttpVersion11, web
+from multidict import istr
+
+from gateway.api import headers
+from gateway.api.admission import Admit, Handler, Origin, origin_of, seated
+from gateway.api.auth import Client
+from gateway.api.bodies import Received, read_contents
+from gateway.api.call_runner import Journey
+from gateway.api.context import CONTEXT, Context
+from gateway.api.endpoint import Surface
+from gateway.api.overrides import HEADER, NOTHING, read_deadlines, tightened
+from gateway.api.plan_call import Entry, enter, prepared_race
+from gateway.api.preferences import NOTHING as NO_PREFERENCES
+from gateway.api.request import Asked
+from gateway.core.attempts import Role, WinOn
+from gateway.core.calls import Call, CallRecord, Mode
+from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound
+from gateway.fleet.fleet import Fleet
+from gateway.fleet.models import Deployment, Model
+from gateway.racing.call import FINISHED, Broken, OpenCall, Unanswered, forget_prompt
+from gateway.racing.race import Race
+from gateway.racing.reader import Block
+from gateway.racing.sinks import ClientGone, Forward, GatheringSink, Sink, Winner
+from gateway.racing.takeover import ContinuingSink, Delivered, Seam, split
+from gateway.settings.sections import When
+from gateway.steering.plans import Launch, Plan
+from providers.dialects.continuing import Begun, Continuing
+from providers.errors import ErrorKind, UpstreamError
+
+# The sink of a streamed answer: it forwards the winner's server-sent events as they arrive.
+
+Keep = Callable[[bytes, str], Awaitable[None]]
+Forget = Callable[[Call], None]
+
+_CONTENT_TYPE, _CACHE_CONTROL, _BUFFERING = istr("content-type"), istr("cache-control"), istr("x-accel-buffering")
+
+
+class _Events(web.StreamResponse):
+    """A response whose headers are sent with its first events, in one write."""
+
+    _send_headers_immediately = False
+
+
+class StreamingSink:
+    """Writes events to the client's response. Until the winner begins, an error can still have its own status.
+
+    ``keep`` is called before the answer ends, with its beginning and its deployment; ``forget`` is called with the
+    call once its prompt will not be sent any more.
+    """
+
+    streams = True
+    understands = False
+
+    def __init__(
+        self,
+        request: web.Request,
+        call: Call,
+        response_headers: Mapping[str, str],
+        keep: Keep | None = None,
+        forget: Forget = lambda _: None,
+    ) -> None:
+        self._request = request
+        self._call = call
+        self._response_headers = response_headers  # besides the winner's; complete when the answer begins
+        self._keep = keep
+        self._forget = forget
+        self.delivered: Delivered | None = None  # of the model that is asked; None: if the answer breaks, it ends there
+        self._beginning = b""
+        self._latest = b""  # the events that were sent last
+        self._deployment = ""
+        self._transport = request.transport
+        self._keeping_alive: asyncio.Task[None] | None = None
+        self.response: web.StreamResponse | None = None
+
+    def keep_alive(self, every_s: float) -> None:
+        """Send a comment every ``every_s`` seconds until the answer begins. The first one commits status 200.
+
+        Comments of an earlier time are closed by then.
+        """
+        self._keeping_alive = asyncio.get_running_loop().create_task(self._comment(every_s))
+
+    async def begin(self, winner: Winner) -> Forward | None:
+        """Prepare the response's headers. They are sent with the first events, unless a comment has sent them."""
+        if self._keeping_alive is not None:
+            self._keeping_alive.cancel()  # ``close`` awaits it: here the first events would wait for it
+        if self._keep is not None:
+            self._deployment = winner.deployment
+        if self.response is None:
+            await self._prepare(headers.for_client(winner))
+        if winner.is_last and self.delivered is None:
+            self._forget(winner.call)
+        return self._forward if self._request.version >= HttpVersion11 else None
+
+    async def write(self, block: Block) -> None:
+        """Forward ``block`` unchanged."""
+        if self._keep is not None and not self._beginning:
+            self._beginning = block.forward
+        await self._send(block.forward)
+        self._latest = block.forward or self._latest
+        if self.delivered is not None:
+            self.delivered.add(block.forward)
+
+    async def end(self, last: Block) -> None:
+        """Send the last events and the end of the response in one write."""
+        if self._keep is not None:
+            await self._keep(self._beginning or last.forward, self._deployment)
+        await self._finish(last.forward)
+
+    def may_be_continued(self, error: UpstreamError) -> bool:
+        """Whether somebody else may finish the answer."""
+        return self.delivered is not None and self.delivered.may_be_continued(error)
+
+    def begun(self, continuing: Continuing) -> Begun:
+        """Return what the client has of the answer."""
+        assert self.delivered is not None
+        try:
+            return continuing.begun(self.delivered.events())
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return Begun("", None, "format")
+
+    async def fail(self, error: UpstreamError) -> None:
+        """End the response with an error event, so that SDKs raise instead of accepting half an answer."""
+        answers = self._call.dialect.answers
+        failure = answers.failure(error.kind, error.message)
+        await self._finish(failure if answers.numbered is None else answers.numbered(failure, self._latest))
+
+    async def refused(self, error: ApiError) -> bool:
+        """Send an error of the gateway as an event if the response has begun; return whether it had."""
+        await self.close()
+        if self.response is None:
+            return False
+        with suppress(ClientGone):
+            await self._finish(self._call.dialect.answers.failure(error.kind, error.message))
+        return True
+
+    async def close(self) -> None:
+        """Stop sending comments."""
+        task, self._keeping_alive = self._keeping_alive, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def drop(self) -> None:
+        """Abort the connection of a response that has begun and cannot be completed."""
+        if self.response is not None and self._transport is not None:
+            self._transport.abort()
+
+    async def _comment(self, every_s: float) -> None:
+        comment = self._call.dialect.answers.keep_alive
+        while True:
+            await asyncio.sleep(every_s)
+            try:
+                if self.response is None:
+                    await self._prepare({"x-holeshot-call-id": self._call.id})
+                await self._send(comment)
+            except ClientGone:
+                return  # the task that serves the request is cancelled for the same reason
+
+    async def _prepare(self, fields: dict[str, str]) -> None:
+        fields.update(self._response_headers)
+        fields[_CONTENT_TYPE] = "text/event-stream; charset=utf-8"
+        fields[_CACHE_CONTROL] = "no-cache"
+        fields[_BUFFERING] = "no"  # else nginx would buffer the stream
+        response = self.response = _Events(headers=fields)
+        try:
+            await response.prepare(self._request)
+        except ConnectionError as error:
+            raise ClientGone from error
+        response.headers.clear()  # already rendered: two kilobytes that would be in memory while the answer streams
+
+    def _forward(self, events: bytes) -> bool:
+        """Send events at once as an HTTP/1.1 chunk; return False if the client is slow and the caller has to wait.
+
+        The headers are already sent, so the chunk can go directly to the transport.
+        """
+        transport = self._transport
+        if transport is None or transport.is_closing() or transport.get_write_buffer_size():
+            return False
+        transport.write(b"%x\r\n%b\r\n" % (len(events), events))
+        self._latest = events
+        if self.delivered is not None:
+            self.delivered.add(events)
+        return True
+
+    async def _send(self, block: bytes) -> None:
+        assert self.response is not None
+        try:
+            await self.response.write(block)
+            if self._request.protocol.writing_paused:  # aiohttp would wait only before the next write
+                await self._request.writer.drain()
+        except ConnectionError as error:
+            raise ClientGone from error
+
+    async def _finish(self, last: bytes) -> None:
+        assert self.response is not None
+        try:
+            await self.response.write_eof(last)
+        except ConnectionError as error:
+            raise ClientGone from error
+
+
+# Takeover: an answer that breaks is finished by another deployment, so that its client sees one answer.
+
+CANDIDATES = 2
+TAKEOVER_COMMENT_S = 2.0  # between two comments while the client waits for more
+
+
+def delivered_of(entry: Entry, open_call: OpenCall) -> Delivered | None:
+    """Return what keeps a call's answer until it is whole; None if it is to end where it breaks."""
+    if entry.model.takeover.when is not When.ALWAYS:
+        return None
+    continuing = entry.call.dialect.continuing
+    obstacle = "dialect" if continuing is None else continuing.obstacle(entry.call.fields)
+    return Delivered(open_call, obstacle)
+
+
+async def finish(entry: Entry, open_call: OpenCall, sink: StreamingSink, broken: Broken) -> CallRecord | Broken:
+    """Have another deployment finish an answer; if none does, tell its client that it broke off."""
+    continuing = entry.call.dialect.continuing
+    assert continuing is not None  # else the answer would not have been kept
+    begun = sink.begun(continuing)
+    open_call.broken.append(broken)
+    candidates = _candidates(entry, open_call, broken, begun)
+    ending: CallRecord | Unanswered | Broken = Unanswered()
+    if begun.obstacle is not None or not candidates:
+        open_call.takeover = begun.obstacle or "nobody"
+    else:
+        open_call.takeover = FINISHED
+        await sink.close()
+        sink.keep_alive(min(TAKEOVER_COMMENT_S, entry.model.keepalive_s or TAKEOVER_COMMENT_S))
+        ending = await _in_time(_race(entry, open_call, sink, begun, candidates), entry.model.takeover.within_s)
+        await sink.close()
+    if isinstance(ending, Unanswered):
+        open_call.broken.pop()  # nobody went on from here
+        if open_call.takeover == FINISHED:
+            open_call.takeover = "failed"
+        ending = open_call.finish(
+            broken.attempt,
+            status_code=200,
+            error_kind=broken.error.kind,
+            ttft_ms=broken.times.ttft_ms,
+            overhead_ms=broken.times.overhead_ms,
+            alone=broken.times.alone,
+        )
+        with suppress(ClientGone):
+            await sink.fail(broken.error)
+    return ending
+
+
+async def _in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Broken:
+    """Run the race; give it up if nobody goes on in time, whatever holds it up: a seat, or a word that does not end."""
+    error = UpstreamError(ErrorKind.TTFT_TIMEOUT, f"did not continue the answer within {within_s:g} s")
+    timer = race.loop.call_later(within_s, race.give_up, error)
+    try:
+        return await race.run()
+    finally:
+        timer.cancel()
+
+
+def _candidates(entry: Entry, open_call: OpenCall, broken: Broken, begun: Begun) -> list[Deployment]:
+    """Return who may go on, in the plan's order: only those that are known to, unless nothing was delivered yet.
+
+    Those that have failed in this call are last.
+    """
+    plan, dialect = entry.plan, entry.call.dialect
+    names = dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])
+    found = []
+    for name in names:
+        deployment = entry.model.deployments[name]
+        is_free = name != broken.attempt.deployment and name not in plan.tripped
+        if is_free and (not begun.text or deployment.can_continue(dialect)):
+            found.append(deployment)
+    failed = {attempt.deployment for attempt in open_call.attempts if attempt.error_kind is not None}
+    return sorted(found, key=lambda each: each.name in failed)[:CANDIDATES]
+
+
+def _race(entry: Entry, open_call: OpenCall, sink: StreamingSink, begun: Begun, candidates: list[Deployment]) -> Race:
+    continuing = entry.call.dialect.continuing
+    assert continuing is not None
+    call = entry.call
+    # A token has at least one byte: a provider that reports more than it has sent must not use up the call's limit.
+    spent = min(sum(each.attempt.completion_tokens or 0 for each in open_call.broken), len(begun.text.encode()))
+    prefix, tail = split(begun.text)
+    wordings = {each.name: _wording(each, call, prefix, spent) for each in candidates}
+    within_s = entry.model.takeover.within_s
+    going_on = open_call.call
+    open_call.continue_as(msgspec.structs.replace(going_on, wordings={**call.wordings, **wordings}))
+    # The first has all of the call's time; the next starts beside it after half of it, or as soon as it has failed.
+    delays_s = (number * within_s / len(candidates) for number in range(len(candidates)))
+    launches = (Launch(each.name, delay_s, Role.TAKEOVER) for each, delay_s in zip(candidates, delays_s, strict=True))
+    plan = Plan(launches=tuple(launches), rest=(), mode=Mode.SINGLE)
+    stops = continuing.stops(call.fields)
+    answers = call.dialect.answers
+    repeating = {each.name for each in candidates if each.way_to_continue(call.dialect) == "repeated_prefix"}
+
+    def new_seam(deployment: str) -> Seam:
+        repeated = begun.text if deployment in repeating else tail
+        return Seam(repeated, before=begun.text, stops=stops)
+
+    def usage(sent: int | None, tokens: int) -> tuple[int, int] | None:
+        if not (call.wants_usage or continuing.always_counts):
+            return None
+        prompt = open_call.broken[0].attempt.prompt_tokens
+        if prompt is None:  # the others were sent what was delivered as well
+            prompt = call.prompt_tokens if sent is None else max(0, sent - spent)
+        return prompt, spent + tokens
+
+    ending = ContinuingSink(sink, continuing.splice(begun), new_seam, answers, usage)
+    return Race(open_call, _hurried(entry.model, candidates, within_s), plan, ending, permit=lambda _: True)
+
+
+def _wording(deployment: Deployment, call: Call, prefix: str, spent: int) -> Mapping[str, msgspec.Raw]:
+    """Return what a deployment is sent, in the dialect that it is asked in."""
+    fields = call.wordings.get(deployment.name, call.fields)
+    continuing = deployment.spoken_to(call.dialect).continuing
+    if continuing is None:
+        return fields
+    return continuing.request(fields, prefix, deployment.way_to_continue(call.dialect), spent)
+
+
+def _hurried(model: Model, candidates: list[Deployment], within_s: float) -> Model:
+    """Return the model with so little time for a first token: a client is waiting in the middle of an answer."""
+    hurried = {}
+    for each in candidates:
+        clocks = msgspec.structs.replace(
+            each.clocks, connect_s=min(each.clocks.connect_s, within_s), ttft_s=min(each.clocks.ttft_s, within_s)
+        )
+        hurried[each.name] = msgspec.structs.replace(each, clocks=clocks)
+    return msgspec.structs.replace(model, deployments={**model.deployments, **hurried})
+
+
+COMMENT_S = 10.0  # between two comments while no answer is known to be valid
+
+
+def answering(surface: Surface, admit: Admit | None = None) -> Handler:
+    """Return the request handler of an API. ``admit`` is that of ``seated``."""
+
+    async def answer(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
+        context = request.app[CONTEXT]
+        origin = origin_of(request, context, client, received, waited_s)
+        contents = await read_contents(
+            received.take(), context.body_work, surface.dialect.requests.prompt, surface.media
+        )
+        asked = surface.read(contents, request.headers.get(HEADER), context.settings)
+        if (deadlines := read_deadlines(request.headers)) is not NOTHING:
+            asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
+            if asked.preferences is not NO_PREFERENCES:  # they override the race settings
+                asked = msgspec.structs.replace(asked, preferences=tightened(asked.preferences, deadlines))
+        made_by = None if asked.continues is None else await _maker(context, asked.continues, origin.client)
+        with context.fleet.lease():
+            return await _Answer(context, request, asked, origin, made_by).give()
+
+    return seated(answer, admit=admit)
+
+
+async def _maker(context: Context, response_id: str, client: Client) -> str:
+    """Return the deployment that stores the response which a request continues.
+
+    Raises:
+        ResponseNotFound: the response was not made here, is too old, or belongs to another client.
+
+    """
+    made_by = await context.responses.find(client.name, response_id)
+    if made_by is None:
+        days = context.settings.response_ids_ttl_s / 86_400
+        raise ResponseNotFound(
+            f"the response {response_id!r} was not stored for this key in the last {days:g} days: send"
+            " the conversation so far as 'input', or the first request again with 'store': true",
+            param="previous_response_id",
+        )
+    return made_by
+
+
+class _Answer:
+    """Answers one call, streamed or as one JSON body."""
+
+    def __init__(
+        self, context: Context, request: web.Request, asked: Asked, origin: Origin, made_by: str | None
+    ) -> None:
+        def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> Entry:
+            return enter(context, asked, origin, name=name, fleet=fleet, made_by=made_by, instead_of=instead_of)
+
+        self._context = context
+        self._request = request
+        self._asked = asked
+        self._origin = origin
+        self._journey = Journey(
+            context, request, asked.model, asked.preferences, entered, may_fall_back=made_by is None
+        )
+
+    async def give(self) -> web.StreamResponse:
+        """Run the call and return its HTTP response."""
+        journey = self._journey
+        if not self._asked.stream:
+            return await self._whole()
+        keep = self._keep if self._asked.stores else None
+        sink = StreamingSink(self._request, journey.call, journey.response_headers, keep, self._forget)
+        every_s = journey.entry.model.keepalive_s
+        if every_s is None and journey.call.win_on is WinOn.VALID:
+            every_s = COMMENT_S  # the first token may be the last
+        if every_s is not None:
+            sink.keep_alive(every_s)
+        try:
+            await self._run(sink)
+        except ApiError as error:
+            if not await sink.refused(error):
+                raise
+        except Exception:
+            sink.drop()
+            raise
+        finally:
+            await sink.close()
+        if sink.response is None:
+            raise ClientDisconnected("the client disconnected")
+        return sink.response
+
+    async def _whole(self) -> web.Response:
+        sink = GatheringSink(self._journey.call.dialect)
+        record = await self._run(sink)
+        if sink.winner is None:
+            raise ClientDisconnected("the client disconnected")
+        fields = headers.for_client(sink.winner)
+        fields.update(self._journey.response_headers)
+        if record.cost_usd is not None:
+            fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
+        body = sink.body()
+        if self._asked.stores:
+            await self._keep(body, sink.winner.deployment)
+        return web.Response(body=body, content_type="application/json", headers=fields)
+
+    async def _run(self, sink: Sink) -> CallRecord:
+        journey = self._journey
+
+        async def run(entry: Entry) -> CallRecord | Unanswered:
+            if isinstance(sink, StreamingSink):
+                sink.delivered = delivered_of(entry, journey.open_call)
+            race = prepared_race(self._context, entry, journey.open_call, sink, journey.response_headers)
+            ending = await race.run()
+            while isinstance(ending, Broken):
+                assert isinstance(sink, StreamingSink)  # others are not committed before their end
+                ending = await finish(entry, journey.open_call, sink, ending)
+            return ending
+
+        record = await journey.run(run)
+        assert isinstance(record, CallRecord)  # only an ``answer_here`` gives a response instead; there is none
+        self._learn(journey.entry, record)
+        return record
+
+    def _learn(self, entry: Entry, record: CallRecord) -> None:
+        """Record which deployment should now have this prompt's prefix in its cache."""
+        if entry.prefix is None:
+            return
+        winner = next((each for each in record.attempts if each.id == record.winner_attempt_id), None)
+        if winner is not None:
+            self._context.steering.served(entry.model.name, entry.prefix, winner.deployment, record.cached_tokens)
+
+    def _forget(self, call: Call) -> None:
+        """Release the prompt: the request's, and each translated copy."""
+        forget_prompt(self._asked.fields)
+        for each in (call,) if call is self._journey.first_call else (call, self._journey.first_call):
+            if each.fields is not self._asked.fields:
+                forget_prompt(each.fields)
+            for fields in each.wordings.values():
+                forget_prompt(fields)
+        if self._origin.received is not None:
+            self._origin.received.release()
+
+    async def _keep(self, answer: bytes, deployment: str) -> None:
+        """Record which deployment made the response in ``answer``. Translated ones are not stored."""
+        if self._asked.dialect not in self._journey.entry.model.deployments[deployment].speaks:
+            return
+        await self._context.responses.keep(self._origin.client.name, answer, deployment)

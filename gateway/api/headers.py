@@ -1,0 +1,168 @@
+"""Which headers are passed on in both directions, and the gateway's own response headers."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from multidict import CIMultiDictProxy, istr
+
+from gateway.core.calls import Call
+from gateway.core.ids import TRACEPARENT, TRACESTATE, TraceContext, begun_by
+from gateway.racing.sinks import Winner
+from gateway.steering.plans import Explanation
+
+SERVER = "holeshot"  # without versions: they would help an attacker
+_UPSTREAM = frozenset({"openai-beta", TRACEPARENT, TRACESTATE})
+_UPSTREAM_PREFIX = "anthropic-"
+_UPSTREAM_INITIALS = frozenset("aAoOtT")  # the first letter rules out most headers
+_LONGEST_REQUEST_ID = 200  # characters
+_LONGEST_LIST = 2000  # characters: clients choose the number of fields, proxies limit a header's length
+
+# istr, as aiohttp stores names: any other string would be converted for each answer.
+SERVER_FIELD = istr("server")
+_CALL_ID = istr("x-holeshot-call-id")
+_PROVIDER = istr("x-holeshot-provider")
+_DEPLOYMENT = istr("x-holeshot-deployment")
+_MODE = istr("x-holeshot-mode")
+_LAUNCHED = istr("x-holeshot-launched")
+_DROPPED = istr("x-holeshot-dropped")
+_TTFT_MS = istr("x-holeshot-ttft-ms")
+_OVERHEAD_MS = istr("x-holeshot-overhead-ms")
+_DEADLINE_MET = istr("x-holeshot-deadline-met")
+_UPSTREAM_ID = istr("x-holeshot-upstream-request-id")
+_REQUEST_ID = istr("x-request-id")
+_ANTHROPICS_ID = istr("request-id")
+_TRACE = istr("traceresponse")  # W3C, Trace Context HTTP Response Headers
+
+_CLIENT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
+_UPSTREAM_IDS = frozenset({_REQUEST_ID, _ANTHROPICS_ID})
+NARROWED = "x-holeshot-narrowed"  # the limit that refused an extra attempt: budget, usd_per_day, …
+
+
+def for_upstream(headers: Mapping[str, str], request_id: str | None) -> dict[str, str]:
+    """Return the client's headers that a provider may see: never its key, cookies or address.
+
+    A value that is not valid text (aiohttp keeps invalid bytes as surrogates) is left out: it cannot be sent.
+    """
+    passed = {
+        name: value
+        for key, value in headers.items()
+        if key[:1] in _UPSTREAM_INITIALS
+        and ((name := key.lower()) in _UPSTREAM or name.startswith(_UPSTREAM_PREFIX))
+        and value.isprintable()
+    }
+    if request_id is not None:
+        passed[_REQUEST_ID] = request_id
+    return passed
+
+
+def trace(headers: CIMultiDictProxy[str]) -> TraceContext | None:
+    """Return the client's trace; None if there is none, or an invalid one."""
+    return begun_by(headers.getall(TRACEPARENT, ()), headers.getall(TRACESTATE, ())) if TRACEPARENT in headers else None
+
+
+def request_id(headers: Mapping[str, str]) -> str | None:
+    """Return the client's request id; None if there is none, or if it is unfit for a log."""
+    asked = headers.get(_REQUEST_ID)
+    return asked if asked and len(asked) <= _LONGEST_REQUEST_ID and asked.isprintable() else None
+
+
+def identifying(request_id: str) -> dict[str, str]:
+    """Return the response headers in which the SDKs of OpenAI and Anthropic look for the request's id."""
+    return {_REQUEST_ID: request_id, _ANTHROPICS_ID: request_id}
+
+
+def for_client(winner: Winner) -> dict[str, str]:
+    """Return an answered call's response headers, in lower case: the gateway's own and those allowed from upstream."""
+    headers = of_answer(winner.call, winner.provider, winner.deployment, winner.launched, winner.exchange.headers)
+    headers[_TTFT_MS] = f"{winner.ttft_ms:.1f}"
+    headers[_OVERHEAD_MS] = f"{winner.overhead_ms:.2f}"
+    if (deadline_ms := winner.call.deadline_ms) is not None:
+        headers[_DEADLINE_MET] = "true" if winner.ttft_ms <= deadline_ms else "false"
+    return headers
+
+
+def of_answer(call: Call, provider: str, deployment: str, launched: int, upstream: Mapping[str, str]) -> dict[str, str]:
+    """Return the response headers of every answered call; ``upstream`` are the provider's response headers."""
+    request_id = call.request_id or call.id
+    headers: dict[str, str] = {
+        _CALL_ID: call.id,
+        _REQUEST_ID: request_id,
+        _ANTHROPICS_ID: request_id,
+        _PROVIDER: provider,
+        _DEPLOYMENT: deployment,
+        _MODE: call.mode,
+        _LAUNCHED: str(launched),
+    }
+    if call.trace is not None:
+        headers[_TRACE] = call.trace.traceparent(call.id)
+    if dropped := call.dropped.get(deployment):
+        headers[_DROPPED] = _listed(dropped)
+    for name, value in upstream.items():
+        if name.startswith(_CLIENT_PREFIXES):
+            if not call.limits:  # else they would contradict the client's own
+                headers[name] = value
+        elif name in _UPSTREAM_IDS:
+            headers[_UPSTREAM_ID] = value
+    return headers
+
+
+def _listed(fields: Sequence[str]) -> str:
+    """Return field names as one header value: only ASCII ones, cut to the maximum length."""
+    listed = ""
+    for count, field in enumerate(fields):
+        more = f"{', ' if count else ''}{field if field.isascii() and field.isprintable() else ascii(field)[1:-1]}"
+        if len(listed) + len(more) > _LONGEST_LIST:
+            return f"{listed}, and {len(fields) - count} more" if count else f"{len(fields)} more"
+        listed += more
+    return listed
+
+
+# The response header ``x-holeshot-plan``, sent on request: the planned deployments, their delays, and why.
+
+PLAN_HEADER = "x-holeshot-plan"
+LIMIT_BYTES = 4096  # proxies refuse responses whose headers are much larger
+
+_YES = frozenset({"1", "true", "yes", "explain"})
+
+
+def is_wanted(headers: Mapping[str, str]) -> bool:
+    """Whether the request asks for its plan."""
+    asked = headers.get(PLAN_HEADER)
+    return asked is not None and asked.lower() in _YES
+
+
+def written(explanation: Explanation) -> str:
+    """Return a plan as one line of ASCII JSON, with as many launches as fit into the limit.
+
+    ``{"objective", "mode", "hold", "notes", "launches": [{"deployment", "delay_s", "role", "why", "score_s"}],
+    "left_out", "excluded": {deployment: why}}``; if the excluded ones do not fit, only their number is given.
+    """
+    scores = {each.deployment: round(each.score_s, 4) for each in explanation.deployments}
+    launches = [
+        {
+            "deployment": each.deployment,
+            "delay_s": round(each.delay_s, 3),
+            "role": each.role,
+            "why": each.why,
+            "score_s": scores.get(each.deployment),
+        }
+        for each in explanation.launches
+    ]
+    head: dict[str, Any] = {"objective": explanation.objective, "mode": explanation.mode, "hold": explanation.hold}
+    whole = {**head, "notes": explanation.notes, "launches": launches}
+    if excluded := explanation.excluded:
+        whole["excluded"] = excluded
+        head["excluded_left_out"] = len(excluded)
+    if len(text := _line(whole)) <= LIMIT_BYTES:
+        return text
+    for count in range(len(launches), 0, -1):
+        left_out = {"left_out": len(launches) - count} if count < len(launches) else {}
+        text = _line({**head, "launches": launches[:count], **left_out})
+        if len(text) <= LIMIT_BYTES:
+            return text
+    return _line({**head, "left_out": len(launches)})
+
+
+def _line(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":"))  # unlike msgspec, it writes ASCII only

@@ -1,0 +1,290 @@
+"""A request body, read once: its top level as raw JSON, and the fields that all APIs share."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Generator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from gateway.core.errors import InvalidRequest
+from providers.redaction import redact_word
+
+# Searches a prompt's raw JSON, without parsing, for images, audio, documents and Base64 data.
+
+# Base64 counts as bytes of the body, not as text. Backslashes: some clients escape "/" and line ends in JSON.
+_CODED = rb"[A-Za-z0-9+/=_\\-]"
+_LEAST_RUN = 1024  # bytes; shorter runs may be words
+_BLOCK = _LEAST_RUN // 2  # every run contains at least one whole block at a multiple of this
+_CODED_BLOCK = re.compile(_CODED + rb"{%d}" % _BLOCK)
+_CODED_REST = re.compile(_CODED + rb"{0,%d}" % 2**20)
+_CODED_END = re.compile(rb"(?<!%b)%b*\Z" % (_CODED, _CODED))
+_SLICE_BYTES = 2**20  # a slice takes two or three milliseconds
+_STRADDLING_BYTES = 4096  # a match that begins in a slice ends within these
+
+_T = TypeVar("_T")
+Steps = Generator[None, None, _T]  # work in slices: the event loop may run other tasks between them
+
+
+class Media(msgspec.Struct, frozen=True):
+    """Patterns by which a dialect's raw JSON shows that a prompt contains images, audio or documents.
+
+    Quotes are escaped in text that quotes JSON, so such text does not match.
+    """
+
+    any: re.Pattern[bytes]  # any of the three: most prompts have none and are searched only once
+    vision: re.Pattern[bytes]
+    audio: re.Pattern[bytes]
+    documents: re.Pattern[bytes]
+
+    @classmethod
+    def of(cls, vision: str, audio: str, documents: str) -> "Media":
+        """Return the patterns for objects with these values of ``type`` (alternatives of a regular expression)."""
+        return cls(*map(_object_of, (f"{vision}|{audio}|{documents}", vision, audio, documents)))
+
+
+class Survey(msgspec.Struct):
+    """What was found in a prompt."""
+
+    escapes: int = 0  # letters written as \\uXXXX
+    vision: bool = False
+    audio: bool = False
+    documents: bool = False
+    payloads: int = 0  # runs of Base64
+    payload_bytes: int = 0  # of all runs together
+
+
+def survey(prompt: msgspec.Raw, media: Media) -> Survey:
+    """Survey a ``prompt`` of at most a few megabytes."""
+    return finished(survey_steps(prompt, media))
+
+
+def survey_steps(prompt: msgspec.Raw, media: Media) -> Steps[Survey]:
+    """Survey a ``prompt`` of any size, in slices."""
+    found = Survey()
+    view = memoryview(prompt)
+    size = len(view)
+    searched = {"vision": media.vision, "audio": media.audio, "documents": media.documents}
+    for at in range(0, size, _SLICE_BYTES):
+        # One byte more, for an escape across the end of the slice. None is counted twice.
+        found.escapes += bytes(view[at : at + _SLICE_BYTES + 1]).count(b"\\u")
+        end = min(size, at + _SLICE_BYTES + _STRADDLING_BYTES)
+        if media.any.search(prompt, at, end) is not None:
+            for name, pattern in [*searched.items()]:
+                if pattern.search(prompt, at, end) is not None:
+                    setattr(found, name, True)
+                    del searched[name]
+        yield
+    if len(searched) < len(("vision", "audio", "documents")):
+        yield from _payload_steps(prompt, found)
+    return found
+
+
+def finished(steps: Steps[_T]) -> _T:
+    """Run all ``steps`` at once and return their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+
+
+def _payload_steps(prompt: msgspec.Raw, found: Survey) -> Steps[None]:
+    """Find the runs of Base64, checking only blocks at multiples of the block size.
+
+    A search byte by byte takes a hundred times as long.
+    """
+    size = len(memoryview(prompt))
+    at = done = paused_at = 0
+    while at + _BLOCK <= size:
+        if at - paused_at >= _SLICE_BYTES:
+            paused_at = at
+            yield
+        if _CODED_BLOCK.match(prompt, at) is None:
+            at += _BLOCK
+            continue
+        begin = _begin_of_run(prompt, at, done)
+        end = at + _BLOCK
+        while (more := _CODED_REST.match(prompt, end)) is not None and more.end() > end:
+            end = more.end()
+            yield
+        if end - begin >= _LEAST_RUN:
+            found.payloads += 1
+            found.payload_bytes += end - begin
+        done = end
+        at = end - end % _BLOCK + _BLOCK  # the byte at ``end`` is not Base64
+
+
+def _begin_of_run(prompt: msgspec.Raw, at: int, after: int) -> int:
+    """Return where the run that reaches ``at`` begins; it is within the block before ``at``."""
+    found = _CODED_END.search(prompt, max(after, at - _BLOCK), at)
+    return at if found is None else found.start()
+
+
+def _object_of(types: str) -> re.Pattern[bytes]:
+    return re.compile(rb'"type"\s*:\s*"(?:%b)"' % types.encode())
+
+
+CHARS_PER_TOKEN = 4  # of prompt, including its JSON syntax
+CLASS_LIMITS = (4 * 1024, 32 * 1024)  # bytes; about 1k and 8k tokens; figures are published for each class
+MAX_TAGS = 16
+LONGEST_MODEL = 512  # characters, also of a comma list: names are returned in headers
+MAX_TAG_CHARS = 256
+MOST_FIELDS = 256  # at the top level; no API has even fifty
+
+NO_TEXT = "the body is not valid UTF-8"
+TOO_DEEP = "the body is nested too deeply"
+
+_SHORTEST_FIELD = len('"":1,')
+_COUNTED_BYTES = 64 * 1024  # for smaller bodies, counting colons is cheaper than counting fields
+_NULL = msgspec.Raw(b"null")
+_TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_MODEL = msgspec.json.Decoder(str | None)  # made once: building a decoder costs more than decoding a value
+
+
+def size_class(size: int) -> int:
+    """Return the size class of a prompt whose body has ``size`` bytes: 0, 1 or 2."""
+    return bisect_left(CLASS_LIMITS, size)
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """A body, parsed only at its top level: the values are raw JSON."""
+
+    fields: dict[str, msgspec.Raw]
+    size: int  # bytes of the body
+    values: int | None = None  # upper bound for the JSON values at all depths; None: not counted
+    survey: Survey | None = None  # of the prompt; None: the prompt is small and is surveyed when needed
+
+    @classmethod
+    def of(cls, body: bytes) -> "Contents":
+        """Parse a ``body`` of at most a few megabytes.
+
+        Raises:
+            InvalidRequest: it is not JSON, not an object, or has too many fields.
+
+        """
+        if not body.isascii():
+            check_text(body)
+        return cls(read_fields(body), len(body))
+
+
+def check_text(body: bytes) -> None:
+    """Check that ``body`` is UTF-8: msgspec does not check the strings that it leaves raw.
+
+    Raises:
+        InvalidRequest: it is not valid UTF-8.
+
+    """
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        raise InvalidRequest(NO_TEXT) from None
+
+
+def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
+    """Return the top level of a JSON object. The body must have passed ``check_text``.
+
+    Raises:
+        InvalidRequest: it is not JSON, not an object, or has too many fields (counted before they are all read).
+
+    """
+    size = len(body)
+    few = size <= MOST_FIELDS * _SHORTEST_FIELD or (size <= _COUNTED_BYTES and body.count(b":") <= MOST_FIELDS)
+    try:
+        return _TOP.decode(body) if few else _counted_fields(body)
+    except msgspec.ValidationError:
+        raise InvalidRequest("the body must be a JSON object") from None
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"the body is not valid JSON: {error}") from None
+    except RecursionError:
+        raise InvalidRequest(TOO_DEEP) from None
+
+
+class _Name(str):
+    """A field's name. A type of our own makes msgspec call ``dec_hook`` for each name as it decodes it."""
+
+    __slots__ = ()
+
+
+def _counted_fields(body: bytes) -> dict[str, msgspec.Raw]:
+    """Decode the top level and stop at the first field too many. Repeated names count each time."""
+    left = MOST_FIELDS
+
+    def name_of(kind: type[_Name], name: str) -> _Name:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise InvalidRequest(f"the body has more than {MOST_FIELDS} fields at its top level")
+        return kind(name)
+
+    fields = msgspec.json.Decoder(dict[_Name, msgspec.Raw], dec_hook=name_of).decode(body)
+    return {str(name): raw for name, raw in fields.items()}
+
+
+def read_model(fields: Mapping[str, msgspec.Raw]) -> str:
+    """Return the field ``model``.
+
+    Raises:
+        InvalidRequest: it is missing, empty, not a string, too long or not printable.
+
+    """
+    raw = fields.get("model")
+    model = None if raw is None else decoded("model", raw, _MODEL)
+    if not model:
+        raise InvalidRequest("'model' is missing: name one of GET /v1/models", param="model")
+    if len(model) > LONGEST_MODEL or not model.isprintable():
+        raise InvalidRequest(f"'model' must be printable and at most {LONGEST_MODEL} characters long", param="model")
+    return str(model)
+
+
+def read_tags(header: str | None) -> dict[str, str]:
+    """Return the tags of ``x-holeshot-tags``: ``name=value, name=value``, or a JSON object of strings. Keys are masked.
+
+    Raises:
+        InvalidRequest: the header has neither form, or too many or too long tags.
+
+    """
+    if not header:
+        return {}
+    if header.lstrip().startswith("{"):
+        try:
+            tags = msgspec.json.decode(_header_bytes(header), type=dict[str, str])
+        except msgspec.DecodeError as error:
+            raise InvalidRequest(f"x-holeshot-tags is not a JSON object of strings: {error}") from None
+    else:
+        pairs = [part.partition("=") for part in header.split(",") if part.strip()]
+        if any(not (name.strip() and equals) for name, equals, _ in pairs):
+            raise InvalidRequest("x-holeshot-tags must read 'name=value, name=value', or be a JSON object of strings")
+        tags = {name.strip(): value.strip() for name, _, value in pairs}
+    if len(tags) > MAX_TAGS or any(len(name) + len(value) > MAX_TAG_CHARS for name, value in tags.items()):
+        raise InvalidRequest(f"x-holeshot-tags takes at most {MAX_TAGS} tags of {MAX_TAG_CHARS} characters")
+    return {redact_word(name): redact_word(value) for name, value in tags.items()}
+
+
+def decoded(name: str, raw: msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> Any:
+    """Decode the field ``name``.
+
+    Raises:
+        InvalidRequest: it has the wrong type.
+
+    """
+    try:
+        return decoder.decode(raw)
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"{name!r} is invalid: {error}", param=name) from None
+
+
+def is_set(raw: msgspec.Raw | None) -> bool:
+    """Whether a field is present and not null."""
+    return raw is not None and raw != _NULL  # compares without a copy: the value may be large
+
+
+def least(*limits: float | None) -> int | None:
+    """Return the smallest limit; None and values below 1 (some clients send -1) mean no limit."""
+    return min([int(limit) for limit in limits if limit is not None and limit >= 1], default=None)
+
+
+def _header_bytes(header: str) -> bytes:
+    """Return a header's value as UTF-8. Invalid bytes (aiohttp keeps them as surrogates) become question marks."""
+    return header.strip().encode(errors="replace")

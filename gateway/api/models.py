@@ -1,0 +1,239 @@
+"""GET /v1/models and /v1/models/{id}: the models a client may use, in the format of OpenAI, OpenRouter or Anthropic."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from gateway.api.auth import Client
+from gateway.api.context import CONTEXT
+from gateway.api.fitting import against_policy
+from gateway.core.errors import Forbidden, InvalidRequest, NothingEnabled
+from gateway.fleet.models import Deployment, Model
+from providers.datasheets import Price
+from providers.dialects.dialect import Dialect
+from providers.dialects.index import DIALECTS, PIVOT
+from providers.dialects.messages.dialect import MESSAGES
+
+# What is known about a model from its deployments: context length, capabilities, price.
+
+# The APIs of conversations.
+_CONVERSING = frozenset(dialect.name for dialect in DIALECTS.values() if dialect.untranslated is None)
+
+
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is true for every call of a model, whichever deployment answers. None: unknown."""
+
+    converses: bool  # answers chats; false: only embeddings, images etc.
+    context_tokens: int | None  # the smallest of all deployments
+    max_output_tokens: int | None  # likewise, and at most the operator's limit
+    price: Price | None  # the highest of all deployments; None unless all are known
+    # True: at least one deployment can, so such calls are answered. False: all are known to be unable.
+    tools: bool | None
+    json_schema: bool | None
+    reasoning: bool | None
+    vision: bool | None
+    audio: bool | None
+    documents: bool | None
+
+
+def facts_of(model: Model, deployments: Sequence[Deployment]) -> ModelFacts:
+    """Return what is known about ``model`` if only ``deployments`` may answer."""
+    known = [deployment.capabilities for deployment in deployments]
+    allowed = model.parameters.most_tokens if model.parameters is not None else None
+    return ModelFacts(
+        converses=not deployments or any(not _CONVERSING.isdisjoint(each.apis) for each in deployments),
+        context_tokens=_least(each.context_tokens for each in known),
+        max_output_tokens=_least((*(each.max_output_tokens for each in known), allowed)),
+        price=_dearest([deployment.price for deployment in deployments]),
+        tools=_any_can([each.tools for each in known]),
+        json_schema=_any_can([each.json_schema for each in known]),
+        reasoning=_any_can([each.reasoning for each in known]),
+        vision=_any_can([each.vision for each in known]),
+        audio=_any_can([each.audio for each in known]),
+        documents=_any_can([each.documents for each in known]),
+    )
+
+
+def _least(figures: Iterable[int | None]) -> int | None:
+    return min((figure for figure in figures if figure is not None), default=None)
+
+
+def _any_can(known: Sequence[bool | None]) -> bool | None:
+    if any(known):
+        return True
+    return None if not known or None in known else False
+
+
+def _dearest(prices: Sequence[Price | None]) -> Price | None:
+    known = [price for price in prices if price is not None]
+    if not known or len(known) < len(prices):
+        return None
+
+    def most(usd: Callable[[Price], float | None], otherwise: Callable[[Price], float]) -> float | None:
+        """Return the highest price of a part; where a deployment has none for it, its general price is used."""
+        if all(usd(price) is None for price in known):
+            return None
+        return max(own if (own := usd(price)) is not None else otherwise(price) for price in known)
+
+    return Price(
+        input_usd=max(price.input_usd for price in known),
+        output_usd=max(price.output_usd for price in known),
+        cached_input_usd=most(lambda price: price.cached_input_usd, lambda price: price.input_usd),
+        cache_write_usd=most(lambda price: price.cache_write_usd, lambda price: price.input_usd),
+        reasoning_usd=most(lambda price: price.reasoning_usd, lambda price: price.output_usd),
+    )
+
+
+_LONGEST_PAGE = 1000  # Anthropic's limit
+_EPOCH = "1970-01-01T00:00:00Z"  # Anthropic's value for an unknown date
+_PRICE_DIGITS = 12  # significant digits; more are rounding errors of the division by a million
+# Capabilities in OpenRouter's terms: the request parameters that need each, and the input modalities.
+_PARAMETERS: Mapping[str, tuple[str, ...]] = {
+    "tools": ("tools", "tool_choice"),
+    "json_schema": ("response_format", "structured_outputs"),
+    "reasoning": ("reasoning", "include_reasoning"),
+}
+_MODALITIES: Mapping[str, str] = {"vision": "image", "documents": "file", "audio": "audio"}
+
+
+async def list_models(request: web.Request) -> web.Response:
+    """List the configured models this client may use.
+
+    Anthropic's clients see those that can answer messages, in pages if they ask for pages.
+
+    Raises:
+        InvalidRequest: the page's parameters are invalid.
+
+    """
+    context = request.app[CONTEXT]
+    client = context.admission.admit(request)
+    models = [model for name, model in context.fleet.models.items() if client.models is None or name in client.models]
+    known = [(model, _open(model, client)) for model in models]
+    if spoken_by(request) is not MESSAGES:
+        return _json({"object": "list", "data": [_as_openai(model, open_) for model, open_ in known]})
+    facts = [(model, facts_of(model, open_)) for model, open_ in known]
+    entries = [_as_anthropic(model, each) for model, each in facts if each.converses]
+    return _json(_page(entries, request.query))
+
+
+async def get_model(request: web.Request) -> web.Response:
+    """Describe one model; the id may contain slashes."""
+    context = request.app[CONTEXT]
+    client = context.admission.admit(request)
+    name = request.match_info["id"]
+    client.check_model(name)
+    model = context.fleet.find(name, adhoc=client.adhoc)
+    open_ = _open(model, client)
+    is_anthropics = spoken_by(request) is MESSAGES
+    return _json(_as_anthropic(model, facts_of(model, open_)) if is_anthropics else _as_openai(model, open_))
+
+
+def spoken_by(request: web.Request) -> Dialect:
+    """Return Messages if the headers are those of an Anthropic client, else chat."""
+    is_anthropics = "anthropic-version" in request.headers or "x-api-key" in request.headers
+    return MESSAGES if is_anthropics else PIVOT
+
+
+def _open(model: Model, client: Client) -> list[Deployment]:
+    """Return the deployments this client may use; it learns nothing about the others."""
+    try:
+        deployments = client.deployments(model)
+    except (Forbidden, NothingEnabled):
+        return []
+    return [deployment for deployment in deployments if against_policy(deployment, client.require) is None]
+
+
+def _as_openai(model: Model, open_: Sequence[Deployment]) -> dict[str, Any]:
+    """Return the model in OpenAI's format, with what is known about it in OpenRouter's fields."""
+    facts = facts_of(model, open_)
+    # OpenAI's clients expect "created"; a configured name has no date, so it is the epoch.
+    entry: dict[str, Any] = {
+        "id": model.name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "holeshot",
+        "deployments": [deployment.name for deployment in open_],
+        "name": model.name,
+    }
+    limits = {"context_length": facts.context_tokens, "max_completion_tokens": facts.max_output_tokens}
+    if facts.context_tokens is not None:
+        entry["context_length"] = facts.context_tokens
+    if limits := {name: limit for name, limit in limits.items() if limit is not None}:
+        entry["top_provider"] = limits
+    if facts.price is not None:
+        entry["pricing"] = _pricing(facts.price)
+    if facts.converses and facts.tools is not None:  # if unknown, a list without tools would claim that there are none
+        entry["supported_parameters"] = [
+            name for ability, names in _PARAMETERS.items() if getattr(facts, ability) for name in names
+        ]
+    if facts.converses and facts.vision is not None:  # likewise
+        inputs = [modality for ability, modality in _MODALITIES.items() if getattr(facts, ability)]
+        entry["architecture"] = {"input_modalities": ["text", *inputs], "output_modalities": ["text"]}
+    return entry
+
+
+def _pricing(price: Price) -> dict[str, str]:
+    """Return prices in US dollars per token, as text without exponents."""
+    prices = {
+        "prompt": price.input_usd,
+        "completion": price.output_usd,
+        "input_cache_read": price.cached_input_usd,
+        "input_cache_write": price.cache_write_usd,
+        "internal_reasoning": price.reasoning_usd,
+    }
+    return {name: f"{Decimal(f'{usd:.{_PRICE_DIGITS}g}'):f}" for name, usd in prices.items() if usd is not None}
+
+
+def _as_anthropic(model: Model, facts: ModelFacts) -> dict[str, Any]:
+    return {
+        "type": "model",
+        "id": model.name,
+        "display_name": model.name,
+        "created_at": _EPOCH,
+        "lifecycle": "active",
+        "max_input_tokens": facts.context_tokens,
+        "max_tokens": facts.max_output_tokens,
+    }
+
+
+def _page(entries: Sequence[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
+    """Return the requested page; without ``limit`` the longest, as a client that does not page would miss the rest."""
+    limit = _limit(query)
+    if (before := query.get("before_id")) is not None:
+        end = _place(entries, before, "before_id")
+        start = max(0, end - limit)
+        has_more = start > 0
+    else:
+        after = query.get("after_id")
+        start = 0 if after is None else _place(entries, after, "after_id") + 1
+        end = start + limit
+        has_more = end < len(entries)
+    page = entries[start:end]
+    return {
+        "data": page,
+        "has_more": has_more,
+        "first_id": page[0]["id"] if page else None,
+        "last_id": page[-1]["id"] if page else None,
+    }
+
+
+def _limit(query: Mapping[str, str]) -> int:
+    said = query.get("limit", str(_LONGEST_PAGE))
+    limit = int(said) if said.isascii() and said.isdigit() and len(said) <= len(str(_LONGEST_PAGE)) else 0
+    if not 1 <= limit <= _LONGEST_PAGE:
+        raise InvalidRequest(f"'limit' must be a whole number from 1 to {_LONGEST_PAGE}, not {said!r}", param="limit")
+    return limit
+
+
+def _place(entries: Sequence[dict[str, Any]], model: str, param: str) -> int:
+    for place, each in enumerate(entries):
+        if each["id"] == model:
+            return place
+    raise InvalidRequest(f"'{param}' must be the id of a model in the list, and {model!r} is not", param=param)
+
+
+def _json(body: Any) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), content_type="application/json")

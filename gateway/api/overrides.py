@@ -1,0 +1,184 @@
+"""What a request may change about its own race, and the model's settings with these changes.
+
+The request takes precedence over its client's profile, the profile over the model's settings. Only the operator sets
+what extra attempts may cost (``budget``, ``usd_per_day``, ``extra_usd_per_call``).
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from gateway.api.auth import Client
+from gateway.api.preferences import Preferences
+from gateway.core.attempts import Invalid, WinOn
+from gateway.core.calls import Mode, Objective
+from gateway.core.errors import Forbidden, InvalidRequest
+from gateway.fleet.models import Model
+from gateway.settings.model import RaceSettings
+from gateway.settings.section_checks import ONE_AT_A_TIME, contradictions
+from gateway.settings.sections import FASTEST_TOK_S, SOONEST_TTFT_MS, Profile, TakeoverSettings, When
+
+HEADER = "x-holeshot-race"
+
+
+class RaceOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The body's ``race``, or the header ``x-holeshot-race``. None: not set."""
+
+    profile: Profile | None = None
+    mode: Mode | None = None
+    width: Annotated[int, msgspec.Meta(ge=1, le=8)] | None = None
+    hedge_delay_s: Annotated[float, msgspec.Meta(ge=0, le=60)] | None = None
+    win_on: WinOn | None = None
+    objective: Objective | None = None
+    ttft_ms: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    min_tok_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    reading_tok_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    takeover: bool | None = None  # an answer that breaks is finished by another deployment
+    invalid: Invalid | None = None
+    hold: bool | None = None  # whether a first token may wait for a faster answer
+
+
+NOTHING = RaceOverride()
+
+
+def read_override(raw: msgspec.Raw | None, header: str | None) -> RaceOverride:
+    """Read an override: an object, or only the name of a mode or a profile. The body takes precedence over the header.
+
+    Raises:
+        InvalidRequest: it is neither, or has an invalid value.
+
+    """
+    # aiohttp keeps bytes that are not UTF-8 as surrogates
+    text = bytes(raw) if raw is not None else (header or "").strip().encode(errors="replace")
+    if not text or text == b"null":
+        return NOTHING
+    try:
+        if text.startswith(b"{"):
+            return msgspec.json.decode(text, type=RaceOverride)
+        word = msgspec.json.decode(text, type=str) if raw is not None or text.startswith(b'"') else text.decode()
+        return msgspec.convert({"profile" if word in _PROFILES else "mode": word}, RaceOverride)
+    except msgspec.DecodeError as error:
+        source = HEADER if raw is None else "race"
+        raise InvalidRequest(
+            f"{source!r} is not understood: {error}; send a mode ({', '.join(Mode)}), a profile ({', '.join(Profile)})"
+            f" or an object with {', '.join(RaceOverride.__struct_fields__)}",
+            param=source,
+        ) from None
+
+
+def as_asked(model: Model, override: RaceOverride, client: Client, *, stateful: bool) -> Model:
+    """Return ``model`` with its race settings for this call: the configured ones, with the permitted overrides.
+
+    ``stateful`` calls change something at the provider and are never sent twice.
+
+    Raises:
+        Forbidden: the key may not override race settings, or not start so many attempts.
+        InvalidRequest: the settings contradict each other.
+
+    """
+    if override == NOTHING:
+        model = model.under(client.profile)
+        race = model.race
+    else:
+        _check(override, client)
+        model = model.under(override.profile or client.profile)
+        race = _changed(model.race, override, client)
+    if override.takeover is not None:
+        model = msgspec.structs.replace(model, takeover=_taken_over(model, wanted=override.takeover))
+    if stateful:
+        race = race.model_copy(update=ONE_AT_A_TIME)
+    return model if race is model.race else msgspec.structs.replace(model, race=race)
+
+
+def _check(override: RaceOverride, client: Client) -> None:
+    if not client.override:
+        raise Forbidden(
+            "this key may not set how its calls are raced: leave out 'race', x-holeshot-race and headers of deadlines"
+        )
+    if override.width is not None and override.width > client.max_width:
+        raise Forbidden(f"this key may race at most {client.max_width} deployments at once, not {override.width}")
+
+
+def _changed(race: RaceSettings, override: RaceOverride, client: Client) -> RaceSettings:
+    """Return ``race`` with the overrides. Without a width it is as configured, within the key's limit."""
+    said = msgspec.structs.asdict(override)
+    changes = {name: value for name, value in said.items() if value is not None and name not in _NOT_OF_RACE}
+    if (override.profile or override.mode is Mode.RACE) and override.width is None:
+        changes["width"] = min(race.width, client.max_width)
+    race = race.model_copy(update=changes)
+    if override.invalid is not None and race.win_on is not WinOn.VALID:
+        raise InvalidRequest("'race' makes no sense: invalid has an effect with win_on: valid only", param="race")
+    for field, reason in contradictions(race, changes.keys()):
+        raise InvalidRequest(f"'race' makes no sense: {field} {reason}", param="race")
+    return race
+
+
+def _taken_over(model: Model, *, wanted: bool) -> TakeoverSettings:
+    if wanted and model.takeover.when is When.NEVER:
+        raise InvalidRequest(
+            f"'race' makes no sense: takeover is not allowed for model {model.name!r}: its operator sets"
+            " 'takeover: asked' in the configuration",
+            param="race",
+        )
+    return model.takeover.model_copy(update={"when": When.ALWAYS if wanted else When.NEVER})
+
+
+_NOT_OF_RACE = frozenset({"profile", "takeover"})
+_PROFILES = frozenset(Profile)
+
+
+# Deadlines in headers, ours and llm-d's: for the first token, and for the time per token after it. llm-d's router
+# calls them service level objectives: ``x-llm-d-slo-ttft-ms`` is the wanted time to the first token, ``x-llm-d-slo-
+# tpot-ms`` the wanted time per output token after it. Clients written for it work unchanged.
+
+DEADLINE = "x-holeshot-deadline-ms"  # for the first token, from the receipt of the request
+LLM_D_TTFT = "x-llm-d-slo-ttft-ms"  # the same
+LLM_D_TPOT = "x-llm-d-slo-tpot-ms"  # per token after the first: 1000 / (tok/s)
+
+_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_MS_PER_S = 1000.0
+_BY_HEADERS: Mapping[str, tuple[float, str]] = {
+    DEADLINE: (SOONEST_TTFT_MS, "no first token is measured sooner"),
+    LLM_D_TTFT: (SOONEST_TTFT_MS, "no first token is measured sooner"),
+    LLM_D_TPOT: (_MS_PER_S / FASTEST_TOK_S, "tokens that come faster count as a burst"),
+}  # the minimum in milliseconds, and why
+
+
+def read_deadlines(headers: Mapping[str, str]) -> RaceOverride:
+    """Return the race settings the headers ask for; of two deadlines the stricter. ``NOTHING`` if there are none.
+
+    Raises:
+        InvalidRequest: a value is not a number of milliseconds, or too small.
+
+    """
+    deadlines = [ms for name in (DEADLINE, LLM_D_TTFT) if (ms := _milliseconds(headers, name)) is not None]
+    tpot_ms = _milliseconds(headers, LLM_D_TPOT)
+    if not deadlines and tpot_ms is None:
+        return NOTHING
+    return RaceOverride(
+        ttft_ms=min(deadlines, default=None), min_tok_s=None if tpot_ms is None else _MS_PER_S / tpot_ms
+    )
+
+
+Said = TypeVar("Said", RaceOverride, Preferences)
+
+
+def tightened(said: Said, deadlines: RaceOverride) -> Said:
+    """Return the body's settings with those of ``deadlines`` that are stricter."""
+    ttft_ms = [ms for ms in (said.ttft_ms, deadlines.ttft_ms) if ms is not None]
+    min_tok_s = [tok_s for tok_s in (said.min_tok_s, deadlines.min_tok_s) if tok_s is not None]
+    return msgspec.structs.replace(said, ttft_ms=min(ttft_ms, default=None), min_tok_s=max(min_tok_s, default=None))
+
+
+def _milliseconds(headers: Mapping[str, str], name: str) -> float | None:
+    said = headers.get(name)
+    if said is None:
+        return None
+    if _NUMBER.fullmatch(said.strip()) is None:
+        raise InvalidRequest(f"{name!r} must be a number of milliseconds, as in 800", param=name)
+    ms, (least_ms, reason) = float(said), _BY_HEADERS[name]
+    if ms < least_ms:
+        raise InvalidRequest(f"{name!r} must be at least {least_ms:g}, not {ms:g}: {reason}", param=name)
+    return ms

@@ -1,0 +1,373 @@
+"""Handlers of the APIs without races: deployments are asked one after the other, best first, until one answers."""
+
+from collections.abc import Callable
+from urllib.parse import quote
+
+import msgspec
+from aiohttp import web
+
+from gateway.api import headers
+from gateway.api.admission import Handler, Origin, new_call, origin_of, seated
+from gateway.api.auth import JSON, Client
+from gateway.api.bodies import Received, read_contents
+from gateway.api.call_runner import Journey
+from gateway.api.context import CONTEXT, Context
+from gateway.api.endpoints import MESSAGES_MEDIA as MEDIA
+from gateway.api.fitting import IGNORED, against_policy, in_order
+from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, size_class
+from gateway.api.overrides import HEADER, as_asked
+from gateway.api.passthrough_requests import (
+    COUNT_TOKENS,
+    RelayedApi,
+    RelayedRequest,
+    default_model,
+    read_json,
+    read_multipart,
+)
+from gateway.api.plan_call import Entry, is_counted
+from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
+from gateway.api.request import needs_of, required_messages
+from gateway.core.calls import Call, CallRecord
+from gateway.core.errors import (
+    ApiError,
+    ClientDisconnected,
+    InvalidRequest,
+    NoDeploymentFits,
+    ResponseNotFound,
+    race_failed,
+)
+from gateway.core.prompt_classes import PromptClass
+from gateway.fleet.fleet import Fleet
+from gateway.fleet.models import Deployment
+from gateway.racing.call import Unanswered
+from gateway.racing.passthrough import Asking, Relay, Relayed
+from gateway.racing.sinks import ClientGone
+from gateway.settings.deployment import DataPolicy
+from gateway.steering.candidates import Terms
+from providers.dialects.messages.dialect import MESSAGES
+from providers.errors import ErrorKind, UpstreamError
+
+# From a request to a relay: builds the call, selects its deployments, and plans their order.
+
+
+def enter_relay(
+    context: Context,
+    api: RelayedApi,
+    asked: RelayedRequest,
+    origin: Origin,
+    *,
+    name: str,
+    fleet: Fleet,
+    instead_of: Call | None = None,
+) -> Entry:
+    """Build and plan the call that ``asked`` requests from the model ``name``. The plan is counted in the standings.
+
+    ``fleet`` is the one the call has leased; ``instead_of`` is the same call as built for the model that could not
+    answer.
+
+    Raises:
+        ModelNotFound, Forbidden, InvalidRequest: the client may not send this request to this model.
+        NoDeploymentFits: no deployment of the model has the API and may be used.
+
+    """
+    client = origin.client
+    client.check_model(name)
+    model = as_asked(fleet.find(name, adhoc=client.adhoc), asked.race, client, stateful=True)
+    deployments, response_headers, fields = client.deployments(model), dict[str, str](), asked.fields
+    chosen: Chosen | None = None
+    if asked.preferences is not NOTHING and not is_passed_on(model):
+        chosen = preferred(asked.preferences, model, deployments, client)
+        deployments = list(chosen.deployments)
+        if chosen.unsupported:
+            response_headers[IGNORED] = ", ".join(chosen.unsupported)
+        fields = {key: value for key, value in fields.items() if key not in CONSUMED}
+    excluded = dict(chosen.excluded) if chosen is not None else {}
+    able = []
+    for deployment in deployments:
+        if (reason := _against(deployment, api, client.require)) is None:
+            able.append(deployment.name)
+        else:
+            excluded[deployment.name] = reason
+    if not able:
+        raise NoDeploymentFits(model.name, excluded)
+    call = new_call(
+        context,
+        origin,
+        model,
+        instead_of,
+        asked_model=asked.model,
+        endpoint=api.endpoint,
+        streamed=asked.stream,
+        prompt_class=PromptClass(api.endpoint, size_class(asked.size)),
+        prompt_tokens=asked.size // CHARS_PER_TOKEN if api.estimates else 0,
+        fields=fields,
+    )
+    terms = Terms(
+        call.objective,
+        call.prompt_tokens,
+        None,
+        model.prices,
+        model.limits,
+        model.weights or None,
+        model.canaries or None,
+        excluded or None,
+        # Such answers have no tokens, or none that is paid for by the token.
+        answer_tokens=0.0 if is_counted(call, model) else None,
+        is_counted=is_counted(call, model),
+    )
+    plan = context.steering.plan(model.name, able, model.race, terms, call.prompt_class, explain=origin.explain)
+    if chosen is not None and chosen.order:
+        plan = in_order(plan, chosen.order)
+    if chosen is not None and not chosen.failover:
+        plan = msgspec.structs.replace(plan, rest=())
+    return Entry(call, model, plan, response_headers, None, tuple(able))
+
+
+def _against(deployment: Deployment, api: RelayedApi, policy: DataPolicy) -> str | None:
+    """Return why a deployment cannot be used; None if it can."""
+    if api.api not in deployment.apis:
+        return f"answers {', '.join(sorted(deployment.apis))} only"
+    return against_policy(deployment, policy)
+
+
+# Writes a relayed answer to the client as it arrives: audio, images, texts and events that are not raced.
+
+_PASSED = ("content-type", "content-disposition", "content-language")
+_IDENTITY = ("", "identity")
+
+
+def relayed_headers(relayed: Relayed, response_headers: dict[str, str]) -> dict[str, str]:
+    """Return the response headers of an answer; ``response_headers`` are the gateway's reports about the request."""
+    answer = relayed.answer
+    fields = headers.of_answer(relayed.call, relayed.provider, relayed.deployment, relayed.launched, answer.headers)
+    fields["x-holeshot-ttft-ms"] = f"{relayed.ttft_ms:.1f}"
+    fields.update(response_headers)
+    fields.update({name: value for name in _PASSED if (value := answer.headers.get(name))})
+    if "content-type" not in fields:
+        is_json = answer.rest is None and answer.body.lstrip()[:1] in {b"{", b"["}
+        fields["content-type"] = JSON if is_json else "application/octet-stream"
+    return fields
+
+
+class ResponseOutlet:
+    """Writes to the client's response. Until the answer begins, an error can still have its own status."""
+
+    def __init__(self, request: web.Request, response_headers: dict[str, str]) -> None:
+        self.response: web.StreamResponse | None = None
+        self._request = request
+        self._response_headers = response_headers
+        self._transport = request.transport
+
+    async def begin(self, relayed: Relayed) -> None:
+        """Prepare the response, with the provider's content length if it is known."""
+        upstream = relayed.answer.headers
+        fields = relayed_headers(relayed, self._response_headers)
+        if fields["content-type"].startswith("text/event-stream"):
+            fields["cache-control"] = "no-cache"
+            fields["x-accel-buffering"] = "no"  # else nginx would buffer the stream
+        response = self.response = web.StreamResponse(status=relayed.answer.status, headers=fields)
+        length = upstream.get("content-length", "")
+        if length.isascii() and length.isdigit() and upstream.get("content-encoding", "") in _IDENTITY:
+            response.content_length = int(length)
+        try:
+            await response.prepare(self._request)
+        except ConnectionError as error:
+            raise ClientGone from error
+
+    async def write(self, data: bytes) -> None:
+        """Send some bytes; wait while the client is slow."""
+        assert self.response is not None
+        try:
+            await self.response.write(data)
+            if self._request.protocol.writing_paused:  # aiohttp would wait only before the next write
+                await self._request.writer.drain()
+        except ConnectionError as error:
+            raise ClientGone from error
+
+    async def end(self, last: bytes) -> None:
+        """Send the last bytes and the end of the response in one write."""
+        assert self.response is not None
+        try:
+            await self.response.write_eof(last)
+        except ConnectionError as error:
+            raise ClientGone from error
+
+    def drop(self) -> None:
+        """Abort the connection, so that the client does not accept half an answer."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def relaying(api: RelayedApi) -> Handler:
+    """Return the request handler of ``api``."""
+
+    async def relay(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
+        context = request.app[CONTEXT]
+        asked, origin = await receive(request, client, received, api, waited_s=waited_s)
+        with context.fleet.lease():
+            return await answered(context, request, api, asked, origin)
+
+    return seated(relay, api.takes)
+
+
+async def receive(
+    request: web.Request,
+    client: Client,
+    received: Received,
+    api: RelayedApi,
+    *,
+    waited_s: float,
+    prompt: str = "",
+    media: Media | None = None,
+) -> tuple[RelayedRequest, Origin]:
+    """Read the request of an admitted client; with ``media``, the field ``prompt`` of a large body is surveyed.
+
+    Raises:
+        ApiError: the request is invalid.
+
+    """
+    context = request.app[CONTEXT]
+    origin, body = origin_of(request, context, client, received, waited_s), received.take()
+    race = request.headers.get(HEADER)
+
+    def default() -> str:
+        return default_model(api, context.fleet, origin.client)
+
+    if request.content_type == JSON:
+        asked = read_json(api, await read_contents(body, context.body_work, prompt, media), race, default)
+    else:
+        asked = read_multipart(api, request.headers["content-type"], body, race, default)
+    return asked, origin
+
+
+async def answered(
+    context: Context,
+    request: web.Request,
+    api: RelayedApi,
+    asked: RelayedRequest,
+    origin: Origin,
+    *,
+    answer_here: Callable[[ApiError], web.Response | None] = lambda _: None,
+) -> web.StreamResponse:
+    """Return the answer of the first model that gives one; ``answer_here`` may answer if none does.
+
+    The caller must hold a lease of the context's fleet.
+
+    Raises:
+        ApiError: no model answered.
+
+    """
+    response_headers: dict[str, str]
+    answer: Relayed | None = None
+
+    def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> Entry:
+        return enter_relay(context, api, asked, origin, name=name, fleet=fleet, instead_of=instead_of)
+
+    async def run(entry: Entry) -> CallRecord | Unanswered:
+        nonlocal answer
+        asking = Asking(api.path, asked.form, is_priced=api.is_text, takes_extra_body=api.takes_extra_body)
+        relay = Relay(journey.open_call, entry.model, entry.plan, asking)
+        ending = await relay.run(outlet)
+        answer = relay.answer
+        return ending
+
+    try:
+        journey = Journey(context, request, asked.model, asked.preferences, entered, answer_here=answer_here)
+    except ApiError as error:
+        if (own := answer_here(error)) is None:
+            raise
+        return own
+    response_headers = journey.response_headers
+    outlet = ResponseOutlet(request, response_headers)
+    record = await journey.run(run)
+    if isinstance(record, web.Response):
+        record.headers.update(headers.identifying(journey.call.request_id or journey.call.id))
+        return record
+    assert answer is not None
+    if answer.answer.rest is not None:
+        if outlet.response is None:
+            raise ClientDisconnected("the client disconnected")
+        return outlet.response
+    fields = relayed_headers(answer, response_headers)
+    if record.cost_usd is not None:
+        fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
+    return web.Response(body=answer.answer.body, status=answer.answer.status, headers=fields)
+
+
+# POST /v1/messages/count_tokens: sent to a deployment that speaks Messages; estimated if none does.
+
+ESTIMATED = "x-holeshot-estimated"
+
+
+async def _count(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
+    """Return a prompt's number of tokens. An estimate is marked; it is a call only if a deployment was asked."""
+    context = request.app[CONTEXT]
+    asked, origin = await receive(
+        request, client, received, COUNT_TOKENS, waited_s=waited_s, prompt=MESSAGES.requests.prompt, media=MEDIA
+    )
+    messages = required_messages(asked.fields)
+
+    def estimate(error: ApiError) -> web.Response | None:
+        if not (isinstance(error, NoDeploymentFits) or error.code == ErrorKind.NO_SUCH_API):
+            return None
+        contents = Contents({}, asked.size, survey=asked.survey)
+        needs = needs_of(messages, contents, MEDIA, max_tokens=None, tools=False, json_schema=False)
+        fields = headers.identifying(origin.request_id) if origin.request_id is not None else {}
+        return web.Response(
+            body=msgspec.json.encode({"input_tokens": max(1, needs.prompt_tokens)}),
+            content_type="application/json",
+            headers={**fields, ESTIMATED: "true"},
+        )
+
+    with context.fleet.lease():
+        return await answered(context, request, COUNT_TOKENS, asked, origin, answer_here=estimate)
+
+
+count_tokens = seated(_count)
+
+
+# /v1/responses/{id} and the paths below it: passed on to the provider that stores the response.
+
+
+async def kept_response(request: web.Request) -> web.Response:
+    """Pass the request on to the deployment that made the response, if it was made for this client.
+
+    No model is asked, so this is not a call and the ledger has no row of it.
+
+    Raises:
+        ResponseNotFound: this client has no such response, or the provider has deleted it.
+
+    """
+    context = request.app[CONTEXT]
+    client = context.admission.admit(request)
+    response_id, rest = request.match_info["id"], request.match_info.get("rest", "")
+    if "stream" in request.query:
+        raise InvalidRequest("a stored response is returned as a whole: leave out 'stream'", param="stream")
+    made_by = await context.responses.find(client.name, response_id)
+    with context.fleet.lease():
+        deployment = None if made_by is None else _deployment(context.fleet, made_by)
+        if deployment is None or not deployment.upstream.can_fetch:
+            raise ResponseNotFound(f"the response {response_id!r} is not known here, or not to this key")
+        path = "/".join(part for part in ("responses", quote(response_id, safe=""), rest) if part)
+        try:
+            answer = await deployment.upstream.fetch(request.method, path, list(request.query.items()))
+        except UpstreamError as error:
+            raise _translated(deployment.name, response_id, error) from None
+    fields = {"content-type": JSON, "x-holeshot-provider": deployment.provider, "x-holeshot-deployment": made_by or ""}
+    fields.update(headers.identifying(headers.request_id(request.headers) or context.services.new_id()))
+    return web.Response(body=answer.body, status=answer.status, headers=fields)
+
+
+def _deployment(fleet: Fleet, name: str) -> Deployment | None:
+    """Return the deployment ``name`` of any model, or one of the provider that ``name`` begins with."""
+    known = (deployment for model in fleet.models.values() for deployment in model.deployments.values())
+    found = next((deployment for deployment in known if deployment.name == name), None)
+    if found is not None or name.partition("/")[0] not in fleet.upstreams:
+        return found
+    return next(iter(fleet.find(name, adhoc=True).deployments.values()), None)
+
+
+def _translated(deployment: str, response_id: str, error: UpstreamError) -> ApiError:
+    if error.kind in {ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API}:
+        return ResponseNotFound(f"{deployment} does not know the response {response_id!r} any more: {error.message}")
+    return race_failed(deployment, [(deployment, error)])

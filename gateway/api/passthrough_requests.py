@@ -1,0 +1,246 @@
+"""A request to an API without races, read once: a JSON object or a form, without the gateway's own fields."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from gateway.api.auth import JSON, Client
+from gateway.api.json_body import Contents, Survey, decoded, is_set, read_model
+from gateway.api.overrides import RaceOverride, read_override
+from gateway.api.preferences import CONSUMED, Preferences, read_preferences
+from gateway.core.errors import InvalidRequest
+from gateway.core.prompt_classes import MeasuredApi
+from gateway.fleet.fleet import Fleet
+from gateway.settings.model_names import ModelKind, parsed_name
+from providers.catalog import Api
+from providers.dialects.wording import Malformed
+from providers.multipart import Form, read_form
+
+# The list of APIs with routing and failover but without races: names, paths and required fields.
+
+FORM = "multipart/form-data"
+
+
+class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
+    """One API."""
+
+    endpoint: MeasuredApi  # as named in the ledger
+    path: str  # at the provider
+    api: Api  # that a deployment must support
+    demands: Mapping[str, str] = {}  # required field → what it should contain; alternative names are separated by a bar
+    takes: tuple[str, ...] = (JSON,)
+    kind: ModelKind | None = None  # of the default models, if a request names none; None: the model is required
+    is_text: bool = True  # input and output are text, so a text price applies to the reported tokens
+    estimates: bool = False  # the input is text, so that its tokens can be estimated
+    takes_extra_body: bool = True
+
+
+EMBEDDINGS = RelayedApi(
+    endpoint=MeasuredApi.EMBEDDINGS,
+    path="embeddings",
+    api="embeddings",
+    demands={"input": "a string, or an array of strings or tokens"},
+    estimates=True,
+)
+MODERATIONS = RelayedApi(
+    endpoint=MeasuredApi.MODERATIONS,
+    path="moderations",
+    api="moderations",
+    demands={"input": "a string, or an array of strings or parts"},
+    kind="moderation",
+    estimates=True,
+)
+RERANK = RelayedApi(
+    endpoint=MeasuredApi.RERANK,
+    path="rerank",
+    api="rerank",
+    demands={"query": "the text to rank the documents by", "documents": "an array of strings or objects"},
+)
+SPEECH = RelayedApi(
+    endpoint=MeasuredApi.SPEECH,
+    path="audio/speech",
+    api="audio",
+    demands={"input": "the text to speak"},
+    is_text=False,
+)
+TRANSCRIPTIONS = RelayedApi(
+    endpoint=MeasuredApi.TRANSCRIPTIONS,
+    path="audio/transcriptions",
+    api="audio",
+    demands={"file": "the audio to transcribe"},
+    takes=(FORM,),
+)
+TRANSLATIONS = RelayedApi(
+    endpoint=MeasuredApi.TRANSLATIONS,
+    path="audio/translations",
+    api="audio",
+    demands={"file": "the audio to translate"},
+    takes=(FORM,),
+)
+GENERATIONS = RelayedApi(
+    endpoint=MeasuredApi.GENERATIONS,
+    path="images/generations",
+    api="images",
+    demands={"prompt": "a description of the image"},
+    kind="image",
+)
+EDITS = RelayedApi(
+    endpoint=MeasuredApi.EDITS,
+    path="images/edits",
+    api="images",
+    demands={"image|image[]|images": "the image or images to edit", "prompt": "a description of the change"},
+    takes=(FORM, JSON),
+    kind="image",
+)
+VARIATIONS = RelayedApi(
+    endpoint=MeasuredApi.VARIATIONS,
+    path="images/variations",
+    api="images",
+    demands={"image": "the image to vary"},
+    takes=(FORM,),
+    kind="image",
+)
+COUNT_TOKENS = RelayedApi(
+    endpoint=MeasuredApi.COUNT_TOKENS,
+    path="messages/count_tokens",
+    api="messages",
+    is_text=False,  # counting costs nothing
+    takes_extra_body=False,  # it accepts only few of the fields that can be set for answers
+)
+
+
+def default_model(api: RelayedApi, fleet: Fleet, client: Client) -> str:
+    """Return the model for a request that names none: the only configured one for this API.
+
+    Models are recognised by their names; if no name matches, by having a deployment with this API.
+
+    Raises:
+        InvalidRequest: there is none, or several.
+
+    """
+    open_ = [
+        model
+        for model in fleet.models.values()
+        if (client.models is None or model.name in client.models)
+        and any(api.api in each.apis for each in model.deployments.values())
+    ]
+    named = [
+        model.name
+        for model in open_
+        if api.kind in {parsed_name(each.model).kind for each in model.deployments.values()}
+        or parsed_name(model.name).kind == api.kind
+    ]
+    found = named or [model.name for model in open_]
+    if api.kind is not None and len(found) == 1:
+        return found[0]
+    hint = f"name one of {', '.join(found)}" if found else "name one of GET /v1/models"
+    raise InvalidRequest(f"'model' is missing: {hint}", param="model")
+
+
+_OWN = CONSUMED | {"race"}
+_STREAM = msgspec.json.Decoder(bool | None)
+_STREAM_FORMAT = msgspec.json.Decoder(str | None)
+_YES = frozenset({"true", "1"})
+
+
+class RelayedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A client's request."""
+
+    model: str
+    fields: Mapping[str, msgspec.Raw]  # without the gateway's own fields; empty for a form
+    form: Form | None
+    size: int  # bytes
+    survey: Survey | None = None  # of a large prompt
+    race: RaceOverride
+    preferences: Preferences
+    stream: bool
+
+
+def read_json(
+    api: RelayedApi, contents: Contents, race_header: str | None, default: Callable[[], str]
+) -> RelayedRequest:
+    """Read a JSON body; ``default`` returns the model to use if it names none.
+
+    Raises:
+        InvalidRequest: a field is invalid or missing.
+
+    """
+    fields = contents.fields
+    raw_race = fields.pop("race", None)
+    preferences = read_preferences(fields)
+    model = _model(api, fields, preferences, default)
+    _demand(api, [name for name, raw in fields.items() if is_set(raw)])
+    stream = bool("stream" in fields and decoded("stream", fields["stream"], _STREAM))
+    if "stream_format" in fields:
+        stream = stream or decoded("stream_format", fields["stream_format"], _STREAM_FORMAT) == "sse"
+    return RelayedRequest(
+        model=model,
+        fields=fields,
+        form=None,
+        size=contents.size,
+        survey=contents.survey,
+        race=read_override(raw_race, race_header),
+        preferences=preferences,
+        stream=stream,
+    )
+
+
+def read_multipart(
+    api: RelayedApi, content_type: str, body: bytes, race_header: str | None, default: Callable[[], str]
+) -> RelayedRequest:
+    """Read a form. The gateway's own fields have their usual names and contain JSON.
+
+    Raises:
+        InvalidRequest: a field is invalid or missing.
+
+    """
+    try:
+        form = read_form(content_type, body)
+        own = {name: _as_json(name, form.text(name)) for name in form.names & (_OWN | {"model"})}
+        stream = (form.text("stream") or "").strip().lower() in _YES or form.text("stream_format") == "sse"
+        names = form.names
+        form = form.without(_OWN)
+    except Malformed as malformed:
+        raise InvalidRequest(malformed.message, param=malformed.param) from None
+    for name in names:
+        if (head := name.partition("[")[0]) in _OWN and head != name:  # provider[only], as SDKs flatten objects
+            raise InvalidRequest(f"send {head!r} as one field of JSON", param=head)
+    raw_race = own.pop("race", None)
+    preferences = read_preferences(own)
+    model = _model(api, own, preferences, default)
+    _demand(api, form.names)
+    return RelayedRequest(
+        model=model,
+        fields={},
+        form=form,
+        size=len(body),
+        race=read_override(raw_race, race_header),
+        preferences=preferences,
+        stream=stream,
+    )
+
+
+def _model(
+    api: RelayedApi, fields: Mapping[str, msgspec.Raw], preferences: Preferences, default: Callable[[], str]
+) -> str:
+    if is_set(fields.get("model")):
+        return read_model(fields)
+    if preferences.models:
+        return preferences.models[0]
+    return read_model(fields) if api.kind is None else default()
+
+
+def _demand(api: RelayedApi, said: Iterable[str]) -> None:
+    names = frozenset(said)
+    for spellings, hint in api.demands.items():
+        first, *others = spellings.split("|")
+        if names.isdisjoint((first, *others)):
+            raise InvalidRequest(f"'{first}' is missing: {hint}", param=first)
+
+
+def _as_json(name: str, text: str | None) -> msgspec.Raw:
+    """Return a form's field as JSON: the model's name becomes a string, the others contain JSON already."""
+    text = text or ""
+    if name == "model" or (name == "race" and text.strip()[:1] not in {"{", '"'}):
+        return msgspec.Raw(msgspec.json.encode(text))
+    return msgspec.Raw(text.strip().encode() or b"null")

@@ -1,0 +1,201 @@
+"""From a request to a race: builds the call, selects its deployments, plans it, and prepares the race."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from gateway.api.admission import Origin, new_call
+from gateway.api.context import Context
+from gateway.api.fitting import ResolvedModel
+from gateway.api.headers import NARROWED
+from gateway.api.overrides import as_asked
+from gateway.api.request import Asked
+from gateway.core.attempts import AnswerKind, WinOn
+from gateway.core.calls import Call, Kind, Mode, Objective
+from gateway.fleet.fleet import Fleet
+from gateway.fleet.models import Model
+from gateway.racing.call import OpenCall
+from gateway.racing.race import Race
+from gateway.racing.sinks import Sink
+from gateway.racing.slots import MAX_IN_FLIGHT
+from gateway.racing.validation import answer_kind, asks_for_several
+from gateway.steering.affinity import Prefix, prefix_of
+from gateway.steering.candidates import Terms
+from gateway.steering.constants import PREFIX_BYTES
+from gateway.steering.plans import Launch, Plan
+
+_RACING = frozenset({Mode.RACE, Mode.HEDGE})
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A planned call, ready to run."""
+
+    call: Call
+    model: Model  # as this call uses it: with its profile and overrides
+    plan: Plan
+    response_headers: dict[str, str]  # that report what the gateway changed
+    prefix: Prefix | None
+    names: tuple[str, ...]  # of all deployments that can answer, also those that are out of rotation
+
+
+class Enter(Protocol):
+    """Builds the call for one model; ``instead_of`` is the same call as built for the first model."""
+
+    def __call__(self, name: str, instead_of: Call | None, *, fleet: Fleet) -> Entry:
+        """Build the call for the model ``name`` of ``fleet``.
+
+        Raises:
+            ApiError: this model cannot be used for it.
+
+        """
+
+
+def enter(
+    context: Context,
+    asked: Asked,
+    origin: Origin,
+    *,
+    name: str,
+    fleet: Fleet,
+    made_by: str | None = None,
+    instead_of: Call | None = None,
+    allow: Callable[[Model], Model] = lambda model: model,
+) -> Entry:
+    """Build and plan the call that ``asked`` requests from the model ``name``. The plan is counted in the standings.
+
+    ``fleet`` is the one that the call has leased. ``made_by`` is the only deployment that can continue the stored
+    response. ``instead_of`` is the same call as built for the model that could not answer. ``allow`` may change the
+    model's cost limits.
+
+    Raises:
+        ModelNotFound, Forbidden, InvalidRequest: the client may not send this request to this model.
+        NoDeploymentFits: no deployment of the model can answer it.
+
+    """
+    origin.client.check_model(name)
+    found = fleet.find(name, adhoc=origin.client.adhoc)
+    resolved = ResolvedModel(
+        allow(as_asked(found, asked.race, origin.client, stateful=asked.stateful)), asked, origin.client
+    )
+    if made_by is not None:
+        resolved.keep_to(made_by)
+    fitting = resolved.fitted(origin.client)
+    model = resolved.model
+    if len(fitting.deployments) == 1 < len(found.deployments) and model.race.mode in _RACING:
+        # Only a model with a single configured deployment may race it against itself.
+        model = msgspec.structs.replace(model, race=model.race.model_copy(update={"mode": Mode.SINGLE}))
+    kind = Kind(
+        endpoint=asked.dialect.endpoint,
+        structured=asked.for_program,
+        max_tokens=resolved.needs.max_tokens,
+        client=origin.client.name,
+        tags=origin.tags,
+        prompt_tokens=resolved.needs.prompt_tokens,
+    )
+    asked_kind, win_on = answer_kind(resolved.fields, asked.dialect), model.race.win_on
+    if win_on is not WinOn.ANY:
+        several = asks_for_several(resolved.fields, asked.dialect)
+        win_on = _win_on(win_on, asked_kind, streamed=asked.stream, stateful=asked.stateful, several=several)
+    call = new_call(
+        context,
+        origin,
+        model,
+        instead_of,
+        asked_model=asked.model,
+        endpoint=kind.endpoint,
+        dialect=asked.dialect,
+        streamed=asked.stream,
+        objective=resolved_objective(model.race.objective, streamed=asked.stream, for_program=asked.for_program),
+        win_on=win_on,
+        sentence_words=model.race.sentence_words,
+        invalid=model.race.invalid,
+        prompt_class=asked.prompt_class,
+        prompt_tokens=asked.needs.prompt_tokens,
+        wants_usage=asked.wants_usage,
+        fields=resolved.fields,
+        wordings=fitting.wordings,
+        dropped=fitting.dropped,
+        stateful=asked.stateful,
+        kind=kind,
+        answer_kind=asked_kind,
+        deadline_ms=model.race.ttft_ms,
+        is_narrowed=resolved.is_narrowed,
+    )
+    prefix = _prefix(resolved.fields, asked) if model.race.cache_affinity else None
+    terms = Terms(
+        call.objective,
+        call.prompt_tokens,
+        resolved.needs.max_tokens,
+        model.prices,
+        model.limits,
+        model.weights or None,
+        model.canaries or None,
+        fitting.excluded or None,
+        prefix,
+        kind,
+        answer_kind=call.answer_kind,
+        bills_losers=model.bills_losers,
+        is_counted=is_counted(call, model),
+        holds=model.race.holds(streamed=asked.stream),
+    )
+    names = [deployment.name for deployment in fitting.deployments]
+    plan = context.steering.plan(model.name, names, model.race, terms, call.prompt_class, explain=origin.explain)
+    return Entry(call, model, resolved.kept_in(plan), resolved.response_headers, prefix, tuple(names))
+
+
+def _win_on(win_on: WinOn, kind: AnswerKind, *, streamed: bool, stateful: bool, several: bool) -> WinOn:
+    """Return what claims the win.
+
+    JSON is not spoken, and of an answer that comes whole no part is. Text is always valid; so is, as it is not asked
+    for twice, an answer that a provider stores. Several answers at once are neither spoken nor judged.
+    """
+    if win_on is WinOn.VALID:
+        return WinOn.ANY if kind is AnswerKind.PLAIN or stateful or several else WinOn.VALID
+    is_spoken = streamed and kind is not AnswerKind.JSON and not several
+    return WinOn.ANSWER if win_on is WinOn.SENTENCE and not is_spoken else win_on
+
+
+def is_counted(call: Call, model: Model) -> bool:
+    """Whether a limit counts what the call uses."""
+    return bool(call.limits) or model.usd_per_day is not None
+
+
+def resolved_objective(objective: Objective, *, streamed: bool, for_program: bool) -> Objective:
+    """Return the objective of a call. ``auto`` depends on whether a human reads the stream or a program the whole.
+
+    A call that is not streamed is never optimised for its first token, whatever is configured.
+    """
+    if objective is Objective.AUTO:
+        return Objective.READING if streamed and not for_program else Objective.COMPLETION
+    return objective if streamed or objective is not Objective.READING else Objective.COMPLETION
+
+
+def prepared_race(
+    context: Context, entry: Entry, open_call: OpenCall, sink: Sink, response_headers: dict[str, str]
+) -> Race:
+    """Return the race that runs the entry's plan.
+
+    If the budget or ``max_in_flight`` refuses an extra attempt, the race notes that in ``response_headers``.
+    """
+    steering, model, plan = context.steering, entry.model, entry.plan
+
+    def full(_: Launch) -> None:
+        context.services.seats.refused(model.name)
+        response_headers[NARROWED] = MAX_IN_FLIGHT
+
+    def permit(launch: Launch) -> bool:
+        cost_usd = plan.cost_usd.get(launch.deployment)
+        permitted = steering.permit(model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer)
+        if steering.refused_by is not None:
+            response_headers[NARROWED] = steering.refused_by
+        return permitted
+
+    return Race(open_call, model, plan, sink, permit=permit, full=full)
+
+
+def _prefix(fields: Mapping[str, msgspec.Raw], asked: Asked) -> Prefix | None:
+    if asked.size <= PREFIX_BYTES[0]:
+        return None
+    order = asked.dialect.requests.reading_order
+    return prefix_of([fields[part] for part in order if part in fields], asked.cache_key)

@@ -1,0 +1,208 @@
+"""Refusals: requests that the gateway itself rejects. All are counted, in the metrics and by the minute in the ledger.
+
+The log has at most one line a second per kind.
+
+A refusal is not a call: the client was not admitted, or no deployment could be asked. A call has its own ledger row
+and log line, however it ends. Errors of providers are not refusals.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import structlog
+
+from gateway.api.auth import grouped, read_address
+from gateway.core.errors import ApiError, ClientDisconnected, NotSignedIn, RaceFailed
+from gateway.core.records import RefusalRecord
+
+# Refusals by the minute, for the ledger: a flood costs a few rows, however many requests it has.
+
+MINUTE_S = 60.0
+ADDRESSES = 100  # different ones a minute
+ROWS = 500  # a minute, with an address; reasons and clients are few, but not their products with addresses
+OTHER = "other"  # the addresses beyond
+
+Record = Callable[[tuple[RefusalRecord, ...]], None]
+
+
+class _RefusalMinutesKind(msgspec.Struct, frozen=True, gc=False):
+    """What the refusals of one row have in common."""
+
+    status: int
+    reason: str
+    client: str | None
+    address: str | None
+
+
+class RefusalMinutes:
+    """Counts the refusals of the open minute, and passes them on when it is over.
+
+    The open minute is in memory only, so a crash loses it. A row for each refusal would let strangers write to the
+    disk as often as they like, and the counts in the metrics are up to date.
+    """
+
+    def __init__(
+        self, record: Record, *, utc_now: Callable[[], datetime], new_id: Callable[[], str], replica: str
+    ) -> None:
+        self._record = record
+        self._utc_now = utc_now
+        self._new_id = new_id
+        self._replica = replica
+        self._started_at: datetime | None = None
+        self._counts: dict[_RefusalMinutesKind, int] = {}
+        self._addresses: set[str] = set()
+        self._end: asyncio.TimerHandle | None = None
+
+    def add(self, status: int, reason: str, client: str | None, peer: str | None) -> None:
+        """Count a refusal; ``peer`` is the address to store, as a socket or a proxy writes it."""
+        if self._started_at is None:
+            self._begin()
+        kind = _RefusalMinutesKind(status, reason, client, self._address(peer))
+        if len(self._counts) >= ROWS and kind not in self._counts and kind.address is not None:
+            kind = _RefusalMinutesKind(status, reason, client, OTHER)
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+
+    def end(self) -> None:
+        """End the open minute, and record it."""
+        if self._end is not None:
+            self._end.cancel()
+        if self._started_at is None:
+            return
+        started_at, self._started_at = self._started_at, None
+        counts, self._counts, self._addresses = self._counts, {}, set()
+        self._record(
+            tuple(
+                RefusalRecord(
+                    id=self._new_id(),
+                    started_at=started_at,
+                    status_code=kind.status,
+                    reason=kind.reason,
+                    client=kind.client,
+                    address=kind.address,
+                    n=n,
+                    replica=self._replica,
+                )
+                for kind, n in counts.items()
+            )
+        )
+
+    def _begin(self) -> None:
+        now = self._utc_now()
+        self._started_at = now.replace(second=0, microsecond=0)
+        left_s = MINUTE_S - now.second - now.microsecond / 1e6
+        self._end = asyncio.get_running_loop().call_later(left_s, self.end)
+
+    def _address(self, peer: str | None) -> str | None:
+        address = None if peer is None else read_address(peer)
+        if address is None:
+            return None
+        name = grouped(address)
+        if name not in self._addresses:
+            if len(self._addresses) >= ADDRESSES:
+                return OTHER
+            self._addresses.add(name)
+        return name
+
+
+LINE_S = 1.0  # between two lines of the same kind
+CALL_ID = "x-holeshot-call-id"
+_NO_REFUSALS = (RaceFailed, ClientDisconnected, NotSignedIn)
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The origin and target of a refused request. No field has text that the client chose."""
+
+    peer: str | None  # the address of the client if a trusted proxy names it, else of the peer
+    method: str | None = None
+    endpoint: str | None = None  # a pattern from the list of routes; None: no route
+    client: str | None = None  # the configured name, if the key is known
+
+
+class Refusals:
+    """Counts refusals. The first of a kind is logged at once, those that follow in one line per second."""
+
+    def __init__(
+        self,
+        count: Callable[[int, str, str | None], None],
+        minutes: RefusalMinutes,
+        keeps_addresses: Callable[[], bool],
+    ) -> None:
+        """``count`` is called with the status, the reason and the client of each refusal.
+
+        ``keeps_addresses`` returns whether the log and the ledger may have addresses.
+        """
+        self._count = count
+        self._minutes = minutes
+        self._keeps_addresses = keeps_addresses
+        self._kinds: dict[tuple[int, str], _Kind] = {}  # few: one for each status and reason of the error tree
+
+    def add_error(self, error: ApiError, refused: Callable[[], Refused]) -> None:
+        """Record the error that a client is answered with, unless it belongs to a call or is no refusal."""
+        if CALL_ID not in error.headers and not isinstance(error, _NO_REFUSALS):
+            self.add(error.status_code, error.kind, refused())
+
+    def add(self, status: int, reason: str, refused: Refused, *, defect: BaseException | None = None) -> None:
+        """Record a refusal. ``defect`` is the bug that caused it; the first of a kind is logged with traceback."""
+        self._count(status, reason, refused.client)
+        if refused.peer is not None and not self._keeps_addresses():
+            refused = msgspec.structs.replace(refused, peer=None)
+        self._minutes.add(status, reason, refused.client, refused.peer)
+        kind = self._kinds.get((status, reason))
+        if kind is None:
+            kind = self._kinds[status, reason] = _Kind(status, reason, lambda: self._kinds.pop((status, reason)))
+        kind.add(refused, defect)
+
+    def close(self) -> None:
+        """Log and record what has not been yet."""
+        self._minutes.end()
+        for kind in list(self._kinds.values()):
+            kind.close()
+
+
+class _Kind:
+    """The refusals of one kind, while they continue."""
+
+    def __init__(self, status: int, reason: str, ended: Callable[[], object]) -> None:
+        self._status = status
+        self._reason = reason
+        self._ended = ended
+        self._unlogged = 0
+        self._last = Refused(None)
+        self._event = "request.refused"
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, refused: Refused, defect: BaseException | None) -> None:
+        self._unlogged += 1
+        self._last = refused
+        if defect is not None:
+            self._event = "request.crashed"
+        if self._timer is None:
+            self._log(defect)
+            self._timer = asyncio.get_running_loop().call_later(LINE_S, self._go_on)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._unlogged:
+            self._log()
+        self._ended()
+
+    def _go_on(self) -> None:
+        """Log those since the last line; if there are none, remove this kind."""
+        if not self._unlogged:
+            self._ended()
+            return
+        self._log()
+        self._timer = asyncio.get_running_loop().call_later(LINE_S, self._go_on)
+
+    def _log(self, defect: BaseException | None = None) -> None:
+        facts: dict[str, Any] = {name: fact for name, fact in msgspec.structs.asdict(self._last).items() if fact}
+        log = structlog.get_logger()
+        if defect is not None:
+            log.error(self._event, count=self._unlogged, **facts, exc_info=defect)
+        else:
+            log.warning(self._event, status=self._status, reason=self._reason, count=self._unlogged, **facts)
+        self._unlogged = 0

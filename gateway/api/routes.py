@@ -1,0 +1,347 @@
+"""The list of all routes, and the one place where errors become HTTP responses."""
+
+import difflib
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
+
+from aiohttp import HttpVersion11, web
+from aiohttp.hdrs import METH_ALL, METH_OPTIONS
+from multidict import istr
+
+from gateway.admin import keys
+from gateway.admin.explain import leaderboard, live, metrics, ready
+from gateway.admin.routes import ROUTES as PAGE_ROUTES
+from gateway.admin.routes import describe, docs
+from gateway.api import headers
+from gateway.api.auth import FORWARDED_FOR, JSON, Trust
+from gateway.api.bodies import answer_first, withhold_continue
+from gateway.api.context import CONTEXT, Context, Phase
+from gateway.api.endpoints import SURFACES
+from gateway.api.handler import answering
+from gateway.api.models import get_model, list_models, spoken_by
+from gateway.api.passthrough import count_tokens, kept_response, relaying
+from gateway.api.passthrough_requests import (
+    EDITS,
+    EMBEDDINGS,
+    GENERATIONS,
+    MODERATIONS,
+    RERANK,
+    SPEECH,
+    TRANSCRIPTIONS,
+    TRANSLATIONS,
+    VARIATIONS,
+    RelayedApi,
+)
+from gateway.api.refusals import Refused
+from gateway.core.errors import (
+    ApiError,
+    InternalError,
+    InvalidRequest,
+    KeyExpired,
+    MethodNotAllowed,
+    NotFound,
+    NoWebSocket,
+    Unauthorized,
+    WrongKey,
+)
+from providers.dialects.dialect import Dialect
+from providers.dialects.index import PIVOT
+from providers.redaction import redact
+
+# Suggests the path that was meant when a request has an unknown one.
+
+_ALIKE = 0.8  # difflib's ratio, 0 to 1: a typing error, not another word
+_VERSION = re.compile(r"^v\d+$")
+# APIs of OpenAI and Anthropic that the gateway does not have: their state is at one provider, so nothing can be raced.
+_NOT_OFFERED = (
+    *("assistants", "batches", "chatkit", "containers", "conversations", "evals", "files", "fine_tuning", "fine-tunes"),
+    *("messages/batches", "organization", "realtime", "responses/compact", "responses/input_tokens", "skills"),
+    *("threads", "uploads", "vector_stores", "videos"),
+)
+
+
+def is_not_offered(path: str) -> bool:
+    """Whether ``path`` belongs to an API that others have and the gateway does not."""
+    bare = "/".join(_bare([word for word in path.split("/") if word]))
+    return any(bare == api or bare.startswith(f"{api}/") for api in _NOT_OFFERED)
+
+
+def nearest_path(path: str, known: Sequence[str]) -> str | None:
+    """Return the ``known`` path most similar to ``path``; None if none is similar.
+
+    Typical mistakes in base URLs are ignored: doubled slashes; ``/v1`` missing, doubled or after another prefix.
+    """
+    words = [word for word in path.split("/") if word]
+    for start in range(len(words)):
+        bare = _bare(words[start:])
+        for candidate in known:
+            if bare and bare == _bare(candidate.strip("/").split("/")):
+                return candidate
+    # Without their versions, which are alike in all of them.
+    bare_known = {"/".join(_bare(candidate.strip("/").split("/"))): candidate for candidate in reversed(known)}
+    wanted = "/".join(_bare(words))
+    near = difflib.get_close_matches(wanted, bare_known, n=1, cutoff=_ALIKE) if wanted else []
+    return bare_known[near[0]] if near else None
+
+
+def _bare(words: Sequence[str]) -> list[str]:
+    """Return ``words`` without leading versions."""
+    start = next((at for at, word in enumerate(words) if not _VERSION.match(word)), len(words))
+    return list(words[start:])
+
+
+# CORS: lets web pages of the configured origins call the APIs, each with a key of its own, never with cookies.
+
+PATHS = ("/v1/", "/v2/")  # the APIs; what operators look at and health checks are for no web page
+METHODS = "GET, POST, DELETE"
+MAX_AGE_S = 7200  # browsers ask again after this; none remembers an answer for longer than a day, Chrome two hours
+_FIELD = re.compile("[a-z0-9-]{1,100}")
+
+# Headers that a page may send: those of SDKs and of the gateway. Never what a proxy says of a client's address.
+_SENT = frozenset(
+    {
+        *("accept", "accept-language", "authorization", "content-language", "content-type", "http-referer"),
+        *("idempotency-key", "traceparent", "tracestate", "user-agent", "x-api-key", "x-request-id", "x-title"),
+    }
+)
+_SENT_PREFIXES = ("anthropic-", "openai-", "x-holeshot-", "x-llm-d-", "x-stainless-")
+# Headers of answers that a page may read.
+_SHOWN = frozenset({"request-id", "retry-after", "traceresponse", "x-request-id"})
+_SHOWN_PREFIXES = ("anthropic-ratelimit-", "x-holeshot-", "x-ratelimit-")
+
+_VARY, _ORIGIN, _EXPOSED = istr("vary"), istr("access-control-allow-origin"), istr("access-control-expose-headers")
+
+
+def preflight(request: web.Request, origins: Collection[str]) -> web.Response | None:
+    """Return the answer to a browser's question whether a page may call; None if it may not, or it is another request.
+
+    It needs no key: browsers send none here. ``add_headers`` completes it.
+    """
+    if request.method != METH_OPTIONS or "access-control-request-method" not in request.headers:
+        return None
+    if not request.path.startswith(PATHS) or request.headers.get("origin") not in origins:
+        return None
+    headers = {"access-control-allow-methods": METHODS, "access-control-max-age": str(MAX_AGE_S)}
+    asked = request.headers.get("access-control-request-headers", "").lower().split(",")
+    if allowed := [name for field in asked if _may_be_sent(name := field.strip())]:
+        headers["access-control-allow-headers"] = ", ".join(allowed)
+    return web.Response(status=204, headers=headers)
+
+
+def add_headers(request: web.Request, response: web.StreamResponse, origins: Collection[str]) -> None:
+    """Let the page that sent ``request`` read ``response``, also an error, if its origin is one of ``origins``.
+
+    There is no ``access-control-allow-credentials``: a page has to know a key, cookies count for nothing.
+    """
+    if not request.path.startswith(PATHS):
+        return
+    headers = response.headers
+    headers[_VARY] = f"{headers[_VARY]}, origin" if _VARY in headers else "origin"  # also for other origins, in caches
+    origin = request.headers.get("origin")
+    if origin is None or origin not in origins:
+        return
+    headers[_ORIGIN] = origin
+    shown = [name for field in headers if (name := field.lower()) in _SHOWN or name.startswith(_SHOWN_PREFIXES)]
+    if shown:
+        headers[_EXPOSED] = ", ".join(shown)
+
+
+def _may_be_sent(name: str) -> bool:
+    return name in _SENT or (name.startswith(_SENT_PREFIXES) and _FIELD.fullmatch(name) is not None)
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_get, _post, _patch, _delete = (
+    partial(add, expect_handler=withhold_continue) for add in (web.get, web.post, web.patch, web.delete)
+)
+
+_COUNT_TOKENS = "/v1/messages/count_tokens"
+_RELAYED: Mapping[str, RelayedApi] = {
+    "/v1/embeddings": EMBEDDINGS,
+    "/v1/moderations": MODERATIONS,
+    "/v1/rerank": RERANK,
+    "/v2/rerank": RERANK,
+    "/v1/audio/speech": SPEECH,
+    "/v1/audio/transcriptions": TRANSCRIPTIONS,
+    "/v1/audio/translations": TRANSLATIONS,
+    "/v1/images/generations": GENERATIONS,
+    "/v1/images/edits": EDITS,
+    "/v1/images/variations": VARIATIONS,
+}
+
+ROUTES = (
+    *(_post(surface.route, answering(surface)) for surface in SURFACES.values()),
+    _post(_COUNT_TOKENS, count_tokens),
+    *(_post(path, relaying(api)) for path, api in _RELAYED.items()),
+    _get("/v1/responses/{id}", kept_response),
+    _delete("/v1/responses/{id}", kept_response),
+    _get("/v1/responses/{id}/{rest:input_items}", kept_response),
+    _post("/v1/responses/{id}/{rest:cancel}", kept_response),
+    _get("/v1/models", list_models),
+    _get("/v1/models/{id:.+}", get_model),
+    _get("/health/live", live),
+    _get("/health/ready", ready),
+    _get("/metrics", metrics),
+    _get("/leaderboard", leaderboard),
+    _get("/admin/keys", keys.list_keys),
+    _post("/admin/keys", keys.create_key),
+    _get("/admin/keys/{name}", keys.get_key),
+    _patch("/admin/keys/{name}", keys.change_key),
+    _delete("/admin/keys/{name}", keys.revoke_key),
+    _post("/admin/keys/{name}/rotate", keys.rotate_key),
+    _get("/openapi.json", describe),
+    _get("/docs", docs),
+    *PAGE_ROUTES,
+)
+
+
+def application(context: Context) -> web.Application:
+    """Return the aiohttp application for ``context``."""
+    app = web.Application(middlewares=[errors_as_json])
+    app[CONTEXT] = context
+    app.add_routes(ROUTES)
+    app.on_response_prepare.append(_complete(context))
+    return app
+
+
+def _complete(context: Context) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """Return the signal handler that completes each response's headers; only one, as each costs time per response."""
+
+    async def complete(request: web.Request, response: web.StreamResponse) -> None:
+        response.headers[headers.SERVER_FIELD] = headers.SERVER  # aiohttp would send its version and Python's
+        if request.method == "GET" or response.status >= web.HTTPBadRequest.status_code:  # what a browser may show
+            response.headers["x-content-type-options"] = "nosniff"
+        if origins := context.settings.cors:
+            add_headers(request, response, origins)
+        if context.phase is not Phase.SERVING:  # the client shall send its next request to another gateway
+            response.force_close()
+            if request.version >= HttpVersion11:
+                response.headers["connection"] = "close"
+            else:
+                response.headers.pop("connection", None)
+
+    return complete
+
+
+@web.middleware
+async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Send errors in the format of the API that was called, before the rest of an unread body."""
+    response = await _answered(request, handler)
+    if not request.content.is_eof():
+        await answer_first(request, response, request.app[CONTEXT].body_work)
+    return response
+
+
+async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Return the handler's response, or that of its error; count and log refusals and bugs of the gateway."""
+    try:
+        return await handler(request)
+    except WrongKey as error:
+        response = _refusal(request, error)
+        if not await request.app[CONTEXT].wrong_keys.hold(_peer(request)):
+            response.force_close()
+        return response
+    except ApiError as error:
+        return _refusal(request, error)
+    except web.HTTPException as error:
+        asked = preflight(request, request.app[CONTEXT].settings.cors)  # no route takes OPTIONS
+        return _refusal(request, _translate(request, error)) if asked is None else asked
+    except web.RequestPayloadError:
+        request.content.feed_eof()  # aiohttp would continue to read it, and log what it finds as unhandled
+        unread = InvalidRequest("the body cannot be read: its chunked encoding is not valid HTTP/1.1")
+        response = _refusal(request, unread)
+        response.force_close()
+        return response
+    except Exception as defect:  # noqa: BLE001 - the last handler: a client must not see internals
+        crash = InternalError("internal error; the log of the gateway has the details")
+        request.app[CONTEXT].refusals.add(crash.status, crash.kind, _facts(request), defect=defect)
+        return _response(request, crash)
+
+
+def _refusal(request: web.Request, error: ApiError) -> web.Response:
+    has_client = isinstance(error, KeyExpired) or not isinstance(error, Unauthorized)
+    request.app[CONTEXT].refusals.add_error(error, lambda: _facts(request, has_client=has_client))
+    response = _response(request, error)
+    if isinstance(error, NoWebSocket):
+        response.force_close()  # after a handshake the connection does not speak HTTP
+    return response
+
+
+def _peer(request: web.Request) -> str | None:
+    """Return the address of the client, if a trusted proxy names it, else that of the peer."""
+    trust = Trust(request.app[CONTEXT].settings.trusted_proxies)
+    return trust.named(request.remote, request.headers.getall(FORWARDED_FOR, ()))
+
+
+def _facts(request: web.Request, *, has_client: bool = True) -> Refused:
+    resource = request.match_info.route.resource
+    return Refused(
+        peer=_peer(request),
+        method=request.method if request.method in METH_ALL else None,
+        endpoint=None if resource is None else resource.canonical,
+        client=request.app[CONTEXT].admission.name_of(request) if has_client else None,
+    )
+
+
+def _translate(request: web.Request, error: web.HTTPException) -> ApiError:
+    if error.status in _NO_ROUTE and is_not_offered(request.path):
+        shown = redact(request.path)[:_LONGEST_PATH]
+        return NotFound(f"{shown!r} is of an API that this gateway does not have; below /v1 it has {_OFFERED}")
+    match error:
+        case web.HTTPNotFound():
+            meant = nearest_path(request.path, _PATHS)
+            hint = f"did you mean {meant}?" if meant else f"chat is at {_CHAT}, the list of models at {_MODELS}"
+            return NotFound(f"there is no {redact(request.path)[:_LONGEST_PATH]!r} here; {hint}")
+        case web.HTTPMethodNotAllowed():
+            allowed = ", ".join(sorted(error.allowed_methods))
+            if request.headers.get("upgrade", "").lower() == "websocket" and "POST" in error.allowed_methods:
+                return NoWebSocket(f"{redact(request.path)!r} is not served over a WebSocket: send a POST request")
+            return MethodNotAllowed(
+                f"{redact(request.path)!r} takes {allowed}, not {request.method}", headers={"allow": allowed}
+            )
+        case _:
+            return InvalidRequest(error.reason)
+
+
+def _response(request: web.Request, error: ApiError) -> web.Response:
+    """Return the response for ``error``, in the format of the API that was called."""
+    request_id = headers.request_id(request.headers) or error.headers.get("x-holeshot-call-id")
+    if request_id is not None:
+        error.headers.update(headers.identifying(request_id))
+    body = error_body(error, _dialect(request), request_id)
+    return web.Response(body=body, status=error.status_code, content_type="application/json", headers=error.headers)
+
+
+def error_body(error: ApiError, dialect: Dialect, request_id: str | None) -> bytes:
+    """Return the body that tells of ``error`` in the format of ``dialect``."""
+    if dialect.error_body is None:
+        return error.body()
+    return dialect.error_body(error.status_code, *error.said(), request_id)
+
+
+def _dialect(request: web.Request) -> Dialect:
+    """Return the dialect of the requested path."""
+    return spoken_by(request) if request.path.startswith(_MODELS) else _dialect_of(request.path)
+
+
+def _dialect_of(path: str) -> Dialect:
+    return next((dialect for dialect, surface in SURFACES.items() if path.startswith(surface.route)), PIVOT)
+
+
+# The paths of calls that take JSON, with the dialect of their errors.
+CALLS: Mapping[str, Dialect] = {
+    path: _dialect_of(path)
+    for path in (
+        *(surface.route for surface in SURFACES.values()),
+        _COUNT_TOKENS,
+        *(path for path, api in _RELAYED.items() if JSON in api.takes),
+    )
+}
+_PATHS = tuple(dict.fromkeys(route.path for route in ROUTES if "{" not in route.path))
+_MODELS = "/v1/models"  # several vendors have this path
+_OFFERED = ", ".join(dict.fromkeys(path.split("/")[2] for path in (*CALLS, *_RELAYED, _MODELS)))
+_NO_ROUTE = (404, 405)
+_LONGEST_PATH = 200  # characters of an unknown path: the client chose it
+_CHAT = SURFACES[PIVOT].route

@@ -1,0 +1,543 @@
+"""What alerts read from the parts of a gateway, and where they are stored."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from math import nan
+
+import msgspec
+import structlog
+
+from gateway import __version__
+from gateway.alerts.alert import Book, Kind, Severity, Source
+from gateway.alerts.alerts import Alerts, Delivery, Watch
+from gateway.alerts.memory_book import MemoryBook
+from gateway.alerts.sender import Sender
+from gateway.alerts.sources import (
+    BurnSource,
+    LedgerSource,
+    OutageSource,
+    Seldom,
+    SlowdownSource,
+    SpendingSource,
+    Thresholds,
+)
+from gateway.api.context import Context, Phase
+from gateway.app.stores import Runtime
+from gateway.core.errors import ApiError
+from gateway.core.records import NotProbed, ProbeBook
+from gateway.core.reports import Reports, ReportsUnreachable, ReportTooSlow
+from gateway.detecting.levels import DAYS, Yardstick, added
+from gateway.detecting.model import ModelWatch
+from gateway.detecting.slowdowns import DAY_S, HOUR_S, SPEEDS, WINDOW_S, Change, Happened, Metric, Slowdown
+from gateway.fleet.fleet import Fleet
+from gateway.ledger.books import Slowdowns, SqlAlertBook, SqlProbeBook, Windows
+from gateway.ledger.errors import LedgerError
+from gateway.ledger.reports.reader import Reader
+from gateway.ledger.reports.reports import LedgerReports
+from gateway.ledger.targets.counting import TargetCounting
+from gateway.ledger.writer import Ledger
+from gateway.probing.prober import Prober, ProbeRecorder
+from gateway.racing.attempt import Attempt
+from gateway.racing.call import OpenCall
+from gateway.racing.services import AttemptTasks
+from gateway.settings.model import Settings
+from gateway.settings.sections import AlertSettings
+from gateway.steering.health import Health
+from gateway.targets.targets import Standing, Target, duration
+from gateway.watching.metrics import Metrics, Readings
+from gateway.watching.series import TARGET_BAD, TARGET_BUDGET, TARGET_BURN, TARGET_CALLS, Family
+
+_BURNS_EVERY_S = 30.0  # the shortest window has five minutes
+_SQL_EVERY_S = 60.0
+
+
+def alerts(
+    context: Callable[[], Context],
+    *,
+    settings: Settings,
+    replica: str,
+    runtime: Runtime,
+    ledger: Ledger,
+    reports: LedgerReports,
+    metrics: Metrics,
+) -> Alerts:
+    """Compose the alerts of a process. ``context`` has the settings and the fleet that are in force at each moment."""
+
+    def now() -> AlertSettings:
+        return context().settings.alerts
+
+    own = MemoryBook(runtime.new_id)
+    book: Book = _instead_of_sql(runtime) or SqlAlertBook(
+        settings.database_url.get_secret_value(), new_id=runtime.new_id
+    )
+    watch = Watch(
+        _sources(context, now, replica=replica, runtime=runtime, ledger=ledger, reports=reports),
+        book=book,
+        own=own,
+        webhooks=lambda severity: [
+            name for name, each in now().webhooks.items() if each.tickets or severity is Severity.PAGE
+        ],
+        resolve_after_s=lambda: now().resolve_after_s,
+        clock=runtime.clock,
+        utc_now=runtime.utc_now,
+        new_id=runtime.new_id,
+        replica=replica,
+        listener=metrics,
+    )
+    sender = Sender(unix_clock=runtime.unix_clock, user_agent=f"holeshot/{__version__}")
+    delivery = Delivery(
+        [book, own],
+        sender,
+        webhooks=lambda: now().webhooks,
+        utc_now=runtime.utc_now,
+        random=runtime.random,
+        listener=metrics,
+    )
+    for kind in Kind:
+        metrics.alert_kind(kind)
+    metrics.gauge(
+        "holeshot_alert_conditions",
+        "Conditions that hold now, as each worker sees them: above 0 there is an alert, or soon.",
+        lambda: sum(watch.conditions.values()),
+    )
+    metrics.gauge(
+        "holeshot_alerts_away",
+        "Workers that cannot reach the database for alerts: each says by itself what is wrong.",
+        lambda: watch.book_is_away,
+    )
+    metrics.counter(
+        "holeshot_alert_messages_dropped_total",
+        "Messages about alerts that were dropped, as too many waited while the database was away.",
+        lambda: own.dropped,
+    )
+    return Alerts(watch, delivery, sender=sender, book=book, own=own, enabled=lambda: now().enabled)
+
+
+def _instead_of_sql(runtime: Runtime) -> Book | None:
+    """Return a book in memory for a gateway whose database is elsewhere than in its settings."""
+    return None if runtime.store is None else MemoryBook(runtime.new_id)
+
+
+def _sources(
+    context: Callable[[], Context],
+    now: Callable[[], AlertSettings],
+    *,
+    replica: str,
+    runtime: Runtime,
+    ledger: Ledger,
+    reports: LedgerReports,
+) -> list[Source]:
+    sources: list[Source] = [
+        OutageSource(
+            lambda: {name: each.deployments.keys() for name, each in context().fleet.models.items()},
+            lambda deployments: context().steering.not_asked(deployments, ()),
+            model_out_s=lambda: now().model_out_s,
+            deployment_out_s=lambda: now().deployment_out_s,
+            utc_now=runtime.utc_now,
+        ),
+        LedgerSource(ledger, replica=replica, behind_s=lambda: now().ledger_behind_s, utc_now=runtime.utc_now),
+    ]
+    if runtime.store is not None:
+        return sources  # there is no SQL to ask
+    spending = SpendingSource(
+        reports.spent,
+        limits=lambda: _limits(context()),
+        thresholds=lambda: Thresholds(now().spending_share, now().usd_per_day, now().usd_per_month),
+        utc_now=runtime.utc_now,
+    )
+    burns = BurnSource(reports.burns, least_bad=lambda: now().burn_least_bad)
+    return [
+        *sources,
+        Seldom(burns, every_s=_BURNS_EVERY_S, clock=runtime.clock),
+        Seldom(spending, every_s=_SQL_EVERY_S, clock=runtime.clock),
+        Seldom(SlowdownSource(reports.open_slowdowns), every_s=_SQL_EVERY_S, clock=runtime.clock),
+    ]
+
+
+def _limits(context: Context) -> Mapping[str | None, Mapping[str, float]]:
+    """Return the limits of every client that has a key; without keys, those of the programs on this machine."""
+    admission = context.admission
+    if not admission.keys.table.is_required:
+        return {None: admission.local.limits}
+    known = (each.client for each in admission.keys.table.known.values())
+    return {client.name: client.limits for client in known if client is not None}
+
+
+# Looks for slowdowns every five minutes, in one process of all replicas. Of ``gateway.detecting`` it is the way in.
+# What is known is made again from the ledger's sums: another process goes on where this one ended.
+
+GRACE_S = 60  # after the end of a window, until rows of it are in the ledger
+LATE_S = 6 * WINDOW_S  # windows that are read again: rows come at the end of calls
+_LEASE = timedelta(seconds=2 * WINDOW_S + GRACE_S)
+_AGAIN_S = 6 * HOUR_S  # between two conclusions
+_YOUNG_S = 2 * DAY_S  # until then after every hour
+_AT_ONCE_S = 3 * HOUR_S  # of hours that are read with one statement
+_LAST_WORDS_S = 1.0
+_PAUSE_S = 0.02  # between two of them, so that calls run first
+
+SLOWER = Family(
+    "holeshot_deployment_slower",
+    "How many times as slow as expected a deployment is (errors: as many) while a slowdown goes on; only the one "
+    "process that looks has it.",
+    "gauge",
+    ("deployment", "metric"),
+)
+
+
+def slowdown_watch(settings: Settings, runtime: Runtime, *, holder: str) -> "Detection":
+    """Return what looks for slowdowns in the ledger, with connections of its own.
+
+    Raises:
+        DatabaseUrlError: the ledger's address is invalid.
+
+    """
+    url = settings.database_url.get_secret_value()
+    return Detection(Slowdowns(url, Reader(url), holder), runtime.unix_clock)
+
+
+class Known(msgspec.Struct):
+    """What the process that looks has in memory. Times are begins of windows, unix seconds."""
+
+    models: dict[str, ModelWatch]
+    made_s: int
+    hours_until_s: int  # hours before are learnt
+    windows_until_s: int  # windows before are added for good
+    concluded_s: dict[str, int]  # by model
+
+
+class Detection:
+    """Finds slowdowns, and says so in the ledger, the log and the metrics. Nothing runs before ``run``."""
+
+    def __init__(self, ledger: Slowdowns, unix_clock: Callable[[], float]) -> None:
+        self._ledger = ledger
+        self._unix_clock = unix_clock
+        self._known: Known | None = None
+        self._problem: str | None = None  # the last one logged
+        self._log = structlog.get_logger()
+
+    @property
+    def slower(self) -> list[Slowdown]:
+        """The slowdowns that go on, if this process is the one that looks."""
+        known = self._known
+        return [] if known is None else [slowdown for watch in known.models.values() for slowdown in watch.open]
+
+    def ratios(self) -> Mapping[tuple[str, ...], float]:
+        """Return how many times as slow they are, by deployment and metric."""
+        return {(slowdown.deployment, str(slowdown.metric)): slowdown.ratio for slowdown in self.slower}
+
+    async def run(self) -> None:
+        """Look after each window, until cancelled; a database that is away is asked again after the next."""
+        try:
+            while True:
+                now_s = self._unix_clock()
+                await asyncio.sleep(WINDOW_S - (now_s - GRACE_S) % WINDOW_S)
+                await self.look()
+        finally:
+            with suppress(LedgerError, TimeoutError):
+                async with asyncio.timeout(_LAST_WORDS_S):
+                    await self._ledger.resign()
+            await self._ledger.aclose()
+
+    async def look(self) -> list[Change]:
+        """Look once, if it is this process that looks; return what has happened."""
+        now_s = int(self._unix_clock())
+        try:
+            changes = await self._look(now_s)
+        except (LedgerError, ApiError) as error:
+            self._known = None
+            if str(error) != self._problem:
+                self._log.warning("detector.not_run", cause=str(error), hint="slowdowns are found later")
+            self._problem = str(error)
+            return []
+        self._problem = None
+        return changes
+
+    async def _look(self, now_s: int) -> list[Change]:
+        if not await self._ledger.elected(datetime.fromtimestamp(now_s, UTC), _LEASE):
+            self._known = None
+            return []
+        known = self._known
+        # What is usual is read again each day, and when the clock went back: what was to come then counts as read.
+        if known is None or now_s - known.made_s >= DAY_S or now_s < max(known.made_s, known.windows_until_s):
+            known = self._known = await self._remembered(now_s)
+        await self._learn(known, now_s)
+        changes = await self._add(known, now_s)
+        changes += [change for watch in known.models.values() for change in watch.look_at(now_s)]
+        for change in changes:
+            if await self._ledger.store(change):
+                self._tell(change)
+        return changes
+
+    async def _remembered(self, now_s: int) -> Known:
+        """Return what the ledger knows: yardsticks of days, hours, and what has been found already."""
+        day_s = now_s // DAY_S * DAY_S
+        first_s = day_s - DAYS * DAY_S
+        models: dict[str, ModelWatch] = {}
+        await self._measure(models, await self._ledger.windows(DAY_S, first_s, day_s + DAY_S))
+        known = Known(models, now_s, first_s, (now_s - DAY_S) // WINDOW_S * WINDOW_S, {})
+        for past in await self._ledger.past(datetime.fromtimestamp(first_s, UTC)):
+            watch = models.get(past.slowdown.model)
+            if watch is not None:
+                watch.take(Change(Happened.BEGAN, past.slowdown))
+                if past.ended_s is not None:
+                    watch.take(Change(Happened.ENDED, past.slowdown, past.ended_s))
+        return known
+
+    async def _measure(self, models: dict[str, ModelWatch], days: Windows) -> None:
+        """Make the yardsticks of all deployments."""
+        seen: dict[tuple[str, str, Metric], tuple[dict[int, float], dict[int, float]]] = {}
+        for of_models in days.values():
+            await asyncio.sleep(0)
+            for model, windows in of_models.items():
+                for name, window in windows.items():
+                    models.setdefault(model, ModelWatch(model)).deployment(name)
+                    for metric, histogram in window.histograms.items():
+                        counts = seen.setdefault((model, name, metric), ({}, {}))
+                        added(counts[0], histogram.seen)
+                        added(counts[1], histogram.cut)
+        for (model, name, metric), counts in seen.items():
+            yardstick = Yardstick.of(*counts)
+            if yardstick is not None:
+                models[model].deployment(name).yardsticks[metric] = yardstick
+
+    async def _learn(self, known: Known, now_s: int) -> None:
+        """Learn the hours that are complete, and conclude from time to time what is usual."""
+        complete_s = (now_s - LATE_S) // HOUR_S * HOUR_S
+        while known.hours_until_s < complete_s:
+            until_s = min(complete_s, known.hours_until_s + _AT_ONCE_S)
+            hours = await self._ledger.windows(HOUR_S, known.hours_until_s, until_s)
+            for start_s in sorted(hours):
+                for model, windows in hours[start_s].items():
+                    watch = known.models.setdefault(model, ModelWatch(model))
+                    for name, window in windows.items():
+                        watch.deployment(name).learn(window)
+                    await asyncio.sleep(0)
+            known.hours_until_s = until_s
+            await asyncio.sleep(_PAUSE_S)
+        for model, watch in known.models.items():
+            is_young = any(one.history_s(metric) < _YOUNG_S for one in watch.deployments.values() for metric in SPEEDS)
+            if now_s - known.concluded_s.get(model, 0) >= (HOUR_S if is_young else _AGAIN_S):
+                await asyncio.to_thread(watch.conclude, now_s)
+                known.concluded_s[model] = now_s
+
+    async def _add(self, known: Known, now_s: int) -> list[Change]:
+        """Add the windows that are complete for good, and look at those that are not yet."""
+        until_s = (now_s - GRACE_S) // WINDOW_S * WINDOW_S
+        final_s = until_s - LATE_S
+        found: Windows = {}
+        for since_s in range(known.windows_until_s, until_s, _AT_ONCE_S):
+            found = {**found, **await self._ledger.windows(WINDOW_S, since_s, min(until_s, since_s + _AT_ONCE_S))}
+        changes = []
+        for model, watch in known.models.items():
+            windows = [(start_s, found[start_s].get(model, {})) for start_s in sorted(found)]
+            for start_s, some in windows:
+                if start_s < final_s:
+                    changes += watch.add(start_s, some)
+            seen = watch.preview((start_s, some) for start_s, some in windows if start_s >= final_s)
+            for change in seen:
+                watch.take(change)
+            changes += seen
+            await asyncio.sleep(0)
+        known.windows_until_s = max(known.windows_until_s, final_s)
+        return changes
+
+    def _tell(self, change: Change) -> None:
+        slowdown = change.slowdown
+        facts = {"model": slowdown.model, "deployment": slowdown.deployment, "metric": str(slowdown.metric)}
+        began_at = datetime.fromtimestamp(slowdown.began_s, UTC).isoformat()
+        if change.happened is Happened.BEGAN:
+            figures = {name: round(getattr(slowdown, name), 3) for name in ("ratio", "low", "high")}
+            self._log.warning("deployment.slower", **facts, began_at=began_at, **figures, n=slowdown.n)
+        else:
+            self._log.info("deployment.as_usual", **facts, began_at=began_at, ending=str(change.ending))
+
+
+# Composes the prober of a gateway: what it sees of it, and who hears of its probes.
+
+
+def prober(context: Context, runtime: Runtime, ledger: Ledger, metrics: Metrics) -> Prober:
+    """Return what probes quiet deployments; it does nothing until it is started, and nothing while that is off."""
+    spent = _SpentToday(runtime)
+    metrics.gauge(
+        "holeshot_probes_today_usd",
+        "US dollars that this process's probes have cost at most since midnight (UTC).",
+        lambda: spent.usd,
+    )
+
+    def ended(deployment: str, outcome: str, cost_usd: float) -> None:
+        metrics.probe_ended(deployment, outcome)
+        spent.add(cost_usd)
+
+    def book() -> ProbeBook:
+        return runtime.probe_book or SqlProbeBook(context.settings.database_url.get_secret_value())
+
+    recorder = ProbeRecorder(context.steering, metrics, ledger)
+    return Prober(
+        _View(context),
+        book,
+        # Tasks of their own: those of calls are shown live, as calls.
+        msgspec.structs.replace(context.services, recorder=recorder, tasks=AttemptTasks[Attempt, OpenCall]()),
+        random=runtime.random,
+        replica=context.process.replica,
+        on_end=ended,
+    )
+
+
+class _View:
+    """The gateway as probes see it, whatever is reloaded."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @property
+    def settings(self) -> Settings:
+        return self._context.settings
+
+    @property
+    def fleet(self) -> Fleet:
+        return self._context.fleet
+
+    def health_of(self, deployment: str) -> Health:
+        return self._context.steering.health_of(deployment)
+
+    def hindrance(self) -> NotProbed | None:
+        context = self._context
+        if context.phase is not Phase.SERVING:
+            return NotProbed.STOPPING
+        intake = context.intake
+        crowded = intake.is_full or bool(intake.waiting) or intake.limit.is_lowered
+        return NotProbed.OVERLOADED if crowded else None
+
+
+class _SpentToday:
+    """What has been spent since the last midnight (UTC), by this process."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._now = runtime.utc_now
+        self._day = self._today()
+        self._usd = 0.0
+
+    @property
+    def usd(self) -> float:
+        self._turn()
+        return self._usd
+
+    def add(self, usd: float) -> None:
+        self._turn()
+        self._usd += usd
+
+    def _turn(self) -> None:
+        today = self._today()
+        if today != self._day:
+            self._day, self._usd = today, 0.0
+
+    def _today(self) -> date:
+        return self._now().date()
+
+
+# Keeps the counts of targets up to date, and shows in the metrics where the targets stand.
+
+EVERY_S = 30.0
+Reading = tuple[tuple[str, ...], float | None]  # the values of labels, and a figure if it is known
+
+
+def target_watch(
+    settings: Settings,
+    runtime: Runtime,
+    *,
+    reports: Reports,
+    metrics: Metrics,
+    targets: Callable[[], Sequence[Target]],
+) -> "TargetWatch":
+    """Compose the watch of a process. ``targets`` are those in force at each moment."""
+    counting = TargetCounting(
+        settings.database_url.get_secret_value(), targets, utc_now=runtime.utc_now, clock=runtime.clock
+    )
+    return TargetWatch(counting, reports, metrics, targets)
+
+
+class TargetFigures:
+    """How much of each target's budget is left, and how fast it is spent, as metrics."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._standings: Sequence[Standing] = ()
+        for family, read in _SHOWN:
+            metrics.read_series(family, partial(self._readings, read))
+
+    def show(self, standings: Sequence[Standing]) -> None:
+        """Show these from now on."""
+        self._standings = standings
+
+    def _readings(self, read: Callable[[Standing], Iterator[Reading]]) -> Readings:
+        return {values: nan if number is None else number for each in self._standings for values, number in read(each)}
+
+
+class TargetWatch:
+    """Looks at the targets every half minute, as long as there are any."""
+
+    def __init__(
+        self,
+        counting: TargetCounting,
+        reports: Reports,
+        metrics: Metrics,
+        targets: Callable[[], Sequence[Target]],
+        *,
+        every_s: float = EVERY_S,
+    ) -> None:
+        self._counting = counting
+        self._reports = reports
+        self._figures = TargetFigures(metrics)
+        self._targets = targets
+        self._every_s = every_s
+        self._had_some = False
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(self._every_s)
+                try:
+                    await self._look()
+                except (ReportsUnreachable, ReportTooSlow):  # logged; the last figures stay
+                    pass
+                except Exception:  # noqa: BLE001 - the next look may succeed
+                    structlog.get_logger().exception("targets.not_watched")
+        finally:
+            await self._counting.aclose()
+
+    async def _look(self) -> None:
+        has_some = bool(self._targets())
+        if not has_some and not self._had_some:
+            return
+        self._had_some = has_some
+        if has_some:
+            await self._counting.keep_up()
+        self._figures.show(await self._reports.targets())
+
+
+def _calls(each: Standing) -> Iterator[Reading]:
+    yield (each.target.name,), float(each.counts.calls)
+
+
+def _bad(each: Standing) -> Iterator[Reading]:
+    yield (each.target.name,), float(each.counts.bad)
+
+
+def _budget(each: Standing) -> Iterator[Reading]:
+    yield (each.target.name,), each.budget_left
+
+
+def _burns(each: Standing) -> Iterator[Reading]:
+    for burn in each.burns:
+        yield (each.target.name, duration(burn.window_s)), burn.burn_rate
+
+
+_SHOWN: Sequence[tuple[Family, Callable[[Standing], Iterator[Reading]]]] = (
+    (TARGET_CALLS, _calls),
+    (TARGET_BAD, _bad),
+    (TARGET_BUDGET, _budget),
+    (TARGET_BURN, _burns),
+)

@@ -1,0 +1,120 @@
+"""The fleets of a gateway, one after the other: built from settings, and closed when no call uses them any more."""
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from gateway.core.tasks import BackgroundTasks
+from gateway.fleet.fleet import Fleet, OpenUpstream
+from gateway.settings.deployment import ProviderSettings
+from gateway.settings.model import Settings
+from gateway.settings.presets import Datasheets
+from providers.catalog import Vendor, load_catalog
+from providers.datasheets import DatasheetTable
+from providers.exchange import Upstream
+from providers.http.dialing import TlsContexts
+from providers.litellm_library import LiteLLM
+from providers.opening import open_upstream
+
+# Opens upstreams from providers' settings and the catalog.
+
+
+class Upstreams:
+    """Opens upstreams, which share the litellm library and the TLS context."""
+
+    def __init__(self) -> None:
+        self._litellm = LiteLLM()
+        self._tls = TlsContexts()
+
+    def open(
+        self, name: str, settings: ProviderSettings, vendor: Vendor | None, secrets: Sequence[str] = ()
+    ) -> Upstream:
+        """Return the upstream of provider ``name``, not yet connected.
+
+        ``secrets``: further ones, besides the provider's own, to be masked in messages.
+
+        Raises:
+            ValueError: neither the settings nor the vendor's row has a base URL.
+
+        """
+        return open_upstream(
+            name,
+            vendor,
+            self._litellm,
+            self._tls,
+            kind=settings.kind,
+            base_url=settings.base_url,
+            api_keys=[key.get_secret_value() for key in settings.keys],
+            key_names=settings.key_names,
+            organization=settings.organization,
+            headers={key: value.get_secret_value() for key, value in settings.headers.items()},
+            query=settings.query,
+            versions=settings.http_version,
+            omits_finish_reason=settings.omits_finish_reason,
+            secrets=secrets,
+        )
+
+    async def warm_up(self) -> None:
+        """Import litellm outside the event loop."""
+        await self._litellm.warm_up()
+
+    async def aclose(self) -> None:
+        """Close what is shared, after every upstream is closed."""
+        await self._litellm.aclose()
+
+
+class Fleets:
+    """Builds fleets and retires them. ``open_upstream``: None for upstreams over the network."""
+
+    def __init__(self, open_upstream: OpenUpstream | None, tasks: BackgroundTasks) -> None:
+        self.retiring: asyncio.Task[None] | None = None  # closes the fleet that was replaced last
+        self._catalog = load_catalog()
+        self._upstreams = Upstreams()
+        self._open_upstream = open_upstream or self._upstreams.open
+        self._tasks = tasks
+        self._retired: dict[Fleet, Fleet] = {}  # replaced fleet, not closed yet → its successor
+
+    def build(self, settings: Settings, previous: Fleet | None) -> Fleet:
+        """Return the fleet of ``settings``, with the upstreams of ``previous`` that stay as they are.
+
+        Raises:
+            ValueError: a provider's configuration cannot be used.
+
+        """
+        return Fleet(
+            settings,
+            self._catalog,
+            open_upstream=self._open_upstream,
+            find_datasheet=Datasheets(settings, self._catalog, DatasheetTable.shipped()).of,
+            previous=previous,
+        )
+
+    def warm_up(self, fleet: Fleet) -> None:
+        """Import litellm in the background, before one of the fleet's deployments enters a race."""
+        deployments = (each for model in fleet.models.values() for each in model.deployments.values())
+        if any(each.upstream.needs_warming for each in deployments):
+            self._tasks.start(self._upstreams.warm_up())
+
+    def retire(self, old: Fleet, new: Fleet) -> None:
+        """Close in the background what ``new`` did not take over from ``old``, when no call uses that any more."""
+        self._retired[old] = new
+        self.retiring = self._tasks.start(self._retire(old, new, self.retiring))
+
+    async def close_retired(self) -> None:
+        """Close the replaced fleets that are still open. The background tasks must have ended."""
+        for old, new in self._retired.items():
+            await old.aclose(successor=new)
+
+    async def aclose(self) -> None:
+        """Close what upstreams share, after every fleet is closed."""
+        await self._upstreams.aclose()
+
+    async def _retire(self, old: Fleet, new: Fleet, after: asyncio.Task[None] | None) -> None:
+        """Close ``old`` when neither it nor a fleet before it is used."""
+        if after is not None:
+            await after
+        await old.idle()
+        await old.aclose(successor=new)
+        del self._retired[old]
+        structlog.get_logger().info("configuration.old_connections_closed")

@@ -1,0 +1,298 @@
+"""The composition: builds a gateway from settings. The only file that knows every room."""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from gateway.api.auth import Admission
+from gateway.api.context import Context, ProcessState, StoredResponses
+from gateway.api.refusals import RefusalMinutes, Refusals
+from gateway.api.routes import application
+from gateway.app.background import SLOWER, alerts, prober, slowdown_watch, target_watch
+from gateway.app.fleets import Fleets
+from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
+from gateway.app.recorders import Recollection, Recorders
+from gateway.app.stores import Runtime, client_keys, leases, live_sharing, redis_board, response_store
+from gateway.core.tasks import BackgroundTasks
+from gateway.ledger.database import own_signing_key
+from gateway.ledger.reports.reader import Reader
+from gateway.ledger.reports.reports import LedgerReports, Replays
+from gateway.ledger.retention import Retention
+from gateway.ledger.writer import Ledger
+from gateway.limits.limits import Limits
+from gateway.live.live import Live
+from gateway.overload.bodies import Bodies, body_bytes_in, calls_in, memory_limit
+from gateway.overload.intake import Intake
+from gateway.racing.attempt import Attempt
+from gateway.racing.call import OpenCall
+from gateway.racing.services import AttemptTasks, Outbox, Services
+from gateway.racing.slots import MAX_IN_FLIGHT, Seats
+from gateway.settings.model import Settings
+from gateway.settings.sections import targets_of
+from gateway.steering.board import MemoryBoard
+from gateway.steering.budget import Spending
+from gateway.steering.constants import REFRESH_EVERY_S
+from gateway.steering.outages import Outages, Strikes
+from gateway.steering.router import Steering
+from gateway.targets.targets import Target
+from gateway.tracing.tracing import Tracing
+from gateway.watching.logs import CallLog
+from gateway.watching.metrics import Metrics, add_process_figures
+
+_AFTER_A_BUG_S = 10.0
+
+
+class Gateway:
+    """A gateway without its server: build it, ``start`` it, serve ``application``, ``close`` it."""
+
+    def __init__(self, settings: Settings, runtime: Runtime | None = None) -> None:
+        """Compose a gateway. Nothing runs yet, but the spool is made and locked.
+
+        Raises:
+            DatabaseUrlError, SpoolError: the database URL is invalid, or the spool cannot be written.
+            ValueError: a provider's configuration cannot be used.
+
+        """
+        runtime = runtime or Runtime()
+        self._tasks = BackgroundTasks()
+        self.fleets = Fleets(runtime.open_upstream, self._tasks)
+        replica = settings.replica or socket.gethostname()
+        self.metrics = Metrics(lambda: self.context.fleet.models)
+        tasks, outbox, memory = AttemptTasks[Attempt, OpenCall](), Outbox(), memory_limit()
+        intake = Intake(
+            settings.overload,
+            default_most=calls_in(memory, settings.workers),
+            clock=runtime.clock,
+            is_busy=lambda: tasks.number > 0,
+            on_shed=self.metrics.shed,
+        )
+        bodies = Bodies(body_bytes_in(memory, settings.workers), most_unfinished=lambda: intake.limit.most)
+        spending = Spending(runtime.unix_clock)
+        strikes = Strikes(runtime.unix_clock)
+        self._response_store = response_store(settings)
+        self.redis_board = redis_board(settings, runtime.unix_clock, spending, strikes)
+        process_id = runtime.new_id()
+        worker = f"{replica}-{process_id}"  # no other process may ever use the same spool
+        self.live = Live(
+            tasks,
+            clock=runtime.clock,
+            unix_clock=runtime.unix_clock,
+            replica=replica,
+            worker=process_id[-12:],
+            catch_up=outbox.drain,
+        )
+        self.tracing = Tracing(settings, worker=worker, clock=runtime.clock)
+        self.live_sharing = live_sharing(settings, self.live, runtime)
+        self.ledger = Ledger(
+            settings.database_url.get_secret_value(),
+            Path(settings.spool_dir),
+            worker,
+            retention=Retention.of(settings.ledger),
+            clock=runtime.clock,
+            utc_now=runtime.utc_now,
+            store=runtime.store,
+        )
+        self.outages = Outages(self.ledger.outage, utc_now=runtime.utc_now, new_id=runtime.new_id, replica=replica)
+        self.steering = Steering(
+            self.redis_board or MemoryBoard(),
+            clock=runtime.clock,
+            unix_clock=runtime.unix_clock,
+            random=runtime.random,
+            spending=spending,
+            on_refused=self.metrics.launch_refused,
+            strikes=strikes,
+            lateness=intake.delay,
+            outages=self.outages,
+            catch_up=outbox.drain,
+        )
+        self._reports = LedgerReports(
+            Reader(settings.database_url.get_secret_value()),
+            replays=Replays(settings.database_url.get_secret_value(), clock=runtime.clock),
+            unshipped=self.ledger.unshipped,
+            running=self.ledger.open_call,
+            utc_now=runtime.utc_now,
+            clock=runtime.clock,
+            targets=self._targets,
+        )
+        seats = Seats(
+            on_waited=self.metrics.call_waited,
+            on_refused=lambda model: self.metrics.launch_refused(model, MAX_IN_FLIGHT),
+        )
+        fleet = self.fleets.build(settings, None)
+        seats.limit(fleet.limits, settings.queue_timeout_s)
+        self.steering.reset({name: list(model.deployments) for name, model in fleet.models.items()})
+        log = CallLog()
+        self.leases = leases(settings, runtime)
+        self._recollection = Recollection(self.ledger, self.steering, self.leases, unix_clock=runtime.unix_clock)
+        keys = client_keys(settings, runtime)
+        limits = Limits(self.leases, unix_clock=runtime.unix_clock, clock=runtime.clock)
+        self.context = Context(
+            settings=settings,
+            fleet=fleet,
+            admission=Admission(keys, settings.anonymous),
+            steering=self.steering,
+            limits=limits,
+            services=Services(
+                recorder=Recorders(
+                    self.ledger,
+                    self.steering,
+                    self.metrics,
+                    log,
+                    limits=limits,
+                    live=self.live,
+                    tracing=self.tracing,
+                    clock=runtime.clock,
+                ),
+                tasks=tasks,
+                seats=seats,
+                clock=runtime.clock,
+                new_id=runtime.new_id,
+                utc_now=runtime.utc_now,
+                outbox=outbox,
+            ),
+            intake=intake,
+            bodies=bodies,
+            live=self.live,
+            tracing=self.tracing,
+            responses=StoredResponses(settings.response_ids_ttl_s, clock=runtime.clock, store=self._response_store),
+            refusals=Refusals(
+                self.metrics.refused,
+                RefusalMinutes(self.ledger.refused, utc_now=runtime.utc_now, new_id=runtime.new_id, replica=replica),
+                lambda: self.context.settings.refusals.addresses,
+            ),
+            reports=self._reports,
+            process=ProcessState(
+                replica=replica,
+                signing_key="" if runtime.store else own_signing_key(settings.database_url.get_secret_value()),
+                readiness=self._readiness,
+                render_metrics=self.metrics.render,
+                alerts=alerts(
+                    lambda: self.context,
+                    settings=settings,
+                    replica=replica,
+                    runtime=runtime,
+                    ledger=self.ledger,
+                    reports=self._reports,
+                    metrics=self.metrics,
+                ),
+            ),
+        )
+        add_gauges(
+            self.metrics,
+            ledger=self.ledger,
+            board=self.redis_board,
+            log=log,
+            seats=seats,
+            wrong_keys=self.context.wrong_keys,
+            leases=self.leases,
+            keys=keys,
+            intake=intake,
+            bodies=bodies,
+            live=self.live,
+            live_sharing=self.live_sharing,
+            tracing=self.tracing,
+        )
+        add_health(
+            self.metrics, steering=self.steering, ledger=self.ledger, board=self.redis_board, clock=runtime.clock
+        )
+        add_budgets(
+            self.metrics,
+            steering=self.steering,
+            spending=spending,
+            limits=limits,
+            fleet=lambda: self.context.fleet,
+        )
+        add_process_figures(self.metrics)
+        self.metrics.on_render(outbox.drain)
+        targets = target_watch(settings, runtime, reports=self._reports, metrics=self.metrics, targets=self._targets)
+        self._tasks.later(targets.run)
+        if settings.ledger.slowdowns and runtime.store is None:
+            slowdowns = slowdown_watch(settings, runtime, holder=worker)
+            self.metrics.read_series(SLOWER, slowdowns.ratios)
+            self._tasks.later(slowdowns.run)
+        self.probes = prober(self.context, runtime, self.ledger, self.metrics)
+        self.application = application(self.context)
+
+    async def start(self) -> None:
+        """Start shipping rows and sharing the leaderboard; both stores may be away."""
+        self.context.intake.delay.start()
+        await self.ledger.start()
+        await self.context.admission.keys.start()
+        if self.redis_board is not None:
+            await self.redis_board.start()
+        if self.live_sharing is not None:
+            await self.live_sharing.start()
+        if self.context.settings.limits_dollars and not await self._recollection.of_spending():
+            self._tasks.start(self._recollection.of_spending_later())
+        await self.leases.start()
+        self.tracing.start()
+        self.fleets.warm_up(self.context.fleet)
+        self._tasks.start(self._keep_fresh())
+        self.probes.start()
+        self._tasks.start(self._recollection.of_figures())
+        self.context.process.alerts.start()
+        self._tasks.start_later_ones()
+        if self.metrics.shared:
+            self._tasks.start(self.metrics.keep_fresh())
+
+    async def close(self) -> None:
+        """Flush and close everything. No calls may be running."""
+        self.context.refusals.close()
+        self.live.end()
+        self.outages.close()
+        async with AsyncExitStack() as last_first:  # whatever fails, the rest is closed, the ledger last
+            last_first.push_async_callback(self.ledger.close)
+            last_first.push_async_callback(self.context.admission.keys.close)
+            last_first.push_async_callback(self._reports.aclose)
+            last_first.push_async_callback(self.tracing.close)
+            if self.redis_board is not None:
+                last_first.push_async_callback(self.redis_board.close)
+            if self.live_sharing is not None:
+                last_first.push_async_callback(self.live_sharing.close)
+            if self._response_store is not None:
+                last_first.push_async_callback(self._response_store.aclose)
+            last_first.push_async_callback(self.leases.close)
+            last_first.push_async_callback(self.context.process.alerts.close)
+            last_first.push_async_callback(self.fleets.aclose)
+            last_first.push_async_callback(self.context.fleet.aclose)
+            last_first.push_async_callback(self.fleets.close_retired)
+            last_first.push_async_callback(self._tasks.close)
+            last_first.callback(self.context.intake.delay.close)
+            last_first.callback(self.context.services.outbox.drain)
+            last_first.push_async_callback(self.context.services.tasks.close)  # early: they read from upstreams
+            last_first.push_async_callback(self.probes.close)
+
+    def reload(self, settings: Settings) -> None:
+        """Use a new configuration for new calls; running calls keep theirs."""
+        old, new = self.context.fleet, self.fleets.build(settings, self.context.fleet)
+        self.tracing.configure(settings)
+        self.context.settings = settings
+        self.context.fleet = new
+        self.context.services.seats.limit(new.limits, settings.queue_timeout_s, self.steering.under_way)
+        self.context.intake.configure(settings.overload)
+        self.context.admission = self.context.admission.reloaded(settings.clients, settings.anonymous)
+        self.steering.reset({name: list(model.deployments) for name, model in new.models.items()})
+        self.fleets.retire(old, new)
+        self.fleets.warm_up(new)
+
+    async def _keep_fresh(self) -> None:
+        """Keep the standings up to date in the background."""
+        while True:
+            await asyncio.sleep(REFRESH_EVERY_S)
+            try:
+                self.steering.refresh()
+            except Exception:  # noqa: BLE001 - the next slice may succeed, and without any, calls compute their own
+                structlog.get_logger().exception("steering.not_refreshed")
+                await asyncio.sleep(_AFTER_A_BUG_S)
+
+    def _targets(self) -> Sequence[Target]:
+        return targets_of(self.context.settings.slo)
+
+    def _readiness(self) -> dict[str, Any]:
+        context = self.context
+        return readiness(self.ledger, self.redis_board, context.admission.keys, models=len(context.fleet.models))

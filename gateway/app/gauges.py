@@ -1,0 +1,325 @@
+"""What the metrics read from the parts of a gateway, each time they are rendered."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gateway.api.auth import WrongKeys
+from gateway.fleet.fleet import Fleet
+from gateway.keys.keys import Keys
+from gateway.ledger.writer import Ledger
+from gateway.limits.limits import Limits
+from gateway.limits.quota import Leases
+from gateway.live.live import Live
+from gateway.overload.bodies import Bodies
+from gateway.overload.intake import Intake
+from gateway.racing.slots import Seats
+from gateway.steering.budget import Spending
+from gateway.steering.health import Condition, State
+from gateway.steering.router import Steering
+from gateway.tracing.tracing import Tracing
+from gateway.watching.logs import CallLog
+from gateway.watching.metrics import Metrics, Readings
+from gateway.watching.series import Family
+
+if TYPE_CHECKING:
+    from gateway.live.sharing import Sharing
+    from gateway.steering.redis_board import RedisBoard
+
+
+def add_gauges(
+    metrics: Metrics,
+    *,
+    ledger: Ledger,
+    board: "RedisBoard | None",
+    log: CallLog,
+    seats: Seats,
+    wrong_keys: WrongKeys,
+    leases: Leases,
+    keys: Keys[Any],
+    intake: Intake,
+    bodies: Bodies,
+    live: Live,
+    live_sharing: "Sharing | None",
+    tracing: Tracing,
+) -> None:
+    """Add the gauges, and the counters that are kept elsewhere, of these parts to ``metrics``."""
+    _add_ledger(metrics, ledger)
+    _add_intake(metrics, intake)
+    _add_bodies(metrics, bodies)
+    metrics.gauge("holeshot_live_viewers", "Open live streams (/api/live).", lambda: live.viewers)
+    if board is not None:
+        metrics.counter(
+            "holeshot_redis_ignored_total",
+            "Values in Redis that no gateway can have written.",
+            lambda: board.ignored + (0 if live_sharing is None else live_sharing.foreign.ignored),
+        )
+    metrics.counter(
+        "holeshot_log_lines_dropped_total",
+        "Log lines that were dropped because no process read them in time.",
+        lambda: log.dropped,
+    )
+    metrics.counter(
+        "holeshot_spans_dropped_total",
+        "Spans that were not exported: the collector was away or too slow, or refused them.",
+        lambda: tracing.dropped,
+    )
+    metrics.gauge(
+        "holeshot_limits_away",
+        "Workers that cannot reach Redis for the limits of clients and models: each allows its own share.",
+        lambda: not leases.connected,
+    )
+    metrics.gauge(
+        "holeshot_keys_stale_s",
+        "Seconds since the database last told which keys there are: 0 up to five; of all workers together.",
+        lambda: keys.stale_s,
+    )
+    metrics.gauge("holeshot_waiting_calls", "Calls that wait under max_in_flight.", lambda: seats.waiting)
+    metrics.gauge("holeshot_tasks", "Tasks of the event loop.", lambda: len(asyncio.all_tasks()))
+    _add_wrong_keys(metrics, wrong_keys)
+
+
+def _add_ledger(metrics: Metrics, ledger: Ledger) -> None:
+    metrics.gauge("holeshot_ledger_pending", "Calls not yet in SQL.", lambda: ledger.pending)
+    metrics.gauge(
+        "holeshot_ledger_lost", "Calls that could be written neither to disk nor to SQL.", lambda: ledger.lost
+    )
+    metrics.gauge(
+        "holeshot_ledger_expired",
+        "Rows that were older than the retention when they arrived.",
+        lambda: ledger.expired,
+    )
+    metrics.gauge("holeshot_ledger_rejected", "Calls that the database refused.", lambda: ledger.rejected)
+    metrics.gauge(
+        "holeshot_ledger_away",
+        "Workers whose database does not answer; rows wait in their spools.",
+        lambda: not ledger.connected,
+    )
+    metrics.gauge(
+        "holeshot_ledger_spool_failing",
+        "Workers whose spool is deleted or full: rows not yet in SQL would be lost with them.",
+        lambda: ledger.spool_problem is not None,
+    )
+
+
+def _add_wrong_keys(metrics: Metrics, wrong_keys: WrongKeys) -> None:
+    metrics.gauge(
+        "holeshot_guessing_addresses",
+        "Addresses with so many wrong keys that answers to more of them are delayed.",
+        lambda: wrong_keys.guessing(asyncio.get_running_loop().time()),
+    )
+    metrics.gauge("holeshot_waiting_refusals", "Answers to wrong keys that wait now.", lambda: wrong_keys.waiting)
+    metrics.counter(
+        "holeshot_delayed_refusals_total", "Answers to wrong keys that have waited.", lambda: wrong_keys.delayed
+    )
+    metrics.counter(
+        "holeshot_undelayed_refusals_total",
+        "Answers to wrong keys that should have waited, and were sent at once because too many did.",
+        lambda: wrong_keys.at_once,
+    )
+
+
+def _add_bodies(metrics: Metrics, bodies: Bodies) -> None:
+    metrics.gauge("holeshot_body_bytes", "Bytes of long request bodies in memory, unpacked.", lambda: bodies.size)
+    metrics.gauge(
+        "holeshot_body_bytes_limit", "Bytes of long request bodies there is memory for.", lambda: bodies.most_bytes
+    )
+    metrics.gauge("holeshot_unfinished_bodies", "Request bodies that are still arriving.", lambda: bodies.unfinished)
+    metrics.counter(
+        "holeshot_cut_bodies_total",
+        "Unfinished request bodies that were cut to make room for those of others.",
+        lambda: bodies.cut,
+    )
+
+
+def _add_intake(metrics: Metrics, intake: Intake) -> None:
+    delay = intake.delay
+    metrics.gauge("holeshot_calls_in_flight", "Calls with a seat.", lambda: intake.in_flight)
+    metrics.gauge("holeshot_calls_queued", "Calls that wait for a seat.", lambda: intake.waiting)
+    metrics.gauge("holeshot_calls_limit", "Calls that may be in flight now.", lambda: intake.limit.now)
+    metrics.gauge(
+        "holeshot_loop_delay_seconds",
+        "How late the event loop is, smoothed over 0.2 seconds; of all workers together.",
+        lambda: delay.smoothed_s,
+    )
+    metrics.gauge(
+        "holeshot_loop_delay_peak_seconds",
+        "The longest delay of the event loop in the last ten to twenty seconds; of all workers together.",
+        delay.peak_s,
+    )
+    metrics.counter(
+        "holeshot_loop_delay_seconds_total", "The sum of all delays of the event loop.", lambda: delay.total_s
+    )
+
+
+# What the metrics read of deployments, of limits in dollars, and of the stores, each time they are rendered.
+
+STATE = Family(
+    "holeshot_deployment_state",
+    "Workers that see a deployment in this state: ok, cooling (rate-limited), open (breaker), half-open (one probe at "
+    "a time), out (it rejects the key or the model).",
+    "gauge",
+    ("deployment", "state"),
+)
+BREAKER = Family(
+    "holeshot_breaker_open",
+    "Workers whose breaker for a deployment is not closed: open or half-open.",
+    "gauge",
+    ("deployment",),
+)
+COOLING = Family(
+    "holeshot_cooling_seconds",
+    "Seconds until the cool-down after a rate limit ends; the longest of all workers.",
+    "gauge",
+    ("deployment",),
+    merge="max",
+)
+HEADROOM = Family(
+    "holeshot_headroom_ratio",
+    "The expected unused part of the provider's rate limit, 0 to 1; the least of all workers. 1 if it reports none.",
+    "gauge",
+    ("deployment",),
+    merge="min",
+)
+EXTRA_LEFT = Family(
+    "holeshot_extra_attempts_left",
+    "Extra attempts that race.budget permits now; below 0 it is overdrawn.",
+    "gauge",
+    ("model",),
+)
+EXTRA_USD = Family(
+    "holeshot_extra_left_usd",
+    "US dollars left today for extra attempts, of race.usd_per_day; the least that a worker knows of.",
+    "gauge",
+    ("model",),
+    merge="min",
+)
+MODEL_USD = Family(
+    "holeshot_model_left_usd",
+    "US dollars left today of a model's usd_per_day, from its first call on; the least that a worker knows of.",
+    "gauge",
+    ("model",),
+    merge="min",
+)
+MODEL_LIMIT = Family(
+    "holeshot_model_limit_usd", "US dollars: a model's usd_per_day, if set.", "gauge", ("model",), merge="max"
+)
+CLIENT_LIMITS = Family(
+    "holeshot_client_limits",
+    "Clients that have called since the start, by how much is left of their limit in dollars: none, "
+    "under_10_percent, under_25_percent, more; the most that a worker sees.",
+    "gauge",
+    ("left", "limit"),
+    merge="max",
+)
+REDIS_AWAY = Family("holeshot_redis_away", "Workers that cannot reach Redis; each steers by what it knows.", "gauge")
+OLDEST = Family(
+    "holeshot_ledger_oldest_pending_seconds",
+    "The age of the oldest entry that is not yet in SQL; 0 without any. The oldest of all workers.",
+    "gauge",
+    merge="max",
+)
+ANSWERED = Family(
+    "holeshot_ledger_answered_seconds",
+    "Seconds since the database last did what it was asked, from its first answer on; the longest of all workers.",
+    "gauge",
+    merge="max",
+)
+UNSPOOLED = Family(
+    "holeshot_ledger_unspooled", "Entries that the disk refused: they wait for SQL in memory only.", "gauge"
+)
+
+
+def add_health(
+    metrics: Metrics,
+    *,
+    steering: Steering,
+    ledger: Ledger,
+    board: "RedisBoard | None",
+    clock: Callable[[], float],
+) -> None:
+    """Add the health of deployments and stores to ``metrics``."""
+
+    def conditions() -> Mapping[str, Condition]:
+        now_s = clock()
+        return {name: health.condition(now_s) for name, health in steering.healths().items()}
+
+    metrics.read_series(STATE, lambda: _states(conditions()))
+    metrics.read_series(BREAKER, lambda: {(name,): float(each.tripped) for name, each in steering.healths().items()})
+    metrics.read_series(COOLING, lambda: {(name,): each.cooling_s for name, each in conditions().items()})
+    metrics.read_series(HEADROOM, lambda: {(name,): each.headroom for name, each in conditions().items()})
+    metrics.read_series(OLDEST, lambda: {(): ledger.oldest_pending_s or 0.0})
+    metrics.read_series(ANSWERED, lambda: _if_known(ledger.answered_s_ago))
+    metrics.read_series(UNSPOOLED, lambda: {(): float(ledger.unspooled)})
+    metrics.on_render(ledger.watch)
+    if board is not None:
+        metrics.read_series(REDIS_AWAY, lambda: {(): float(not board.connected)})
+
+
+def add_budgets(
+    metrics: Metrics, *, steering: Steering, spending: Spending, limits: Limits, fleet: Callable[[], Fleet]
+) -> None:
+    """Add what models and clients may still spend to ``metrics``."""
+    metrics.read_series(EXTRA_LEFT, lambda: {(name,): steering.extra_attempts_left(name) for name in fleet().models})
+    metrics.read_series(
+        EXTRA_USD,
+        lambda: {
+            (name,): max(0.0, model.race.usd_per_day - spending.today_usd(model.payer or name))
+            for name, model in fleet().models.items()
+            if model.race.usd_per_day is not None
+        },
+    )
+    metrics.read_series(
+        MODEL_LIMIT,
+        lambda: {(name,): model.usd_per_day for name, model in fleet().models.items() if model.usd_per_day is not None},
+    )
+    metrics.read_series(
+        MODEL_USD,
+        lambda: {(name,): left for name, left in limits.model_dollars().items() if name in fleet().models},
+    )
+    metrics.read_series(CLIENT_LIMITS, lambda: _bands(limits))
+
+
+def _states(conditions: Mapping[str, Condition]) -> Readings:
+    return {(name, str(state)): float(each.state is state) for name, each in conditions.items() for state in State}
+
+
+def _bands(limits: Limits) -> Readings:
+    found = Counter((_band(left), limit) for limit, left in limits.client_dollars())
+    return {(band, limit): float(found[band, limit]) for band in _BANDS for limit in {limit for _, limit in found}}
+
+
+def _band(left: float) -> str:
+    return next((band for band, at_most in _BANDS.items() if left <= at_most), "more")
+
+
+def _if_known(number: float | None) -> Readings:
+    return {} if number is None else {(): number}
+
+
+_BANDS: Mapping[str, float] = {"none": 0.0, "under_10_percent": 0.1, "under_25_percent": 0.25, "more": 1.0}
+
+
+# The body of /health/ready: the state of the gateway's stores.
+
+
+def readiness(ledger: Ledger, redis_board: "RedisBoard | None", keys: Keys[Any], *, models: int) -> dict[str, Any]:
+    """Return the state of each store; the database is watched for a while from now on."""
+    ledger.watch()
+    return {
+        "database": {
+            "connected": ledger.connected,
+            "answered_s_ago": _tenths(ledger.answered_s_ago),
+            "pending": ledger.pending,
+            "oldest_pending_s": _tenths(ledger.oldest_pending_s),
+        },
+        "spool": {"problem": ledger.spool_problem, "lost": ledger.lost},
+        "redis": None if redis_board is None else {"connected": redis_board.connected},
+        "keys": keys.readiness(),
+        "models": models,
+    }
+
+
+def _tenths(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)

@@ -1,0 +1,156 @@
+"""The recorders of a gateway, combined to one ``Recorder``."""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from gateway.core.attempts import AttemptRecord, AttemptStart
+from gateway.core.calls import Call, CallRecord, CallStart
+from gateway.core.prompt_classes import PromptClass
+from gateway.ledger.errors import LedgerError
+from gateway.ledger.writer import Ledger
+from gateway.limits.limits import Limits, spent_by_quota
+from gateway.limits.quota import Leases
+from gateway.live.live import Live
+from gateway.steering.router import Steering
+from gateway.tracing.tracing import Tracing
+from gateway.watching.logs import CallLog
+from gateway.watching.metrics import Metrics, UsageWatch
+
+
+class Recorders:
+    """Ledger, leaderboard, metrics, log, live view and traces. The ledger comes first, as it must not miss an event."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        steering: Steering,
+        metrics: Metrics,
+        log: CallLog,
+        *,
+        limits: Limits,
+        live: Live,
+        tracing: Tracing,
+        clock: Callable[[], float],
+    ) -> None:
+        self._ledger = ledger
+        self._steering = steering
+        self._metrics = metrics
+        self._log = log
+        self._limits = limits
+        self._live = live
+        self._tracing = tracing
+        self._usage = UsageWatch(clock, metrics.usage_far_off)
+
+    def call_started(self, start: CallStart) -> None:
+        """Spool the start, so that a crash leaves a trace of the call."""
+        self._ledger.call_started(start)
+
+    def attempt_started(self, call: Call, start: AttemptStart) -> None:
+        """Count it as in flight."""
+        model = call.model
+        self._steering.attempt_started(model, start)
+        self._metrics.attempt_started(model, start)
+        if (live := self._live.own) is not None:
+            live.attempt_started(call, start)
+
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
+        """Count it on the board."""
+        self._steering.first_token(model, prompt_class, start, ttft_s, ago_s)
+        if (live := self._live.own) is not None:
+            live.first_token(start, ttft_s)
+
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
+        """Update board, health and metrics."""
+        self._steering.attempt_ended(model, prompt_class, attempt, ago_s)
+        self._metrics.attempt_ended(model, attempt)
+        if (live := self._live.own) is not None:
+            live.attempt_ended(attempt, ago_s)
+        if (tracing := self._tracing.own) is not None:
+            tracing.attempt_ended(attempt, ago_s)
+
+    def call_finished(self, record: CallRecord) -> None:
+        """Spool the record, count it, log its line."""
+        self._ledger.call_finished(record)
+        self._limits.call_finished(record)
+        self._steering.call_finished(record)
+        self._metrics.call_finished(record)
+        self._log.call_finished(record)
+        if (live := self._live.own) is not None:
+            live.call_finished(record)
+        if (tracing := self._tracing.own) is not None:
+            tracing.call_finished(record)
+        for attempt in record.attempts:
+            if attempt.id == record.winner_attempt_id:
+                self._usage.answered(attempt.model or record.model, attempt)
+
+    def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
+        """Spool the row of a loser that was watched beyond its call, and count its cost."""
+        self._limits.attempt_audited(attempt)
+        self._metrics.attempt_audited(model, attempt, duplicate_usd)
+        self._ledger.attempts_ended(attempt.call_id, (attempt,))
+        if (tracing := self._tracing.own) is not None:
+            tracing.attempt_audited(attempt)
+
+
+# What a gateway learns from its ledger at the start: figures of the last day, and what was spent.
+
+_SUMS_AT_ONCE = 2000  # take some milliseconds of the event loop
+_SPENT_EVERY_S = 10.0  # it is tried to learn what was spent
+_SPENT_WITHIN_S = 3.0  # of the start; a database that is away must not hold it up
+_SUMS_AFTER_S = (0.0, 10.0, 60.0)  # the database may start together with the gateway
+
+_log = structlog.get_logger(__name__)
+
+
+class Recollection:
+    """Loads from ``ledger`` what steering and limits knew before a restart. The database may be away."""
+
+    def __init__(self, ledger: Ledger, steering: Steering, leases: Leases, *, unix_clock: Callable[[], float]) -> None:
+        self._ledger = ledger
+        self._steering = steering
+        self._leases = leases
+        self._unix_clock = unix_clock
+
+    async def of_figures(self) -> None:
+        """Load the ledger's sums of the last day into steering. No call waits for this."""
+        for wait_s in _SUMS_AFTER_S:
+            await asyncio.sleep(wait_s)
+            try:
+                sums = await self._ledger.remembered()
+                for start in range(0, len(sums), _SUMS_AT_ONCE):
+                    self._steering.recollect(sums[start : start + _SUMS_AT_ONCE])
+                    await asyncio.sleep(0)
+            except LedgerError as error:
+                _log.info("steering.not_recollected", error=str(error))
+            else:
+                _log.debug("steering.recollected", models=len({each.model for each in sums}))
+                return
+
+    async def of_spending(self) -> bool:
+        """Load what was spent today and this month, so that a restart does not begin the limits from zero.
+
+        Return whether the database answered.
+        """
+        try:
+            async with asyncio.timeout(_SPENT_WITHIN_S):
+                rows = await self._ledger.spent()
+        except (LedgerError, TimeoutError) as error:
+            _log.warning(
+                "limits.not_recollected",
+                error=str(error) or type(error).__name__,
+                hint="what was spent before the start is not counted yet, unless Redis knows it",
+            )
+            return False
+        self._leases.recollect(spent_by_quota(rows, self._unix_clock()))
+        return True
+
+    async def of_spending_later(self) -> None:
+        """Try again until the database answers."""
+        while True:
+            await asyncio.sleep(_SPENT_EVERY_S)
+            if await self.of_spending():
+                return

@@ -1,0 +1,122 @@
+"""What a gateway shares with others through Redis: its leases, its board, its live view, and who made which response.
+
+redis-py takes 14 MB that most gateways do not need, so it is imported only if Redis is configured.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from random import Random
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gateway.api.auth import Client, client_of
+from gateway.core.ids import new_id
+from gateway.core.records import ProbeBook
+from gateway.fleet.fleet import OpenUpstream
+from gateway.keys.keys import Keys
+from gateway.ledger.key_store import SqlKeyStore
+from gateway.ledger.store import Store
+from gateway.limits.quota import Leases, OwnShare
+from gateway.live.live import Live
+from gateway.settings.model import Settings
+from gateway.steering.budget import Spending
+from gateway.steering.outages import Strikes
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from gateway.live.sharing import Sharing
+    from gateway.steering.redis_board import RedisBoard
+
+# What a gateway takes from its process: clocks, randomness, ids, and access to the outside. Everything that does not
+# depend on settings and input is here, so that a test can run a whole gateway in virtual time with simulated
+# providers, reproducibly.
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Runtime(msgspec.Struct, frozen=True, kw_only=True):
+    """The process's own by default."""
+
+    clock: Callable[[], float] = time.monotonic  # seconds
+    unix_clock: Callable[[], float] = time.time  # seconds since 1970
+    utc_now: Callable[[], datetime] = _utc_now
+    random: Random = msgspec.field(default_factory=Random)  # for load balancing, not for security
+    new_id: Callable[[], str] = new_id
+    open_upstream: OpenUpstream | None = None  # None: over the network
+    probe_book: ProbeBook | None = None  # None: the same database
+    store: Store | None = None  # None: the database in the settings
+
+
+def leases(settings: Settings, runtime: Runtime) -> Leases:
+    """Return how far this process may use limits: by leases from Redis, or without it by its own share."""
+    if settings.redis_url is None:
+        return OwnShare(settings.workers, clock=runtime.clock, unix_clock=runtime.unix_clock)
+    from gateway.limits.shared_leases import USUAL, SharedLeases  # noqa: PLC0415 - only with Redis
+    from gateway.steering.redis_board import connect  # noqa: PLC0415 - 14 MB
+
+    redis = connect(settings.redis_url.get_secret_value(), USUAL.timeout_s)
+    return SharedLeases(
+        redis,
+        clock=runtime.clock,
+        unix_clock=runtime.unix_clock,
+        new_id=runtime.new_id,
+        processes=settings.workers,
+    )
+
+
+def response_store(settings: Settings) -> "Redis | None":
+    """Return where the makers of stored responses are known to all; None without Redis."""
+    if settings.redis_url is None:
+        return None
+    from gateway.steering.redis_board import connect  # noqa: PLC0415 - 14 MB
+
+    return connect(settings.redis_url.get_secret_value())
+
+
+def redis_board(
+    settings: Settings, unix_clock: Callable[[], float], spending: Spending, strikes: Strikes
+) -> "RedisBoard | None":
+    """Return the leaderboard that replicas share; None without Redis."""
+    if settings.redis_url is None:
+        return None
+    from gateway.steering.redis_board import RedisBoard, connect  # noqa: PLC0415 - 14 MB
+
+    url = settings.redis_url.get_secret_value()
+    return RedisBoard(connect(url), unix_clock=unix_clock, spending=spending, strikes=strikes)
+
+
+def live_sharing(settings: Settings, live: Live, runtime: Runtime) -> "Sharing | None":
+    """Return what shares ``live`` with other workers and replicas; None without Redis."""
+    if settings.redis_url is None:
+        return None
+    from gateway.live.sharing import TIMEOUT_S, Sharing  # noqa: PLC0415 - 14 MB
+    from gateway.steering.redis_board import connect  # noqa: PLC0415 - 14 MB
+
+    redis = connect(settings.redis_url.get_secret_value(), TIMEOUT_S)
+    return Sharing(redis, live, clock=runtime.clock, unix_clock=runtime.unix_clock)
+
+
+# Composes the keys of a gateway's clients: the file's, and with ``keys: database`` the database's.
+
+
+def client_keys(settings: Settings, runtime: Runtime) -> Keys[Client]:
+    """Return the keys. Nothing is read from the database before they are started.
+
+    Raises:
+        DatabaseUrlError: the database URL is invalid.
+
+    """
+    store = SqlKeyStore(settings.database_url.get_secret_value()) if settings.keys == "database" else None
+    return Keys(
+        client_of,
+        settings.clients,
+        store,
+        clock=runtime.clock,
+        unix_clock=runtime.unix_clock,
+        utc_now=runtime.utc_now,
+    )

@@ -1,0 +1,179 @@
+"""One race of a prompt, run in this process with the gateway's parts, without a server."""
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import msgspec
+
+from gateway.api.admission import Origin
+from gateway.api.auth import LOCAL
+from gateway.api.call_runner import Journey
+from gateway.api.endpoints import read_chat
+from gateway.api.json_body import Contents
+from gateway.api.plan_call import Entry, enter, prepared_race
+from gateway.api.request import Asked
+from gateway.app.fleets import Fleets
+from gateway.app.gateway import Gateway
+from gateway.cli.race_view import Lanes, View
+from gateway.core.attempts import AttemptRecord, AttemptStart
+from gateway.core.calls import Call, CallRecord, CallStart, Mode, Recorder
+from gateway.core.errors import RaceFailed
+from gateway.core.prompt_classes import PromptClass
+from gateway.core.tasks import BackgroundTasks
+from gateway.fleet.fleet import Fleet
+from gateway.fleet.models import Model
+from gateway.racing.call import Broken, Unanswered
+from gateway.server.server import prepare_schema
+from gateway.settings.model import Settings
+
+TAGS = {"from": "holeshot race"}  # to exclude these calls in SQL
+
+
+class Question(msgspec.Struct, frozen=True):
+    """The prompt and race settings. None: the model's configuration, or the provider's default."""
+
+    model: str
+    prompt: str
+    system: str | None = None
+    max_tokens: int | None = None
+    mode: Mode | None = None
+    width: int | None = None
+
+    def asked(self) -> Asked:
+        """Return it as a request for a streamed chat completion.
+
+        Raises:
+            InvalidRequest: a value is invalid.
+
+        """
+        messages = [{"role": "user", "content": self.prompt}]
+        if self.system is not None:
+            messages.insert(0, {"role": "system", "content": self.system})
+        mode = self.mode or (Mode.RACE if self.width is not None else None)  # a width implies a race
+        race = {name: value for name, value in (("mode", mode), ("width", self.width)) if value is not None}
+        body = {"model": self.model, "messages": messages, "stream": True, "race": race}
+        if self.max_tokens is not None:
+            body["max_tokens"] = self.max_tokens
+        return read_chat(Contents.of(msgspec.json.encode(body)), None)
+
+
+@asynccontextmanager
+async def open_gateway(settings: Settings, demo_starts: Callable[[], None]) -> AsyncIterator[Gateway]:
+    """Run a gateway without a server. Without configured providers it uses simulated ones and calls ``demo_starts``.
+
+    Raises:
+        LedgerError: the database cannot be used.
+        RuntimeError: the simulated providers do not start.
+
+    """
+    async with AsyncExitStack() as stack:
+        if not settings.providers:
+            from gateway.server.demo import simulated_fleet, with_demo  # noqa: PLC0415 - only for users without a key
+
+            demo_starts()
+            seed = random.randrange(2**32)  # noqa: S311 - else every first race would be the same
+            settings = with_demo(settings, await stack.enter_async_context(simulated_fleet(seed)))
+        await prepare_schema(settings.database_url.get_secret_value())
+        gateway = Gateway(settings)
+        stack.push_async_callback(gateway.close)
+        await gateway.start()
+        yield gateway
+
+
+async def check_model(settings: Settings, name: str) -> None:
+    """Check that ``name`` can be raced, before anything is started.
+
+    Raises:
+        ModelNotFound: with the nearest known names.
+
+    """
+    if not settings.providers:
+        from gateway.server.demo import demo_before_it_runs  # noqa: PLC0415 - only for users without a key
+
+        settings = demo_before_it_runs(settings)
+    tasks = BackgroundTasks()
+    fleets = Fleets(None, tasks)
+    fleet = fleets.build(settings, None)
+    try:
+        fleet.find(name, adhoc=True)
+    finally:
+        await fleet.aclose()
+        await fleets.aclose()
+
+
+async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
+    """Race ``question`` as the gateway would, with ledger and leaderboard, and show it in ``view``.
+
+    Returns the final lanes; without a complete answer they have an ``error``.
+
+    Raises:
+        ApiError: the model is unknown, or the question is invalid.
+
+    """
+    context = gateway.context
+    asked = question.asked()
+    services = context.services
+    lanes = Lanes(services.clock, view, services.outbox.drain)
+    both = msgspec.structs.replace(services, recorder=_Both(services.recorder, lanes))
+
+    def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> Entry:
+        origin = Origin(client=LOCAL, tags=TAGS)
+        return enter(context, asked, origin, name=name, fleet=fleet, instead_of=instead_of, allow=_affordable)
+
+    async def run(entry: Entry) -> CallRecord | Unanswered:
+        ending = await prepared_race(context, entry, journey.open_call, lanes, journey.response_headers).run()
+        assert not isinstance(ending, Broken)  # lanes are never continued
+        return ending
+
+    with context.fleet.lease():
+        journey = Journey(context, None, asked.model, asked.preferences, entered, may_fall_back=False, services=both)
+        view.begins(lanes)
+        try:
+            await journey.run(run)
+        except RaceFailed as error:
+            lanes.error = f"{error.message}; `holeshot check --live` asks each provider"
+        finally:
+            view.ends(lanes)
+    return lanes
+
+
+def _affordable(model: Model) -> Model:
+    """Return ``model`` with the budget for its width: the user has asked for it explicitly."""
+    race = model.race
+    if race.mode is not Mode.RACE or race.budget >= race.width - 1.0:
+        return model
+    return msgspec.structs.replace(model, race=race.model_copy(update={"budget": race.width - 1.0}))
+
+
+class _Both:
+    """Passes records to the gateway's own recorder and to the lanes."""
+
+    def __init__(self, recorder: Recorder, lanes: Lanes) -> None:
+        self._all: tuple[Recorder, Recorder] = (recorder, lanes)
+
+    def call_started(self, start: CallStart) -> None:
+        for each in self._all:
+            each.call_started(start)
+
+    def attempt_started(self, call: Call, start: AttemptStart) -> None:
+        for each in self._all:
+            each.attempt_started(call, start)
+
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
+        for each in self._all:
+            each.first_token(model, prompt_class, start, ttft_s, ago_s)
+
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
+        for each in self._all:
+            each.attempt_ended(model, prompt_class, attempt, ago_s)
+
+    def call_finished(self, record: CallRecord) -> None:
+        for each in self._all:
+            each.call_finished(record)
+
+    def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
+        for each in self._all:
+            each.attempt_audited(model, attempt, duplicate_usd)

@@ -1,0 +1,589 @@
+"""The outputs of a race: drawn on a terminal, only the answer for a pipe, or JSON."""
+
+import sys
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+import msgspec
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from gateway.cli.terminal import UNKNOWN, say, table
+from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome
+from gateway.core.calls import Call, CallRecord, CallStart
+from gateway.core.prompt_classes import PromptClass
+from gateway.core.terminal_text import counted, visible, visible_json
+from gateway.racing.reader import Block
+from gateway.racing.sinks import ClientGone, Winner
+from providers.dialects.chat.events import read_event
+from providers.errors import UpstreamError
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+# The results of several races of one prompt, by deployment.
+
+_CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED})
+_COLUMNS = ("deployment", "launched", "won", "cancelled", "failed", "ttft_p50_ms", "decode_p50_tps")
+
+
+def podium(calls: Sequence[CallRecord]) -> Any:
+    """Return a ``rich`` table of ``calls``."""
+    return table(_COLUMNS, rows(calls), title=f"{counted(len(calls), 'race')}, TTFT and speed of the wins")
+
+
+def rows(calls: Sequence[CallRecord]) -> list[tuple[object, ...]]:
+    """Return a row for each deployment, most wins first, and one for all calls together.
+
+    A deployment's TTFT is that of its wins only, so it looks faster than it is; the leaderboard corrects this.
+    """
+    by_name: dict[str, list[AttemptRecord]] = {}
+    for call in calls:
+        for attempt in call.attempts:
+            by_name.setdefault(attempt.deployment, []).append(attempt)
+    ranked = sorted(by_name.items(), key=lambda item: -len(_won(item[1])))
+    everybody = [attempt for attempts in by_name.values() for attempt in attempts]
+    ttft_ms = _p50([call.ttft_ms for call in calls if call.winner_attempt_id is not None])
+    return [
+        *(_row(name, attempts, _p50([each.ttft_ms for each in _won(attempts)])) for name, attempts in ranked),
+        _row("all", everybody, ttft_ms),
+    ]
+
+
+def _row(name: str, attempts: Sequence[AttemptRecord], ttft_ms: float | None) -> tuple[object, ...]:
+    won = _won(attempts)
+    cut = sum(attempt.outcome in _CUT for attempt in attempts)
+    failed = sum(attempt.error_kind is not None for attempt in attempts)
+    return (name, len(attempts), len(won), cut, failed, ttft_ms, _p50([attempt.decode_tps for attempt in won]))
+
+
+def _won(attempts: Sequence[AttemptRecord]) -> list[AttemptRecord]:
+    return [attempt for attempt in attempts if attempt.outcome is Outcome.WON]
+
+
+def _p50(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+# One race as it is shown: a lane for each attempt, and the answer as it arrives.
+
+_TEXT_KINDS = ("content", "refusal")
+_THOUGHT_KINDS = ("reasoning", "reasoning_content")
+
+
+class Lane:
+    """One attempt. Milliseconds are since its launch."""
+
+    def __init__(self, start: AttemptStart) -> None:
+        self.start = start
+        self.first_token_ms: float | None = None
+        self.won = False
+        self.ended_ms: float | None = None
+        self.record: AttemptRecord | None = None  # set when it has ended
+
+    @property
+    def deployment(self) -> str:
+        """The name of its deployment."""
+        return self.start.deployment
+
+
+class Spectator(Protocol):
+    """Receives the events of the lanes as they happen."""
+
+    def changed(self, lane: Lane, at_ms: float) -> None:
+        """A launch, a first token, the win or an end, ``at_ms`` after the call began."""
+
+    def text_added(self, text: str) -> None:
+        """The next piece of the answer.
+
+        Raises:
+            OSError: the output is closed.
+
+        """
+
+
+class Lanes:
+    """A recorder and a sink that keep what they receive. ``clock`` is the gateway's own, monotonic seconds.
+
+    ``catch_up`` has recorders told what has happened.
+    """
+
+    streams = True
+    understands = True
+
+    def __init__(
+        self, clock: Callable[[], float], spectator: Spectator, catch_up: Callable[[], None] = lambda: None
+    ) -> None:
+        self.lanes: list[Lane] = []
+        self.record: CallRecord | None = None  # set when the call has ended
+        self.error: str | None = None  # why there is no answer, or an incomplete one
+        self.tokens = 0  # of the answer so far: its meaningful chunks, at most providers one token each
+        self.claimed_ms: float | None = None  # the claim, since the call began
+        self._clock = clock
+        self._catch_up = catch_up
+        self._spectator = spectator
+        self._began_at: float | None = None
+        self._thoughts: list[str] = []
+        self._text: list[str] = []
+
+    @property
+    def answer(self) -> str:
+        """The answer so far."""
+        return "".join(self._text)
+
+    @property
+    def thoughts(self) -> str:
+        """The reasoning so far, if the winner streams it."""
+        return "".join(self._thoughts)
+
+    @property
+    def elapsed_ms(self) -> float:
+        """The age of the call; its total time if it has ended."""
+        if self.record is not None:
+            return self.record.total_ms
+        return 0.0 if self._began_at is None else (self._clock() - self._began_at) * 1000
+
+    @property
+    def winner(self) -> Lane | None:
+        """The lane that won."""
+        return next((lane for lane in self.lanes if lane.won), None)
+
+    def call_started(self, start: CallStart) -> None:
+        """Start the clock."""
+        since_ms = start.attempts[0].launch_offset_ms if start.attempts else 0.0
+        self._began_at = self._clock() - since_ms / 1000
+
+    def attempt_started(self, call: Call, start: AttemptStart) -> None:
+        """Add a lane."""
+        del call
+        lane = Lane(start)
+        self.lanes.append(lane)
+        self._spectator.changed(lane, self.elapsed_ms)
+
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
+        """Record the first token in its lane."""
+        del model, prompt_class
+        for lane in self.lanes:
+            if lane.start.id == start.id:
+                lane.first_token_ms = ttft_s * 1000
+                self._spectator.changed(lane, self.elapsed_ms - ago_s * 1000)
+
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
+        """Close a lane; ignore losers that were watched longer than the race."""
+        del model, prompt_class
+        if self.record is not None:
+            return
+        for lane in self.lanes:
+            if lane.start.id == attempt.id:
+                at_ms = self.elapsed_ms - ago_s * 1000
+                lane.record = attempt
+                lane.ended_ms = at_ms - attempt.launch_offset_ms
+                self._spectator.changed(lane, at_ms)
+
+    def call_finished(self, record: CallRecord) -> None:
+        """Keep the record, whose attempts have their costs."""
+        self.record = record
+        attempts = {attempt.id: attempt for attempt in record.attempts}
+        for lane in self.lanes:
+            lane.record = attempts.get(lane.start.id, lane.record)
+
+    def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
+        """Do nothing: the race is over."""
+
+    async def begin(self, winner: Winner) -> None:
+        """Record the winner, and drop text of an earlier one."""
+        self._catch_up()
+        self._text, self._thoughts, self.tokens = [], [], 0
+        self.claimed_ms = winner.ttft_ms
+        running = [lane for lane in self.lanes if lane.deployment == winner.deployment and lane.record is None]
+        for lane in running:
+            # A deployment that races against itself has two lanes; the winner's has a first token.
+            if len(running) == 1 or lane.first_token_ms is not None:
+                lane.won = True
+                self._spectator.changed(lane, self.elapsed_ms)
+                return
+
+    async def write(self, block: Block) -> None:
+        """Add the text in the chunks."""
+        for data in block.events():
+            if not read_event(data).meaningful:
+                continue
+            self.tokens += 1
+            thought, text = read_text(data)
+            self._thoughts.append(thought)
+            if text:
+                self._text.append(text)
+                try:
+                    self._spectator.text_added(text)
+                except OSError as error:
+                    raise ClientGone from error
+
+    async def end(self, last: Block) -> None:
+        """Add the text in the last events."""
+        await self.write(last)
+
+    def may_be_continued(self, error: UpstreamError) -> bool:
+        """Return False: one race is shown, and how it ends."""
+        del error
+        return False
+
+    async def fail(self, error: UpstreamError) -> None:
+        """Record that the answer broke off."""
+        self.error = f"the answer broke off ({error.kind}: {error.message})"
+
+
+def read_text(data: bytes) -> tuple[str, str]:
+    """Return the reasoning and the text in the delta of an event's first choice."""
+    choices = msgspec.json.decode(data).get("choices") or [{}]
+    delta = choices[0].get("delta") or {}
+    thoughts = [delta[kind] for kind in _THOUGHT_KINDS if isinstance(delta.get(kind), str)][:1]
+    texts = [delta[kind] for kind in _TEXT_KINDS if isinstance(delta.get(kind), str)]
+    if isinstance(delta.get("content"), list):  # Mistral's reasoning models
+        texts += [part["text"] for part in delta["content"] if isinstance(part.get("text"), str)]
+    return "".join(thoughts), "".join(texts)
+
+
+# Draws the lanes on a terminal: a bar for each attempt up to the claim, its time, and its result.
+
+_NAME_SHARE = 0.4  # of the width, at most
+_NARROWEST_BAR = 12
+_WIDEST_BAR = 60
+_STEPS_MS = (250, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 60_000, 120_000)  # possible time scales of a bar
+_CLAIM_SHARE = 0.75  # of the bar, at most: the winner continues after it
+
+
+class Glyphs(NamedTuple):
+    """The characters of bars."""
+
+    line: str
+    token: str
+    cut: str
+
+
+_DRAWN = Glyphs("━", "●", "✕")
+_TYPED = Glyphs("-", "o", "x")  # for terminals without Unicode
+
+
+class Track:
+    """A picture of the current state of ``lanes``."""
+
+    def __init__(self, lanes: Lanes, answer: Literal["tail", "whole", "none"]) -> None:
+        """``tail`` shows the end of the answer that fits the screen, ``whole`` all of it, for the last picture."""
+        self._lanes = lanes
+        self._shown = answer
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw the lanes, and the answer below them."""
+        width = options.max_width
+        glyphs = _TYPED if options.ascii_only else _DRAWN
+        yield _grid(self._lanes, width, glyphs)
+        if self._shown == "none":
+            return
+        yield Text()
+        answer = _answer(self._lanes)
+        if self._shown == "whole":
+            yield answer
+            yield Text()
+            return
+        lines = answer.wrap(console, width)
+        room = max(1, options.size.height - len(self._lanes.lanes) - 3)
+        yield Group(*lines[-room:])
+
+
+def state(lane: Lane, lanes: Lanes) -> str:
+    """Return an attempt's state or result in a few words."""
+    record = lane.record
+    if record is None:
+        if lane.won:
+            return f"won, {_live_speed(lane, lanes)}"
+        return "first token" if lane.first_token_ms is not None else "launched"
+    if record.outcome is Outcome.WON:
+        return "won" if record.decode_tps is None else f"won, {record.decode_tps:.0f} tok/s"
+    if record.error_kind is None:
+        return _ENDS.get(record.outcome, record.outcome)
+    refused = record.status_code is not None and record.status_code >= 400  # noqa: PLR2004 - HTTP's first error
+    return f"{record.error_kind} {record.status_code}" if refused else record.error_kind
+
+
+_ENDS = {
+    Outcome.LOST: "cancelled",
+    Outcome.SUPERSEDED: "cancelled",
+    Outcome.CLIENT_GONE: "stopped",
+}
+
+
+def clock_ms(lane: Lane, lanes: Lanes) -> float:
+    """Return the time shown for an attempt, in ms: until its first token, or its end without one."""
+    if lane.first_token_ms is not None:
+        return lane.first_token_ms
+    if lane.ended_ms is not None:
+        return lane.ended_ms
+    return max(0.0, lanes.elapsed_ms - lane.start.launch_offset_ms)
+
+
+def summary(record: CallRecord) -> str:
+    """Return a finished call's figures on one line."""
+    winner = next((item for item in record.attempts if item.id == record.winner_attempt_id), None)
+    tokens = record.completion_tokens
+    parts = [
+        f"TTFT {_ms(record.ttft_ms)}",
+        f"total {_ms(record.total_ms)}",
+        f"{UNKNOWN if winner is None or winner.decode_tps is None else format(winner.decode_tps, '.1f')} tok/s",
+        f"{UNKNOWN} tokens" if tokens is None else counted(tokens, "token"),
+        f"{record.launched} launched",
+    ]
+    if record.cost_usd is not None:
+        bound = ">= " if any(item.cost_is_lower_bound for item in record.attempts) else ""
+        losers = f", losers ${record.duplicate_cost_usd:.6f}" if record.duplicate_cost_usd else ""
+        parts.append(f"{bound}${record.cost_usd:.6f}{losers}")
+    return " · ".join(parts)
+
+
+def _grid(lanes: Lanes, width: int, glyphs: Glyphs) -> RenderableType:
+    names = max((len(lane.deployment) for lane in lanes.lanes), default=0)
+    name_width = min(names, int(width * _NAME_SHARE))
+    told_width = max((len(state(lane, lanes)) for lane in lanes.lanes), default=0)
+    role_width = max((len(lane.start.role) for lane in lanes.lanes), default=0)
+    spare = width - name_width - _CLOCK_WIDTH - max(told_width, _TOLD_WIDTH) - 3 * 2
+    with_role = spare - role_width - 2 >= _NARROWEST_BAR
+    bar_width = min(_WIDEST_BAR, spare - (role_width + 2 if with_role else 0))
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(width=name_width, no_wrap=True, overflow="ellipsis")
+    if with_role:
+        grid.add_column(no_wrap=True)
+    if bar_width >= _NARROWEST_BAR:
+        grid.add_column(width=bar_width, no_wrap=True)
+    grid.add_column(width=_CLOCK_WIDTH, justify="right", no_wrap=True)
+    grid.add_column(overflow="ellipsis", no_wrap=True)
+    for lane in lanes.lanes:
+        style = _style(lane)
+        row = [Text(visible(lane.deployment), style="bold" if lane.won else "")]
+        if with_role:
+            row.append(Text(lane.start.role, style="dim"))
+        if bar_width >= _NARROWEST_BAR:
+            row.append(_bar(lane, lanes, bar_width, glyphs))
+        row += [Text(_ms(clock_ms(lane, lanes)), style=style), Text(state(lane, lanes), style=style)]
+        grid.add_row(*row)
+    return grid
+
+
+_CLOCK_WIDTH = 8
+_TOLD_WIDTH = 16  # "won, 1234 tok/s": so that bars do not move when it appears
+
+
+def _bar(lane: Lane, lanes: Lanes, width: int, glyphs: Glyphs) -> Text:
+    """Draw an attempt on the lanes' common time scale: the wait, a mark, and the winner's stream."""
+    scale_ms = _scale_ms(lanes)
+    now_ms = min(lanes.elapsed_ms, scale_ms)
+
+    def column(at_ms: float) -> int:
+        return min(width - 1, int(at_ms / scale_ms * width))
+
+    start = column(lane.start.launch_offset_ms)
+    mark_ms = lane.start.launch_offset_ms + clock_ms(lane, lanes)
+    mark = max(start, column(mark_ms))
+    bar = Text(" " * start)
+    waited = glyphs.line * (mark - start)
+    if lane.record is None and lane.first_token_ms is None:
+        return bar.append(waited, "cyan").append(glyphs.line, "bold cyan")
+    if lane.first_token_ms is None:
+        return bar.append(waited, "dim").append(glyphs.cut, _style(lane))
+    bar.append(waited, "cyan" if lane.won else "dim").append(glyphs.token, "bold green" if lane.won else "dim")
+    if lane.won:
+        end_ms = now_ms if lane.ended_ms is None else lane.start.launch_offset_ms + lane.ended_ms
+        bar.append(glyphs.line * (column(min(end_ms, scale_ms)) - mark), "green")
+    return bar
+
+
+def _scale_ms(lanes: Lanes) -> float:
+    """Return the time of a bar's whole length, in ms. It grows until the claim and is then fixed."""
+    decided_ms = lanes.elapsed_ms if lanes.claimed_ms is None else lanes.claimed_ms
+    return next((float(step) for step in _STEPS_MS if decided_ms <= step * _CLAIM_SHARE), decided_ms / _CLAIM_SHARE)
+
+
+def _style(lane: Lane) -> str:
+    if lane.won:
+        return "bold green"
+    if lane.record is None:
+        return "cyan"
+    return "yellow" if lane.record.error_kind is None else "red"
+
+
+def _answer(lanes: Lanes) -> Text:
+    answer = Text(visible(lanes.thoughts, lines=True), style="dim italic")
+    if answer and lanes.answer:
+        answer.append("\n\n")
+    return answer.append(visible(lanes.answer, lines=True), "not dim not italic")
+
+
+def _live_speed(lane: Lane, lanes: Lanes) -> str:
+    """Estimate the winner's speed while it runs, with chunks for tokens. Its row will have the reported figure."""
+    assert lane.first_token_ms is not None
+    seconds = (lanes.elapsed_ms - lane.start.launch_offset_ms - lane.first_token_ms) / 1000
+    return f"~{(lanes.tokens - 1) / seconds:.0f} tok/s" if seconds > _SHORTEST_S and lanes.tokens > 1 else "..."
+
+
+_SHORTEST_S = 0.1
+
+
+def _ms(value: float | None) -> str:
+    if value is None:
+        return UNKNOWN
+    return f"{value:.0f} ms" if value < 10_000 else f"{value / 1000:.1f} s"  # noqa: PLR2004 - five digits are hard to read
+
+
+FRAMES_PER_S = 20
+
+
+class View(Spectator, Protocol):
+    """A spectator that shows everything: each race from ``begins`` to ``ends``, and a table after several."""
+
+    def begins(self, lanes: Lanes) -> None:
+        """Show these lanes."""
+
+    def ends(self, lanes: Lanes) -> None:
+        """Show the end of the race, with or without an answer."""
+
+    def sums_up(self, calls: Sequence[CallRecord]) -> None:
+        """Show the wins of each deployment."""
+
+
+class DrawnView:
+    """Draws the lanes and the arriving answer; at the end both stay on the screen.
+
+    With several races (``brief``) only the lanes stay.
+    """
+
+    def __init__(self, *, brief: bool) -> None:
+        from rich.console import Console  # noqa: PLC0415 - only on a terminal
+
+        self._console = Console(highlight=False, markup=False, emoji=False)
+        self._brief = brief
+        self._live: Live | None = None
+
+    def begins(self, lanes: Lanes) -> None:
+        """Start drawing."""
+        from rich.live import Live  # noqa: PLC0415 - as above
+
+        track = Track(lanes, "tail")
+        self._live = Live(
+            get_renderable=lambda: track, console=self._console, refresh_per_second=FRAMES_PER_S, transient=True
+        )
+        self._live.start()
+
+    def changed(self, lane: Lane, at_ms: float) -> None:
+        """Do nothing: the next frame shows it."""
+
+    def text_added(self, text: str) -> None:
+        """Do nothing: the next frame shows it."""
+
+    def ends(self, lanes: Lanes) -> None:
+        """Leave the last picture, with the figures below it."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        self._console.print(Track(lanes, "none" if self._brief else "whole"))
+        if lanes.record is not None:
+            self._console.print(summary(lanes.record), style="bold")
+        if self._brief:
+            self._console.print()
+        _complain(lanes)
+
+    def sums_up(self, calls: Sequence[CallRecord]) -> None:
+        """Draw the table."""
+        self._console.print(podium(calls))
+
+
+class PlainView:
+    """Prints only the answer on standard output, and errors on standard error.
+
+    With ``progress``, events of the lanes are printed on standard error, line by line. Both may be the same terminal,
+    as in ``holeshot race ... | cat``, so no line is printed while the answer is written.
+    """
+
+    def __init__(self, *, progress: bool = False) -> None:
+        self._progress = progress
+        self._held: list[str] = []
+        self._answering = False
+
+    def begins(self, lanes: Lanes) -> None:
+        """Keep the lanes."""
+        self._lanes = lanes
+        self._answering = False
+
+    def changed(self, lane: Lane, at_ms: float) -> None:
+        """Print the event, or keep it until the answer has ended."""
+        if not self._progress:
+            return
+        words = "won" if lane.won and lane.record is None else state(lane, self._lanes)
+        if lane.record is not None and lane.record.ttft_ms is None:
+            words += f" after {clock_ms(lane, self._lanes):.0f} ms"
+        self._held.append(f"{at_ms:8.0f} ms  {lane.deployment} ({lane.start.role}): {words}")
+        if not self._answering:
+            self._tell()
+
+    def text_added(self, text: str) -> None:
+        """Print a piece of the answer; on a terminal, control characters are escaped."""
+        self._answering = True
+        sys.stdout.write(visible(text, lines=True) if sys.stdout.isatty() else text)
+        sys.stdout.flush()
+
+    def ends(self, lanes: Lanes) -> None:
+        """End the line, and print the figures."""
+        if lanes.answer and not lanes.answer.endswith("\n"):
+            self.text_added("\n")
+        self._tell()
+        if self._progress and lanes.record is not None:
+            say(summary(lanes.record), err=True)
+        _complain(lanes)
+
+    def _tell(self) -> None:
+        for line in self._held:
+            say(line, err=True)
+        self._held.clear()
+
+    def sums_up(self, calls: Sequence[CallRecord]) -> None:
+        """Print the table."""
+        from rich.console import Console  # noqa: PLC0415 - as above
+
+        Console(stderr=True, highlight=False, markup=False, emoji=False).print(podium(calls))
+
+
+class JsonView:
+    """Prints one JSON object per race, on one line: the row of the call, its attempts, the answer."""
+
+    def begins(self, lanes: Lanes) -> None:
+        """Nothing to show yet."""
+
+    def changed(self, lane: Lane, at_ms: float) -> None:
+        """Nothing to show yet."""
+
+    def text_added(self, text: str) -> None:
+        """Nothing to show yet."""
+
+    def ends(self, lanes: Lanes) -> None:
+        """Print the line."""
+        call: dict[str, Any] = {} if lanes.record is None else msgspec.to_builtins(lanes.record)
+        winner = lanes.winner
+        line = {
+            "answer": lanes.answer,
+            "reasoning": lanes.thoughts or None,
+            "error": lanes.error,
+            "winner": None if winner is None else winner.deployment,
+            **call,
+        }
+        sys.stdout.buffer.write(visible_json(msgspec.json.encode(line).decode()).encode() + b"\n")
+        sys.stdout.flush()
+
+    def sums_up(self, calls: Sequence[CallRecord]) -> None:
+        """Do nothing: the reader can count the lines."""
+
+
+def _complain(lanes: Lanes) -> None:
+    if lanes.error is not None:
+        say(f"holeshot: {lanes.error}", err=True)

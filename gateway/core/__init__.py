@@ -1,0 +1,1 @@
+"""Words and records that every room shares."""

@@ -1,0 +1,263 @@
+"""The records of calls, and the protocol of their recorders. ``attempt_records.py`` has those of attempts.
+
+Everything here is frozen and has no behaviour but what a call shows of itself. Times within a call are milliseconds
+since it was fully received (calls) or since the launch (attempts), on the monotonic clock; instants are UTC. An unknown
+figure is ``None``, never zero: docs/policy.md#measurement has the rules.
+
+Records are ``gc=False``: their values are plain and form no cycles, and thousands may wait for a database.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Invalid, TokensSource, WinOn
+from gateway.core.ids import TraceContext
+from gateway.core.prompt_classes import PromptClass
+from providers.dialects.dialect import Dialect
+from providers.dialects.index import PIVOT
+from providers.redaction import MaskedRecord
+
+CLIENT_LEFT = 499  # the status of a call whose client disconnected
+
+_ERRORS = 400  # HTTP's first error
+
+
+def has_failed(status_code: int, error_kind: str | None) -> bool:
+    """Whether a call failed: it ended with an error that was not its client's own fault.
+
+    A stream that broke counts, though its status is 200. 424 is the operator's fault, 429 is no answer either. Sums,
+    views, targets and reports say the same in SQL (``gateway/ledger/reports/words.py``).
+    """
+    is_clients = _ERRORS <= status_code <= CLIENT_LEFT and status_code not in {424, 429}
+    return error_kind is not None and not is_clients
+
+
+class Mode(StrEnum):
+    """How a call is run; with ``auto`` the policy decides, within the budget."""
+
+    SINGLE = "single"
+    RACE = "race"
+    HEDGE = "hedge"
+    AUTO = "auto"
+
+
+class Objective(StrEnum):
+    """What is optimised for a call."""
+
+    AUTO = "auto"  # by the request: reading for streamed chat; completion for whole answers, tools and JSON schemas
+    FIRST_TOKEN = "first_token"  # noqa: S105 - a token of text
+    READING = "reading"  # text arrives before it is read: TTFT + n * max(0, 1 / (tok/s) - 1 / reading_tok_s)
+    COMPLETION = "completion"  # the earliest whole answer: TTFT + n / (tok/s)
+    COST = "cost"  # the cheapest that meets ttft_ms and min_tok_s; raced only if it may miss them
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What is known about a call in advance that predicts the length of its answer."""
+
+    endpoint: str = PIVOT.endpoint
+    structured: bool = False  # tools are offered, or JSON is requested
+    max_tokens: int | None = None
+    client: str | None = None
+    tags: Mapping[str, str] = {}
+    prompt_tokens: int = 0  # estimated
+
+
+class Call(MaskedRecord, frozen=True, kw_only=True):
+    """One client request: what is sent upstream, and what the ledger records of it."""
+
+    id: str
+    received_at: float  # monotonic seconds, when the body was complete
+    started_at: datetime
+    client: str | None
+    model: str
+    asked_model: str | None = None  # the model in the request, if ``model`` is a fallback of it
+    endpoint: str  # "chat.completions", "completions", "messages", "responses", "embeddings", …
+    dialect: Dialect = PIVOT  # of the client
+    streamed: bool
+    mode: Mode
+    objective: Objective  # resolved; never auto
+    win_on: WinOn
+    sentence_words: int = 0  # win_on sentence: so many words can be spoken, even if their sentence has not ended
+    invalid: Invalid = Invalid.ERROR  # win_on valid: what the client has if no answer is
+    prompt_class: PromptClass
+    prompt_tokens: int  # estimated from the size of the body
+    wants_usage: bool  # the client itself asked for usage in the stream
+    fields: Mapping[str, msgspec.Raw]  # the body's top level, without the gateway's own fields
+    wordings: Mapping[str, Mapping[str, msgspec.Raw]] = {}  # deployment → what is sent instead, if it differs
+    dropped: Mapping[str, tuple[str, ...]] = {}  # deployment → fields that are left out for it
+    headers: Mapping[str, str]  # the client's headers that may go upstream
+    tags: Mapping[str, str]
+    replica: str
+    region: str | None
+    request_id: str | None = None  # the client's x-request-id
+    stateful: bool = False  # changes something at the provider: never sent twice
+    kind: Kind | None = None  # None: the answer does not consist of tokens
+    answer_kind: AnswerKind = AnswerKind.PLAIN
+    deadline_ms: float | None = None  # for the first token, since ``received_at``
+    profile: str | None = None  # how it is raced, of the request, its client or its model
+    is_narrowed: bool = False  # the request restricts or orders the deployments
+    limits: Mapping[str, float] = {}  # of the client: limit by name
+    trace: TraceContext | None = None  # None: calls are not traced
+
+    @property
+    def deadline_at(self) -> float | None:
+        """When its client wants the first token, monotonic seconds; None: whenever it comes."""
+        return None if self.deadline_ms is None else self.received_at + self.deadline_ms / 1000
+
+    def shown(self) -> Iterator[tuple[str, object]]:
+        """Yield what the ledger would say of it: neither texts, nor the values of headers and tags."""
+        yield "id", self.id
+        yield "client", self.client
+        yield "model", self.model
+        yield "endpoint", self.endpoint
+        yield "streamed", self.streamed
+        yield "fields", sorted(self.fields)
+        yield "headers", sorted(self.headers)
+
+
+class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The start of a call, with the attempts launched at once: what remains of it if the gateway dies."""
+
+    id: str
+    started_at: datetime
+    client: str | None
+    model: str
+    endpoint: str  # "chat.completions", "embeddings"
+    streamed: bool
+    mode: Mode
+    objective: Objective
+    prompt_class: int  # by ``encoded_class``
+    tags: Mapping[str, str]
+    replica: str
+    region: str | None
+    win_on: WinOn = WinOn.ANY
+    request_id: str | None = None  # the client's id of the request
+    deadline_ms: float | None = None  # for the first token, since the call was received
+    profile: str | None = None
+    attempts: tuple[AttemptStart, ...]
+
+
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One finished call: a row of ``calls``, with its attempts."""
+
+    id: str
+    started_at: datetime
+    client: str | None
+    model: str
+    endpoint: str
+    streamed: bool
+    mode: Mode
+    objective: Objective
+    prompt_class: int  # by ``encoded_class``
+    replica: str
+    region: str | None
+    win_on: WinOn = WinOn.ANY
+    request_id: str | None = None  # the client's id of the request
+    answered_model: str | None = None  # the fallback that answered; None: the requested model
+    launched: int  # attempts started
+    takeover: str | None = None  # of an answer that broke: "finished" by somebody else, or why not
+    takeovers: int | None = None  # how often somebody else went on with it
+    first_was_invalid: bool | None = None  # win_on valid: of the answer that began first; None: it was cut before
+    winner_attempt_id: str | None
+    status_code: int  # sent to the client; 499 if it disconnected
+    error_kind: str | None
+    ttft_ms: float | None
+    total_ms: float
+    overhead_ms: float | None  # the gateway's share of the time to the first byte
+    held_ms: float | None = None  # how long the winner's first token was held back; None: it was not
+    held_for: str | None = None  # the deployment that it waited for
+    held_gain_ms: float | None = None  # how much less that should have taken after its first token, as was predicted
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cost_usd: float | None = None  # winner and losers, as far as known
+    duplicate_cost_usd: float | None = None  # the losers' share of it
+    cache_saved_usd: float | None = None  # the winner's
+    api: str | None = None  # ``endpoint``
+    size_class: int | None = None  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
+    tokens_source: TokensSource | None = None
+    finish_reason: str | None = None  # the winner's
+    max_tokens: int | None = None  # requested
+    temperature: float | None = None  # requested
+    tools: int | None = None  # number of tools the client offered
+    tool_calls: int | None = None  # number of tool calls in the answer
+    tool_calls_valid: bool | None = None
+    is_empty: bool | None = None  # nothing was answered
+    is_truncated: bool | None = None  # the answer stopped at a token limit, or broke off
+    cost_low_usd: float | None = None  # lower and upper bound, of all attempts
+    cost_high_usd: float | None = None
+    duplicate_cost_low_usd: float | None = None  # added by racing
+    duplicate_cost_high_usd: float | None = None
+    abandoned_cost_low_usd: float | None = None  # of answers cut because their client disconnected
+    abandoned_cost_high_usd: float | None = None
+    # When the first token would have come without racing: the primary's, or the winner's if it was launched after the
+    # primary's failure. None: the primary was overtaken; if it was audited, its attempt's row has the time.
+    alone_ms: float | None = None
+    alone_predicted_ms: float | None = None  # the same for an overtaken primary, as predicted at that age
+    alone_age_ms: float | None = None  # age of the primary when it was overtaken
+    deadline_ms: float | None = None  # for the first token, from the request or its model's ``ttft_ms``
+    deadline_met: bool | None = None  # None: there was none, or the call ended before it because of its client
+    profile: str | None = None
+    dropped: tuple[str, ...] = ()  # fields that were left out for the winner, in the client's spelling
+    tags: Mapping[str, str]
+    attempts: tuple[AttemptRecord, ...] = ()
+    kind: Kind | None = None  # not a column; the expected lengths of answers need it
+    trace: TraceContext | None = None  # not a column; None: calls are not traced
+
+
+class HourlySum(msgspec.Struct, frozen=True, gc=False):
+    """The number of attempts of one kind at one deployment of a model, in one hour or five minutes."""
+
+    model: str
+    deployment: str
+    size_class: int
+    unix_s: float  # the middle of that period
+    metric: str  # "ttft", "tps" (decode; of ``bucket``), "n" (answered or failed) or "err"
+    bucket: int  # eight per octave, from 10 ms, or 10 tok/s
+    n: float
+
+
+class Spent(msgspec.Struct, frozen=True, gc=False):
+    """What the calls of one client to one model have cost in the present UTC day and month, US dollars."""
+
+    client: str | None
+    model: str
+    day_usd: float
+    month_usd: float
+
+
+class Recorder(Protocol):
+    """Receives the events of calls: ledger, leaderboard, metrics and log, combined by ``app.py``.
+
+    Every method is synchronous and fast, and should not raise. Of first tokens and ends it is told a little later, when
+    the bytes that clients wait for are written: ``ago_s`` is how many seconds ago it was.
+    """
+
+    def call_started(self, start: CallStart) -> None:
+        """A call starts: called before anything is sent upstream."""
+
+    def attempt_started(self, call: Call, start: AttemptStart) -> None:
+        """An attempt of ``call`` is launched; ``attempt_ended`` follows for every one."""
+
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
+        """An attempt has its first token (by the model's ``win_on``), ``ttft_s`` seconds after its launch."""
+
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
+        """An attempt has ended, however; a loser's end comes before its call's."""
+
+    def call_finished(self, record: CallRecord) -> None:
+        """A call has ended: called before the last byte goes to the client."""
+
+    def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
+        """An audited loser has ended after its call, for ``model``, was recorded: its row follows the call's.
+
+        ``duplicate_usd`` is what racing added with it, as far as its cost is known: all of it, or nothing.
+        """

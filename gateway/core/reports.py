@@ -1,0 +1,246 @@
+"""Reports: what the page asks of the ledger, and the protocol of who answers. ``gateway.ledger.reports`` does.
+
+Each answer made from SQL has its ``sql``: one statement that gives the same figures in ``holeshot sql``.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from gateway.core.errors import ApiError
+from gateway.targets.targets import Burn, Standing
+
+RETRY_S = 2  # the database is tried again each second
+
+
+# p50 and p95 of the gaps between chunks, ms, by model and deployment.
+Gaps = Mapping[tuple[str, str], tuple[float | None, float | None]]
+
+
+class Window(StrEnum):
+    """How far back a report looks."""
+
+    HOUR = "1h"
+    DAY = "24h"
+    WEEK = "7d"
+    MONTH = "30d"
+
+    @property
+    def length(self) -> timedelta:
+        """Its length."""
+        return _LENGTHS[self]
+
+
+_LENGTHS: Mapping[Window, timedelta] = {
+    Window.HOUR: timedelta(hours=1),
+    Window.DAY: timedelta(days=1),
+    Window.WEEK: timedelta(days=7),
+    Window.MONTH: timedelta(days=30),
+}
+
+
+class Ended(StrEnum):
+    """How calls ended; each call in one of these ways."""
+
+    OK = "ok"  # without an error
+    FAILED = "failed"  # with an error that was not the client's fault, before the answer or in the middle of it
+    REJECTED = "rejected"  # with one that was: the request was wrong
+    LEFT = "left"  # the client disconnected
+
+
+class HeatMetric(StrEnum):
+    """What a heat map shows."""
+
+    TTFT_P50 = "ttft_p50_ms"
+    TTFT_P95 = "ttft_p95_ms"
+    TPS_P50 = "tps_p50"
+    ERROR_RATE = "error_rate"
+    N = "n"
+
+
+class By(StrEnum):
+    """What the value of racing is summed up by."""
+
+    MODEL = "model"
+    CLIENT = "client"
+
+
+class SlowdownsWanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which slowdowns are listed."""
+
+    window: Window
+    model: str | None = None
+    deployment: str | None = None
+    metric: str | None = None
+
+
+class Position(msgspec.Struct, frozen=True):
+    """A place in the list of calls, which has the newest first: a page begins after it."""
+
+    started_at: datetime
+    id: str
+
+
+class CallsWanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which calls are listed. ``window`` None: of all time; ``client`` "": calls without a client.
+
+    With ``attempts`` each has its attempts, in the columns of their table that a picture of a race needs.
+    """
+
+    window: Window | None
+    limit: int
+    after: Position | None = None
+    model: str | None = None
+    client: str | None = None
+    deployment: str | None = None  # the winner's
+    tag: tuple[str, str] | None = None
+    outcome: Ended | None = None
+    slower_than_ms: float | None = None  # until the first token, or without one in all
+    error: str | None = None
+    request_id: str | None = None
+    attempts: bool = False
+
+
+class HistoryWanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which attempts a history is of. With a ``client`` ("": without one) it is made from rows, not from sums."""
+
+    window: Window
+    model: str | None = None
+    deployment: str | None = None
+    client: str | None = None
+
+
+class HeatWanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which attempts a heat map is of."""
+
+    metric: HeatMetric
+    window: Window
+    model: str | None = None
+    deployment: str | None = None
+
+
+class ReplayWanted(msgspec.Struct, frozen=True):
+    """What is replayed. ``model`` None: the busiest one."""
+
+    window: Window
+    model: str | None
+    without: tuple[str, ...]  # providers
+    budgets: tuple[float, ...]
+
+
+class Table(msgspec.Struct, frozen=True):
+    """Rows by the names of their columns, and the statement that returns them."""
+
+    rows: list[dict[str, Any]]
+    sql: str
+
+
+class FoundCall(msgspec.Struct, frozen=True):
+    """One call with its attempts, in the columns of their tables.
+
+    ``source``: "ledger" if its row is stored, "memory" if it is not stored yet, "running" if it has not ended; then
+    what only the end tells is missing.
+    """
+
+    call: dict[str, Any]
+    attempts: list[dict[str, Any]]
+    source: str
+    sql: str
+    call_sql: str
+
+
+class History(msgspec.Struct, frozen=True):
+    """Series of equal length, each already JSON, as a month of all deployments is large."""
+
+    since: datetime
+    until: datetime  # the end of the step that runs
+    step_s: int
+    series: list[msgspec.Raw]
+    outages: list[dict[str, Any]]  # in the columns of their table
+    sql: str
+    outages_sql: str
+
+
+class Reports(Protocol):
+    """Answers reports. Every method may wait for the database, and ends within some seconds.
+
+    Raises:
+        ReportsUnreachable: the database is away, or its schema is not the one that is needed.
+        ReportTooSlow: the answer took too long.
+
+    """
+
+    async def calls(self, wanted: CallsWanted) -> Table:
+        """Return a page of calls, the newest first, and one more than its limit if there are more."""
+
+    async def call(self, call_id: str) -> FoundCall | None:
+        """Return one call; None if it is unknown."""
+
+    async def has_calls(self) -> bool | None:
+        """Return whether there has ever been a call; None if the database cannot say."""
+
+    async def history(self, wanted: HistoryWanted) -> History:
+        """Return figures of deployments over time."""
+
+    async def slowdowns(self, wanted: SlowdownsWanted) -> Table:
+        """Return slowdowns that went on in the window, the newest first."""
+
+    async def heat(self, wanted: HeatWanted) -> Table:
+        """Return a figure by deployment, weekday (0 is Monday) and hour (UTC), with the number of attempts, ``n``."""
+
+    async def race_value(self, window: Window, by: By) -> Table:
+        """Return the columns of the view ``race_value``."""
+
+    async def replay(self, wanted: ReplayWanted) -> msgspec.Raw:
+        """Return what other settings would have done with a model's calls, as JSON. It takes up to a minute."""
+
+    async def refusals(self, window: Window) -> tuple[Table, Table]:
+        """Return what was refused whom, and who tried keys that nobody has."""
+
+    async def usage(self, window: Window) -> Table:
+        """Return what clients have used."""
+
+    async def spent(self) -> Mapping[str | None, tuple[float, float]]:
+        """Return what clients have spent in this UTC day and month, US dollars."""
+
+    async def alerts(self) -> Table:
+        """Return the alerts that are open, and the newest of the others, with how many messages were sent."""
+
+    async def gaps(self) -> Gaps:
+        """Return p50 and p95 of the gaps between chunks in the last 24 hours, by model and deployment; ms.
+
+        They may be a minute old; empty while they are unknown.
+        """
+
+    async def targets(self) -> Sequence[Standing]:
+        """Return where each target of ``slo:`` stands, in the order of the configuration."""
+
+    async def burns(self, windows_s: Sequence[int]) -> Sequence[Burn]:
+        """Return how fast the budget of each target was spent in each of these windows, in seconds."""
+
+
+class ReportsUnreachable(ApiError):
+    """The database cannot be asked, so there is no report. Calls go on, and their rows wait."""
+
+    status = 503
+    type = "service_unavailable"
+    code = "database_unreachable"
+
+
+class ReportTooSlow(ApiError):
+    """The database took too long for a report."""
+
+    status = 503
+    type = "service_unavailable"
+    code = "report_too_slow"
+
+
+class CallNotFound(ApiError):
+    """No such call."""
+
+    status = 404
+    type = "invalid_request_error"
+    code = "call_not_found"

@@ -1,0 +1,129 @@
+"""The tasks of a gateway that belong to no call: its timers, and what is done behind a change."""
+
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+
+class BackgroundTasks:
+    """Owns tasks that handle their own errors; ``close`` cancels and awaits them."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._later: list[Callable[[], Coroutine[Any, Any, None]]] = []
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run ``work`` as a task of the running loop."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def later(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run ``work`` once ``start_later_ones`` is called."""
+        self._later.append(work)
+
+    def start_later_ones(self) -> None:
+        """Start what was to run later."""
+        for work in self._later:
+            self.start(work())
+        self._later.clear()
+
+    async def close(self) -> None:
+        """Cancel and await all of them."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+# Detects changes of files by checking them from time to time.
+
+State = tuple[tuple[int, ...] | None, ...]
+
+
+class WatchedFiles:
+    """Some files that belong together: a change of one is a change of all."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        """Watch ``paths``. Unless ``note`` is called, their current state is a change: what was read may be older."""
+        self._paths = paths
+        self._taken: State = ()
+        self._last: State = ()
+
+    def note(self) -> None:
+        """Record their current state as known. Call it before reading them."""
+        self._taken = self._last = tuple(map(_state, self._paths))
+
+    def have_changed(self) -> bool:
+        """Whether any has changed, and none since the last check: they are no longer being written."""
+        state, last = tuple(map(_state, self._paths)), self._last
+        self._last = state
+        if state in (self._taken, ()) or state != last:
+            return False
+        self._taken = state
+        return True
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    """Return a value that changes with the file; None if there is no file."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+# Tells forked processes when their parent has ended, however it ended.
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Lifeline:
+    """A pipe of which only the parent holds one end: when the other end reads as closed, the parent has ended.
+
+    It works wherever there are pipes, once the child's loop runs. On Linux the kernel also sends SIGINT, which ends a
+    child that is not that far.
+    """
+
+    def __init__(self) -> None:
+        self._parent = os.getpid()
+        self._ours, self._parents = os.pipe()
+
+    def grasp(self) -> None:
+        """Take the child's end, directly after the fork; ends the process if the parent has ended already."""
+        os.close(self._parents)
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
+        if os.getppid() != self._parent:  # it ended before the kernel was told to signal us
+            os._exit(1)
+
+    def on_end(self, then: Callable[[], None]) -> None:
+        """Make the running loop call ``then`` when the parent has ended."""
+        loop = asyncio.get_running_loop()
+
+        def ended() -> None:
+            loop.remove_reader(self._ours)
+            then()
+
+        loop.add_reader(self._ours, ended)
+
+
+# Runs other programs of ours as child processes: with our packages, never others of the same names.
+
+_PACKAGES = Path(__file__).resolve().parents[1]  # the folder that contains ``gateway`` and ``providers``
+
+
+def command(module: str, *arguments: str) -> tuple[str, ...]:
+    """Return the command that runs ``module``. Nothing is imported from the working directory."""
+    return (sys.executable, "-P", "-m", module, *arguments)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a child: ours, with our packages before all others."""
+    others = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(_PACKAGES), *([others] if others else [])])}

@@ -1,0 +1,232 @@
+"""A model as calls see it: a public name, the deployments behind it, and how they are raced."""
+
+import re
+from collections.abc import Iterable, Mapping
+from math import inf
+
+import msgspec
+
+from gateway.core.errors import InvalidRequest
+from gateway.settings.model import ModelSettings, RaceSettings
+from gateway.settings.sections import FallbackSettings, Profile, TakeoverSettings
+from providers.catalog import Api
+from providers.datasheets import UNKNOWN, Capabilities, Price
+from providers.dialects.continuing import Way
+from providers.dialects.dialect import Dialect, ParameterNames, SystemPrompt
+from providers.dialects.index import PIVOT
+from providers.dialects.wording import raw_json
+from providers.exchange import Upstream
+from providers.redaction import MaskedRecord
+
+# A deployment as calls see it: one model at one provider, with timeouts, price and capabilities.
+
+
+class Clocks(msgspec.Struct, frozen=True):
+    """The four timeouts of one deployment, resolved. Seconds."""
+
+    connect_s: float
+    ttft_s: float
+    stall_s: float
+    total_s: float | None
+
+
+class Deployment(MaskedRecord, frozen=True):
+    """One model at one provider, ready to use."""
+
+    name: str
+    provider: str
+    model: str  # the provider's name for it
+    upstream: Upstream
+    clocks: Clocks
+    price: Price | None
+    bills_after_disconnect: bool | None  # whether the whole answer is billed after a disconnect; None: unknown
+    extra_body: Mapping[str, msgspec.Raw]
+    upstream_stream: bool
+    max_in_flight: int | None = None  # of this process
+    capabilities: Capabilities = UNKNOWN
+    apis: frozenset[Api] = frozenset((PIVOT.name,))
+    speaks: tuple[Dialect, ...] = (PIVOT,)  # the dialects among its APIs; others are translated to the first one
+    drop_params: bool = False
+    extra_headers: tuple[tuple[str, str], ...] = ()  # names in lower case
+    weight: float = 1.0
+    canary: float | None = None
+    vendor: str | None = None  # its provider's name in the catalog
+    continues: tuple[Way, ...] | None = None  # how it is asked to continue another's answer; None: it does not
+    takes_thoughts: bool = False  # its model needs its own reasoning back in later turns
+    zdr: bool | None = None
+    region: str | None = None
+    quantization: str | None = None
+
+    def shown(self) -> Iterable[tuple[str, object]]:
+        """Return its name; its headers may be secrets."""
+        yield "name", self.name
+
+    def spoken_to(self, dialect: Dialect) -> Dialect:
+        """Return the dialect used for requests in ``dialect``: the same if it has it."""
+        return dialect if dialect in self.speaks else self.speaks[0]
+
+    def way_to_continue(self, dialect: Dialect) -> Way | None:
+        """Return how it is asked to continue answers to requests in ``dialect``; None if it is not known to."""
+        continuing = self.spoken_to(dialect).continuing
+        if continuing is None:
+            return None
+        return next((way for way in self.continues or () if way in continuing.ways), None)
+
+    def can_continue(self, dialect: Dialect) -> bool:
+        """Whether it is known to continue answers to requests in ``dialect`` that another has begun."""
+        return self.spoken_to(dialect).continues_by_itself or self.way_to_continue(dialect) is not None
+
+
+# A model's configured request parameters: defaults, maximums and a system prefix. The configuration uses chat's
+# names; a request is changed in its own dialect, only at its top level.
+
+_LIMITS = PIVOT.requests.parameters.answer_limits  # the configuration's names for an answer's maximum length
+_ARRAY, _EMPTY_ARRAY, _STRING = (re.compile(rb"\s*" + begin) for begin in (rb"\[", rb"\[\s*\]", rb'"'))
+_NULL = msgspec.Raw(b"null")
+
+Fields = dict[str, msgspec.Raw]
+
+
+class Parameters(msgspec.Struct, frozen=True):
+    """The configured parameters of one model's requests."""
+
+    defaults: Mapping[str, msgspec.Raw]
+    maximums: Mapping[str, float]
+    system_prefix: str | None
+
+    @property
+    def most_tokens(self) -> int | None:
+        """The maximum of answer tokens; None: no limit."""
+        limits = [int(self.maximums[name]) for name in _LIMITS if name in self.maximums]
+        return min(limits, default=None)
+
+    @classmethod
+    def of(cls, settings: ModelSettings) -> "Parameters | None":
+        """Return the parameters in ``settings``; None if there are none."""
+        if not (settings.defaults or settings.maximums or settings.system_prefix):
+            return None
+        defaults = {name: raw_json(value) for name, value in settings.defaults.items()}
+        return cls(defaults, settings.maximums, settings.system_prefix)
+
+    def applied(self, fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> tuple[Fields, tuple[str, ...]]:
+        """Return the request with the model's parameters, and the names of those lowered to their maximum.
+
+        Raises:
+            InvalidRequest: a parameter with a maximum is not a number.
+
+        """
+        changed, names = dict(fields), dialect.requests.parameters
+        for name, value in self.defaults.items():
+            spellings = _spellings(name, names)
+            if spellings and not any(_is_said(changed.get(spelling)) for spelling in spellings):
+                spelling = name if name in spellings else spellings[0]
+                changed[spelling] = _as_list(value) if spelling in names.lists else value
+        lowered: list[str] = []
+        for name, most in self.maximums.items():
+            spellings = _spellings(name, names)
+            limits_answer = name in _LIMITS
+            said = [spelling for spelling in spellings if _is_said(changed.get(spelling))]
+            for spelling in said:
+                asked = _number(spelling, changed[spelling])
+                if asked > most or (limits_answer and asked < 0):  # some servers take -1 as no limit
+                    changed[spelling] = _written(most)
+                    lowered.append(spelling)
+            if not said and spellings and limits_answer:  # without it, an answer has no limit
+                changed[name if name in spellings else spellings[0]] = _written(most)
+        if self.system_prefix is not None and dialect.requests.system is not None:
+            _put_first(changed, self.system_prefix, dialect.requests.system)
+        return changed, tuple(dict.fromkeys(lowered))
+
+
+def _spellings(name: str, names: ParameterNames) -> tuple[str, ...]:
+    """Return the names of parameter ``name`` in a dialect; empty if it does not exist there."""
+    return names.answer_limits if name in _LIMITS else names.of(name)
+
+
+def _as_list(value: msgspec.Raw) -> msgspec.Raw:
+    """Return a value of chat's that may be a single string as a list of strings."""
+    return msgspec.Raw(b"[" + bytes(value) + b"]") if bytes(value).startswith(b'"') else value
+
+
+def _put_first(fields: Fields, prefix: str, place: SystemPrompt) -> None:
+    """Put ``prefix`` before the request's own system prompt; messages are not parsed, and copied once."""
+    own = fields.get(place.field)
+    if own is None or not _is_said(own):
+        fields[place.field] = raw_json(prefix)
+    elif _ARRAY.match(own):  # messages, or blocks, which may have cache markers
+        fields[place.field] = _with_first(own, place.item(prefix))
+    elif (opened := _STRING.match(own)) is not None:
+        said = msgspec.json.encode(f"{prefix}\n\n")
+        fields[place.field] = msgspec.Raw(b"".join([memoryview(said)[:-1], memoryview(own)[opened.end() :]]))
+
+
+def _with_first(array: msgspec.Raw, item: Mapping[str, str]) -> msgspec.Raw:
+    """Return ``array`` with ``item`` at its beginning."""
+    opened = _ARRAY.match(array)
+    if opened is None:
+        return array  # invalid: the provider will refuse it
+    comma = b"" if _EMPTY_ARRAY.match(array) else b","
+    return msgspec.Raw(b"".join([b"[", msgspec.json.encode(item), comma, memoryview(array)[opened.end() :]]))
+
+
+def _is_said(raw: msgspec.Raw | None) -> bool:
+    return raw is not None and raw != _NULL
+
+
+def _number(name: str, raw: msgspec.Raw) -> float:
+    try:
+        return msgspec.json.decode(raw, type=float)
+    except msgspec.DecodeError:  # some servers would accept it as a number all the same
+        raise InvalidRequest(f"{name!r} must be a number: it has a maximum here", param=name) from None
+
+
+def _written(number: float) -> msgspec.Raw:
+    return raw_json(int(number) if number == int(number) else number)
+
+
+class Common(msgspec.Struct, frozen=True):
+    """What all deployments of a model have in common: for most calls, single deployments need not be checked."""
+
+    speaks: frozenset[Dialect]  # dialects that all speak natively, without losing any part of a request
+    context_tokens: float  # the shortest known
+    max_output_tokens: float  # likewise
+
+    @classmethod
+    def of(cls, deployments: Iterable[Deployment]) -> "Common":
+        """Return what ``deployments`` have in common."""
+        each = list(deployments)
+        spoken = [set(one.speaks) if one.upstream.accepts_all_parameters else set() for one in each]
+        common = set.intersection(*spoken) if spoken else set()
+        return cls(
+            # Requests in other dialects may need their reasoning removed.
+            frozenset(dialect for dialect in common if dialect.requests.without_foreign_thoughts is None),
+            min((one.capabilities.context_tokens or inf for one in each), default=inf),
+            min((one.capabilities.max_output_tokens or inf for one in each), default=inf),
+        )
+
+
+class Model(msgspec.Struct, frozen=True):
+    """A public name and the deployments behind it, by name, in the order of the configuration."""
+
+    name: str
+    deployments: Mapping[str, Deployment]
+    race: RaceSettings
+    adhoc: bool = False
+    common: Common = Common(frozenset(), 0, 0)
+    payer: str = ""  # whose usd_per_day pays for its extra attempts: its own name, or the first of a comma list
+    prices: Mapping[str, Price] = {}  # by deployment, if known
+    limits: Mapping[str, int] = {}  # max_in_flight by deployment, if set
+    weights: Mapping[str, float] = {}  # by deployment, those that are not 1
+    canaries: Mapping[str, float] = {}  # the shares of canaries, by deployment
+    bills_losers: frozenset[str] = frozenset()  # deployments that bill the whole answer after a disconnect
+    usd_per_day: float | None = None  # of all calls
+    dearest: Price | None = None  # of those known, if that of another deployment is not
+    fallbacks: tuple[FallbackSettings, ...] = ()
+    keepalive_s: float | None = None
+    takeover: TakeoverSettings = TakeoverSettings()
+    parameters: Parameters | None = None  # defaults, maximums and system prefix of requests
+    profiles: Mapping[Profile, "Model"] = {}  # the same model under each profile: its race and timeouts
+
+    def under(self, profile: Profile | None) -> "Model":
+        """Return the model under ``profile``; as configured if that is None or its own profile."""
+        return self if profile is None or profile is self.race.profile else self.profiles.get(profile, self)

@@ -1,1 +1,0 @@
-"""/api: what the page shows, as JSON."""

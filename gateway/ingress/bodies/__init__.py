@@ -1,1 +1,0 @@
-"""Request bodies: read after admission, with limits on size and time, and processed in slices."""

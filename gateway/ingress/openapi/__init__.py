@@ -1,1 +1,0 @@
-"""/openapi.json and /docs: what the gateway answers, described."""

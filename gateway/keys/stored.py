@@ -1,0 +1,290 @@
+"""A key of the database: one row of ``client_keys``. A client has a row for each of its keys, all with its settings."""
+
+import base64
+import hashlib
+import re
+import secrets
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+from pydantic import ValidationError
+
+from gateway.core.errors import InvalidRequest
+from gateway.settings.document import Complaint, explain, written
+from gateway.settings.model import ClientSettings
+from gateway.settings.section_checks import unknown_names
+from providers.redaction import redact
+
+
+class State(StrEnum):
+    """What a key is good for now."""
+
+    ACTIVE = "active"
+    RETIRING = "retiring"  # replaced, and good until ``retires_at``
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
+class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A row. Instants are UTC. ``settings`` are its client's as in the file, without keys, role and expiry."""
+
+    id: str
+    name: str  # the client's
+    sha256: str  # 64 hexadecimal digits
+    hint: str  # the key's last characters
+    role: str
+    settings: Mapping[str, Any]
+    expires_at: datetime | None = None  # of the client, so of all its keys
+    retires_at: datetime | None = None  # of this key: the end of its rotation's grace
+    created_at: datetime
+    created_by: str
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None  # to the minute
+    change_id: int = 0  # the last change of this row, an id of ``key_changes``
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """The instant from which it is refused, if it is not revoked before; None: never."""
+        ends = [instant for instant in (self.expires_at, self.retires_at) if instant is not None]
+        return min(ends, default=None)
+
+    def state(self, now: datetime) -> State:
+        """Return its state at ``now``."""
+        if self.revoked_at is not None:
+            return State.REVOKED
+        if self.ends_at is not None and self.ends_at <= now:
+            return State.EXPIRED
+        return State.ACTIVE if self.retires_at is None else State.RETIRING
+
+
+# The database as the keys need it.
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of one client's keys, and its row of ``key_changes``. Neither has a secret."""
+
+    action: str  # created, changed, rotated, revoked
+    name: str
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+    rows: tuple[StoredKey, ...]  # the new and the changed ones
+
+
+# Returns the change of a client that has these keys (not revoked ones, the newest last), or raises an ApiError.
+Decide = Callable[[Sequence[StoredKey]], Change]
+
+
+class KeyStore(Protocol):
+    """Stores keys and their changes. Every method raises ``KeysUnreachable`` if it has no answer within seconds."""
+
+    async def version(self) -> int:
+        """Return a number that each change increases; a lower one than before means that the database was replaced."""
+
+    async def rows(self, changed_after: int | None = None) -> list[StoredKey]:
+        """Return the rows that are not revoked, without their last use, which changes nothing.
+
+        ``changed_after``: only those that were changed after this version, and revoked ones too.
+        """
+
+    async def listed(self, *, revoked: bool = False) -> list[StoredKey]:
+        """Return the rows with everything, to be shown; with ``revoked`` also those of revoked keys."""
+
+    async def change(self, name: str, decide: Decide, *, who: str, at: datetime) -> Change:
+        """Carry out what ``decide`` returns, and record it, as one transaction; one change at a time.
+
+        Raises:
+            ApiError: that of ``decide``; then nothing has changed.
+
+        """
+
+    async def note_uses(self, ids: Collection[str], at: datetime) -> None:
+        """Record that the keys with these ids were used at ``at``."""
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+
+
+# The settings of a client outside the file: the same fields, checked by the same model, as JSON. Nothing here knows a
+# field but those that have a place of their own (keys, role, expiry): a new field of ``ClientSettings`` can be set,
+# stored and shown without a change here.
+
+OWN = frozenset({"name", "source", "keys", "key", "shadowed"})  # of a client's description: no setting has such a name
+_APART = frozenset({"key_sha256", "admin", "role", "expires"})  # not in the JSON of a row
+_NO_KEY = "0" * 64
+
+
+def client_settings(
+    fields: Mapping[str, Any],
+    digests: Sequence[str] = (_NO_KEY,),
+    *,
+    models: Collection[str] | None = None,
+    providers: Collection[str] | None = None,
+) -> ClientSettings:
+    """Return the settings that ``fields`` describe; ``models`` and ``providers`` are those that may be named, if known.
+
+    Raises:
+        InvalidRequest: fields are unknown or invalid; the message says of each what to write instead.
+
+    """
+    if "key_sha256" in fields:
+        raise InvalidRequest("the gateway makes keys itself: leave out 'key_sha256'", param="key_sha256")
+    if b"\\u0000" in msgspec.json.encode(fields, enc_hook=str):
+        raise InvalidRequest("a value has a NUL character, which no database takes: remove it")
+    place = ("clients", "")
+    try:
+        settings = ClientSettings.model_validate({**fields, "key_sha256": tuple(digests)})
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        for detail in details:
+            detail["loc"] = (*place, *detail["loc"])
+        known = [detail for detail in details if detail["type"] != "default_factory_not_called"]
+        raise _invalid([explain(detail) for detail in known]) from None
+    known_models = (settings.models or ()) if models is None else models
+    known_providers = (*(settings.only or ()), *settings.ignore) if providers is None else providers
+    if complaints := list(unknown_names(place, settings, known_models, known_providers)):
+        raise _invalid(complaints)
+    return settings
+
+
+def as_fields(settings: ClientSettings) -> dict[str, Any]:
+    """Return what is set, as JSON: what describes the client again. The role is always there, keys never."""
+    given = settings.model_dump(mode="json", exclude_unset=True, by_alias=True, exclude={"key_sha256", "admin"})
+    return {"role": str(settings.role), **given, "expires": instant_text(settings.expires)}
+
+
+def stored_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of ``fields`` that a row has as JSON."""
+    return {name: value for name, value in fields.items() if name not in _APART}
+
+
+def merged(fields: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``fields`` with ``patch`` over them, as RFC 7396 has it: null removes, sections are merged."""
+    result = dict(fields)
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, Mapping):
+            below = result.get(name)
+            result[name] = merged(below if isinstance(below, Mapping) else {}, value)
+        else:
+            result[name] = value
+    return result
+
+
+def instant_text(instant: datetime | None, precision: str = "auto") -> str | None:
+    """Return an instant of UTC as ISO 8601, with a Z; ``precision`` is ``isoformat``'s ``timespec``."""
+    return None if instant is None else instant.isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+def _invalid(complaints: Sequence[Complaint]) -> InvalidRequest:
+    said = [(written(complaint.place[2:]), complaint.message) for complaint in complaints]
+    message = "; ".join(f"{field}: {words}" if field else words for field, words in said)
+    return InvalidRequest(message, param=said[0][0] or None)
+
+
+# How clients and their keys are shown, to people and in JSON: nothing here is a secret.
+
+FILE, DATABASE = "file", "database"
+
+
+def shown_stored(name: str, rows: Sequence[StoredKey], now: datetime, *, shadowed: bool = False) -> dict[str, Any]:
+    """Return a client of the database; ``rows`` are its keys, the newest last. ``shadowed``: the file has the name."""
+    keys = [{**shown_key(row), "state": str(row.state(now))} for row in rows]
+    shown = {"name": name, "source": DATABASE, **fields_of(rows[-1]), "keys": keys}
+    return {**shown, "shadowed": True} if shadowed else shown
+
+
+def shown_configured(name: str, settings: ClientSettings, now: datetime) -> dict[str, Any]:
+    """Return a client of the file."""
+    is_over = settings.expires is not None and settings.expires <= now
+    keys = [{"state": str(State.EXPIRED if is_over else State.ACTIVE)} for _ in settings.key_sha256]
+    return {"name": name, "source": FILE, **as_fields(settings), "keys": keys}
+
+
+def shown_all(clients: Mapping[str, ClientSettings], rows: Iterable[StoredKey], now: datetime) -> list[dict[str, Any]]:
+    """Return every client, by name: those of the file, then those of the database."""
+    listed = [shown_configured(name, settings, now) for name, settings in clients.items()]
+    listed += [shown_stored(name, keys, now, shadowed=name in clients) for name, keys in sorted(by_name(rows).items())]
+    return listed
+
+
+def shown_key(row: StoredKey) -> dict[str, Any]:
+    """Return one key of the database."""
+    return {
+        "id": row.id,
+        "hint": row.hint,
+        "created_at": instant_text(row.created_at, "seconds"),
+        "created_by": row.created_by,
+        "last_used_at": instant_text(row.last_used_at, "seconds"),
+        "retires_at": instant_text(row.retires_at, "seconds"),
+        "revoked_at": instant_text(row.revoked_at, "seconds"),
+    }
+
+
+def fields_of(row: StoredKey) -> dict[str, Any]:
+    """Return the settings of the row's client, as they were given."""
+    return {"role": row.role, **row.settings, "expires": instant_text(row.expires_at)}
+
+
+def by_name(rows: Iterable[StoredKey]) -> dict[str, list[StoredKey]]:
+    """Return the rows of each client, the newest last."""
+    found: dict[str, list[StoredKey]] = {}
+    for row in sorted(rows, key=lambda row: (row.created_at, row.id)):
+        found.setdefault(row.name, []).append(row)
+    return found
+
+
+# A key: its text, which only its owner has, and what is stored of it.
+
+PREFIX = "hs-"
+_RANDOM_BYTES = 32
+_HINT_CHARS = 4
+_LONGEST_NAME = 100
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class NewKey(msgspec.Struct, frozen=True):
+    """A key that was just made. ``text`` is shown once, and stored nowhere."""
+
+    text: str
+    sha256: str  # 64 hexadecimal digits
+    hint: str  # its last characters, by which its owner finds it in a list: 24 bits of 256
+
+    def __repr__(self) -> str:
+        """Show it without the key."""
+        return f"NewKey(hint={self.hint!r})"
+
+
+def new_key(random_bytes: Callable[[int], bytes] = secrets.token_bytes) -> NewKey:
+    """Return a key of 256 random bits: nobody can guess it, so its SHA-256 needs neither salt nor many rounds."""
+    text = PREFIX + base64.urlsafe_b64encode(random_bytes(_RANDOM_BYTES)).rstrip(b"=").decode()
+    return NewKey(text, hashlib.sha256(text.encode()).hexdigest(), text[-_HINT_CHARS:])
+
+
+def check_name(name: object) -> str:
+    """Return ``name`` if it can be a client's.
+
+    Raises:
+        InvalidRequest: it cannot.
+
+    """
+    if name is None:
+        raise InvalidRequest("name: is missing", param="name")
+    if isinstance(name, str) and redact(name) != name:
+        raise InvalidRequest("name: this looks like a key; names are not secret, so take another one", param="name")
+    if not isinstance(name, str) or not is_name(name):
+        shown = f"{name[:_LONGEST_NAME]!r}" if isinstance(name, str) else "name: this"
+        raise InvalidRequest(
+            f"{shown} is not a valid client name: use letters, digits, dots, dashes and underscores,"
+            f" at most {_LONGEST_NAME}",
+            param="name",
+        )
+    return name
+
+
+def is_name(name: str) -> bool:
+    """Whether ``name`` can be that of a client in the database."""
+    return len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) is not None

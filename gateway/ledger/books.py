@@ -1,0 +1,523 @@
+"""The book of alerts in Postgres or SQLite, which all replicas share."""
+
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from sqlalchemy import Row, Select, and_, delete, exists, func, insert, or_, select, text, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, BookAway, Delivery, Event, Kind, Message, Scope, Severity
+from gateway.core.records import Decide, Facts, NotProbed, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
+from gateway.detecting.slowdowns import (
+    DAY_S,
+    HOUR_S,
+    WINDOW_S,
+    Change,
+    Counts,
+    Happened,
+    Histogram,
+    Metric,
+    Slowdown,
+    Tally,
+    Window,
+)
+from gateway.ledger.database import DATABASE_ERRORS, OwnConnection, create_engine, is_sqlite, unreachable
+from gateway.ledger.reports.reader import Reader, Words, rows
+from gateway.ledger.tables import alert_messages, alerts, attempts, outages, probes
+
+TIMEOUT_S = 5.0  # of everything that is asked; each takes some milliseconds
+MESSAGES_KEPT = timedelta(days=30)
+ALERTS_KEPT = timedelta(days=400)
+_EARLIER = alert_messages.alias("earlier")
+
+
+class SqlAlertBook:
+    """The tables ``alerts`` and ``alert_messages``; it connects when first used."""
+
+    def __init__(self, url: str, *, new_id: Callable[[], str], timeout_s: float = TIMEOUT_S) -> None:
+        """Use the ledger's database at ``url``, with a connection of its own: the ledger may be busy shipping.
+
+        Raises:
+            DatabaseUrlError: ``url`` is invalid.
+
+        """
+        self._database = OwnConnection(url, BookAway)
+        self._instant = self._database.instant
+        self._new_id = new_id
+        self._timeout_s = timeout_s
+
+    async def current(self, since: datetime) -> list[Alert]:
+        """Return the alerts that are open, and those resolved after ``since``."""
+        query = select(alerts).where(or_(alerts.c.resolved_at.is_(None), alerts.c.resolved_at > self._instant(since)))
+        async with self._database.open(self._timeout_s) as connection:
+            return [_alert(row) for row in await connection.execute(query.order_by(alerts.c.opened_at, alerts.c.id))]
+
+    async def open(self, alert: Alert, webhooks: Collection[str]) -> bool:
+        """Store an alert and its messages; delete very old ones."""
+        into = sqlite.insert(alerts) if self._database.is_sqlite else postgresql.insert(alerts)
+        async with self._database.open(self._timeout_s, writes=True) as connection:
+            stored = await connection.execute(into.values(self._values(alert)).on_conflict_do_nothing())
+            if stored.rowcount != 1:
+                return False
+            await self._queue(connection, alert.id, Event.OPENED, webhooks, alert.opened_at)
+            await self._forget(connection, alert.opened_at)
+            await connection.commit()
+        return True
+
+    async def note_seen(self, ids: Collection[str], at: datetime) -> None:
+        """Note that the conditions of these alerts held."""
+        seen = update(alerts).where(alerts.c.id.in_(ids), alerts.c.seen_at < self._instant(at))
+        async with self._database.open(self._timeout_s, writes=True) as connection:
+            await connection.execute(seen.values(seen_at=self._instant(at)))
+            await connection.commit()
+
+    async def resolve(self, alert: Alert, *, unseen_since: datetime, at: datetime, webhooks: Collection[str]) -> bool:
+        """End an alert and store the messages."""
+        ended = update(alerts).where(
+            alerts.c.id == alert.id,
+            alerts.c.resolved_at.is_(None),
+            alerts.c.seen_at <= self._instant(unseen_since),
+        )
+        async with self._database.open(self._timeout_s, writes=True) as connection:
+            stored = await connection.execute(ended.values(resolved_at=self._instant(at)))
+            if stored.rowcount != 1:
+                return False
+            await self._queue(connection, alert.id, Event.RESOLVED, webhooks, at)
+            await connection.commit()
+        return True
+
+    async def take_due(self, now: datetime, *, lease: timedelta, webhooks: Collection[str]) -> list[Message]:
+        """Return messages that are to be sent now. Nothing is locked while there are none."""
+        due = self._due(now, webhooks)
+        async with self._database.open(self._timeout_s) as connection:
+            if (await connection.execute(due.limit(1))).first() is None:
+                return []
+        if not self._database.is_sqlite:
+            due = due.with_for_update(skip_locked=True, of=alert_messages)
+        async with self._database.open(self._timeout_s, writes=True) as connection:
+            ids = [row.id for row in await connection.execute(due)]
+            leased = update(alert_messages).where(alert_messages.c.id.in_(ids))
+            await connection.execute(leased.values(due_at=self._instant(now + lease)))
+            found = await connection.execute(
+                select(alert_messages.c.id.label("message_id"), *_OF_MESSAGES, *alerts.c)
+                .join(alerts, alerts.c.id == alert_messages.c.alert_id)
+                .where(alert_messages.c.id.in_(ids))
+                .order_by(alert_messages.c.created_at, alert_messages.c.id)
+            )
+            taken = [_message(row) for row in found]
+            await connection.commit()
+        return taken
+
+    async def settle(self, message: Message, delivery: Delivery, *, at: datetime, retry_at: datetime | None) -> None:
+        """Note what became of an attempt."""
+        values: dict[str, Any] = {"tries": message.tries + 1, "answer": delivery.answer}
+        if retry_at is None:
+            values |= {"done_at": self._instant(at), "is_sent": delivery.ok}
+        else:
+            values |= {"due_at": self._instant(retry_at)}
+        async with self._database.open(self._timeout_s, writes=True) as connection:
+            await connection.execute(update(alert_messages).where(alert_messages.c.id == message.id).values(values))
+            await connection.commit()
+
+    async def aclose(self) -> None:
+        """Dispose of the engine; a server that hangs does not delay this for long."""
+        await self._database.aclose(self._timeout_s)
+
+    def _due(self, now: datetime, webhooks: Collection[str]) -> Select[Any]:
+        """Return the query of messages that are due, those apart whose incident's beginning was not said yet."""
+        waits = and_(
+            _EARLIER.c.alert_id == alert_messages.c.alert_id,
+            _EARLIER.c.webhook == alert_messages.c.webhook,
+            _EARLIER.c.event == Event.OPENED.value,
+            _EARLIER.c.done_at.is_(None),
+        )
+        return (
+            select(alert_messages.c.id)
+            .where(
+                alert_messages.c.done_at.is_(None),
+                alert_messages.c.due_at <= self._instant(now),
+                alert_messages.c.webhook.in_(list(webhooks)),
+                or_(alert_messages.c.event != Event.RESOLVED.value, ~exists().where(waits)),
+            )
+            .order_by(alert_messages.c.due_at, alert_messages.c.id)
+            .limit(MESSAGES_AT_ONCE)
+        )
+
+    async def _queue(
+        self, connection: AsyncConnection, alert_id: str, event: Event, webhooks: Collection[str], at: datetime
+    ) -> None:
+        instant = self._instant(at)
+        rows = [
+            {
+                "id": self._new_id(),
+                "alert_id": alert_id,
+                "webhook": webhook,
+                "event": event.value,
+                "created_at": instant,
+                "due_at": instant,
+                "tries": 0,
+            }
+            for webhook in sorted(webhooks)
+        ]
+        if rows:
+            await connection.execute(insert(alert_messages), rows)
+
+    async def _forget(self, connection: AsyncConnection, now: datetime) -> None:
+        old, very_old = self._instant(now - MESSAGES_KEPT), self._instant(now - ALERTS_KEPT)
+        await connection.execute(delete(alert_messages).where(alert_messages.c.created_at < old))
+        await connection.execute(delete(alerts).where(alerts.c.resolved_at < very_old))
+
+    def _values(self, alert: Alert) -> dict[str, Any]:
+        return {
+            "id": alert.id,
+            "key": alert.key,
+            "kind": alert.kind.value,
+            "subject": alert.subject,
+            "severity": alert.severity.value,
+            "summary": alert.summary,
+            "figures": dict(alert.figures),
+            "sql": alert.sql,
+            "opened_at": self._instant(alert.opened_at),
+            "seen_at": self._instant(alert.seen_at),
+            "resolved_at": None if alert.resolved_at is None else self._instant(alert.resolved_at),
+            "replica": alert.replica,
+            "scope": alert.scope.value,
+        }
+
+
+_OF_MESSAGES = (
+    alert_messages.c.webhook,
+    alert_messages.c.event,
+    alert_messages.c.created_at,
+    alert_messages.c.tries,
+)
+
+
+def _alert(row: Row[Any]) -> Alert:
+    return Alert(
+        id=row.id,
+        kind=Kind(row.kind),
+        subject=row.subject,
+        severity=Severity(row.severity),
+        summary=row.summary,
+        figures=row.figures,
+        sql=row.sql,
+        opened_at=_utc(row.opened_at),
+        seen_at=_utc(row.seen_at),
+        resolved_at=None if row.resolved_at is None else _utc(row.resolved_at),
+        replica=row.replica,
+        scope=Scope(row.scope),
+    )
+
+
+def _message(row: Row[Any]) -> Message:
+    return Message(
+        id=row.message_id,
+        alert=_alert(row),
+        webhook=row.webhook,
+        event=Event(row.event),
+        created_at=_utc(row.created_at),
+        tries=row.tries,
+    )
+
+
+def _utc(instant: datetime) -> datetime:
+    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant
+
+
+# The book of probes in Postgres or SQLite: what they cost is reserved before they are sent, one process at a time.
+
+LAST = 16  # probes of a deployment that are looked at for failures in a row
+OUTAGE = timedelta(days=1)  # an older one without an end is of a process that was killed
+# One process at a time decides, so that each sees what all others have reserved.
+_LOCK = text("select pg_advisory_xact_lock(hashtext('holeshot.probes'))")
+
+
+class SqlProbeBook:
+    """The table ``probes``; it connects when first used."""
+
+    def __init__(self, url: str) -> None:
+        """Use the ledger's database at ``url``, with a connection of its own: the ledger may be busy shipping.
+
+        Raises:
+            DatabaseUrlError: ``url`` is invalid.
+
+        """
+        self._database = OwnConnection(url, ProbesUnreachable)
+        self._instant = self._database.instant
+
+    async def reserve(self, probe: Probe, decide: Decide, *, since: datetime) -> NotProbed | None:
+        """Write ``probe`` down unless ``decide`` says why not. No other process decides meanwhile."""
+        async with self._database.open(TIMEOUT_S, writes=True, lock=_LOCK) as connection:
+            reason = decide(await self._facts(connection, probe, since))
+            if reason is None:
+                row = insert(probes).values(
+                    id=probe.id,
+                    started_at=self._instant(probe.started_at),
+                    model=probe.model,
+                    deployment=probe.deployment,
+                    replica=probe.replica,
+                    reserved_usd=probe.reserved_usd,
+                )
+                await connection.execute(row)
+                await connection.commit()
+            return reason
+
+    async def settle(self, probe_id: str, end: ProbeEnd) -> None:
+        """Write down how a probe ended, and what it cost."""
+        async with self._database.open(TIMEOUT_S) as connection:
+            values = {
+                "ended_at": self._instant(end.ended_at),
+                "outcome": str(end.outcome),
+                "error_kind": end.error_kind,
+                "ttft_ms": end.ttft_ms,
+                "cost_usd": end.cost_usd,
+            }
+            await connection.execute(update(probes).where(probes.c.id == probe_id).values(values))
+            await connection.commit()
+
+    async def aclose(self) -> None:
+        """Dispose of the engine; a server that hangs does not delay this for long."""
+        await self._database.aclose(TIMEOUT_S)
+
+    async def _facts(self, connection: AsyncConnection, probe: Probe, since: datetime) -> Facts:
+        day = probe.started_at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        booked = probes.c
+        usd = func.coalesce(func.sum(func.coalesce(booked.cost_usd, booked.reserved_usd)), 0.0)
+        today = await connection.execute(select(usd, func.count()).where(booked.started_at >= self._instant(day)))
+        spent_usd, number = today.one()
+        last = (
+            await connection.execute(
+                select(booked.started_at, booked.outcome)
+                .where(booked.deployment == probe.deployment)
+                .order_by(booked.started_at.desc())
+                .limit(LAST)
+            )
+        ).all()
+        called = await connection.scalar(
+            select(func.max(attempts.c.started_at)).where(
+                attempts.c.deployment == probe.deployment, attempts.c.started_at >= self._instant(since)
+            )
+        )
+        broken = await connection.scalar(
+            select(func.count()).where(
+                outages.c.deployment == probe.deployment,
+                outages.c.ended_at.is_(None),
+                outages.c.began_at >= self._instant(probe.started_at - OUTAGE),
+            )
+        )
+        return Facts(
+            spent_usd=float(spent_usd),
+            probes=int(number),
+            probed_at=_read(last[0].started_at) if last else None,
+            failures=_failures([row.outcome for row in last]),
+            called_at=_read(called),
+            is_broken=bool(broken),
+        )
+
+
+def _failures(outcomes: list[str | None]) -> int:
+    """Return how many of the last probes failed, in a row. One without an end, or cancelled, says nothing."""
+    told = [outcome for outcome in outcomes if outcome in {ProbeOutcome.ANSWERED, ProbeOutcome.FAILED}]
+    return next((at for at, outcome in enumerate(told) if outcome == ProbeOutcome.ANSWERED), len(told))
+
+
+def _read(value: Any) -> datetime | None:
+    """Return an instant as the database gave it; SQLite has no time zones."""
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
+
+
+# Slowdowns in the ledger: who may look for them, what has been found, and the sums they are found in. ``Slowdowns``
+# reads windows with the reader of reports and writes few rows, so that one connection is enough.
+
+CUT = "ttft_cut"  # the name of the histogram of the ages at which attempts were cut
+_METRICS = (Metric.TTFT, Metric.TPS, Metric.ITL)
+_NEARLY_ALL = 0.9  # of the attempts that were cut are in that histogram: otherwise it is from before there was one
+_MINUTES = {WINDOW_S: 5, HOUR_S: 60, DAY_S: 1440}
+_EVIDENCE_AFTER = timedelta(hours=24)
+_EVIDENCE_BEFORE = timedelta(days=8)
+
+Windows = Mapping[int, Mapping[str, Mapping[str, Window]]]  # by begin, model and deployment
+
+
+class Past(msgspec.Struct, frozen=True):
+    """A slowdown of the ledger; ``ended_s`` None: it goes on."""
+
+    slowdown: Slowdown
+    ended_s: int | None
+
+
+class Slowdowns:
+    """The detector's part of the ledger. Every method raises ``LedgerError`` or an error of reports if it is away."""
+
+    def __init__(self, url: str, reader: Reader, holder: str) -> None:
+        """``holder`` names this process among those that might look.
+
+        Raises:
+            DatabaseUrlError: ``url`` is invalid.
+
+        """
+        self._reader = reader
+        self._engine = create_engine(url, pool_size=1)
+        self._holder = holder
+
+    async def elected(self, now: datetime, lasts: timedelta) -> bool:
+        """Return whether this process is the one that looks, until ``lasts`` from now unless it says so again."""
+        statement = text(
+            "update detector set holder = :holder, until_at = :until "
+            "where id = 1 and (holder is null or holder = :holder or until_at < :now)"
+        )
+        values = {"holder": self._holder, "until": self._instant(now + lasts), "now": self._instant(now)}
+        return await self._write(statement, values) == 1
+
+    async def resign(self) -> None:
+        """Let another process look at once."""
+        statement = text("update detector set holder = null where id = 1 and holder = :holder")
+        await self._write(statement, {"holder": self._holder})
+
+    async def store(self, change: Change) -> bool:
+        """Store a begin or an end; return False if it was there already."""
+        slowdown = change.slowdown
+        if change.happened is Happened.BEGAN:
+            values: dict[str, Any] = {
+                "id": str(uuid.uuid4()) if is_sqlite(self._engine.url) else uuid.uuid4(),
+                "deployment": slowdown.deployment,
+                "model": slowdown.model,
+                "metric": str(slowdown.metric),
+                "began_at": self._instant(_at(slowdown.began_s)),
+                "noticed_at": self._instant(_at(slowdown.noticed_s)),
+                "ratio": slowdown.ratio,
+                "low": slowdown.low,
+                "high": slowdown.high,
+                "n": slowdown.n,
+                "evidence_sql": evidence_sql(self._reader.words, slowdown),
+            }
+            names = ", ".join(values)
+            places = ", ".join(f":{name}" for name in values)
+            statement = text(f"insert into slowdowns ({names}) values ({places}) on conflict do nothing")  # noqa: S608 - our names
+        else:
+            values = {
+                "model": slowdown.model,
+                "deployment": slowdown.deployment,
+                "metric": str(slowdown.metric),
+                "ended_at": self._instant(_at(change.ended_s or slowdown.noticed_s)),
+                "ending": None if change.ending is None else str(change.ending),
+            }
+            statement = text(
+                "update slowdowns set ended_at = :ended_at, ending = :ending "
+                "where model = :model and deployment = :deployment and metric = :metric and ended_at is null"
+            )
+        return await self._write(statement, values) == 1
+
+    async def past(self, since: datetime) -> list[Past]:
+        """Return slowdowns that went on since then, the oldest first."""
+        words = self._reader.words
+        at = ", ".join(f"{words.epoch(name)} as {name[:-3]}" for name in ("began_at", "noticed_at", "ended_at"))
+        answer = await self._reader.run(
+            f"select model, deployment, metric, {at}, ratio, low, high, n from slowdowns "  # noqa: S608 - quoted
+            f"where ended_at is null or ended_at >= {words.instant(since)} order by began_at"
+        )
+        found = []
+        for row in rows(answer):
+            known = {name: row[name] for name in ("model", "deployment", "ratio", "low", "high", "n")}
+            slowdown = Slowdown(**known, metric=Metric(row["metric"]), began_s=row["began"], noticed_s=row["noticed"])
+            found.append(Past(slowdown, row["ended"]))
+        return found
+
+    async def windows(self, length_s: int, since_s: int, until_s: int) -> Windows:
+        """Return the sums of the windows that began from ``since_s`` to before ``until_s``, of all deployments."""
+        sums, histograms = _windows_sql(self._reader.words, length_s, since_s, until_s)
+        tallies = await self._reader.run(sums)
+        counted: dict[tuple[int, str, str], dict[str, dict[int, float]]] = {}
+        for at, model, deployment, metric, bucket, n in (await self._reader.run(histograms)).rows:
+            place = counted.setdefault((int(at), model, deployment), {})
+            place.setdefault(metric, {})[int(bucket)] = float(n)
+        found: dict[int, dict[str, dict[str, Window]]] = {}
+        for at, model, deployment, won, first, cut, errors in tallies.rows:
+            counts = counted.get((int(at), model, deployment), {})
+            tally = Tally(float(first + errors), float(errors))
+            window = Window(int(at), _histograms(counts, float(won), float(cut)), tally)
+            found.setdefault(int(at), {}).setdefault(model, {})[deployment] = window
+        return found
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._reader.aclose()
+        await self._engine.dispose()
+
+    async def _write(self, statement: Any, values: Mapping[str, Any]) -> int:
+        try:
+            async with self._engine.begin() as connection:
+                return int((await connection.execute(statement, dict(values))).rowcount)
+        except DATABASE_ERRORS as error:
+            raise unreachable(self._engine.url, error) from error
+
+    def _instant(self, at: datetime) -> datetime | str:
+        return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if is_sqlite(self._engine.url) else at
+
+
+def evidence_sql(words: Words, slowdown: Slowdown) -> str:
+    """Return a statement that shows by the hour, before and after, the deployment and its peers."""
+    began = _at(slowdown.began_s)
+    since, until = began - _EVIDENCE_BEFORE, began + _EVIDENCE_AFTER
+    span = (
+        f"r.minutes = 60 and r.window_start >= {words.window(since)} and r.window_start < {words.window(until)} "
+        f"and s.model = {words.text(slowdown.model)} and s.deployment <> ''"
+    )
+    if slowdown.metric is Metric.ERRORS:
+        return (
+            "select r.window_start, s.deployment, sum(r.n_errors + r.n_first_token) as n, sum(r.n_errors) as n_errors "  # noqa: S608 - quoted
+            f"from rollup_attempts as r join rollup_series as s on s.id = r.series_id where {span} "
+            "group by r.window_start, s.deployment order by r.window_start, s.deployment"
+        )
+    mean = "sum(r.n * (b.from_ms + b.to_ms) / 2) / sum(r.n)"
+    named = "mean_tps" if slowdown.metric is Metric.TPS else "mean_ms"
+    return (
+        f"select r.window_start, s.deployment, sum(r.n) as n, {mean} as {named} "  # noqa: S608 - quoted
+        "from rollup_histograms as r join rollup_series as s on s.id = r.series_id "
+        f"join buckets as b on b.bucket = r.bucket where {span} and r.metric = {words.text(slowdown.metric)} "
+        "group by r.window_start, s.deployment order by r.window_start, s.deployment"
+    )
+
+
+def _windows_sql(words: Words, length_s: int, since_s: int, until_s: int) -> tuple[str, str]:
+    at = words.epoch("r.window_start")
+    span = (
+        f"r.minutes = {_MINUTES[length_s]} and r.window_start >= {words.window(_at(since_s))} "
+        f"and r.window_start < {words.window(_at(until_s))}"
+    )
+    of_deployments = "join rollup_series as s on s.id = r.series_id and s.deployment <> ''"
+    sums = ", ".join(f"cast(sum(r.{name}) as bigint)" for name in ("n_won", "n_first_token", "n_censored", "n_errors"))
+    metrics = ", ".join(words.text(name) for name in (*_METRICS, CUT))
+    tallies = (
+        f"select {at}, s.model, s.deployment, {sums} from rollup_attempts as r {of_deployments} where {span} "  # noqa: S608 - quoted
+        "group by r.window_start, s.model, s.deployment"
+    )
+    histograms = (
+        f"select {at}, s.model, s.deployment, r.metric, r.bucket, cast(sum(r.n) as bigint) "  # noqa: S608 - likewise
+        f"from rollup_histograms as r {of_deployments} where {span} and r.metric in ({metrics}) "
+        "group by r.window_start, s.model, s.deployment, r.metric, r.bucket"
+    )
+    return tallies, histograms
+
+
+def _histograms(counts: Mapping[str, Counts], won: float, cut: float) -> dict[Metric, Histogram]:
+    """Return the histograms of a window; without first tokens if ages of those that were cut are not known."""
+    found: dict[Metric, Histogram] = {}
+    for metric in _METRICS:
+        seen = counts.get(metric, {})
+        if metric is Metric.TTFT:
+            ages = counts.get(CUT, {})
+            if (seen or ages) and sum(ages.values()) >= _NEARLY_ALL * cut:
+                found[metric] = Histogram(seen, ages)
+        elif seen:
+            found[metric] = Histogram(seen, {}, won if metric is Metric.ITL else None)
+    return found
+
+
+def _at(unix_s: int) -> datetime:
+    return datetime.fromtimestamp(unix_s, UTC)

@@ -1,0 +1,178 @@
+"""The data of one answer: read as they arrive, kept until the win, then written to the sink."""
+
+from collections.abc import Callable, Sequence
+
+from gateway.core.attempts import AnswerKind, Flaw, Outcome, WinOn
+from gateway.core.calls import Call
+from gateway.racing.measurement import Measurement
+from gateway.racing.reader import AnswerReader, AnswerText, Block, joined, truncated
+from gateway.racing.sinks import Forward, Sink
+from gateway.racing.speech import Speech
+from gateway.racing.timeouts import AttemptClocks
+from gateway.racing.validation import UNJUDGED, Judgement, Validity, judge
+from providers.errors import ErrorKind, UpstreamError
+
+UNCLAIMED_BYTES = 8 * 2**20  # a provider that sends this much before its first token is broken
+BLOCKED_S = 0.05  # a write that takes longer waits for the client
+
+
+class Passage:
+    """Reads and forwards one answer. ``text`` is kept if it must be JSON, ``speech`` and ``validity`` if they win."""
+
+    __slots__ = (
+        "_clock",
+        "_clocks",
+        "_forward",
+        "_keeps_last",
+        "_kept",
+        "_kept_bytes",
+        "_last",
+        "_measurement",
+        "announced",
+        "reader",
+        "speech",
+        "text",
+        "validity",
+    )
+
+    def __init__(
+        self,
+        call: Call,
+        measurement: Measurement,
+        clocks: AttemptClocks,
+        secrets: Sequence[str],
+        clock: Callable[[], float],
+    ) -> None:
+        self.announced = False  # whether its first token was reported
+        texts = call.dialect.answers.texts
+        self.text = AnswerText(texts) if call.answer_kind is AnswerKind.JSON else None
+        is_spoken = call.win_on is WinOn.SENTENCE and self.text is None
+        self.speech = Speech(texts, call.sentence_words) if is_spoken else None
+        self.validity = Validity(call, measurement, self.text) if call.win_on is WinOn.VALID else None
+        self.reader = AnswerReader(
+            measurement,
+            clocks,
+            secrets,
+            answers=call.dialect.answers,
+            drop_usage=call.streamed and not call.wants_usage,
+            text=self.text or self.speech,
+        )
+        self._measurement = measurement
+        self._clocks = clocks
+        self._clock = clock
+        self._kept: list[Block] = []
+        self._kept_bytes = 0
+        self._last: Block | None = None
+        self._keeps_last = False  # whether the last events are sent after the call is recorded
+        self._forward: Forward | None = None
+
+    def read(self, data: bytes, now: float, *, finishing: bool = False) -> Block:
+        """Parse one read (``b""`` at the end). After a finish reason, even a held-back one, the rest must come soon.
+
+        Raises:
+            UpstreamError: it calls a tool that was not offered, where only a valid answer wins.
+
+        """
+        block = self.reader.read(data, now)
+        if self.speech is not None:
+            self._hear(self.speech, now)
+        elif self.validity is not None:
+            over = self.reader.finished and (self.reader.done or not data)
+            self.validity.look(now, finished=self.reader.finished, over=over, kept_bytes=self._kept_bytes)
+        if (finishing or self.reader.finished) and not self.reader.done:
+            self._clocks.finish()
+        return block
+
+    def _hear(self, speech: Speech, now: float) -> None:
+        reader, measurement = self.reader, self._measurement
+        is_over = reader.finished or reader.done
+        is_text = measurement.answer_at is None or speech.has_text  # else a refusal, or sound
+        is_spoken = is_text and measurement.reported.tool_calls is None
+        speech.came(now, is_over=is_over, is_spoken=is_spoken)
+        if speech.began_at is not None:
+            measurement.spoken_at, measurement.pause_s = speech.began_at, speech.pause_s
+
+    def check_whole(self) -> None:
+        """Check an answer that has ended.
+
+        Raises:
+            UpstreamError: it is empty (upstream_empty), incomplete (upstream_truncated) or of no use (invalid_answer).
+
+        """
+        reader = self.reader
+        if not (reader.finished or self._measurement.meaningful):
+            message = "[DONE] without an answer" if reader.done else "the answer is empty"
+            raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, message)
+        if not reader.finished:
+            raise truncated()
+        if self.validity is not None and self._measurement.valid_at is None:
+            self.validity.check()
+
+    @property
+    def waits(self) -> bool:
+        """Whether its end may be what it claims with."""
+        return self.validity is not None
+
+    @property
+    def flaw(self) -> Flaw | None:
+        """What is wrong with the answer, if it is complete and all are looked at."""
+        return None if self.validity is None else self.validity.judgement.flaw
+
+    def judgement(self, call: Call, outcome: Outcome, *, had_won: bool) -> Judgement:
+        """Return the judgement of the answer: only a winner's, unless all are looked at."""
+        if had_won:
+            return judge(call, outcome, self._measurement, self.text)
+        return UNJUDGED if self.validity is None else self.validity.judgement
+
+    def keep(self, block: Block) -> None:
+        """Keep a block until the win.
+
+        Raises:
+            UpstreamError: no first token within ``UNCLAIMED_BYTES``.
+
+        """
+        self._kept.append(block)
+        self._kept_bytes += len(block.forward)
+        if self._kept_bytes > UNCLAIMED_BYTES:
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"{self._kept_bytes} bytes without a first token")
+
+    def drop_kept(self) -> None:
+        """Drop what was kept: another attempt answers."""
+        self._kept = []
+
+    async def begin(self, sink: Sink, forward: Forward | None, now: float) -> None:
+        """Write what was kept. From then on ``forward`` can send plain events without ``write``."""
+        self._forward = forward
+        self._keeps_last = sink.streams  # one that begins to stream later may refuse the last events, too
+        kept, self._kept = self._kept, []
+        await self.write(joined(kept), sink, now)
+
+    async def write(self, block: Block, sink: Sink, now: float) -> None:
+        """Forward a block, except for a stream's last events: they are sent after the call is recorded."""
+        if not sink.understands:
+            block = Block(block.forward, (), block.error)
+        if self._keeps_last and self.reader.done:
+            self._last = block
+        elif block.forward:
+            self._clocks.pause(now)  # a slow client must not look like a silent provider
+            await sink.write(block)
+            if (blocked_s := self._clocks.resume()) > BLOCKED_S:
+                self._measurement.gaps.blocked(blocked_s)
+
+    def pass_on(self, data: bytes) -> bool:
+        """Forward data at once if they only add text; return False if they must be read instead."""
+        run = self.reader.plain(data)
+        if run is None or self._forward is None:
+            return False
+        now = self._clock()
+        if not self._forward(data):
+            return False
+        self.reader.take(run, now)
+        if self.speech is not None:
+            self._hear(self.speech, now)
+        return True
+
+    def take_last(self, call: Call) -> Block:
+        """Return the end of the answer: its last events, or the event that follows a finish reason if it is missing."""
+        self._forward = None
+        return self._last or Block(call.dialect.answers.ending, ())

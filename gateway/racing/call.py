@@ -1,0 +1,230 @@
+"""A call that is running: the one owner of its ids, launches and records, for all the models and APIs it tries.
+
+A call may try several models in turn; it is one row with all their attempts. ``finish`` records it, once. An audited
+loser may end later: then its row follows.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import msgspec
+
+from gateway.core.attempts import AttemptRecord, AttemptStart, Role
+from gateway.core.calls import Call, CallRecord
+from gateway.core.errors import ApiError, ClientDisconnected
+from gateway.fleet.fleet import Fleet
+from gateway.fleet.models import Deployment, Model
+from gateway.racing.costs import settle
+from gateway.racing.hold import Held
+from gateway.racing.measurement import milliseconds
+from gateway.racing.records import NOT_KNOWN as UNKNOWN
+from gateway.racing.records import Alone, call_record, call_start, taken_over
+from gateway.racing.services import Services
+from gateway.racing.slots import Wait
+from gateway.racing.validation import EXPECTED, REQUESTED
+from providers.errors import UpstreamError
+
+FINISHED = "finished"  # the value of ``takeover`` of an answer that another deployment went on with to its end
+
+
+class Unanswered(msgspec.Struct, frozen=True):
+    """Why no deployment of one model has answered."""
+
+    failures: Sequence[tuple[str, UpstreamError]] = ()  # deployment and error, in order
+    full: Sequence[str] = ()  # deployments that had no free seat in time
+    asked: Collection[str] = ()  # all that were asked
+
+
+class Times(msgspec.Struct, frozen=True):
+    """When a call's client had its first token, and what the gateway's part in that was."""
+
+    ttft_ms: float | None
+    overhead_ms: float | None
+    alone: Alone = UNKNOWN
+    held: Held | None = None
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """An answer whose client has some of it, and which somebody else may finish. The call is not recorded yet."""
+
+    attempt: AttemptRecord
+    error: UpstreamError
+    times: Times
+
+
+class OpenCall:
+    """One call from its arrival to its record. ``record`` is None until it is finished."""
+
+    def __init__(
+        self,
+        services: Services,
+        call: Call,
+        *,
+        fleet: Fleet | None = None,
+        cancelled_as: Callable[[], type[ApiError]] = lambda: ClientDisconnected,
+    ) -> None:
+        """``cancelled_as`` returns the error of a cancellation: the client has gone, or the gateway is stopping."""
+        self.services = services
+        self.call = call
+        self.fleet = fleet  # the one the call began with, whatever is reloaded meanwhile
+        self.cancelled_as = cancelled_as
+        self.launched = 0  # attempts, at all models
+        self.waited_s = 0.0  # for a seat
+        self.record: CallRecord | None = None
+        self.broken: list[Broken] = []  # parts of the answer, each of which somebody else went on from
+        self.takeover: str | None = None  # FINISHED, or why an answer that broke was not
+        self._winner: AttemptRecord | None = None
+        self.attempts: list[AttemptRecord] = []  # those that have ended
+        self._deployments: Mapping[str, Deployment] = {}
+
+    @property
+    def takeovers(self) -> int:
+        """How often somebody else went on with the answer."""
+        return len(self.broken)
+
+    def continue_as(self, call: Call) -> None:
+        """Continue as ``call``: the same call, built for another model."""
+        self.call = call
+
+    def use_model(self, model: Model) -> None:
+        """Set the model whose deployments are asked from now on."""
+        known = self._deployments
+        self._deployments = {**known, **model.deployments} if known else model.deployments
+
+    def launch(self, deployment: Deployment, role: Role, *, now: float, audited: bool = False) -> AttemptStart:
+        """Return the start record of the next attempt. Recorders know by then what has happened before."""
+        services, call = self.services, self.call
+        services.outbox.drain()
+        self.launched += 1
+        return AttemptStart(
+            id=services.new_id(),
+            number=self.launched,
+            started_at=services.utc_now(),
+            role=role,
+            provider=deployment.provider,
+            deployment=deployment.name,
+            launch_offset_ms=self.since_received_ms(now),
+            audited=audited,
+            model=call.model,
+            in_flight=services.tasks.in_flight(deployment.name),
+            asked_tokens=call.prompt_tokens,
+            continues=self.broken[-1].attempt.id if self.broken else None,
+        )
+
+    def begin(self, starts: Sequence[AttemptStart]) -> None:
+        """Announce the call with its first launches, before anything is sent."""
+        if starts[0].number == 1:
+            self.services.recorder.call_started(call_start(self.call, tuple(starts)))
+
+    def first_token(self, call: Call, start: AttemptStart, launched_at: float, at: float) -> None:
+        """Tell the recorder of an attempt's first token; ``call`` is as built for its model. For the outbox."""
+        services = self.services
+        ttft_s, ago_s = at - launched_at, services.clock() - at
+        services.recorder.first_token(call.model, call.prompt_class, start, ttft_s, ago_s)
+
+    def ended(self, attempt: AttemptRecord, at: float) -> None:
+        """Add the record of an attempt that ended at ``at``, and tell the recorder. For the outbox."""
+        services, call, record = self.services, self.call, self.record
+        if record is None:
+            self.attempts.append(attempt)
+        ago_s = services.clock() - at
+        try:
+            services.recorder.attempt_ended(attempt.model or call.model, call.prompt_class, attempt, ago_s)
+        finally:
+            if record is not None:
+                bill = settle([attempt], self._winner, self._deployments, call.prompt_tokens, record.max_tokens)
+                services.recorder.attempt_audited(record.model, bill.attempts[0], bill.duplicate.usd)
+
+    def finish(
+        self,
+        winner: AttemptRecord | None,
+        *,
+        status_code: int,
+        error_kind: str | None,
+        ttft_ms: float | None = None,
+        overhead_ms: float | None = None,
+        alone: Alone = UNKNOWN,
+        held: Held | None = None,
+        priced_as: Callable[[Mapping[str, Deployment], Sequence[AttemptRecord]], Mapping[str, Deployment]]
+        | None = None,
+    ) -> CallRecord:
+        """Record the call, once. Returns the record, also when called again.
+
+        ``alone`` is the estimate for the first model's primary alone, ``held`` the hold before the win; ``priced_as``
+        replaces the deployments by whose prices the attempts are billed.
+        """
+        if self.record is not None:
+            return self.record
+        self.services.outbox.drain()  # its attempts' records first
+        if self.broken:
+            times = self.broken[0].times
+            ttft_ms, overhead_ms, alone, held = times.ttft_ms, times.overhead_ms, times.alone, times.held
+        call, self._winner = self.call, winner
+        attempts = sorted(self.attempts, key=_number) if len(self.attempts) > 1 else self.attempts
+        deployments = self._deployments if priced_as is None else priced_as(self._deployments, attempts)
+        is_fallback = call.asked_model is not None
+        self.record = call_record(
+            call,
+            attempts,
+            winner,
+            deployments,
+            launched=self.launched,
+            status_code=status_code,
+            error_kind=error_kind,
+            ttft_ms=ttft_ms,
+            total_ms=self.since_received_ms(self.services.clock()),
+            overhead_ms=overhead_ms,
+            alone=alone,
+            held=held,
+            answered_model=call.model if is_fallback and winner is not None else None,
+            dropped=call.dropped.get(winner.deployment, ()) if call.dropped and winner is not None else (),
+        )
+        if self.broken or self.takeover is not None:
+            if self.takeover == FINISHED and error_kind is not None:
+                self.takeover = "left"
+            self.record = taken_over(self.record, [each.attempt for each in self.broken], self.takeover)
+        self.services.recorder.call_finished(self.record)
+        return self.record
+
+    def wait(
+        self, *, seated: Callable[[str], None], timed_out: Callable[[], None], loop: asyncio.AbstractEventLoop
+    ) -> Wait:
+        """Return a wait for a seat. All waits of a call share one time limit."""
+        seats, clock = self.services.seats, self.services.clock
+        patience_s = seats.queue_timeout_s - self.waited_s
+        return Wait(seats, self.call.model, patience_s, seated=seated, timed_out=timed_out, clock=clock, loop=loop)
+
+    def waited(self, wait: Wait) -> None:
+        """End a wait, and add its time."""
+        wait.forget()
+        self.waited_s += wait.waited_s
+
+    def holds_fleet(self, task: asyncio.Task[None]) -> None:
+        """Keep the call's upstreams open until ``task`` ends, even if the call ends and a reload follows before."""
+        if self.fleet is not None:
+            self.fleet.hold()
+            task.add_done_callback(self.fleet.let_go)
+
+    def since_received_ms(self, instant: float) -> float:
+        """Return ``instant`` of the clock in milliseconds since the call was received."""
+        return milliseconds(instant - self.call.received_at)
+
+
+def _number(attempt: AttemptRecord) -> int:
+    return attempt.number
+
+
+# Releases a prompt after it was sent for the last time: the answer may stream for minutes without it.
+
+_STILL_READ = EXPECTED | REQUESTED  # needed at the call's end, by the judgement and the record
+
+
+def forget_prompt(fields: Mapping[str, msgspec.Raw]) -> None:
+    """Remove from a request's top level what is not needed at the call's end; copy the rest out of the body.
+
+    In place: tasks that wait for the answer hold the same mapping, and each raw value holds the whole body.
+    """
+    if isinstance(fields, dict):
+        kept = {name: fields[name].copy() for name in _STILL_READ if name in fields}
+        fields.clear()
+        fields.update(kept)

@@ -1,0 +1,312 @@
+"""The launches of a race that are still to come, the candidates for failover, and their limits (budget, seats).
+
+A plan's later launches are timers. A launch that is refused, and every other deployment of the plan, becomes a
+candidate that can replace a failed attempt.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gateway.core.attempts import Role
+from gateway.core.calls import Mode
+from gateway.racing.attempts import Attempts
+from gateway.racing.call import OpenCall
+from gateway.racing.slots import Line
+from gateway.racing.timeouts import Timer, Timers
+from gateway.steering.plans import Launch, Plan
+
+if TYPE_CHECKING:
+    from gateway.racing.slots import Wait
+
+EXTRA_ROLES = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE})  # these use the budget; replacing a failure does not
+
+RESCUES = 2  # maximum of candidates that are launched, in turn, because the first attempt hangs
+
+
+class Grid:
+    """The pending launches and the candidates of one race.
+
+    ``go`` is called for each launch of a timer, ``in_need`` if a rescue is due and no candidate has a seat, ``full``
+    for each extra launch that gets no seat.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        loop: Timers,
+        clock: Callable[[], float],
+        permit: Callable[[Launch], bool],
+        go: Callable[[Launch], None],
+        in_need: Callable[[], object],
+        lines: Mapping[str, Line],
+        full: Callable[[Launch], None],
+    ) -> None:
+        self._plan = plan
+        self._clock = clock
+        self._permit = permit
+        self._go: Callable[[Launch], None] | None = go
+        self._in_need: Callable[[], object] | None = in_need
+        self._lines = lines  # of the deployments with max_in_flight
+        self._full = full
+        self._loop = loop
+        self._began = clock()
+        self._timers: list[tuple[float, Launch, Timer]] = []  # with the time when each is due
+        self._candidates: list[str] = list(plan.rest)  # few: a list is enough, and a deque takes 760 bytes
+        self._left: int | None = None  # launches still allowed, after a provider has called the request invalid
+
+    @property
+    def is_in_turn(self) -> bool:
+        """Whether deployments are asked one after the other, so that the next one is no extra attempt."""
+        return self._plan.mode is Mode.SINGLE
+
+    def open(self) -> Iterator[Launch]:
+        """Start the timers; yield what is launched now. Each must have its seat before the next is taken."""
+        launches: Sequence[Launch] = self._plan.launches
+        if self._lines and not self._has_room(launches[0].deployment):
+            launches = self._without_the_full(launches)
+        for launch in launches:
+            if launch.delay_s > 0:
+                self._schedule(launch)
+            elif self._allowed(launch):
+                yield launch
+
+    def close(self) -> None:
+        """Cancel pending launches; their deployments become the first candidates for failover."""
+        for _, _, timer in self._timers:
+            timer.cancel()
+        self._candidates[:0] = [launch.deployment for _, launch, _ in self._timers]
+        self._timers.clear()
+
+    def forget(self) -> None:
+        """Release the callbacks: the race is over."""
+        self._go = self._in_need = None
+
+    def add(self, deployment: str) -> None:
+        """Add ``deployment`` as the last candidate."""
+        self._candidates.append(deployment)
+
+    def limit(self, launches: int) -> None:
+        """Allow only this many further launches: the request itself may be invalid."""
+        if self._left is None:
+            self.close()
+            self._left = launches
+
+    def unlimit(self) -> None:
+        """Remove the limit."""
+        self._left = None
+
+    def next(self, *, last_resort: bool = False) -> str | None:
+        """Return the deployment that replaces a failed attempt: the plan's next launch first, then the candidates.
+
+        Those without a free seat are skipped. Unhealthy ones are used only as a ``last_resort``, while there is another
+        one to wait for.
+        """
+        if self._left == 0:
+            return None
+        name = self._next_with_room(last_resort=last_resort) if self._lines else self._first()
+        if name is not None and self._left is not None:
+            self._left -= 1
+        return name
+
+    def extra(self) -> Launch | None:
+        """Return the launch of an extra attempt besides one whose answer is of no use; None if there is none.
+
+        It uses the budget. A deployment that is refused stays a candidate.
+        """
+        name = self.next()
+        if name is None:
+            return None
+        launch = Launch(deployment=name, delay_s=0.0, role=Role.HEDGE)
+        if self._permit(launch):
+            return launch
+        self._candidates.insert(0, name)
+        return None
+
+    def full(self) -> tuple[str, ...]:
+        """Return the deployments to wait for: healthy candidates without a free seat."""
+        if self._left == 0 or not self._lines:
+            return ()
+        tripped = self._plan.tripped
+        return tuple(name for name in self._standing_by() if name not in tripped and not self._has_room(name))
+
+    def called(self, deployment: str, *, first: bool) -> None:
+        """Remove ``deployment`` from the candidates: its wait is over. If it is the ``first``, schedule its rescues."""
+        self._remove(deployment)
+        if self._left is not None:
+            self._left -= 1
+        if first and self._plan.rescue_s is not None:
+            self._began = self._clock()
+            for number, name in enumerate(self._standing_by()[:RESCUES], start=1):
+                self._remove(name)
+                self._schedule(Launch(deployment=name, delay_s=number * self._plan.rescue_s, role=Role.FAILOVER))
+
+    def _first(self) -> str | None:
+        if self._timers:
+            _, launch, timer = self._timers.pop(0)
+            timer.cancel()
+            return launch.deployment
+        return self._candidates.pop(0) if self._candidates else None
+
+    def _next_with_room(self, *, last_resort: bool) -> str | None:
+        standing_by, tripped = self._standing_by(), self._plan.tripped
+        free = [name for name in standing_by if self._has_room(name)]
+        well = [name for name in free if name not in tripped]
+        if not well and not last_resort and self.full():
+            return None
+        chosen = next(iter(well or free), None)
+        if chosen is not None:
+            self._remove(chosen)
+        return chosen
+
+    def _standing_by(self) -> Sequence[str]:
+        """Return all candidates, pending launches included, in order and without duplicates."""
+        return tuple(dict.fromkeys([*(launch.deployment for _, launch, _ in self._timers), *self._candidates]))
+
+    def _remove(self, deployment: str) -> None:
+        """Remove ``deployment`` from the candidates, once."""
+        for number, (_, launch, timer) in enumerate(self._timers):
+            if launch.deployment == deployment:
+                timer.cancel()
+                del self._timers[number]
+                return
+        if deployment in self._candidates:
+            self._candidates.remove(deployment)
+
+    def _has_room(self, deployment: str) -> bool:
+        line = self._lines.get(deployment)
+        return line is None or line.has_room
+
+    def _without_the_full(self, launches: Sequence[Launch]) -> Sequence[Launch]:
+        """Return ``launches`` with a primary that has a free seat, swapped with the planned one; none if all are full.
+
+        A deployment that loses its place becomes a candidate.
+        """
+        primary, *others = launches
+        self._candidates[:0] = [launch.deployment for launch in launches]
+        name = self.next()
+        if name is None:
+            return ()
+        full = primary.deployment
+        others = [
+            msgspec.structs.replace(each, deployment=full) if each.deployment == name else each for each in others
+        ]
+        for launch in others:
+            self._remove(launch.deployment)
+        return [msgspec.structs.replace(primary, deployment=name), *others]
+
+    def _allowed(self, launch: Launch) -> bool:
+        """Check that there is a seat and, for extra launches, the budget.
+
+        A refused launch becomes a candidate, or a rescue if it is an extra launch and the plan has rescues.
+        """
+        line = self._lines.get(launch.deployment) if self._lines else None
+        if launch.role not in EXTRA_ROLES:
+            if line is None or line.has_room:
+                return True
+        elif line is not None and not line.has_room_for_extra:
+            self._full(launch)
+        elif self._permit(launch):
+            return True
+        if launch.role in EXTRA_ROLES and self._plan.rescue_s is not None:
+            delay_s = max(launch.delay_s, self._plan.rescue_s)
+            self._schedule(Launch(deployment=launch.deployment, delay_s=delay_s, role=Role.FAILOVER))
+        else:
+            self._candidates.append(launch.deployment)
+        return False
+
+    def _schedule(self, launch: Launch) -> None:
+        due_s = self._began + launch.delay_s
+        timer = self._loop.call_later(due_s - self._clock(), self._fire, launch)
+        self._timers.append((due_s, launch, timer))  # uvloop's handle of what is due at once has no time
+        self._timers.sort(key=lambda pending: pending[0])
+
+    def _fire(self, launch: Launch) -> None:
+        self._timers = [pending for pending in self._timers if pending[1] is not launch]
+        if self._go is None or self._in_need is None:
+            return
+        if self._allowed(launch):
+            self._go(launch)
+        elif launch.role not in EXTRA_ROLES:
+            self._in_need()
+
+
+# Who replaces a failed attempt: the next candidate, or the first for which a seat becomes free.
+
+
+class Replacing:
+    """Launches replacements in one race, and waits for seats. ``fail`` is called if no seat became free in time."""
+
+    __slots__ = ("_attempts", "_fail", "_grid", "_guarded", "_loop", "_open_call", "_wait")
+
+    def __init__(
+        self,
+        open_call: OpenCall,
+        grid: Grid,
+        attempts: Attempts,
+        *,
+        fail: Callable[[], None],
+        guarded: Callable[[Callable[[], object]], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """``guarded`` calls what a free seat starts, and takes its defects: the caller is another call."""
+        self._open_call = open_call
+        self._grid = grid
+        self._attempts = attempts
+        self._fail: Callable[[], None] | None = fail
+        self._guarded: Callable[[Callable[[], object]], None] | None = guarded
+        self._loop = loop
+        self._wait: Wait | None = None  # for a seat; made when first needed
+
+    def replace(self) -> bool:
+        """Launch the next candidate to replace a failed attempt, or wait for one that is full."""
+        name = self._grid.next()
+        if name is None:
+            return self.line_up()
+        if self._attempts.is_late(name):
+            return False
+        self._attempts.launch_next(name)
+        return True
+
+    def line_up(self) -> bool:
+        """Wait for the first free seat of any remaining deployment; return whether an attempt runs or waits."""
+        names = self._grid.full()
+        if not names:
+            return False
+        if self._wait is None:
+            self._wait = self._open_call.wait(seated=self._seated, timed_out=self._timed_out, loop=self._loop)
+        self._wait.line_up(names)
+        return bool(self._attempts.active) or self._wait.start_clock() or self._take_last_resort()
+
+    def leave(self) -> None:
+        """Wait for no seat any more."""
+        if self._wait is not None:
+            self._wait.leave()
+
+    def forget(self) -> None:
+        """Release the callbacks: the race is over."""
+        if self._wait is not None:
+            self._open_call.waited(self._wait)
+            self._wait = None
+        self._fail = self._guarded = None
+
+    def _take_last_resort(self) -> bool:
+        if (name := self._grid.next(last_resort=True)) is not None:
+            self._attempts.launch_next(name)
+        return name is not None
+
+    def _seated(self, name: str) -> None:
+        """Launch ``name``, where a seat has become free for this call."""
+        self._grid.called(name, first=not self._attempts.all)
+        if self._guarded is not None:
+            self._guarded(lambda: self._attempts.launch_next(name))
+
+    def _timed_out(self) -> None:
+        """End the wait: no seat became free in time."""
+        if self._attempts.active:  # a rescue was launched meanwhile
+            self.line_up()
+        elif not self._take_last_resort() and self._fail is not None:
+            self._fail()

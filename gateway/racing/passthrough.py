@@ -1,0 +1,352 @@
+"""A relay: asks deployments one after the other until one answers, for requests that are not raced."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Protocol
+
+import msgspec
+
+from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role
+from gateway.core.calls import Call, CallRecord
+from gateway.core.errors import ApiError, ClientDisconnected, InternalError
+from gateway.fleet.models import Deployment, Model
+from gateway.racing.call import OpenCall, Unanswered
+from gateway.racing.records import RelayedAttempt, billed, outcome_of, relayed_record
+from gateway.racing.sinks import ClientGone
+from gateway.racing.slots import Seat
+from gateway.steering.plans import Plan
+from providers.errors import ErrorKind, UpstreamError
+from providers.exchange import Answer, Request, Rest
+from providers.multipart import Form
+from providers.sendings import Sendings
+from providers.usage import NOTHING, Reported, reported
+
+# The receiver of an answer that is not raced, which is passed on as it arrives.
+
+
+class Relayed(msgspec.Struct, frozen=True):
+    """An answer, and the deployment that gives it."""
+
+    call: Call
+    provider: str
+    deployment: str
+    launched: int  # attempts so far
+    ttft_ms: float  # since the call was received: to the first byte, or to the whole answer if it is not streamed
+    answer: Answer
+
+
+class Outlet(Protocol):
+    """The receiver of an answer that is passed on as it arrives. After ``begin`` no other deployment may answer."""
+
+    async def begin(self, relayed: Relayed) -> None:
+        """Start the response; the first data follow with ``write``."""
+
+    async def write(self, data: bytes) -> None:
+        """Forward some bytes."""
+
+    async def end(self, last: bytes) -> None:
+        """Forward the last bytes and end the response. The call is already recorded."""
+
+    def drop(self) -> None:
+        """Abort the client's connection: the answer cannot be completed."""
+
+
+# The seat of a relayed call, which has one attempt at a time.
+
+
+class Seated:
+    """The seat of the current attempt, and its count in the load."""
+
+    def __init__(self, open_call: OpenCall) -> None:
+        self._open_call = open_call
+        self._under_way: AttemptStart | None = None  # the attempt that runs
+        self._seat: Seat | None = None  # the attempt's seat
+
+    async def sit_down(self, names: Sequence[str], tripped: Collection[str]) -> str | None:
+        """Return the deployment of ``names`` where a seat was taken: one with a free seat, or the first to get one.
+
+        Unhealthy ones are used only if there is no other to wait for, or the wait timed out.
+        """
+        if not self._open_call.services.seats.lines:
+            return names[0]
+        well = [name for name in names if name not in tripped]
+        chosen = next(filter(self._has_room, well), None)
+        if chosen is None:
+            if well and (name := await self._turn(tuple(dict.fromkeys(well)))) is not None:
+                return name
+            chosen = next(filter(self._has_room, names), None)
+        if chosen is not None:
+            self._take(chosen)
+        return chosen
+
+    def enter(self, start: AttemptStart) -> None:
+        """Count an attempt."""
+        self._under_way = start
+        tasks = self._open_call.services.tasks
+        tasks.entered(start.deployment)
+        tasks.relayed[self] = (self._open_call, start)
+
+    def stand_up(self) -> None:
+        """Stop counting the attempt and give its seat back, once."""
+        start, self._under_way = self._under_way, None
+        if start is not None:
+            tasks = self._open_call.services.tasks
+            tasks.left(start.deployment)
+            del tasks.relayed[self]
+        seat, self._seat = self._seat, None
+        if seat is not None:
+            seat.give_back()
+
+    async def _turn(self, names: Sequence[str]) -> str | None:
+        """Wait for a seat at one of ``names``, which are all full; return it, None after the timeout."""
+        loop = asyncio.get_running_loop()
+        called: asyncio.Future[str | None] = loop.create_future()
+
+        def seated(name: str) -> None:
+            if not called.done():  # else its client has just disconnected
+                self._take(name)
+                called.set_result(name)
+
+        def timed_out() -> None:
+            if not called.done():
+                called.set_result(None)
+
+        wait = self._open_call.wait(seated=seated, timed_out=timed_out, loop=loop)
+        wait.line_up(names)
+        try:
+            return await called if wait.start_clock() else None
+        finally:
+            self._open_call.waited(wait)
+
+    def _has_room(self, name: str) -> bool:
+        line = self._open_call.services.seats.lines.get(name)
+        return line is None or line.has_room
+
+    def _take(self, name: str) -> None:
+        line = self._open_call.services.seats.lines.get(name)
+        self._seat = None if line is None else Seat(line)
+
+
+MAX_CLIENT_FAULTS = 2  # a request that two providers reject is invalid
+
+
+class Asking(msgspec.Struct, frozen=True):
+    """What every deployment is sent besides the call's fields."""
+
+    path: str  # at the provider: audio/speech
+    form: Form | None = None  # instead of the fields
+    is_priced: bool = True  # its tokens are text, so the price table applies
+    takes_extra_body: bool = True  # a deployment's ``extra_body`` is meant for this API too
+
+
+class Relay:
+    """Runs one call over a plan's deployments. Use once: ``await Relay(...).run(outlet)``.
+
+    ``answer`` is the answer, once there is one.
+    """
+
+    def __init__(self, open_call: OpenCall, model: Model, plan: Plan, asking: Asking) -> None:
+        self.answer: Relayed | None = None
+        self._open_call = open_call
+        self._model = model
+        self._plan = plan
+        self._asking = asking
+        self._seated = Seated(open_call)
+
+    async def run(self, outlet: Outlet) -> CallRecord | Unanswered:
+        """Ask each deployment in turn; return the call's record, or why none answered.
+
+        When it returns, the answer was sent to ``outlet``, or broke off, or the client has left.
+        """
+        self._open_call.use_model(self._model)
+        try:
+            return await self._run(outlet)
+        except asyncio.CancelledError:  # while it waited for a seat; otherwise it is recorded already
+            why = self._open_call.cancelled_as()
+            self._close(None, why.status, why.code)
+            raise
+        finally:
+            self._seated.stand_up()
+
+    async def _run(self, outlet: Outlet) -> CallRecord | Unanswered:
+        names = [launch.deployment for launch in self._plan.launches] + list(self._plan.rest)
+        failures: list[tuple[str, UpstreamError]] = []
+        full: Sequence[str] = ()
+        while names:
+            name = await self._seated.sit_down(names, self._plan.tripped)
+            if name is None:
+                full = names
+                break
+            names.remove(name)
+            if failures and self._is_late(self._model.deployments[name], len(failures)):
+                break
+            attempt = self._launch(self._model.deployments[name])
+            try:
+                answer = await self._ask(attempt)
+            except UpstreamError as error:
+                failures.append((name, error.without_frames()))
+                self._end(attempt, outcome_of(error), error=error)
+                self._seated.stand_up()
+            except BaseException as reason:
+                self._abandon(attempt, reason)
+                raise
+            else:
+                return await self._answered(attempt, answer, outlet)
+            if sum(error.kind is ErrorKind.BAD_REQUEST for _, error in failures) >= MAX_CLIENT_FAULTS:
+                break
+        return Unanswered(tuple(failures), tuple(full), {name for name, _ in failures})
+
+    async def _ask(self, attempt: RelayedAttempt) -> Answer:
+        call, deployment, asking = self._open_call.call, attempt.deployment, self._asking
+        request = Request(
+            model=deployment.model,
+            fields=call.fields,
+            headers=call.headers if call.trace is None else call.trace.sent_with(call.headers, attempt.start.id),
+            own_headers=deployment.extra_headers,
+            extra_body=deployment.extra_body if asking.takes_extra_body else {},
+            connect_timeout_s=deployment.clocks.connect_s,
+            form=asking.form,
+            sendings=attempt.sendings,
+        )
+        clocks = deployment.clocks
+        limit_s, kind = clocks.ttft_s, ErrorKind.TTFT_TIMEOUT  # until the first byte, or the whole answer if unstreamed
+        if clocks.total_s is not None and clocks.total_s < limit_s:
+            limit_s, kind = clocks.total_s, ErrorKind.TOTAL_TIMEOUT
+        try:
+            async with asyncio.timeout(limit_s):
+                return await deployment.upstream.send(asking.path, request)
+        except TimeoutError:
+            raise UpstreamError(kind, f"no answer within {limit_s:g} s") from None
+
+    async def _answered(self, attempt: RelayedAttempt, answer: Answer, outlet: Outlet) -> CallRecord:
+        open_call = self._open_call
+        call, now = open_call.call, open_call.services.clock()
+        ttft_s = now - attempt.began
+        start = attempt.start
+        open_call.services.outbox.add(open_call.first_token, call, start, attempt.began, now)
+        relayed = self.answer = Relayed(
+            call=call,
+            provider=start.provider,
+            deployment=start.deployment,
+            launched=start.number,
+            ttft_ms=open_call.since_received_ms(now),
+            answer=answer,
+        )
+        if answer.rest is not None:
+            return await self._pass_on(attempt, relayed, answer.rest, outlet, ttft_s)
+        winner = self._end(attempt, Outcome.WON, answer=answer, said=reported(answer.body), ttft_s=ttft_s)
+        return self._close(winner, answer.status, None)
+
+    async def _pass_on(
+        self, attempt: RelayedAttempt, relayed: Relayed, rest: Rest, outlet: Outlet, ttft_s: float
+    ) -> CallRecord:
+        """Forward an answer as it arrives; record the call before its last byte is sent."""
+        answer = relayed.answer
+
+        def end(outcome: Outcome, error: UpstreamError | None) -> AttemptRecord:
+            return self._end(
+                attempt, outcome, answer=answer, said=Reported(rest.usage, rest.model), error=error, ttft_s=ttft_s
+            )
+
+        record: CallRecord | None = None
+        try:
+            await outlet.begin(relayed)
+            data = answer.body
+            while not rest.ended:
+                if data:
+                    await outlet.write(data)
+                data = await self._more(attempt, rest)
+            error = rest.error  # reported within the stream: the client has received it; it is recorded
+            attempted = end(Outcome.WON if error is None else Outcome.FAILED, error)
+            record = self._close(attempted, answer.status, None if error is None else error.kind)
+            self._seated.stand_up()  # the provider has finished, however slowly the client reads
+            await outlet.end(data)
+        except UpstreamError as broken:
+            outlet.drop()
+            record = self._close(end(outcome_of(broken), broken), answer.status, broken.kind)
+        except ClientGone as reason:
+            record = record or self._abandon(attempt, reason, answer, Reported(rest.usage, rest.model), ttft_s)
+        except BaseException as reason:
+            outlet.drop()
+            if record is None:
+                self._abandon(attempt, reason, answer, Reported(rest.usage, rest.model), ttft_s)
+            raise
+        finally:
+            rest.abort()
+        return record
+
+    async def _more(self, attempt: RelayedAttempt, rest: Rest) -> bytes:
+        clocks = attempt.deployment.clocks
+        limit_s, kind, message = clocks.stall_s, ErrorKind.STALL_TIMEOUT, f"nothing further within {clocks.stall_s:g} s"
+        if clocks.total_s is not None:
+            left_s = attempt.began + clocks.total_s - self._open_call.services.clock()
+            if left_s < limit_s:
+                limit_s, kind = max(0.0, left_s), ErrorKind.TOTAL_TIMEOUT
+                message = f"no end of the answer within {clocks.total_s:g} s"
+        try:
+            async with asyncio.timeout(limit_s):
+                return await rest.read()
+        except TimeoutError:
+            raise UpstreamError(kind, message) from None
+
+    def _launch(self, deployment: Deployment) -> RelayedAttempt:
+        open_call = self._open_call
+        now = open_call.services.clock()
+        role = Role.FAILOVER if open_call.launched else Role.PRIMARY
+        start = open_call.launch(deployment, role, now=now)
+        self._seated.enter(start)
+        open_call.begin([start])
+        open_call.services.recorder.attempt_started(open_call.call, start)
+        return RelayedAttempt(start, deployment, now, Sendings())
+
+    def _is_late(self, following: Deployment, failures: int) -> bool:
+        """Whether it is too late to try another deployment; the second one is always tried."""
+        age_s = self._open_call.services.clock() - self._open_call.call.received_at
+        return failures > 1 and age_s >= following.clocks.ttft_s
+
+    def _abandon(
+        self,
+        attempt: RelayedAttempt,
+        reason: BaseException,
+        answer: Answer | None = None,
+        said: Reported = NOTHING,
+        ttft_s: float | None = None,
+    ) -> CallRecord:
+        """Record that the client has gone, the gateway is stopping, or has a bug."""
+        why: type[ApiError] = InternalError
+        if isinstance(reason, ClientGone | asyncio.CancelledError):
+            why = self._open_call.cancelled_as()
+        if isinstance(reason, ClientGone) and not issubclass(why, ClientDisconnected):
+            why = ClientDisconnected
+        outcome = Outcome.CLIENT_GONE if issubclass(why, ClientDisconnected) else Outcome.INTERRUPTED
+        ended = self._end(attempt, outcome, answer=answer, said=said, ttft_s=ttft_s)
+        return self._close(None if answer is None else ended, why.status, why.code)
+
+    def _end(
+        self,
+        attempt: RelayedAttempt,
+        outcome: Outcome,
+        *,
+        answer: Answer | None = None,
+        said: Reported = NOTHING,
+        error: UpstreamError | None = None,
+        ttft_s: float | None = None,
+    ) -> AttemptRecord:
+        open_call, services = self._open_call, self._open_call.services
+        now = services.clock()
+        record = relayed_record(
+            open_call.call, attempt, outcome, now, answer=answer, said=said, error=error, ttft_s=ttft_s
+        )
+        if services.seats.strangers:
+            services.seats.ended(record.id, asyncio.get_running_loop())
+        services.outbox.add(open_call.ended, record, now)
+        return record
+
+    def _close(self, winner: AttemptRecord | None, status_code: int, error_kind: str | None) -> CallRecord:
+        return self._open_call.finish(
+            winner,
+            status_code=status_code,
+            error_kind=error_kind,
+            priced_as=partial(billed, is_priced=self._asking.is_priced),
+        )

@@ -1,0 +1,307 @@
+"""Reads an answer as it streams: measures each read, and decides what is forwarded and when the answer is complete.
+
+Most events are plain: they add text and nothing else. A pattern recognises them, and they are never parsed. Everything
+that is not certainly plain is parsed, event by event.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from gateway.racing.measurement import Measurement
+from gateway.racing.timeouts import AttemptClocks
+from providers.dialects.dialect import AnswerFormat
+from providers.dialects.events import Chunk, Pattern, Run
+from providers.error_bodies import named_error
+from providers.errors import ErrorKind, UpstreamError
+from providers.sse import Event, EventSplitter, as_sent, complains, events, masked, masked_block
+from providers.surrogates import HalfCharacters
+
+# The text of an answer that must be JSON, kept until it has been judged.
+
+MOST_CHARS = 256 * 1024  # longer answers are not judged
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class AnswerText:
+    """Collects the text of one choice, item or block; several together would not be JSON."""
+
+    def __init__(self, texts: Callable[[bytes], Iterable[tuple[int, str]]]) -> None:
+        """``texts`` returns the texts of one event's data, each with the index of its choice, item or block."""
+        self._texts = texts
+        self._pieces: list[str] = []
+        self._chars = 0
+        self._place: int | None = None
+        self._lost = False
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Append text to the current place."""
+        if self._lost:
+            return
+        for text in texts:
+            self._chars += len(text)
+            self._pieces.append(text)
+        if self._chars > MOST_CHARS:
+            self._lose()
+
+    def take(self, data: bytes) -> None:
+        """Add the texts in the data of an event."""
+        if self._lost:
+            return
+        try:
+            for place, text in self._texts(data):
+                self._take(place, text)
+        except _UNREADABLE:
+            self._lose()
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether it was too long, or came from several places: it is not judged."""
+        return self._lost
+
+    def whole(self) -> str | None:
+        """Return the text; None if it was too long, or came from several places."""
+        return None if self._lost else "".join(self._pieces)
+
+    def _take(self, place: int, text: str) -> None:
+        if self._place is None:
+            self._place = place
+        if place == self._place:
+            self.add((text,))
+        else:
+            self._lose()
+
+    def _lose(self) -> None:
+        self._lost = True
+        self._pieces = []
+
+
+MANY_BYTES = 1_000  # a block of several events: once the pattern is known, it is searched for plain ones
+HEAD_EVENTS = 3  # the first text should be among these; the pattern is learnt from it
+LESSONS = 8  # after so many useless patterns, the stream is taken to have none
+_END = b"\n\n"
+
+
+class Part(msgspec.Struct, frozen=True, gc=False):
+    """Whole events: parsed, or, if ``chunks`` is None, a ``run`` of plain ones that match ``pattern``."""
+
+    data: bytes
+    chunks: Sequence[Chunk] | None
+    run: Run | None = None
+    pattern: Pattern | None = None
+
+
+class Block(msgspec.Struct, frozen=True, gc=False):
+    """Whole events that arrived together: the bytes to forward, and the same as parsed parts."""
+
+    forward: bytes
+    parts: tuple[Part, ...]
+    error: UpstreamError | None = None  # the error with which the stream breaks off after ``forward``
+
+    def events(self) -> Iterator[bytes]:
+        """Return the data of every event, including those that were not parsed."""
+        for part in self.parts:
+            if part.chunks is None:
+                yield from (event.data for event in events(part.data))
+            else:
+                yield from (chunk.data for chunk in part.chunks)
+
+
+def joined(blocks: Sequence[Block]) -> Block:
+    """Join several blocks."""
+    if len(blocks) == 1:
+        return blocks[0]
+    return Block(b"".join(block.forward for block in blocks), tuple(part for block in blocks for part in block.parts))
+
+
+class AnswerReader:
+    """Turns reads into blocks, and updates measurement and clocks."""
+
+    def __init__(
+        self,
+        measurement: Measurement,
+        clocks: AttemptClocks,
+        secrets: Sequence[str],
+        *,
+        answers: AnswerFormat,
+        drop_usage: bool,
+        text: AnswerText | None = None,
+    ) -> None:
+        self.finished = False  # a finish reason was seen
+        self.done = False  # the last event was seen: [DONE], or the dialect's equivalent
+        self._measurement = measurement
+        self._clocks = clocks
+        self._secrets = secrets
+        self._sent_secrets = as_sent(tuple(secrets))
+        self._read_event = answers.read_event
+        self._learned = answers.learned
+        self._text = text  # of an answer that must be JSON
+        self._drop_usage = drop_usage  # drop a chunk that has only usage, requested by us and not by the client
+        self._splitter = EventSplitter()
+        self._halves = HalfCharacters()
+        self._pattern: Pattern | None = None
+        self._lessons = LESSONS
+
+    def read(self, data: bytes, now: float) -> Block:
+        """Parse one read (``b""`` at the end of the stream). Data after the end of the answer are dropped."""
+        block = self._splitter.feed(data) if data else self._splitter.rest()
+        if (b"\\" in block and b"\\u" in block) or self._halves.held:  # the first look costs a tenth of the second
+            block = self._halves.mend(block)
+        draft = _Draft()
+        at = 0
+        if self._pattern is None and self._learned is not None and len(block) >= MANY_BYTES:
+            at = self._parse_head(block, now, draft)
+            if self.done or draft.error is not None:
+                return draft.block()
+        pattern = self._pattern
+        run = pattern.find(block, at) if pattern is not None else None
+        if run is not None:
+            self._lessons = LESSONS
+            if run.start > at and not self._parse(block[at : run.start], now, draft):
+                return draft.block()
+            self.take(run, now)
+            draft.forward.append(run.data)
+            draft.parts.append(Part(run.data, None, run, pattern))
+            at = run.end
+        if at < len(block):
+            self._parse(block[at:], now, draft)
+        return draft.block()
+
+    def plain(self, data: bytes) -> Run | None:
+        """Return the run if a read has only whole, plain events; pass it to ``take`` instead of calling ``read``.
+
+        Changes nothing. None: the data must be passed to ``read``.
+        """
+        if self._pattern is None or self.finished or self.done or self._splitter.holds_back:
+            return None
+        run = self._pattern.find(data)
+        return run if run is not None and not run.start and run.end == len(data) else None
+
+    def take(self, run: Run, now: float) -> None:
+        """Update measurement and clocks with plain events."""
+        self._clocks.event(now, meaningful=True)
+        self._measurement.plain(len(run.raw_texts), run.chars, now)
+        if self._text is not None:
+            self._text.add(run.texts())
+
+    def _parse_head(self, block: bytes, now: float, draft: "_Draft") -> int:
+        """Parse single events until the pattern is learnt; return where they end."""
+        at = 0
+        for _ in range(HEAD_EVENTS):
+            begin, at = at, _end_of_event(block, at)
+            if not self._parse(block[begin:at], now, draft) or self._pattern is not None or at == len(block):
+                break
+        return at
+
+    def _parse(self, block: bytes, now: float, draft: "_Draft") -> bool:
+        """Parse a block event by event; return whether the stream may continue."""
+        chunks: list[Chunk] = []
+        forward: list[bytes] = []
+        dropped = meaningful = alive = False
+        error: UpstreamError | None = None
+        block = self._without_keys(block)
+        for came in events(block):
+            event = came if came.is_one_line else masked(came, self._secrets)
+            dropped = dropped or event is not came
+            if not event.data:
+                forward.append(event.raw)
+                continue
+            try:
+                chunk = self._read_event(event.data, self._secrets) if event.is_one_line else self._read_named(event)
+            except UpstreamError as broken:
+                error, dropped = broken.without_frames(), True
+                break
+            error = self._missing_end(chunk) if chunk.done else chunk.error
+            if error is not None:
+                dropped = True
+                break
+            if not (chunk.meaningful or chunk.finished or chunk.done or chunk.usage) and complains(event.data):
+                event, dropped = masked(event, self._secrets, is_error=True), True
+                chunk = msgspec.structs.replace(chunk, data=event.data)
+            self._measurement.event(chunk, now)
+            chunks.append(chunk)
+            self.finished = self.finished or chunk.finished
+            if chunk.usage_only and self._drop_usage:
+                dropped = True
+            else:
+                forward.append(event.raw)
+            if chunk.done:
+                self.done = dropped = True
+                break
+            alive = alive or not chunk.idle
+            if chunk.meaningful:
+                meaningful = True
+                self._learn(event.raw, chunk)
+        if alive:
+            self._clocks.event(now, meaningful=meaningful)
+        self._take_text(chunks)
+        kept = b"".join(forward) if dropped else block
+        draft.forward.append(kept)
+        draft.parts.append(Part(kept, chunks))
+        draft.error = error
+        return error is None and not self.done
+
+    def _without_keys(self, block: bytes) -> bytes:
+        """Mask keys beside the texts. Plain events, which are not parsed, have the fields of one that was."""
+        for secret in self._sent_secrets:
+            if secret in block:
+                return masked_block(block, self._secrets)
+        return block
+
+    def _read_named(self, event: Event) -> Chunk:
+        """Read an event that may have a name: one that is called an error is one, though its data do not say so."""
+        try:
+            chunk = self._read_event(event.data, self._secrets)
+        except UpstreamError as broken:
+            raise named_error(event.raw, event.data, self._secrets) or broken from None
+        if chunk.error is None and (error := named_error(event.raw, event.data, self._secrets)) is not None:
+            return msgspec.structs.replace(chunk, error=error)
+        return chunk
+
+    def _missing_end(self, last: Chunk) -> UpstreamError | None:
+        """Return the error of an answer without a finish reason: its client must not see the ``last`` event, [DONE]."""
+        is_whole = last.finished or self.finished or not self._measurement.meaningful  # an empty one is told of later
+        return None if is_whole else truncated()
+
+    def _take_text(self, chunks: Iterable[Chunk]) -> None:
+        if self._text is not None:
+            for chunk in chunks:
+                if chunk.answer:
+                    self._text.take(chunk.data)
+
+    def _learn(self, raw: bytes, chunk: Chunk) -> None:
+        """Learn the pattern of the following events from this one: some streams change it from time to time."""
+        learned = self._learned
+        if learned is None or not self._lessons:
+            return
+        if self._pattern is not None and raw.startswith(self._pattern.before):
+            return
+        pattern = learned(raw, chunk)
+        if pattern is not None:
+            self._pattern = pattern
+            self._lessons -= 1
+
+
+def truncated() -> UpstreamError:
+    """Return the error of an answer whose end is missing, to be raised: an end is never made up."""
+    return UpstreamError(ErrorKind.UPSTREAM_TRUNCATED, "the stream ended without a finish reason")
+
+
+class _Draft:
+    """A block that is being built."""
+
+    __slots__ = ("error", "forward", "parts")
+
+    def __init__(self) -> None:
+        self.forward: list[bytes] = []
+        self.parts: list[Part] = []
+        self.error: UpstreamError | None = None
+
+    def block(self) -> Block:
+        return Block(b"".join(self.forward), tuple(self.parts), self.error)
+
+
+def _end_of_event(block: bytes, at: int) -> int:
+    """Return where the event that begins at ``at`` ends; the end of the block if that is unknown."""
+    found = block.find(_END, at)
+    return len(block) if found < 0 else found + len(_END)

@@ -1,0 +1,480 @@
+"""Builds the records of calls: of its start, and of its end with all attempts and their costs.
+
+Fields are written out: copying the fields that two records share by name costs up to eight times as much, and this is
+the hot path.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Protocol
+
+import msgspec
+
+from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, TokensSource, WinOn
+from gateway.core.calls import Call, CallRecord, CallStart
+from gateway.core.prompt_classes import encoded_class
+from gateway.fleet.models import Deployment
+from gateway.racing.costs import settle
+from gateway.racing.hold import Held
+from gateway.racing.measurement import MOST_TOKENS, UNKNOWN, Dribble, Measurement, Overtaken, milliseconds, plausible
+from gateway.racing.validation import CUT_SHORT, UNJUDGED, Judgement, first_was_invalid, requested, valid_calls
+from providers.error_bodies import headroom
+from providers.errors import ErrorKind, UpstreamError
+from providers.exchange import Answer, Exchange
+from providers.redaction import redact, redact_word
+from providers.sendings import Sendings
+from providers.usage import NOTHING, Reported
+
+# Builds the record of an attempt, without its costs, which may depend on the winner's usage. Fields are written out,
+# as in ``recording.py``.
+
+MOST_CHARS = 128  # of a text from a provider
+_REQUEST_IDS = (
+    "x-request-id",
+    "request-id",
+    "x-amzn-requestid",
+    "x-generation-id",
+    "x-ms-request-id",
+    "apim-request-id",
+)
+_OUTCOMES = {
+    ErrorKind.CONNECT_TIMEOUT: Outcome.TIMEOUT,
+    ErrorKind.TTFT_TIMEOUT: Outcome.TIMEOUT,
+    ErrorKind.TOTAL_TIMEOUT: Outcome.TIMEOUT,
+    ErrorKind.STALL_TIMEOUT: Outcome.STALLED,
+    ErrorKind.LOCAL_RESOURCES: Outcome.INTERRUPTED,
+}
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """How an attempt has ended, as noted in that instant."""
+
+    outcome: Outcome
+    at: float
+    sends: int | None  # how often it was sent; None: unknown
+    key_name: str | None
+    error: UpstreamError | None = None
+    had_won: bool = False
+
+
+def outcome_of(error: UpstreamError) -> Outcome:
+    """Return the outcome of an attempt that failed with ``error``. A lack of local resources is not its fault."""
+    return _OUTCOMES.get(error.kind, Outcome.FAILED)
+
+
+def attempt_record(
+    call: Call,
+    start: AttemptStart,
+    ending: Ending,
+    measurement: Measurement,
+    *,
+    exchange: Exchange | None,
+    censored_at: float | None,
+    overtaken: Overtaken | None = None,
+    kept: bool | None = None,
+    judgement: Judgement = UNJUDGED,
+    dribble: Dribble = UNKNOWN,
+) -> AttemptRecord:
+    """Return the record of an attempt without its cost, which may depend on the winner's usage.
+
+    ``censored_at`` is when it was cut; ``overtaken`` is set if another attempt won before its first token; ``kept`` if
+    it ran on behind a winner, None where nobody may.
+    """
+    since_start_ms = measurement.since_start_ms
+    ttft_ms, answer_ms = since_start_ms(measurement.first_at), since_start_ms(measurement.answer_at)
+    tokens, tools = measurement.tokens(), measurement.reported.tool_calls
+    gaps, error = measurement.gaps.figures(), ending.error
+    secrets = exchange.secrets if exchange is not None else ()
+    return AttemptRecord(
+        id=start.id,
+        call_id=call.id,
+        number=start.number,
+        started_at=start.started_at,
+        role=start.role,
+        provider=start.provider,
+        deployment=start.deployment,
+        launch_offset_ms=start.launch_offset_ms,
+        outcome=ending.outcome,
+        audited=start.audited,
+        continues=start.continues,
+        connect_ms=measurement.connect_ms,
+        headers_ms=since_start_ms(measurement.headers_at),
+        first_event_ms=since_start_ms(measurement.first_event_at),
+        ttft_ms=ttft_ms,
+        ttft_answer_ms=answer_ms,
+        sentence_ms=None if measurement.spoken_at is None else since_start_ms(measurement.spoken_at),
+        valid_ms=None if measurement.valid_at is None else since_start_ms(measurement.valid_at),
+        last_token_ms=since_start_ms(measurement.last_at),
+        censored_at_ms=since_start_ms(censored_at),
+        is_overtaken=overtaken is not None,
+        is_kept=kept,
+        would_take_over=dribble.found,
+        would_take_over_ms=None if dribble.at is None else since_start_ms(dribble.at),
+        overtaken_at_ms=None if overtaken is None else since_start_ms(overtaken.at),
+        predicted_ms=None if overtaken is None or overtaken.expected_s is None else milliseconds(overtaken.expected_s),
+        status_code=exchange.status if exchange is not None else (error.status if error else None),
+        error_kind=error.kind if error else None,
+        error_message=error.message if error else None,
+        retry_after_s=error.retry_after_s if error else None,
+        headroom=headroom(exchange.headers) if exchange is not None else None,
+        asked_tokens=start.asked_tokens,
+        prompt_tokens=tokens.prompt if tokens else None,
+        completion_tokens=tokens.completion if tokens else None,
+        reasoning_tokens=tokens.reasoning if tokens else None,
+        cached_tokens=tokens.cached if tokens else None,
+        cache_write_tokens=tokens.cache_write if tokens else None,
+        tokens_source=tokens.source if tokens else None,
+        decode_tps=measurement.decode_tps(tokens),
+        e2e_tps=measurement.e2e_tps(tokens),
+        itl_p50_ms=gaps.p50_ms if gaps is not None else None,
+        itl_p95_ms=gaps.p95_ms if gaps is not None else None,
+        itl_max_ms=gaps.max_ms if gaps is not None else None,
+        speech_pause_ms=None if measurement.pause_s is None else milliseconds(measurement.pause_s),
+        itl=gaps.counts if gaps is not None else None,
+        model=start.model,
+        client=call.client,
+        api=call.endpoint,
+        size_class=call.prompt_class.size,
+        win_on=call.win_on,
+        token_ms=ttft_ms if call.win_on is WinOn.ANY else since_start_ms(measurement.claims_at(call.win_on)),
+        in_flight=start.in_flight,
+        finish_reason=short(measurement.reported.finish_reason, secrets),
+        tool_calls=None if measurement.reported.finish_reason is None else tools.number() if tools is not None else 0,
+        tool_calls_valid=None
+        if tools is None or measurement.reported.finish_reason is None
+        else valid_calls(call, tools),
+        key_name=ending.key_name,
+        model_version=short(measurement.reported.model_version, secrets),
+        provider_request_id=_request_id(exchange, measurement),
+        sends=ending.sends,
+        chars=measurement.chars if measurement.meaningful else None,
+        chunks=measurement.meaningful or None,
+        first_chars=measurement.first_chars if measurement.meaningful else None,
+        is_narrowed=call.is_narrowed,
+        judged_as=judgement.judged_as,
+        flaw=judgement.flaw,
+    )
+
+
+def short(said: str | None, secrets: Sequence[str]) -> str | None:
+    """Return a text from a provider as stored in a column: with limited length and without ``secrets``."""
+    return None if said is None else _clean(said[:MOST_CHARS], tuple(secrets))
+
+
+@lru_cache(maxsize=1024)
+def _clean(said: str, secrets: tuple[str, ...]) -> str:
+    return redact(said, secrets)
+
+
+def _request_id(exchange: Exchange | None, measurement: Measurement) -> str | None:
+    """Return the provider's id of the request: the one its support asks for, else the answer's id."""
+    headers: Mapping[str, str] = {} if exchange is None else exchange.headers
+    found, answer_id = request_id(headers), measurement.reported.answer_id
+    if found is None and answer_id is not None:
+        found = redact_word(answer_id[:MOST_CHARS], exchange.secrets if exchange is not None else ())
+    return found
+
+
+def request_id(headers: Mapping[str, str]) -> str | None:
+    """Return the provider's request id in its masked ``headers``; None without one."""
+    for name in _REQUEST_IDS:
+        if name in headers:
+            return headers[name][:MOST_CHARS] or None
+    return None
+
+
+# Builds the records of attempts that are not raced, and decides whose prices apply.
+
+
+class RelayedAttempt(msgspec.Struct, frozen=True):
+    """A running request at one deployment."""
+
+    start: AttemptStart
+    deployment: Deployment
+    began: float
+    sendings: Sendings
+
+
+def relayed_record(
+    call: Call,
+    attempt: RelayedAttempt,
+    outcome: Outcome,
+    now: float,
+    *,
+    answer: Answer | None = None,
+    said: Reported = NOTHING,
+    error: UpstreamError | None = None,
+    ttft_s: float | None = None,
+) -> AttemptRecord:
+    """Return the record of an attempt that ended ``now``; ``said`` is what its answer has reported so far."""
+    is_censored = outcome is Outcome.CLIENT_GONE and ttft_s is None
+    first_ms = None if ttft_s is None else milliseconds(ttft_s)
+    usage, source = (None, None) if said.usage is None else plausible(said.usage, MOST_TOKENS)
+    return AttemptRecord(
+        **msgspec.structs.asdict(attempt.start),
+        call_id=call.id,
+        client=call.client,
+        api=call.endpoint,
+        size_class=call.prompt_class.size,
+        win_on=call.win_on,
+        token_ms=first_ms,
+        outcome=outcome,
+        key_name=attempt.sendings.key_name,
+        model_version=short(said.model, answer.secrets) if answer else None,
+        provider_request_id=request_id(answer.headers) if answer else None,
+        sends=attempt.sendings.times,
+        connect_ms=answer.connect_ms if answer else None,
+        headers_ms=answer.headers_ms if answer else None,
+        ttft_ms=first_ms,
+        censored_at_ms=milliseconds(now - attempt.began) if is_censored else None,
+        status_code=answer.status if answer else (error.status if error else None),
+        error_kind=error.kind if error else None,
+        error_message=error.message if error else None,
+        retry_after_s=error.retry_after_s if error else None,
+        headroom=headroom(answer.headers) if answer else None,
+        prompt_tokens=usage.prompt_tokens if usage else None,
+        completion_tokens=usage.completion_tokens if usage else None,
+        tokens_source=source,
+    )
+
+
+def billed(
+    deployments: Mapping[str, Deployment], attempts: Sequence[AttemptRecord], *, is_priced: bool
+) -> Mapping[str, Deployment]:
+    """Return the deployments of the ``attempts``; without their price if it does not apply to these tokens."""
+    having = {}
+    for attempt in attempts:
+        deployment = deployments[attempt.deployment]
+        # The table has prices of text: without an output price, images would look nearly free.
+        is_unknown = (
+            bool(attempt.completion_tokens) and deployment.price is not None and not deployment.price.output_usd
+        )
+        if is_unknown or not is_priced:
+            deployment = msgspec.structs.replace(deployment, price=None)
+        having[attempt.deployment] = deployment
+    return having
+
+
+# What racing gained one call: an estimate of when the primary alone would have given the first token. The view
+# ``race_value`` sums it up. An overtaken primary is usually cut, so only a prediction is known. Audited ones run on
+# to their first token and show the error of the predictions (docs/steering.md, "What racing saves").
+
+
+class Ran(Protocol):
+    """The fields of an attempt that are needed here."""
+
+    measurement: Measurement
+    overtaken: Overtaken | None
+    failed_at: float | None
+    claimed_at: float | None  # when it claimed the win with a first token, whether or not it got it
+
+    def token_at(self) -> float | None:
+        """The time of the delta that may win the call; None before it."""
+
+
+class Alone(msgspec.Struct, frozen=True):
+    """The first token of the primary alone, in ms since the call was received; ``age_ms`` is since its launch."""
+
+    seen_ms: float | None = None
+    predicted_ms: float | None = None  # of an overtaken primary
+    age_ms: float | None = None  # its age when it was overtaken
+
+
+NOT_KNOWN = Alone()
+
+
+def alone(
+    attempts: Sequence[Ran],
+    winner: Ran | None,
+    first_at: float | None,
+    since_received_ms: Callable[[float], float],
+    *,
+    streamed: bool,
+) -> Alone:
+    """Return what is known about a call whose client had its first token at ``first_at``.
+
+    Without racing the primary runs alone, and only its failure launches the next one, which then wins and takes the
+    same time. With its first token a ``streamed`` answer has begun: if it breaks later, the client had that token all
+    the same. A whole answer that breaks is replaced.
+    """
+    if winner is None or first_at is None:
+        return NOT_KNOWN
+    primary = attempts[0]
+    if (overtaken := primary.overtaken) is not None:
+        age_ms = primary.measurement.since_start_ms(overtaken.at)
+        if overtaken.expected_s is None:
+            return Alone(age_ms=age_ms)
+        return Alone(None, since_received_ms(primary.measurement.started + overtaken.expected_s), age_ms)
+    token_at = primary.token_at()
+    if primary.failed_at is None:
+        return Alone(since_received_ms(first_at if token_at is None else token_at))
+    if streamed and primary.claimed_at is not None:
+        return Alone(since_received_ms(primary.claimed_at))
+    waited_s = max(0.0, primary.failed_at - winner.measurement.started)
+    own_at = winner.token_at() or first_at  # it may have had to wait: held back, or behind the one that failed
+    return Alone(since_received_ms(min(own_at, first_at) + waited_s))
+
+
+def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
+    """Return the start record of ``call``, with the ``attempts`` launched at once."""
+    return CallStart(
+        id=call.id,
+        started_at=call.started_at,
+        client=call.client,
+        model=call.asked_model or call.model,
+        endpoint=call.endpoint,
+        streamed=call.streamed,
+        mode=call.mode,
+        objective=call.objective,
+        prompt_class=encoded_class(call.prompt_class),
+        tags=call.tags,
+        replica=call.replica,
+        region=call.region,
+        win_on=call.win_on,
+        request_id=call.request_id,
+        deadline_ms=call.deadline_ms,
+        profile=call.profile,
+        attempts=attempts,
+    )
+
+
+def call_record(
+    call: Call,
+    attempts: Sequence[AttemptRecord],
+    winner: AttemptRecord | None,
+    deployments: Mapping[str, Deployment],
+    *,
+    launched: int,
+    status_code: int,
+    error_kind: str | None,
+    ttft_ms: float | None,
+    total_ms: float,
+    overhead_ms: float | None,
+    alone: Alone = NOT_KNOWN,
+    held: Held | None = None,
+    answered_model: str | None = None,
+    dropped: tuple[str, ...] = (),
+) -> CallRecord:
+    """Return the record of ``call``, with its attempts priced.
+
+    ``launched`` may exceed the number of ``attempts``: audited ones may still run. ``answered_model`` is the fallback
+    that answered, if one did; ``dropped`` are the fields that were left out for the winner.
+    """
+    asked = requested(call.fields, call.dialect)
+    bill = settle(attempts, winner, deployments, call.prompt_tokens, asked.max_tokens)
+    counted = _counted(bill.attempts, winner)
+    return CallRecord(
+        id=call.id,
+        started_at=call.started_at,
+        client=call.client,
+        model=call.asked_model or call.model,
+        endpoint=call.endpoint,
+        streamed=call.streamed,
+        mode=call.mode,
+        objective=call.objective,
+        prompt_class=encoded_class(call.prompt_class),
+        tags=call.tags,
+        replica=call.replica,
+        region=call.region,
+        win_on=call.win_on,
+        request_id=call.request_id,
+        first_was_invalid=first_was_invalid(bill.attempts) if call.win_on is WinOn.VALID else None,
+        answered_model=answered_model,
+        launched=launched,
+        winner_attempt_id=winner.id if winner is not None else None,
+        status_code=status_code,
+        error_kind=error_kind,
+        ttft_ms=ttft_ms,
+        total_ms=total_ms,
+        overhead_ms=overhead_ms,
+        held_ms=None if held is None else held.ms,
+        held_for=None if held is None else held.awaited,
+        held_gain_ms=None if held is None else held.gain_ms,
+        prompt_tokens=counted.prompt_tokens if counted is not None else None,
+        completion_tokens=counted.completion_tokens if counted is not None else None,
+        reasoning_tokens=counted.reasoning_tokens if counted is not None else None,
+        cached_tokens=counted.cached_tokens if counted is not None else None,
+        cache_write_tokens=counted.cache_write_tokens if counted is not None else None,
+        cost_usd=bill.total.usd,
+        cost_low_usd=bill.total.low_usd,
+        cost_high_usd=bill.total.high_usd,
+        duplicate_cost_usd=bill.duplicate.usd,
+        duplicate_cost_low_usd=bill.duplicate.low_usd,
+        duplicate_cost_high_usd=bill.duplicate.high_usd,
+        abandoned_cost_low_usd=bill.abandoned.low_usd,
+        abandoned_cost_high_usd=bill.abandoned.high_usd,
+        cache_saved_usd=bill.cache_saved_usd,
+        api=call.endpoint,
+        size_class=call.prompt_class.size,
+        tokens_source=counted.tokens_source if counted is not None else None,
+        finish_reason=winner.finish_reason if winner is not None else None,
+        tool_calls=winner.tool_calls if winner is not None else None,
+        tool_calls_valid=winner.tool_calls_valid if winner is not None else None,
+        is_empty=None if winner is None or overhead_ms is None else winner.chunks is None,
+        is_truncated=None if winner is None or overhead_ms is None else _is_truncated(winner),
+        max_tokens=asked.max_tokens,
+        temperature=asked.temperature,
+        tools=asked.tools,
+        alone_ms=alone.seen_ms,
+        alone_predicted_ms=alone.predicted_ms,
+        alone_age_ms=alone.age_ms,
+        deadline_ms=call.deadline_ms,
+        profile=call.profile,
+        deadline_met=_is_met(call.deadline_ms, ttft_ms, total_ms, status_code),
+        dropped=dropped,
+        attempts=bill.attempts,
+        kind=call.kind,
+        trace=call.trace,
+    )
+
+
+def taken_over(record: CallRecord, parts: Sequence[AttemptRecord], end: str | None) -> CallRecord:
+    """Return the record of a call whose answer others went on with: ``parts`` are the attempts that broke.
+
+    Its tokens are the first prompt and all that was delivered, so they are estimated.
+    """
+    if not parts:
+        return msgspec.structs.replace(record, takeover=end)
+    delivered = [each.completion_tokens or 0 for each in parts]
+    last = record.completion_tokens if record.winner_attempt_id not in {None, parts[-1].id} else 0
+    first = next((each for each in record.attempts if each.id == parts[0].id), parts[0])
+    return msgspec.structs.replace(
+        record,
+        takeover=end,
+        takeovers=len(parts),
+        prompt_tokens=first.prompt_tokens,
+        completion_tokens=sum(delivered) + (last or 0),
+        tokens_source=TokensSource.ESTIMATED,
+    )
+
+
+def _is_met(deadline_ms: float | None, ttft_ms: float | None, total_ms: float, status_code: int) -> bool | None:
+    """Whether the client had its first token in time. A failed call has missed its deadline.
+
+    None without a deadline, for an invalid request, and if the client left before the deadline.
+    """
+    if deadline_ms is None:
+        return None
+    if ttft_ms is not None and (status_code < 400 or status_code == CLIENT_GONE):  # noqa: PLR2004 - HTTP's first error
+        return ttft_ms <= deadline_ms
+    if status_code == CLIENT_GONE:
+        return None if total_ms < deadline_ms else False
+    return None if status_code in _OWN_FAULT else False
+
+
+def _is_truncated(winner: AttemptRecord) -> bool:
+    """Whether the answer ended at a limit or broke off, unless its client left."""
+    if winner.outcome is Outcome.WON or winner.outcome is Outcome.CLIENT_GONE:
+        return winner.finish_reason in CUT_SHORT
+    return True
+
+
+def _counted(priced: Sequence[AttemptRecord], winner: AttemptRecord | None) -> AttemptRecord | None:
+    """Return the attempt whose token counts are the call's: the winner, else the first that was sent the prompt."""
+    if winner is not None:
+        return next((one for one in priced if one.id == winner.id), winner)
+    return next((one for one in priced if one.prompt_tokens is not None), None)
+
+
+CLIENT_GONE = 499
+_OWN_FAULT = frozenset(range(400, CLIENT_GONE)) - {424, 429}  # 424: the operator's fault; 429: no answer either

@@ -1,0 +1,125 @@
+"""The receiver of the winner's answer, which forwards it or gathers it into one JSON body."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from gateway.core.calls import Call
+from gateway.racing.reader import Block, Part
+from providers.dialects.dialect import Dialect
+from providers.dialects.events import DONE
+from providers.errors import UpstreamError
+from providers.exchange import Exchange
+from providers.sse import events
+
+if TYPE_CHECKING:
+    from providers.dialects.events import Gathering
+
+Forward = Callable[[bytes], bool]  # forwards whole events at once; False: not possible now, use ``write``
+
+
+class ClientGone(Exception):
+    """Raised by a sink whose client has disconnected."""
+
+
+class Winner(msgspec.Struct, frozen=True):
+    """The facts about the winner at its claim, for the response headers."""
+
+    provider: str
+    deployment: str
+    launched: int  # attempts started so far
+    ttft_ms: float  # since the call was received
+    overhead_ms: float
+    exchange: Exchange
+    call: Call
+    is_last: bool = False  # if the sink streams, nothing needs the prompt any more
+
+
+class Sink(Protocol):
+    """The receiver of a race's answer. Only the attempt that holds the claim calls it.
+
+    A sink that ``streams`` sends bytes as they are written, and is committed by ``begin``: after it no other attempt
+    may answer. One that gathers is committed by ``end``: until then its winner can be replaced. One that
+    ``understands`` needs the parsed parts of its blocks; for others they are dropped while the client is slow.
+    """
+
+    streams: bool
+    understands: bool
+
+    async def begin(self, winner: Winner) -> Forward | None:
+        """Start the winner's answer. Called once for each claim, before its first ``write``.
+
+        Returns a function that can forward later events without waking the attempt's task; None if it has none.
+        """
+
+    async def write(self, block: Block) -> None:
+        """Take whole events."""
+
+    async def end(self, last: Block) -> None:
+        """End the answer with its ``last`` events. The call is already recorded."""
+
+    def may_be_continued(self, error: UpstreamError) -> bool:
+        """Whether somebody else may finish a committed answer that broke off; then ``fail`` is not called."""
+
+    async def fail(self, error: UpstreamError) -> None:
+        """Tell the client that a committed answer broke off."""
+
+
+# The sink for answers that are not streamed: it gathers the winner's events into one JSON body. Such calls are
+# streamed upstream as well, so that they can be raced and measured.
+
+
+class GatheringSink:
+    """A sink that makes one body. ``winner`` and ``body()`` are available after the race."""
+
+    streams = False
+    understands = True
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.winner: Winner | None = None
+        self._answers = dialect.answers
+        self._gathering: Gathering  # set by ``begin``
+
+    async def begin(self, winner: Winner) -> None:
+        """Start a new body; that of an earlier winner is dropped."""
+        self.winner = winner
+        self._gathering = self._answers.gathering()
+
+    async def write(self, block: Block) -> None:
+        """Add events to the body.
+
+        Raises:
+            UpstreamError: they are not valid in the dialect; another attempt may still answer.
+
+        """
+        take = self._gathering.take
+        for part in block.parts:
+            if part.chunks is None:
+                self._take_plain(part)
+            else:
+                for chunk in part.chunks:
+                    if not (chunk.done and chunk.data.strip() == DONE):
+                        take(chunk)
+
+    async def end(self, last: Block) -> None:
+        """Do nothing: all events were passed to ``write`` before."""
+
+    def may_be_continued(self, error: UpstreamError) -> bool:
+        """Return False: until its end another answer replaces it."""
+        del error
+        return False
+
+    async def fail(self, error: UpstreamError) -> None:
+        """Never called: a gathered answer is not committed before its end."""
+        raise error
+
+    def body(self) -> bytes:
+        """Return the complete answer as JSON."""
+        return self._gathering.body()
+
+    def _take_plain(self, part: Part) -> None:
+        if part.run is not None and part.pattern is not None and self._gathering.take_run(part.run, part.pattern):
+            return
+        for event in events(part.data):
+            self._gathering.take(self._answers.read_event(event.data, ()))

@@ -1,0 +1,228 @@
+"""Seats: the places at deployments with ``max_in_flight``, who has one, and the calls that wait for one.
+
+The limit protects a server, so it belongs to a deployment, whichever models, ad-hoc names and configurations use it. An
+attempt takes its seat at its launch and gives it back when its task has ended, as the server may work on it until then.
+A free seat goes at once to the call that has waited longest, so a new call finds none while others wait.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from math import inf
+from typing import Protocol
+
+MAX_IN_FLIGHT = "max_in_flight"  # the limit's name in reports of refused extra attempts
+
+
+class Waiting(Protocol):
+    """A call that waits in lines, as far as a line sees it."""
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its time limit counts: no attempt of the call runs."""
+
+    def called(self, name: str) -> None:
+        """Leave all lines, and take the seat that has become free at ``name``."""
+
+
+class Line:
+    """The seats of one deployment and the calls waiting for one, the oldest first."""
+
+    __slots__ = ("limit", "name", "taken", "waiting")
+
+    def __init__(self, name: str, limit: float) -> None:
+        self.name = name
+        self.limit = limit  # infinite after a reload removed it: taken seats must still be counted
+        self.taken = 0
+        self.waiting: dict[Waiting, None] = {}
+
+    @property
+    def has_room(self) -> bool:
+        """Whether an attempt that its call needs may be launched. While calls wait, no seat is free."""
+        return self.taken < self.limit
+
+    @property
+    def has_room_for_extra(self) -> bool:
+        """Whether an extra attempt may be launched. The last free seat is kept for calls without an attempt."""
+        return self.taken < max(1, self.limit - 1)
+
+    def take(self) -> None:
+        """Take a seat; the caller has checked that there is room, or was called up."""
+        self.taken += 1
+
+    def give_back(self) -> None:
+        """Free a seat, and give it to the call that has waited longest."""
+        self.taken -= 1
+        self.call_up()
+
+    def call_up(self) -> None:
+        """Give free seats to the calls that have waited longest."""
+        while self.waiting and self.taken < self.limit:
+            next(iter(self.waiting)).called(self.name)  # it leaves all lines and takes the seat
+
+
+class Seat:
+    """A taken seat, which is given back once."""
+
+    __slots__ = ("_line",)
+
+    def __init__(self, line: Line) -> None:
+        self._line: Line | None = line
+        line.take()
+
+    def give_back(self) -> None:
+        """Give it back; does nothing the second time."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.give_back()
+
+
+class Seats:
+    """The lines of all limited deployments of this process. ``lines`` is empty if there are none."""
+
+    def __init__(
+        self,
+        on_waited: Callable[[str, str, float], None] | None = None,
+        on_refused: Callable[[str], None] | None = None,
+    ) -> None:
+        """Start without limits.
+
+        ``on_waited`` is called for each wait with the model, its end (seated, timed_out, left) and the seconds;
+        ``on_refused`` for each extra attempt without a seat, with the model.
+        """
+        self.lines: dict[str, Line] = {}
+        self.queue_timeout_s = 0.0  # the maximum wait of a call, in all
+        self.strangers: dict[str, Line] = {}  # by attempt id: launched before their deployment had a limit
+        self._on_waited = on_waited
+        self._on_refused = on_refused
+
+    def limit(
+        self,
+        limits: Mapping[str, int],
+        queue_timeout_s: float,
+        under_way: Callable[[str], Collection[str]] = lambda _: (),
+    ) -> None:
+        """Apply a configuration: the maximum of attempts by limited deployment, and how long calls wait.
+
+        Running attempts count. ``under_way`` returns their ids at a deployment that gets its first limit.
+        """
+        self.queue_timeout_s = queue_timeout_s
+        for name, line in self.lines.items():
+            line.limit = limits.get(name, inf)
+        for name, limit in limits.items():
+            if name not in self.lines:
+                line = self.lines[name] = Line(name, limit)
+                ids = under_way(name)
+                line.taken = len(ids)
+                self.strangers.update(dict.fromkeys(ids, line))
+        for line in self.lines.values():
+            line.call_up()
+
+    def ended(self, attempt_id: str, loop: "asyncio.AbstractEventLoop") -> None:
+        """Free the seat of one of the ``strangers`` when its task ends; ignores other attempts."""
+        line = self.strangers.pop(attempt_id, None)
+        if line is not None:
+            loop.call_soon(line.give_back)
+
+    def waited(self, model: str, how: str, seconds: float) -> None:
+        """Report the end of a call's wait."""
+        if self._on_waited is not None:
+            self._on_waited(model, how, seconds)
+
+    def refused(self, model: str) -> None:
+        """Report an extra attempt that got no seat."""
+        if self._on_refused is not None:
+            self._on_refused(model)
+
+    @property
+    def waiting(self) -> int:
+        """The number of waiting calls."""
+        return len({wait for line in self.lines.values() for wait in line.waiting if wait.is_timed})
+
+
+# A call's wait for a seat at any of several deployments.
+
+
+class Wait:
+    """The waits of one call, for at most ``patience_s`` seconds in all.
+
+    While another attempt of the call runs, waiting has no time limit: the seat would only be a rescue. ``seated`` is
+    called with the deployment that has a seat for the call, and takes it; ``timed_out`` if there was none in time.
+    """
+
+    def __init__(
+        self,
+        seats: Seats,
+        model: str,
+        patience_s: float,
+        *,
+        seated: Callable[[str], None],
+        timed_out: Callable[[], None],
+        clock: Callable[[], float],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.waited_s = 0.0
+        self._seats = seats
+        self._model = model
+        self._patience_s = patience_s
+        self._seated: Callable[[str], None] | None = seated
+        self._timed_out: Callable[[], None] | None = timed_out
+        self._clock = clock
+        self._loop = loop
+        self._names: tuple[str, ...] = ()  # the deployments in whose lines it waits
+        self._since: float | None = None  # when the time limit began to count
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the time limit counts: no attempt of the call runs."""
+        return self._timer is not None
+
+    def line_up(self, names: Iterable[str]) -> None:
+        """Wait in the lines of ``names``, all of which exist and are full. Existing places in lines are kept."""
+        if self._names:
+            return
+        self._names = tuple(names)
+        for name in self._names:
+            self._seats.lines[name].waiting[self] = None
+
+    def start_clock(self) -> bool:
+        """Start the time limit: no attempt runs any more. Returns False, and leaves all lines, if no time is left."""
+        if self._timer is not None:
+            return True
+        left_s = self._patience_s - self.waited_s
+        if left_s <= 0:
+            self.leave()
+            return False
+        self._since = self._clock()
+        self._timer = self._loop.call_later(left_s, self._expire)
+        return True
+
+    def called(self, name: str) -> None:
+        """Take the seat that has become free at ``name``."""
+        seated = self._seated
+        self.leave("seated")
+        if seated is not None:
+            seated(name)
+
+    def leave(self, how: str = "left") -> None:
+        """End the wait. ``how`` is reported: seated, timed_out or left."""
+        names, self._names = self._names, ()
+        for name in names:
+            self._seats.lines[name].waiting.pop(self, None)
+        if self._timer is not None and self._since is not None:
+            self._timer.cancel()
+            self._timer = None
+            seconds = self._clock() - self._since
+            self.waited_s += seconds
+            self._seats.waited(self._model, how, seconds)
+
+    def forget(self) -> None:
+        """End the wait and release the callbacks: the call is over."""
+        self.leave()
+        self._seated = self._timed_out = None
+
+    def _expire(self) -> None:
+        timed_out = self._timed_out
+        self.leave("timed_out")
+        if timed_out is not None:
+            timed_out()

@@ -1,0 +1,283 @@
+"""Where an answer that broke off is continued by somebody else, so that no character is wrong.
+
+Of the text that was delivered all but the last, perhaps unfinished word is sent as the beginning of the answer. Whoever
+continues must begin with that word: it is swallowed, as the client has it. If the continuation begins otherwise, it is
+not this answer's.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import regex
+
+from gateway.racing.call import OpenCall
+from gateway.racing.measurement import CHARS_PER_TOKEN
+from gateway.racing.reader import Block, Part
+from gateway.racing.sinks import Sink, Winner
+from providers.dialects.continuing import Ended, Splice
+from providers.dialects.dialect import AnswerFormat
+from providers.dialects.events import Chunk
+from providers.errors import ErrorKind, UpstreamError
+from providers.sse import events
+from providers.usage import Usage
+
+_TAIL = regex.compile(r"\s*\S*\s*\Z")
+MOST_TAIL = 20  # characters of a word; beyond, the text has no spaces (Chinese, an address), and a few must do
+FEW = 6
+MOST_SPACES = 100  # that a continuation may put before the tail; a server that sends nothing else is not waited for
+MOST_STOPS, LONGEST_STOP = 64, 1_000  # characters; to look for more of them would block the event loop
+
+
+class SeamMismatchError(Exception):
+    """The continuation does not begin with the last word that was delivered."""
+
+
+def split(text: str) -> tuple[str, str]:
+    """Return what is sent as the answer's beginning, and the tail that the continuation must repeat."""
+    found = _TAIL.search(text)
+    at = len(text) if found is None else found.start()
+    word = text[at:].strip()
+    if len(word) > MOST_TAIL:
+        at = len(text.rstrip()) - FEW
+    return text[:at], text[at:]
+
+
+class Seam:
+    """Swallows the tail. ``stops`` are the request's stop strings: one may begin before the seam and end after it."""
+
+    def __init__(self, tail: str, *, before: str = "", stops: Sequence[str] = ()) -> None:
+        """``before`` is the text that was delivered, with the tail."""
+        self.passed = not tail
+        self.stopped: str | None = None  # the stop string across the seam, after which nothing follows
+        self._tail = tail
+        self._came = ""
+        self._stops = [stop for stop in stops if 0 < len(stop) <= LONGEST_STOP][:MOST_STOPS]
+        longest = max(map(len, self._stops), default=0)
+        self._window = before[-(longest - 1) :] if longest > 1 else ""
+        self._behind = len(self._window)  # of the window, what was delivered before the seam
+
+    def take(self, text: str) -> str:
+        """Take text of the continuation; return what of it the client does not have yet.
+
+        Raises:
+            SeamMismatchError: it does not begin with the tail.
+
+        """
+        if self.stopped is not None:
+            return ""
+        if not self.passed:
+            self._came += text
+            rest = self._rest()
+            if rest is None:
+                return ""
+            self.passed, text = True, rest
+        return self._until_stop(text)
+
+    def end(self, *, is_cut_short: bool = False) -> None:
+        """Note the end of the continuation. One that its limit has cut short within the tail adds nothing.
+
+        Raises:
+            SeamMismatchError: it has ended within the tail.
+
+        """
+        if not (self.passed or is_cut_short) and self._came.strip() != self._tail.strip():
+            raise SeamMismatchError
+        self.passed = True
+
+    def held_back(self) -> str:
+        """Return what was held back, at the end: it was no stop string."""
+        held = "" if self.stopped is not None else self._window[self._behind :]
+        self._window = ""
+        return held
+
+    def _rest(self) -> str | None:
+        """Return what follows the tail; None while that cannot be told."""
+        came, tail = self._came, self._tail
+        if came.startswith(tail):
+            return came[len(tail) :]
+        if tail.startswith(came):
+            return None
+        if tail[:1].isspace():
+            # A template may strip the space at the seam, or put one there. All other spaces are the text's own.
+            bare_came, bare_tail = came.lstrip(), tail.lstrip()
+            if bare_came.startswith(bare_tail) and (bare_tail or bare_came == came):
+                return bare_came[len(bare_tail) :]
+            if bare_tail.startswith(bare_came) and len(came) <= len(tail) + MOST_SPACES:
+                return None
+        raise SeamMismatchError
+
+    def _until_stop(self, text: str) -> str:
+        """Cut the text at a stop string that began before the seam; hold back what may be the rest of one.
+
+        Stop strings that begin after the seam are the provider's.
+        """
+        if not (self._window and text):
+            return text
+        joined, behind = self._window + text, self._behind
+        places = [(at, stop) for at in range(behind) for stop in self._stops if at + len(stop) > behind]
+        self.stopped = next((stop for at, stop in places if joined.startswith(stop, at)), None)
+        if self.stopped is not None:
+            return ""
+        if any(stop.startswith(joined[at:]) for at, stop in places):
+            self._window = joined
+            return ""
+        self._window = ""
+        return joined[behind:]
+
+
+# What a client has of a streamed answer, kept so that somebody else can finish it if it breaks.
+
+MOST_BYTES = 256 * 1024  # of events; a longer answer ends where it breaks
+MOST_TAKEOVERS = 2  # of one call
+# Another provider may answer better, except where the request itself is wrong (400, 413, 422) or the call's time is up.
+_ENDS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.TOTAL_TIMEOUT, ErrorKind.INVALID_ANSWER, ErrorKind.LOCAL_RESOURCES})
+
+
+class Delivered:
+    """The blocks that were sent to a client, by reference. ``obstacle``: why the answer could not be continued."""
+
+    __slots__ = ("_blocks", "_bytes", "_obstacle", "_open_call")
+
+    def __init__(self, open_call: OpenCall, obstacle: str | None) -> None:
+        self._open_call = open_call
+        self._obstacle = obstacle
+        self._blocks: list[bytes] = []
+        self._bytes = 0
+
+    def add(self, block: bytes) -> None:
+        """Keep whole events that were sent."""
+        if self._obstacle is None:
+            self._blocks.append(block)
+            self._bytes += len(block)
+            if self._bytes > MOST_BYTES:
+                self._obstacle = "too_long"
+                self._blocks.clear()
+
+    def may_be_continued(self, error: UpstreamError) -> bool:
+        """Whether somebody else may finish the answer, which broke off with ``error``; if not, note the reason."""
+        reason = self._obstacle
+        if error.kind in _ENDS:
+            reason = "kind_of_error"
+        elif self._open_call.takeovers >= MOST_TAKEOVERS:
+            reason = "broke_again"
+        if reason is not None:
+            self._open_call.takeover = reason
+        return reason is None
+
+    def events(self) -> Iterator[bytes]:
+        """Yield the data of each event that was sent."""
+        for block in self._blocks:
+            yield from (event.data for event in events(block))
+
+
+# The sink of an attempt that finishes an answer: it adds to the running stream what the client does not have yet.
+
+
+class Running(Sink, Protocol):
+    """The sink of the answer that broke off."""
+
+    async def close(self) -> None:
+        """Stop sending comments."""
+
+
+class ContinuingSink:
+    """Until the seam is passed nothing is sent, and another attempt may take its place: it does not stream yet."""
+
+    understands = True
+
+    def __init__(
+        self,
+        running: Running,
+        splice: Splice,
+        new_seam: Callable[[str], Seam],
+        answers: AnswerFormat,
+        usage: Callable[[int | None, int], tuple[int, int] | None],
+    ) -> None:
+        """``new_seam`` takes a deployment; ``usage`` the tokens of a continuation, and returns the whole answer's."""
+        self.streams = False
+        self._running = running
+        self._splice = splice
+        self._new_seam = new_seam
+        self._answers = answers
+        self._usage = usage
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget an attempt that did not continue the answer."""
+        self._seam = Seam("")
+        self._prompt_tokens: int | None = None  # as the provider has counted them
+        self._tokens: int | None = None
+        self._chars = 0
+        self._finish: bytes | None = None
+
+    async def begin(self, winner: Winner) -> None:
+        """Begin to look for the seam; the client has had its headers."""
+        self._forget()
+        self._seam = self._new_seam(winner.deployment)
+
+    async def write(self, block: Block) -> None:
+        """Send the text that follows the seam.
+
+        Raises:
+            UpstreamError: it does not continue the answer; before the seam somebody else may.
+
+        """
+        try:
+            text = "".join(map(self._seam.take, self._texts(block)))
+        except SeamMismatchError:
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, "does not continue the answer that broke off") from None
+        if self._seam.passed and not self.streams:
+            self.streams = True
+            await self._running.close()
+        if text:
+            await self._running.write(Block(self._splice.text(text), ()))
+
+    async def end(self, last: Block) -> None:
+        """End the running stream."""
+        text = "".join(map(self._seam.take, self._texts(last))) + self._seam.held_back()
+        added = self._splice.text(text) if text else b""
+        tokens = -(-self._chars // CHARS_PER_TOKEN) if self._tokens is None else self._tokens
+        ended = Ended(self._finish, self._seam.stopped, self._usage(self._prompt_tokens, tokens))
+        await self._running.end(Block(added + self._splice.end(ended), ()))
+
+    def may_be_continued(self, error: UpstreamError) -> bool:
+        """Whether somebody else may finish it after this one too."""
+        return self._running.may_be_continued(error)
+
+    async def fail(self, error: UpstreamError) -> None:
+        """Tell the client that the answer broke off."""
+        await self._running.fail(error)
+
+    def _texts(self, block: Block) -> Iterator[str]:
+        for part in block.parts:
+            for chunk in self._chunks(part):
+                if chunk.reasoning or chunk.tools or chunk.names or chunk.refused:
+                    raise UpstreamError(
+                        ErrorKind.INVALID_RESPONSE, "continued the answer with something else than text"
+                    )
+                if chunk.usage is not None:
+                    self._count(chunk.usage)
+                if chunk.answer:
+                    texts = [text for _, text in self._answers.texts(chunk.data)]
+                    if sum(map(len, texts)) != chunk.text_chars:
+                        raise UpstreamError(
+                            ErrorKind.INVALID_RESPONSE, "continued the answer with text that is no delta"
+                        )
+                    self._chars += chunk.text_chars
+                    yield from texts
+                if chunk.finish_reason is not None:
+                    self._finish = chunk.data
+                    self._seam.end(is_cut_short=chunk.finish_reason in self._answers.cut_short)
+                elif chunk.done:
+                    self._seam.end()
+
+    def _count(self, usage: Usage) -> None:
+        if usage.completion_tokens is not None:
+            self._tokens = usage.completion_tokens
+        if usage.prompt_tokens is not None:
+            self._prompt_tokens = usage.prompt_tokens
+
+    def _chunks(self, part: Part) -> Sequence[Chunk]:
+        if part.chunks is not None:
+            return part.chunks
+        return [self._answers.read_event(event.data, ()) for event in events(part.data)]

@@ -1,0 +1,390 @@
+"""Judges a complete answer, a winner's or, with ``win_on: valid``, any: the form it was asked for, and its defects.
+
+No answer is stored for this. What must be seen as a whole (tool arguments, text that must be JSON) has a size limit
+and is released with its attempt. If something cannot be known, it is not judged, so that no provider is blamed for it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gateway.core.attempts import AnswerKind, AttemptRecord, Flaw, Invalid, Outcome, TokensSource, WinOn
+from gateway.core.calls import Call
+from gateway.racing.measurement import Measurement, ToolCalls
+from gateway.racing.reader import AnswerText
+from providers.dialects.dialect import Dialect, JsonFormat
+from providers.dialects.index import DIALECTS
+from providers.dialects.wording import Fields
+from providers.errors import ErrorKind, UpstreamError
+
+# What a request requires of its answer's form: text, calls of the offered tools, or JSON by a schema.
+
+_EMPTY = frozenset({b"", b"null", b"[]"})
+_ONE = frozenset({b"", b"null", b"1"})
+_NAMES = {
+    dialect: frozenset((*dialect.requests.json_formats, *dialect.requests.tools)) for dialect in DIALECTS.values()
+}
+
+
+EXPECTED: frozenset[str] = frozenset().union(*_NAMES.values())  # the fields that say it, in all dialects
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """The required form. ``tools`` maps the names of offered tools to the schema of their arguments, if strict."""
+
+    tools: Mapping[str, bytes | None] = {}
+    is_object: bool = False  # any JSON object
+    schema: bytes | None = None  # for the JSON
+
+
+def answer_kind(fields: Fields, dialect: Dialect) -> AnswerKind:
+    """Return how the answer to a request of ``dialect`` with these top-level ``fields`` is judged."""
+    if fields.keys().isdisjoint(_NAMES[dialect]):
+        return AnswerKind.PLAIN
+    if _asked_format(fields, dialect) is not None:
+        return AnswerKind.JSON
+    offered = any(bytes(fields[name]).strip() not in _EMPTY for name in dialect.requests.tools if name in fields)
+    return AnswerKind.TOOLS if offered else AnswerKind.PLAIN
+
+
+def asks_for_several(fields: Fields, dialect: Dialect) -> bool:
+    """Whether a request asks for more than one answer, which are streamed side by side."""
+    field = dialect.requests.choices
+    return field is not None and field in fields and bytes(fields[field]).strip() not in _ONE
+
+
+def expected(fields: Fields, dialect: Dialect, *, every_schema: bool = False) -> Expected | None:
+    """Return the required form of the answer; None if it cannot be read from the request.
+
+    ``every_schema``: arguments must match the schemas of tools that are not strict, too.
+    """
+    tools: dict[str, bytes | None] = {}
+    try:
+        for name, read in dialect.requests.tools.items():
+            if name in fields:
+                tools.update(
+                    (tool.name, tool.schema if tool.strict or every_schema else None) for tool in read(fields[name])
+                )
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    asked = _asked_format(fields, dialect)
+    return Expected(tools) if asked is None else Expected(tools, asked.any_object, asked.schema)
+
+
+def _asked_format(fields: Fields, dialect: Dialect) -> JsonFormat | None:
+    """Return the requested format of JSON; None if JSON is not requested."""
+    for name, read in dialect.requests.json_formats.items():
+        if name in fields and (asked := read(fields[name])) is not None:
+            return asked
+    return None
+
+
+# The parameters of a request that have a column in the ledger.
+
+_float = msgspec.json.Decoder(float)
+_items = msgspec.json.Decoder(list[msgspec.Raw])
+_LARGEST = 2**31 - 1  # the column's maximum
+
+
+class Requested(msgspec.Struct, frozen=True):
+    """Parameters; None: not given, or invalid."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    tools: int | None = None  # number of tools offered
+
+
+def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
+    """Read the parameters from the top level of a body in ``dialect``."""
+    if fields.keys().isdisjoint(REQUESTED):
+        return _NOTHING
+    length = next((fields[name] for name in dialect.requests.parameters.answer_limits if name in fields), None)
+    max_tokens = None if length is None else _number(length)
+    temperature = _number(fields["temperature"]) if "temperature" in fields else None  # a float, as the column is
+    return Requested(
+        int(max_tokens) if max_tokens is not None and 0 < max_tokens <= _LARGEST else None,
+        temperature,
+        _count(fields["tools"]) if "tools" in fields else None,
+    )
+
+
+def _number(raw: msgspec.Raw) -> float | None:
+    try:
+        return _float.decode(raw)
+    except msgspec.DecodeError:
+        return None
+
+
+def _count(raw: msgspec.Raw) -> int | None:
+    try:
+        return len(_items.decode(raw))
+    except msgspec.DecodeError:
+        return None
+
+
+_NOTHING = Requested()
+# The fields that are read, in all dialects.
+REQUESTED = frozenset({"temperature", "tools"}).union(
+    *(dialect.requests.parameters.answer_limits for dialect in DIALECTS.values())
+)
+
+
+# Of all dialects: vendors use other dialects' words in their own.
+CUT_SHORT = frozenset(reason for dialect in DIALECTS.values() for reason in dialect.answers.cut_short)
+_REFUSALS = frozenset(reason for dialect in DIALECTS.values() for reason in dialect.answers.refusals)
+_BROKE_OFF = frozenset({Outcome.FAILED, Outcome.STALLED, Outcome.TIMEOUT})
+_NEARLY = 0.9  # of max_tokens: vendors count the last tokens, or reasoning, differently
+_MOST_CHECKED = 16  # with more tool calls, none is checked against its schema
+
+
+class _Requirements(msgspec.Struct):
+    required: list[str] | None = None
+
+
+_requirements = msgspec.json.Decoder(_Requirements)
+_anything = msgspec.json.Decoder()
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """``judged_as`` is None if the answer could not be judged; then ``flaw`` is None as well."""
+
+    judged_as: AnswerKind | None = None
+    flaw: Flaw | None = None
+
+
+UNJUDGED = Judgement()
+_GOOD = {kind: Judgement(kind) for kind in AnswerKind}
+
+
+def judge(call: Call, outcome: Outcome, measurement: Measurement, text: AnswerText | None) -> Judgement:
+    """Judge a complete answer, or that of a winner that broke off. ``text`` is None unless JSON was requested."""
+    kind = call.answer_kind
+    if outcome in _BROKE_OFF:
+        return Judgement(kind, Flaw.TRUNCATED)
+    if outcome is not Outcome.WON:
+        return UNJUDGED
+    if measurement.reported.finish_reason in CUT_SHORT:
+        if not _is_clients_limit(call, measurement):
+            return Judgement(kind, Flaw.TRUNCATED)
+        return _GOOD[kind] if kind is AnswerKind.PLAIN else UNJUDGED  # JSON that the client's own limit cut off
+    flaw = _flaw_of_end(measurement)
+    if flaw is None and (kind is not AnswerKind.PLAIN or measurement.reported.tool_calls is not None):
+        return _judge_form(call, measurement, text)
+    return _GOOD[kind] if flaw is None else Judgement(kind, flaw)
+
+
+def _flaw_of_end(measurement: Measurement) -> Flaw | None:
+    """Return the flaw that the answer's finish reason shows; None for none."""
+    reason = measurement.reported.finish_reason
+    if measurement.reported.refused or reason in _REFUSALS:
+        return Flaw.REFUSAL
+    if reason is None:
+        return Flaw.TRUNCATED
+    return Flaw.EMPTY if measurement.answer_at is None else None
+
+
+def _is_clients_limit(call: Call, measurement: Measurement) -> bool:
+    """Whether the client's own limit cut the answer off; in doubt True."""
+    limit, tokens = requested(call.fields, call.dialect).max_tokens, measurement.tokens()
+    if limit is None:
+        return call.dialect.requests.parameters.has_default_limit
+    if tokens is None or tokens.completion is None or tokens.source is not TokensSource.REPORTED:
+        return True
+    return tokens.completion >= _NEARLY * limit
+
+
+def _judge_form(call: Call, measurement: Measurement, text: AnswerText | None) -> Judgement:
+    """Judge tool calls and JSON."""
+    kind, asked = call.answer_kind, expected(call.fields, call.dialect, every_schema=call.win_on is WinOn.VALID)
+    if asked is None:
+        return UNJUDGED
+    flaw: Flaw | bool | None = False
+    if measurement.reported.tool_calls is not None:
+        flaw = _flaw_of_calls(call, measurement, asked)
+    elif kind is AnswerKind.JSON:
+        flaw = _flaw_of_json(text, asked)
+    if flaw is None:
+        return UNJUDGED
+    return Judgement(kind, flaw) if isinstance(flaw, Flaw) else _GOOD[kind]
+
+
+def _flaw_of_calls(call: Call, measurement: Measurement, asked: Expected) -> Flaw | bool | None:
+    """Return the flaw of the tool calls; False for none, None if unknown."""
+    calls = measurement.reported.tool_calls
+    assert calls is not None
+    if any(name not in asked.tools for name in calls.names):
+        return Flaw.UNKNOWN_TOOL
+    if (valid := valid_calls(call, calls)) is not True:
+        return None if valid is None else Flaw.BAD_TOOL_CALL
+    arguments = calls.arguments() or []
+    if len(arguments) != len(calls.names) or not any(asked.tools.values()):
+        return False  # custom tools take no JSON, and which call is whose is unknown
+    if len(arguments) > _MOST_CHECKED:
+        return None
+    for name, piece in zip(calls.names, arguments, strict=True):
+        schema = asked.tools[name]
+        flaw = False if schema is None else _flaw_of_arguments(schema, piece or "{}", of=len(arguments))
+        if flaw is not False:
+            return flaw
+    return False
+
+
+def valid_calls(call: Call, calls: ToolCalls) -> bool | None:
+    """Whether the arguments of all tool calls are JSON; None if unknown.
+
+    Empty ones are ``{}`` where the tool, strict or not, requires none; else they are not valid.
+    """
+    valid, arguments = calls.valid(), calls.arguments()
+    if not valid or not arguments or "" not in arguments or len(calls.names) != len(arguments):
+        return valid
+    asked = expected(call.fields, call.dialect, every_schema=True)
+    if asked is None:
+        return valid
+    empty = (asked.tools.get(name) for name, piece in zip(calls.names, arguments, strict=True) if not piece)
+    return not any(map(_requires_some, empty))
+
+
+def _requires_some(schema: bytes | None) -> bool:
+    try:
+        return bool(schema) and bool(_requirements.decode(schema or b"{}").required)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _flaw_of_arguments(schema: bytes, arguments: str, *, of: int) -> Flaw | bool | None:
+    try:
+        value = _anything.decode(arguments)
+    except RecursionError:  # they were not nested too deep a few frames further up
+        return Flaw.BAD_TOOL_CALL
+    return _schema_flaw(schema, value, of=of)
+
+
+def _flaw_of_json(text: AnswerText | None, asked: Expected) -> Flaw | bool | None:
+    """Return the flaw of an answer that must be JSON; False for none, None if unknown."""
+    whole = None if text is None else text.whole()
+    if whole is None:
+        return None
+    try:
+        value = _anything.decode(whole)
+    except (msgspec.DecodeError, RecursionError):
+        return Flaw.BAD_JSON
+    if asked.is_object and not isinstance(value, dict):
+        return Flaw.BAD_JSON
+    return False if asked.schema is None else _schema_flaw(asked.schema, value)
+
+
+def _schema_flaw(schema: bytes, value: Any, *, of: int = 1) -> Flaw | bool | None:
+    """Return the flaw if the schema does not allow ``value``; False if it does, None if unknown."""
+    from gateway.racing.json_schema import allows  # noqa: PLC0415 - takes 0.1 s, and only JSON requests need it
+
+    allowed = allows(schema, value, of=of)
+    return None if allowed is None else False if allowed else Flaw.SCHEMA_MISS
+
+
+# With ``win_on: valid``: when an answer may claim the win, and whether the first one could have been used. An answer
+# that begins with text claims with it. One that begins with a tool call, or that must be JSON, claims when it is
+# complete and without a flaw. What cannot be judged, and what is too long to be kept, is not taken for invalid.
+
+KEPT_BYTES = 4 * 2**20  # of events: 256 KB of text or arguments, a few characters in each
+_SAID: Mapping[Flaw, str] = {
+    Flaw.EMPTY: "the answer is empty",
+    Flaw.TRUNCATED: "the answer is incomplete",
+    Flaw.BAD_TOOL_CALL: "the arguments of a tool call are not JSON",
+    Flaw.UNKNOWN_TOOL: "it calls a tool that was not offered",
+    Flaw.BAD_JSON: "the answer is not the JSON that was asked for",
+    Flaw.SCHEMA_MISS: "it does not match the schema",
+    Flaw.REFUSAL: "the model refused",
+}
+# The least first: what a program can do with it.
+_FLAWS = (
+    Flaw.SCHEMA_MISS,
+    Flaw.UNKNOWN_TOOL,
+    Flaw.BAD_JSON,
+    Flaw.BAD_TOOL_CALL,
+    Flaw.TRUNCATED,
+    Flaw.REFUSAL,
+    Flaw.EMPTY,
+)
+
+
+class Validity:
+    """Whether one answer may claim. ``judgement`` is set once it is complete."""
+
+    __slots__ = ("_call", "_measurement", "_named", "_text", "judgement")
+
+    def __init__(self, call: Call, measurement: Measurement, text: AnswerText | None) -> None:
+        """``text`` is None unless the answer must be JSON."""
+        self.judgement: Judgement = UNJUDGED
+        self._call = call
+        self._measurement = measurement
+        self._text = text
+        self._named = 0  # calls of offered tools
+
+    def look(self, now: float, *, finished: bool, over: bool, kept_bytes: int) -> None:
+        """Look at what has come until ``now``: ``finished`` with a finish reason, ``over`` with nothing to follow.
+
+        Raises:
+            UpstreamError: it calls a tool that was not offered, and its client wants no such answer.
+
+        """
+        measurement = self._measurement
+        if measurement.valid_at is not None or self.judgement.judged_as is not None:
+            return
+        # Only the usage, which may follow, tells whose limit has cut it short.
+        if not over and not (finished and measurement.reported.finish_reason not in CUT_SHORT):
+            if self._is_text() or self._is_too_long(kept_bytes):
+                measurement.valid_at = now
+            elif self._calls_unknown_tool():
+                self.judgement = Judgement(self._call.answer_kind, Flaw.UNKNOWN_TOOL)
+                self.check()  # whatever follows does not mend it
+        else:
+            self.judgement = judge(self._call, Outcome.WON, measurement, self._text)
+            if self.judgement.flaw is None:
+                measurement.valid_at = now
+
+    def check(self) -> None:
+        """Check an answer that has ended.
+
+        Raises:
+            UpstreamError: it has a flaw, and its client wants no such answer.
+
+        """
+        if (flaw := self.judgement.flaw) is not None and self._call.invalid is Invalid.ERROR:
+            raise UpstreamError(ErrorKind.INVALID_ANSWER, f"{flaw}: {_SAID[flaw]}")
+
+    def _is_text(self) -> bool:
+        measurement = self._measurement
+        is_any = self._call.answer_kind is not AnswerKind.JSON
+        is_other = measurement.reported.tool_calls is not None or measurement.reported.refused
+        return is_any and measurement.answer_at is not None and not is_other
+
+    def _calls_unknown_tool(self) -> bool:
+        calls = self._measurement.reported.tool_calls
+        if calls is None or len(calls.names) == self._named:
+            return False
+        new, self._named = calls.names[self._named :], len(calls.names)
+        asked = expected(self._call.fields, self._call.dialect)
+        return asked is not None and any(name not in asked.tools for name in new)
+
+    def _is_too_long(self, kept_bytes: int) -> bool:
+        tools = self._measurement.reported.tool_calls
+        is_unknown = tools is not None and tools.is_too_long
+        return is_unknown or kept_bytes > KEPT_BYTES or (self._text is not None and self._text.is_too_long)
+
+
+def badness(flaw: Flaw | None) -> int:
+    """Return the place of ``flaw`` among all: none is 0, the worst is last."""
+    return 0 if flaw is None else 1 + _FLAWS.index(flaw)
+
+
+def first_was_invalid(attempts: Sequence[AttemptRecord]) -> bool | None:
+    """Whether the answer that began first has a flaw: it would have won with ``win_on: any``.
+
+    None if no answer began, or if that one was cut before it could be judged.
+    """
+    began = [(each.launch_offset_ms + each.ttft_ms, each) for each in attempts if each.ttft_ms is not None]
+    if not began:
+        return None
+    first = min(began, key=lambda one: one[0])[1]
+    return None if first.judged_as is None else first.flaw is not None

@@ -1,0 +1,1 @@
+"""The process: start, signals, workers, reloads, end."""

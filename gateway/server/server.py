@@ -1,0 +1,581 @@
+"""The gateway as a process: start, signals, workers and shutdown.
+
+After SIGTERM it reports for ``lame_duck_s`` that it is not ready, but still answers; after SIGINT it does not. Then it
+closes its port, lets calls end within ``shutdown_grace_s``, flushes and ends; a second signal ends it at once. A worker
+whose parent is killed stops as after SIGINT. SIGHUP, or a change of the file, reloads the configuration: an invalid one
+is logged and changes nothing.
+"""
+
+import asyncio
+import gc
+import os
+import select
+import shutil
+import signal
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+import uvloop
+
+from gateway.api.context import Phase
+from gateway.app.gateway import Gateway
+from gateway.connections.listener import SharedPort, bind, descriptor_budget, listening, raise_limit
+from gateway.connections.tls import Certificate, open_context
+from gateway.core import tasks
+from gateway.core.tasks import Lifeline, WatchedFiles
+from gateway.core.terminal_text import counted
+from gateway.ledger.database import check_schema, create_engine, is_sqlite
+from gateway.ledger.errors import DatabaseUnreachableError, SchemaOutdatedError
+from gateway.settings import ConfigurationError
+from gateway.settings.model import Settings
+from gateway.watching import logs
+from gateway.watching.logs import Lines
+from gateway.watching.metrics import forget_process
+from providers.simulator.persona import are_demo
+
+# The text shown when the gateway has started: commands to try it.
+
+
+def welcome(settings: Settings, url: str) -> str:
+    """Return the commands to try, for the first model."""
+    model = next(iter(settings.models), "PROVIDER/MODEL")
+    needs_key = bool(settings.clients) or settings.keys == "database"
+    authorization = ' \\\n  -H "authorization: Bearer $HOLESHOT_KEY"' if needs_key else ""
+    api_key = 'os.environ["HOLESHOT_KEY"]' if needs_key else '"none"'
+    python, holeshot = _program("python"), _program("holeshot")
+    return f"""
+{_who_races(settings, url)}{_who_calls(settings)}
+Try it:
+
+  curl -N {url}/v1/chat/completions{authorization} \\
+  -H 'content-type: application/json' \\
+  -d '{{"model": "{model}", "stream": true, "messages": [{{"role": "user", "content": "Why race?"}}]}}'
+
+{_installing(python)}  {python} - <<'PY'
+import os
+from openai import OpenAI
+client = OpenAI(base_url="{url}/v1", api_key={api_key})
+for chunk in client.chat.completions.create(
+    model="{model}", stream=True, messages=[{{"role": "user", "content": "Why race?"}}]
+):
+    print(chunk.choices[0].delta.content or "", end="", flush=True)
+PY
+
+Then ask which provider was fast:
+
+  {holeshot} leaderboard{f" --url {url}" if not (url.startswith("http:") and url.endswith(":4000")) else ""}
+  {holeshot} sql "select * from throughput"
+
+"""  # noqa: S608 - text for people; the SQL in it is an example
+
+
+def _installing(python: str) -> str:
+    """Return the command that installs OpenAI's SDK, if it is not there; the gateway does not need it."""
+    return "" if find_spec("openai") else f"  {python} -m pip install openai\n"
+
+
+def _who_races(settings: Settings, url: str) -> str:
+    number = len(settings.providers)
+    if are_demo(settings.providers):
+        return (
+            f"No provider keys were found, so {number} simulated providers race, over real HTTP on loopback.\n"
+            "To use real providers, set for example GROQ_API_KEY and CEREBRAS_API_KEY, then run `holeshot init`.\n"
+            f"To see what racing saves, open {url} and send calls for a minute: there is a button.\n"
+        )
+    if not settings.models:
+        return f"{counted(number, 'provider')} and no model: name deployments directly, as provider/model.\n"
+    verb = "answers" if number == 1 else "race"
+    return f"{counted(number, 'provider')} {verb} for {counted(len(settings.models), 'model')}.\n"
+
+
+def _who_calls(settings: Settings) -> str:
+    if settings.keys == "file" or settings.clients:
+        return ""
+    return "Every call needs a key; `holeshot keys new NAME` makes one, also while the gateway runs.\n"
+
+
+def _program(name: str) -> str:
+    """Return the command for a program of this environment: only its name if the PATH finds it."""
+    program = Path(sys.executable).parent / name
+    found = shutil.which(name)
+    if found is not None and Path(found).absolute() == program.absolute():
+        return name
+    return os.path.relpath(program) if program.exists() else name
+
+
+# Worker processes: forked from one parent, restarted when they die, signalled and ended with it.
+
+SHORT_LIFE_S = 5.0  # a worker that dies sooner has probably not been able to start
+PAUSE_FIRST_S, PAUSE_MAX_S = 0.5, 30.0  # and is restarted after a pause, doubled each time
+LOOK_S = 1.0
+
+_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_HANDLED = (*_PASSED_ON, signal.SIGCHLD)
+
+
+class Supervisor:
+    """The parent of ``number`` workers, each of which runs ``work``; it serves nothing itself.
+
+    A worker must end by itself when its lifeline does. The first signal to stop is passed on to all workers, at the
+    second they are killed.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[socket.socket, Lifeline], None],
+        number: int,
+        *,
+        make_socket: Callable[[], socket.socket],
+        on_look: Callable[[], None],
+        on_reload: Callable[[], None],
+        on_stop: Callable[[], None],
+        on_death: Callable[[int], None],
+        at_exit: Callable[[], object],
+    ) -> None:
+        """``work`` is called in each worker with a socket from ``make_socket``.
+
+        The parent calls ``on_look`` once a second, ``on_reload`` after SIGHUP, ``on_stop`` before workers are told to
+        stop, ``on_death`` when one has died. Each process calls ``at_exit`` at its very end.
+        """
+        self._work = work
+        self._make_socket = make_socket
+        self._on_look = on_look
+        self._on_reload = on_reload
+        self._on_stop = on_stop
+        self._on_death = on_death
+        self._at_exit = at_exit
+        self._number = number
+        self._lifeline = Lifeline()
+        self._born_at: dict[int, float] = {}  # by process id
+        self._failures = 0  # short lives in a row
+        self._start_after = 0.0  # monotonic seconds
+        self._stopping = False
+
+    def run(self) -> None:
+        """Keep the workers running until a signal to stop; return when all have ended."""
+        read_end, write_end = os.pipe()
+        for end in (read_end, write_end):
+            os.set_blocking(end, False)
+        for number in _HANDLED:
+            signal.signal(number, lambda *_: None)  # signals are read from the pipe: here, between two steps
+        signal.set_wakeup_fd(write_end)
+        while self._born_at or not self._stopping:
+            self._start_missing()
+            ready, _, _ = select.select([read_end], [], [], LOOK_S)
+            if ready:
+                for byte in os.read(read_end, select.PIPE_BUF):
+                    self._handle(signal.Signals(byte))
+            self._reap()
+            if not self._stopping:
+                self._on_look()
+
+    def _handle(self, number: signal.Signals) -> None:
+        if number == signal.SIGHUP:
+            self._on_reload()
+            self._signal_workers(number)
+        elif number in _PASSED_ON and not self._stopping:
+            self._stopping = True
+            self._on_stop()
+            self._signal_workers(number)
+        elif number in _PASSED_ON:
+            self._signal_workers(signal.SIGKILL)
+            self._at_exit()
+            os._exit(128 + number)
+
+    def _signal_workers(self, number: signal.Signals) -> None:
+        for pid in self._born_at:
+            os.kill(pid, number)
+
+    def _reap(self) -> None:
+        while self._born_at:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            born_at = self._born_at.pop(pid, None)
+            if born_at is None:  # not a worker, but an earlier child of this process, from before exec
+                continue
+            self._on_death(pid)
+            if not self._stopping:
+                structlog.get_logger().error("worker.died", pid=pid, exit_code=os.waitstatus_to_exitcode(status))
+                self._pause(time.monotonic() - born_at)
+
+    def _pause(self, lived_s: float) -> None:
+        self._failures = self._failures + 1 if lived_s < SHORT_LIFE_S else 0
+        if self._failures:
+            pause_s = min(PAUSE_MAX_S, PAUSE_FIRST_S * 2.0 ** (self._failures - 1))
+            self._start_after = time.monotonic() + pause_s
+
+    def _start_missing(self) -> None:
+        while not self._stopping and len(self._born_at) < self._number and time.monotonic() >= self._start_after:
+            self._start()
+
+    def _start(self) -> None:
+        try:
+            sock = self._make_socket()
+        except OSError as error:
+            structlog.get_logger().error("worker.no_socket", error=str(error))
+            self._pause(0.0)
+            return
+        # Until it has its own handlers, a signal to the child would reach the parent's pipe.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+        pid = os.fork()
+        if pid:
+            self._born_at[pid] = time.monotonic()
+            sock.close()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+            return
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for number in _HANDLED:
+                signal.signal(number, signal.SIG_DFL)
+            self._lifeline.grasp()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+            self._work(sock, self._lifeline)
+            code = 0
+        except Exception:  # noqa: BLE001 - the process ends here, and nothing else would log why
+            structlog.get_logger().exception("worker.failed")
+        finally:
+            self._at_exit()
+            os._exit(code)
+
+
+# Reloads the configuration on SIGHUP, or when its file changes. An invalid configuration changes nothing. A reload
+# never removes authentication: that takes a restart.
+
+FILE_LOOK_S = 1.0
+NEEDS_RESTART = (
+    "host",
+    "port",
+    "tls",
+    "workers",
+    "database_url",
+    "redis_url",
+    "spool_dir",
+    "ledger",
+    "keys",
+    "replica",
+    "log_level",
+    "log_format",
+    "shutdown_grace_s",
+)
+
+
+Load = Callable[[], Settings]
+
+
+class RenewableCertificate(Protocol):
+    """The TLS certificate, which is read again together with the configuration."""
+
+    def look(self, *, at_once: bool) -> None:
+        """Read it again if it has changed; ``at_once``: also if it may still be in the process of being written."""
+
+
+class ConfigurationRefusedError(Exception):
+    """A valid configuration that a running gateway does not accept; the message says what to do."""
+
+
+def taken_over(running: Settings, new: Settings) -> Settings:
+    """Return the configuration after a reload: ``new``, except for settings that only a restart changes.
+
+    Raises:
+        ConfigurationRefusedError: it would end authentication or have no providers, as an incompletely written file
+            may.
+
+    """
+    if running.clients and not new.clients and running.keys == "file":
+        raise ConfigurationRefusedError(
+            "there are no `clients:` any more, so everybody would be let in without a key:"
+            " put them back, or restart the gateway if that is meant"
+        )
+    if running.providers and not new.providers:
+        raise ConfigurationRefusedError(
+            "there are no providers any more: put them back, or restart the gateway if you mean this"
+        )
+    # So that reports about the settings are true.
+    return new.model_copy(update={name: getattr(running, name) for name in NEEDS_RESTART})
+
+
+class Reloader:
+    """Reloads the configuration on SIGHUP and when its file changes."""
+
+    def __init__(
+        self, gateway: Gateway, path: Path | None, load: Load, certificate: RenewableCertificate | None = None
+    ) -> None:
+        """Start watching. ``load`` reads the configuration, ``path`` is its file; ``certificate`` is checked too."""
+        self._gateway = gateway
+        self._file = WatchedFiles(() if path is None else (path,))
+        self._load = load
+        self._certificate = certificate
+        self._log = structlog.get_logger()
+        self._wanted = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, self._wanted.set)
+        self._task = loop.create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop watching."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), FILE_LOOK_S)
+            is_wanted = self._wanted.is_set()
+            self._wanted.clear()
+            if self._certificate is not None:
+                self._certificate.look(at_once=is_wanted)
+            if self._file.have_changed() or is_wanted:
+                try:
+                    self._reload()
+                except Exception:  # noqa: BLE001 - whatever a file contains, the next one must be read
+                    self._log.exception("configuration.unreadable", effect="the running configuration stays")
+
+    def _reload(self) -> None:
+        running = self._gateway.context.settings
+        try:
+            new = self._load()
+        except ConfigurationError as error:
+            for problem in error.problems:
+                self._say_invalid(str(problem))
+            return
+        if new == running:
+            return
+        try:
+            self._gateway.reload(taken_over(running, new))
+        except (ConfigurationRefusedError, ValueError) as error:
+            self._say_invalid(str(error))
+            return
+        restart = [name for name in NEEDS_RESTART if getattr(new, name) != getattr(running, name)]
+        if restart:
+            self._log.warning("configuration.needs_restart", settings=restart)
+        self._log.info("configuration.reloaded", models=len(new.models), providers=len(new.providers))
+
+    def _say_invalid(self, problem: str) -> None:
+        self._log.error("configuration.invalid", problem=problem, effect="the running configuration stays")
+
+
+class Latest:
+    """The configuration for a worker that starts now: the one the running workers have accepted. It logs nothing."""
+
+    def __init__(self, settings: Settings, path: Path | None, load: Load) -> None:
+        """Start with the running configuration, its file, and the function that reads it."""
+        self.settings = settings
+        self._file = WatchedFiles(() if path is None else (path,))
+        self._load = load
+
+    def look(self) -> None:
+        """Read the file again if it has changed."""
+        if self._file.have_changed():
+            self.read()
+
+    def read(self) -> None:
+        """Read the file again; if the new configuration is not accepted, the old one stays."""
+        with suppress(ConfigurationError, ConfigurationRefusedError):
+            self.settings = taken_over(self.settings, self._load())
+
+
+GC_THRESHOLD = 20_000  # objects; a call leaves almost none that only the collector can free
+
+
+def run(settings: Settings, path: Path | None, load: Load) -> None:
+    """Serve until stopped. ``load`` reads the configuration again.
+
+    Raises:
+        ListenError: the gateway cannot listen on the address.
+        OSError: a system resource is missing.
+        TlsError: the certificate or its key cannot be used.
+        LedgerError: the database's schema is missing or old.
+
+    """
+    log = logs.configure(settings.log_level, settings.log_format)
+    logs.take_standard_error(log)
+    descriptors = raise_limit()
+    structlog.get_logger().debug("gateway.descriptors", limit=descriptors, clients=descriptor_budget(descriptors))
+    _look_for_authorities(os.environ.get("SSL_CERT_FILE"))
+    if settings.tls is not None:
+        open_context(settings.tls)  # before clients can connect, or workers are forked
+    if settings.workers == 1:
+        sock = bind(settings.host, settings.port)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(settings, sock, path, load, lambda: _StopSignals(log)))
+    else:
+        _supervise(settings, SharedPort(settings.host, settings.port), path, load, log)
+
+
+async def _serve(
+    settings: Settings, sock: socket.socket, path: Path | None, load: Load, stop_signals: Callable[[], "_StopSignals"]
+) -> None:
+    stop = stop_signals()
+    async with AsyncExitStack() as stack:
+        if not settings.providers:
+            from gateway.server.demo import simulated_fleet, with_demo  # noqa: PLC0415 - only for users without a key
+
+            base_urls = await stack.enter_async_context(simulated_fleet())
+            settings = with_demo(settings, base_urls)
+            given = load
+
+            def load() -> Settings:
+                fresh = given()
+                return fresh if fresh.providers else with_demo(fresh, base_urls)
+
+        await prepare_schema(settings.database_url.get_secret_value())
+        gateway = Gateway(settings)
+        await gateway.start()
+        stack.push_async_callback(gateway.close)
+        certificate = await _open(gateway, sock, settings, stack)
+        reloader = Reloader(gateway, path, load, certificate)
+        stack.push_async_callback(reloader.close)
+        _settle_garbage()
+        _announce(settings, sock)
+        await stop.wait()
+        await _lame_duck(gateway, stop, settings.shutdown_grace_s)
+    structlog.get_logger().info("gateway.stopped")
+
+
+async def _open(gateway: Gateway, sock: socket.socket, settings: Settings, stack: AsyncExitStack) -> Certificate | None:
+    """Serve ``gateway`` on ``sock`` until the stack is left; return the certificate, if there is one."""
+    certificate = None if settings.tls is None else Certificate(settings.tls)
+    context = None if certificate is None else certificate.context
+    connections = await stack.enter_async_context(listening(gateway, sock, settings.shutdown_grace_s, context))
+
+    def use(context: ssl.SSLContext) -> None:
+        connections.ssl_context = context
+
+    if certificate is not None:
+        certificate.on_change = use
+    return certificate
+
+
+async def _lame_duck(gateway: Gateway, stop: "_StopSignals", grace_s: float) -> None:
+    """Continue to answer while reporting not to be ready, so that load balancers can stop sending calls."""
+    duck_s = 0.0 if stop.is_urgent.is_set() else gateway.context.settings.lame_duck_s
+    structlog.get_logger().info("gateway.stopping", lame_duck_s=duck_s, grace_s=grace_s)
+    if duck_s:
+        gateway.context.phase = Phase.LAME_DUCK
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.is_urgent.wait(), duck_s)
+
+
+def _look_for_authorities(path: str | None) -> None:
+    """Log if SSL_CERT_FILE cannot be used: OpenSSL ignores that silently."""
+    if not path:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except OSError as error:
+        problem = f"SSL_CERT_FILE names {path}, which cannot be used: {error.strerror or 'it holds no certificate'}"
+        effect = "providers with a private authority are not trusted; correct the variable, or unset it"
+        structlog.get_logger().warning("tls.authorities_missing", problem=problem, effect=effect)
+
+
+def _settle_garbage() -> None:
+    """Exclude what lives as long as the process from garbage collection, and collect the rest less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD, 20, 20)
+
+
+async def prepare_schema(url: str) -> None:
+    """Check the ledger's tables: SQLite is migrated automatically, Postgres only by its operator.
+
+    Raises:
+        SchemaOutdatedError, SchemaTooNewError: Postgres has another schema; the message has the command to run.
+
+    """
+    engine = create_engine(url)
+    try:
+        await check_schema(engine)
+    except SchemaOutdatedError:
+        if not is_sqlite(engine.url):
+            raise
+        # In a child process: serving needs none of what migrating imports.
+        process = await asyncio.create_subprocess_exec(
+            *tasks.command("gateway.cli", "migrate"),
+            stdout=asyncio.subprocess.DEVNULL,
+            env={**tasks.environment(), "HOLESHOT_DATABASE_URL": url},
+        )
+        if await process.wait():
+            raise
+    except DatabaseUnreachableError as error:
+        structlog.get_logger().warning("ledger.database_unreachable", error=str(error), effect="rows wait in the spool")
+    finally:
+        await engine.dispose()
+
+
+class _StopSignals:
+    """SIGTERM and SIGINT: the first one stops the process gracefully, the second one ends it.
+
+    A worker ignores the second and leaves it to its parent, as a terminal or a supervisor may signal both. It also
+    stops when its parent ends.
+    """
+
+    def __init__(self, log: Lines, lifeline: Lifeline | None = None) -> None:
+        self._log = log
+        self._is_worker = lifeline is not None
+        self._is_asked = asyncio.Event()
+        self.is_urgent = asyncio.Event()  # there is no load balancer, or the port is needed
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._hear, number)
+        if lifeline is not None:
+            lifeline.on_end(self._orphaned)
+
+    def _hear(self, number: signal.Signals) -> None:
+        if self._is_asked.is_set() and not self._is_worker:
+            self._log.drain()
+            os._exit(128 + number)
+        if number == signal.SIGINT:
+            self.is_urgent.set()
+        self._is_asked.set()
+
+    def _orphaned(self) -> None:
+        structlog.get_logger().error("worker.orphaned", effect="it stops, as its parent process has ended")
+        self._hear(signal.SIGINT)
+
+    async def wait(self) -> None:
+        """Wait for the first signal."""
+        await self._is_asked.wait()
+
+
+def _announce(settings: Settings, sock: socket.socket) -> None:
+    host, port = sock.getsockname()[:2]
+    url = f"http{'' if settings.tls is None else 's'}://{f'[{host}]' if ':' in host else host}:{port}"
+    log = structlog.get_logger()
+    log.info(
+        "gateway.started", url=url, models=list(settings.models), providers=list(settings.providers), pid=os.getpid()
+    )
+    if sys.stderr.isatty() or all(name.startswith("sim-") for name in settings.providers):
+        sys.stderr.write(welcome(settings, url))
+        sys.stderr.flush()
+
+
+def _supervise(settings: Settings, port: SharedPort, path: Path | None, load: Load, log: Lines) -> None:
+    """Run the workers as child processes, after checking that they can start."""
+    with asyncio.Runner() as runner:
+        runner.run(prepare_schema(settings.database_url.get_secret_value()))
+    latest = Latest(settings, path, load)
+
+    def work(sock: socket.socket, lifeline: Lifeline) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(latest.settings, sock, path, load, lambda: _StopSignals(log, lifeline)))
+
+    Supervisor(
+        work,
+        settings.workers,
+        make_socket=port.make_socket,
+        on_look=latest.look,
+        on_reload=latest.read,
+        on_stop=port.close,  # else clients could connect, and wait, after the last worker has closed its socket
+        on_death=forget_process,
+        at_exit=log.drain,
+    ).run()

@@ -1,0 +1,422 @@
+"""Checks of clients: each key belongs to one, and what they name exists."""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import urlsplit
+
+from gateway.core.attempts import WinOn
+from gateway.core.calls import Mode, Objective
+from gateway.settings.deployment import DeploymentSettings
+from gateway.settings.document import Complaint, Place, nearest, written
+from gateway.settings.model import ClientSettings, ModelSettings, RaceSettings, Settings, signing_secret
+from gateway.settings.presets import Catalog, vendor_of
+from gateway.settings.sections import FASTEST_TOK_S, SOONEST_TTFT_MS, Role, TargetSettings, When
+from providers.catalog import OTEL, Api, Vendor, apis_of, has_otel
+from providers.dialects.continuing import Way
+from providers.dialects.dialect import Dialect
+from providers.dialects.index import DIALECTS
+from providers.http.message import checked
+
+
+def check_clients(settings: Settings) -> Iterator[Complaint]:
+    """Yield what is wrong with the clients of the file together."""
+    holders: dict[str, str] = {}
+    for name, client in settings.clients.items():
+        place: Place = ("clients", name)
+        if len(set(client.key_sha256)) < len(client.key_sha256):
+            yield Complaint((*place, "key_sha256"), "has the same key twice: remove one")
+        for digest in client.key_sha256:
+            other = holders.setdefault(digest, name)
+            if other != name:
+                yield Complaint(
+                    (*place, "key_sha256"), f"is also the key of client {other!r}: give each client its own"
+                )
+        yield from unknown_names(place, client, settings.models, settings.providers)
+
+
+def unknown_names(
+    place: Place, client: ClientSettings, models: Collection[str], providers: Collection[str]
+) -> Iterator[Complaint]:
+    """Yield the models and providers that the client at ``place`` names and that are not configured."""
+    for field, named, known in (
+        ("models", client.models or (), models),
+        ("only", client.only or (), providers),
+        ("ignore", client.ignore, providers),
+    ):
+        for index, word in enumerate(named):
+            if word not in known:
+                what = "model" if field == "models" else "provider"
+                yield Complaint((*place, field, index), f"there is no {what} {word!r}; {nearest(word, known)}")
+
+
+# Checks of the page's settings.
+
+_PLACE: Place = ("page", "trusted_header")
+# Browsers send these, or proxies that know nothing of who has signed in.
+_OTHERS = frozenset({"authorization", "cookie", "forwarded", "host", "origin", "x-api-key", "x-forwarded-for"})
+_SHORTEST = 16  # characters of a signing key
+
+
+def check_page(settings: Settings) -> Iterator[Complaint]:
+    """Yield what is wrong with ``page``."""
+    if 0 < len(settings.page.signing_key.get_secret_value()) < _SHORTEST:
+        yield Complaint(
+            ("page", "signing_key"),
+            f"is shorter than {_SHORTEST} characters, so it could be guessed: use `openssl rand -hex 32`",
+        )
+    trusted = settings.page.trusted_header
+    if trusted is None:
+        return
+    if not settings.clients and settings.keys == "file":
+        yield Complaint(
+            _PLACE,
+            "needs clients: without keys everybody who reaches the gateway may do everything; "
+            "add clients with `holeshot keys new NAME`, or remove trusted_header",
+        )
+    if trusted.name.lower() in _OTHERS:
+        yield Complaint((*_PLACE, "name"), f"{trusted.name!r} does not say who has signed in: name the proxy's header")
+    for index, network in enumerate(trusted.from_):
+        if network.prefixlen == 0:
+            yield Complaint(
+                (*_PLACE, "from", index), f"{network} lets everybody say who they are: list the proxy's own addresses"
+            )
+
+
+def doubtful_page(settings: Settings) -> Iterator[str]:
+    """Yield what works but may not be intended: sessions that a hash is enough to make, or that one replica knows."""
+    may_sign_in = settings.keys == "database" or any(
+        client.role is not Role.CLIENT for client in settings.clients.values()
+    )
+    if not may_sign_in or signing_secret(settings):
+        return
+    if settings.database_url.get_secret_value().startswith("sqlite"):
+        if settings.redis_url is not None:  # replicas, then: each has a key of its own beside its file
+            yield (
+                "page.signing_key is not set: replicas with a SQLite file each do not accept each other's sessions of"
+                " the page. Set one (`openssl rand -hex 32`), the same in all replicas"
+            )
+    else:
+        yield (
+            "page.signing_key is not set, and database_url has no password to use instead: anyone who reads the hash"
+            " of an admin's key can sign in to the page. Set one (`openssl rand -hex 32`), the same in all replicas"
+        )
+
+
+# Checks of the settings of traces.
+
+TRACES_PATH = "/v1/traces"
+
+
+def check_tracing(settings: Settings) -> Iterator[Complaint]:
+    """Yield what is wrong with ``tracing``."""
+    tracing = settings.tracing
+    if tracing.enabled and not has_otel():
+        yield Complaint(("tracing", "enabled"), f"needs the OpenTelemetry packages: run {OTEL}, or set it to false")
+    if tracing.endpoint is not None and (problem := _problem(tracing.endpoint)) is not None:
+        yield Complaint(("tracing", "endpoint"), problem)
+    for name, value in tracing.headers.items():
+        try:
+            checked({name: value.get_secret_value()})
+        except ValueError:
+            yield Complaint(
+                ("tracing", "headers", name), "cannot be sent as a header field: is there a line break in it?"
+            )
+
+
+def _problem(endpoint: str) -> str | None:
+    try:
+        parts = urlsplit(endpoint)
+        _ = parts.port
+    except ValueError:
+        return "is not a URL"
+    if parts.username is not None or parts.password is not None:
+        return "has a user name or password: put the key into tracing.headers"
+    if parts.query or parts.fragment:
+        return "has a query or fragment: write only the address, like http://localhost:4318"
+    if parts.path.rstrip("/").endswith(TRACES_PATH):
+        return f"ends with {TRACES_PATH}, which is added: write only what is before it"
+    return None
+
+
+# Checks of targets: what they name exists, and the ledger has figures for as long as they look back.
+
+
+def check_targets(settings: Settings) -> Iterator[Complaint]:
+    """Yield what is wrong with the targets of the file."""
+    clients = settings.clients if settings.keys == "file" else None  # the database may have more
+    models = settings.models or None  # without any, the simulated fleet has its own
+    yield from unknown_subjects(settings.slo, models, clients, settings.providers)
+    kept = settings.ledger.keep_rollups_days
+    for name, target in settings.slo.items():
+        if kept is not None and kept < target.days:
+            yield Complaint(
+                ("slo", name, "days"),
+                f"{target.days} days are more than the {kept:g} for which sums are kept: "
+                "raise ledger.keep_rollups_days, or lower days",
+            )
+
+
+def doubtful_targets(settings: Settings) -> Iterator[str]:
+    """Yield what targets of models say in vain: who answers all at once has neither a speed nor gaps."""
+    for name, target in settings.slo.items():
+        model = None if target.model is None else settings.models.get(target.model)
+        vain = [field for field in ("tok_s", "gap_ms") if getattr(target, field) is not None]
+        if model is not None and vain and not any(each.upstream_stream for each in model.deployments if each.enabled):
+            yield (
+                f"slo {name!r}: no deployment of model {target.model!r} streams, so {' and '.join(vain)} cannot be"
+                " judged: every answer counts as fast enough"
+            )
+
+
+def unknown_subjects(
+    slo: Mapping[str, TargetSettings],
+    models: Collection[str] | None,
+    clients: Collection[str] | None,
+    providers: Collection[str],
+) -> Iterator[Complaint]:
+    """Yield the models and clients that targets name and that are not configured; None: they cannot be known.
+
+    A request may also name a deployment as its model, ``provider/model``.
+    """
+    for name, target in slo.items():
+        provider, _, rest = (target.model or "").partition("/")
+        named = None if rest and provider in providers else target.model
+        for field, word, known in (("model", named, models), ("client", target.client, clients)):
+            if word is not None and known is not None and word not in known:
+                yield Complaint(("slo", name, field), f"there is no {field} {word!r}; {nearest(word, known)}")
+
+
+# Checks of takeovers: whether anybody is known to continue an answer that another has begun.
+
+_TWO = 2  # the one that breaks, and the one that goes on
+
+
+def ways_of(settings: DeploymentSettings, vendor: Vendor | None, base_url: str | None) -> tuple[Way, ...] | None:
+    """Return how a deployment is asked to continue an answer; unknown means that it is not asked."""
+    if settings.continues is not None:
+        return None if settings.continues == "no" else (settings.continues,)
+    if vendor is None:
+        return None
+    model = settings.deployment.partition("/")[2]
+    is_there = vendor.continues_at is None or vendor.continues_at == (base_url or vendor.base_url or "").rstrip("/")
+    is_able = vendor.continues_models is None or any(fnmatchcase(model, each) for each in vendor.continues_models)
+    return vendor.continues if is_there and is_able else None
+
+
+def doubtful_takeovers(settings: Settings, catalog: Catalog) -> Iterator[str]:
+    """Yield where answers that break would not be finished, although that is switched on."""
+    for name, model in settings.models.items():
+        if model.takeover.when is When.NEVER:
+            continue
+        enabled = [each for each in model.deployments if each.enabled]
+        if len(enabled) == 1:
+            yield f"model {name!r}: takeover has no other deployment to finish an answer that breaks: add one"
+        elif enabled:
+            yield from _by_api(name, _Continuers(settings, catalog, enabled))
+
+
+class _Continuers:
+    """Which of a model's deployments continue answers of an API."""
+
+    def __init__(self, settings: Settings, catalog: Catalog, deployments: Sequence[DeploymentSettings]) -> None:
+        self._known: list[tuple[str, tuple[Api, ...], tuple[Way, ...]]] = []
+        for each in deployments:
+            name = each.deployment.partition("/")[0]
+            provider = settings.providers[name]
+            vendor = vendor_of(name, provider, catalog)
+            apis = each.apis or provider.apis or apis_of(vendor, provider.kind)
+            self._known.append((each.name, apis, ways_of(each, vendor, provider.base_url) or ()))
+
+    def speak(self, dialect: Dialect) -> bool:
+        """Whether any of them has the API."""
+        return any(dialect.name in apis for _, apis, _ in self._known)
+
+    def of(self, dialect: Dialect) -> list[str]:
+        """Return those that continue its answers."""
+        if dialect.continuing is None:
+            return []
+        by_itself, known = dialect.continues_by_itself, dialect.continuing.ways
+        return [
+            name for name, apis, ways in self._known if dialect.name in apis and (by_itself or known.intersection(ways))
+        ]
+
+
+def _by_api(name: str, continuers: _Continuers) -> Iterator[str]:
+    able = {dialect: continuers.of(dialect) for dialect in DIALECTS.values() if continuers.speak(dialect)}
+    works = [dialect.name for dialect, names in able.items() if len(names) >= _TWO]
+    nobody = [dialect.name for dialect, names in able.items() if not names]
+    lonely = {dialect.name: names[0] for dialect, names in able.items() if len(names) == 1}
+    only = f"takeover finishes only answers of {', '.join(works)}" if works else "takeover finishes few answers"
+    declare = "set `continues:` at deployments that do (docs/takeover.md)"
+    if nobody:
+        yield f"model {name!r}: {only}, as none is known to continue those of {', '.join(nobody)}: {declare}"
+    for api, alone in lonely.items():
+        yield f"model {name!r}: only {alone} is known to continue answers of {api}; none of its own is: {declare}"
+
+
+# Checks the origins of web pages that may call.
+
+# As browsers write it in `origin`: lower case, ASCII, no path, no default port.
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_-]+(\.[a-z0-9_-]+)*)(:[1-9][0-9]{0,4})?")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def cors(settings: Settings) -> Iterator[Complaint]:
+    """Yield what is wrong with ``cors``."""
+    if settings.cors and not settings.clients and settings.keys == "file":
+        yield Complaint(
+            ("cors",),
+            "needs clients: a web page calls with a key of its own, and without keys everybody may do everything; "
+            "add clients with `holeshot keys new NAME`, or remove cors",
+        )
+    for index, origin in enumerate(settings.cors):
+        if (problem := _cors_problem(origin)) is not None:
+            yield Complaint(("cors", index), problem)
+
+
+def _cors_problem(origin: str) -> str | None:
+    """Return what is wrong with an origin; None: nothing."""
+    if "*" in origin:
+        return (
+            "names no origin: any page that is opened could then try keys here, from inside your network; "
+            "list each origin, like https://chat.example.com"
+        )
+    if origin == "null":
+        return (
+            "'null' is the origin of every local file and every sandboxed frame: serve the page, and list its origin,"
+            " like http://localhost:5173"
+        )
+    right = _corrected(origin)
+    if right == origin:
+        return None
+    if right is None:
+        return "is not an origin: write scheme://host or scheme://host:port, like https://chat.example.com"
+    return f"is not an origin as browsers write it: write {right}"
+
+
+def _corrected(text: str) -> str | None:
+    """Return ``text`` as the origin that it means; None if it means none."""
+    try:
+        scheme = "http" if text.startswith(("localhost", "127.")) else "https"
+        parts = urlsplit((text if "://" in text else f"{scheme}://{text}").strip())
+        host, port = parts.hostname or "", parts.port
+        host = f"[{host}]" if ":" in host else host.rstrip(".").encode("idna").decode()
+    except ValueError:  # UnicodeError too
+        return None
+    shown = "" if port is None or port == _DEFAULT_PORTS.get(parts.scheme) else f":{port}"
+    origin = f"{parts.scheme}://{host}{shown}"
+    return origin if _ORIGIN.fullmatch(origin) else None
+
+
+# Checks base URLs, and suggests the ones that may have been meant.
+
+# What the gateway adds to a base URL. Not "models": Azure's AI Foundry has its chat API below such a path.
+_PATHS = (*(dialect.path for dialect in DIALECTS.values()), "embeddings")
+_OF_ONE_API = re.compile(rf"/({'|'.join(_PATHS)})/*$")
+_VERSION = re.compile(r"/v\d+[a-z0-9]*$")
+
+
+def path_of_one_api(base_url: str) -> str | None:
+    """Return the path of a single API at the end of ``base_url``; None if there is none."""
+    match = _OF_ONE_API.search(urlsplit(base_url).path)
+    return match[1] if match else None
+
+
+def without_api(base_url: str) -> str:
+    """Return ``base_url`` without the path of a single API at its end."""
+    parts = urlsplit(base_url)
+    return parts._replace(path=_OF_ONE_API.sub("", parts.path)).geturl()
+
+
+def others(base_url: str) -> Iterator[str]:
+    """Yield base URLs that may have been meant by one without an API, the most usual first."""
+    parts = urlsplit(base_url)
+    path = parts.path.rstrip("/")
+    paths = [f"{path}/v1", "/v1", _VERSION.sub("", path)]
+    for each in dict.fromkeys(paths):
+        if each != path:
+            yield parts._replace(path=each).geturl()
+
+
+def without_secrets(url: str) -> str:
+    """Return a URL without parts that may be secret: a password before the host, a query."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+# Checks how models are raced: contradictions, and settings that work but may not be intended.
+
+# Changes for a race with one attempt at a time: no second one besides the first, even if that hangs.
+ONE_AT_A_TIME: Mapping[str, Any] = MappingProxyType({"mode": Mode.SINGLE, "budget": 0.0})
+
+
+def set_price(model: str) -> str:
+    """Return what to do about an unknown price, with the place in the file."""
+    return f"set price_per_mtok in {written(('models', model))}.deployments[]"
+
+
+def contradictions(race: RaceSettings, said: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield contradictory settings, each with its field and the reason; ``said`` are the fields set explicitly."""
+    if race.hedge_delay_s is not None and race.mode is not Mode.HEDGE and "hedge_delay_s" in said:
+        yield "hedge_delay_s", f"has an effect in mode hedge only, not in {race.mode}: set mode: hedge, or remove it"
+    if race.keep_rival and race.mode is Mode.SINGLE and "keep_rival" in said:
+        yield "keep_rival", "needs a second attempt, and mode single starts none: set mode: race, hedge or auto"
+    if race.win_on is WinOn.VALID and race.mode is Mode.SINGLE:
+        yield "win_on", "valid needs a second deployment to ask if an answer is not: set mode: race, hedge or auto"
+    if race.objective is Objective.COST and race.ttft_ms is None:
+        yield "objective", "cost chooses the cheapest that is fast enough: set ttft_ms"
+    if race.ttft_ms is not None and race.ttft_ms < SOONEST_TTFT_MS:
+        yield (
+            "ttft_ms",
+            f"{race.ttft_ms:g} cannot be met: no first token is measured below {SOONEST_TTFT_MS:g} ms",
+        )
+    if race.min_tok_s is not None and race.min_tok_s > FASTEST_TOK_S:
+        yield (
+            "min_tok_s",
+            f"{race.min_tok_s:g} cannot be met: above {FASTEST_TOK_S:g} tok/s an answer counts as a burst",
+        )
+
+
+def impossible(name: str, model: ModelSettings, is_priced: Callable[[DeploymentSettings], bool]) -> Iterator[Complaint]:
+    """Yield what is wrong with the race of ``name``; ``is_priced`` returns whether a deployment's price is known."""
+    race, place = model.race, ("models", name, "race")
+    for field, reason in contradictions(race, race.model_fields_set):
+        yield Complaint((*place, field), reason)
+    count = len(model.deployments)
+    if race.mode is Mode.RACE and race.width > count > 1:
+        yield Complaint(
+            (*place, "width"), f"{race.width} deployments cannot race, the model has {count}: add one, or lower width"
+        )
+    if race.objective is Objective.COST and not any(map(is_priced, model.deployments)):
+        yield Complaint((*place, "objective"), f"cost needs a known price: {set_price(name)}")
+
+
+def doubtful(name: str, model: ModelSettings, *, priced: bool, counted: bool = False) -> Iterator[str]:
+    """Yield what works but may not be intended.
+
+    ``priced``: the price of at least one of its deployments is known; ``counted``: clients have limits in dollars.
+    """
+    race = model.race
+    for limit in ("usd_per_day", "extra_usd_per_call"):
+        if getattr(race, limit) is not None and not priced:
+            yield f"model {name!r}: {limit} has no effect, because no price is known: {set_price(name)}"
+    if counted and not priced:
+        yield f"model {name!r}: clients' limits in dollars do not count it, as no price is known: {set_price(name)}"
+    if model.usd_per_day is not None and not priced:
+        yield f"model {name!r}: its usd_per_day has no effect, because no price is known: {set_price(name)}"
+    if race.mode is Mode.RACE and race.width - 1 > race.budget:
+        yield (
+            f"model {name!r}: races of {race.width} start {race.width - 1} extra attempts a call, the budget pays for"
+            f" {race.budget:g}: many will be narrower"
+        )
+    if race.hold and race.objective is Objective.COST:
+        yield f"model {name!r}: hold has no effect under the objective cost, which compares no speeds"
+    if race.keep_rival and not race.budget:
+        yield f"model {name!r}: keep_rival has no rival to keep, because budget is 0: no second attempt is started"
+    if race.win_on is WinOn.VALID and len(model.deployments) == 1 and race.mode is not Mode.RACE:
+        yield f"model {name!r}: win_on: valid has no other deployment to ask: add one, or race this one with itself"
+    elif race.win_on is WinOn.VALID and not race.budget:
+        yield f"model {name!r}: win_on: valid asks no other deployment after an invalid answer, because budget is 0"

@@ -1,0 +1,389 @@
+"""What all sections of the file have in common."""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Annotated, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from gateway.targets.targets import Definition, Target
+
+Seconds = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+def without_nulls(value: object) -> object:
+    """Remove keys without a value, like ``race:`` with every line commented out: as if they were left out."""
+    return {key: entry for key, entry in value.items() if entry is not None} if isinstance(value, dict) else value
+
+
+class Section(BaseModel):
+    """A part of the file. Unknown keys are errors; values never change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_empty_as_unsaid(cls, value: object) -> object:
+        return without_nulls(value)
+
+
+# What a client is allowed to do besides its own calls.
+
+
+class Role(StrEnum):
+    """Each role may read what the one before it may read."""
+
+    CLIENT = "client"  # makes calls
+    VIEWER = "viewer"  # reads the page, /metrics, /leaderboard and the list of keys; makes no calls and changes nothing
+    ADMIN = "admin"  # makes calls, reads all of that, and changes keys
+
+
+# The settings of alerts: when an operator should know, and where messages go.
+
+PREFIX = "whsec_"
+LEAST_BYTES, MOST_BYTES = 24, 64  # of a secret, as the Standard Webhooks specification has it
+_MAKE_ONE = "make one with: echo whsec_$(openssl rand -base64 32)"
+
+
+class Format(StrEnum):
+    """How a message is written."""
+
+    JSON = "json"
+    SLACK = "slack"  # also Mattermost, Rocket.Chat and others that take Slack's incoming webhooks
+
+
+class WebhookSettings(Section):
+    """Where messages are sent. Both the address and the secret are kept secret: a chat's address is a key."""
+
+    url: SecretStr
+    secret: SecretStr | None = None  # signs each message; needed unless the format is slack, which verifies nothing
+    format: Format = Format.JSON
+    tickets: bool = True  # false: only what needs a person now
+
+    @field_validator("url")
+    @classmethod
+    def _is_an_address(cls, value: SecretStr) -> SecretStr:
+        try:
+            parts = urlsplit(value.get_secret_value())
+            usable = (
+                parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+            )
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ValueError("must be a URL that begins with https:// or http://")
+        return value
+
+    @field_validator("secret")
+    @classmethod
+    def _is_a_good_secret(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not LEAST_BYTES <= len(key_of(value)) <= MOST_BYTES:
+            raise ValueError(f"must be {LEAST_BYTES} to {MOST_BYTES} bytes in base64, after {PREFIX}: {_MAKE_ONE}")
+        return value
+
+    @model_validator(mode="after")
+    def _is_signed(self) -> Self:
+        if self.secret is None and self.format is Format.JSON:
+            raise ValueError(f"needs a secret, so that the receiver knows who sends: {_MAKE_ONE}")
+        return self
+
+
+class AlertSettings(Section):
+    """When there is an alert. Each is a line in the log and a row in `alerts`, and goes to every webhook."""
+
+    enabled: bool = True
+    model_out_s: Annotated[float, Field(ge=0)] = 30.0  # no deployment of a model can answer for so long
+    deployment_out_s: Annotated[float, Field(ge=0)] = 300.0  # one deployment is out for so long
+    ledger_behind_s: Seconds = 300.0  # a row waits for the database for so long
+    spending_share: Share = 0.8  # a client has spent this share of its usd_per_day or usd_per_month
+    usd_per_day: Annotated[float, Field(gt=0)] | None = None  # all clients together, in a UTC day
+    usd_per_month: Annotated[float, Field(gt=0)] | None = None
+    # Bad calls within the long window, so that the few calls of a night raise no alert.
+    burn_least_bad: Annotated[int, Field(ge=1)] = 10
+    resolve_after_s: Seconds = 300.0  # an alert ends when nothing of it was seen for so long
+    webhooks: dict[str, WebhookSettings] = {}
+
+
+def key_of(secret: SecretStr) -> bytes:
+    """Return the bytes with which messages are signed; empty if it is not base64."""
+    try:
+        return base64.b64decode(secret.get_secret_value().removeprefix(PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+# The settings of overload: how many calls a process takes on at once, and what becomes of the others.
+
+
+class OverloadSettings(Section):
+    """What a process takes on; each worker counts for itself. A call without room waits a moment, or gets a 503."""
+
+    max_in_flight: Annotated[int, Field(ge=1)] | None = None  # calls; default: by memory and descriptors
+    # While the event loop is later than this, fewer calls are let in. A first token passes the loop about five times:
+    # with 15 ms it is about a thirteenth of a second late. 0: off.
+    loop_delay_ms: Annotated[float, Field(ge=0)] = 15.0
+    # Calls that may wait for room, by their client's priority, when many come at once. While more come than can be
+    # served for good, only a few may wait, and hardly: see gateway/overload/patience.py.
+    queue: Annotated[int, Field(ge=0)] = 2000
+    queue_timeout_s: Annotated[float, Field(ge=0, le=60)] = 2.0  # how long they may wait; 0: not at all
+
+
+# The settings of probes: the gateway's own small calls to deployments that get no calls.
+
+
+class ProbeSettings(Section):
+    """Which deployments are probed, and what that may cost, of all replicas together."""
+
+    enabled: bool = False  # of all models; a model may say otherwise
+    quiet_s: Annotated[float, Field(ge=1, le=604_800)] = 900.0  # without an attempt for so long, it is probed
+    usd_per_day: Annotated[float, Field(ge=0)] = 0.10  # the most that they cost in a UTC day
+    max_per_day: Annotated[int, Field(ge=0)] = 500  # the most in a UTC day
+    prompt: Annotated[str, Field(min_length=1, max_length=500)] = "Count from one to twenty, in words."
+    max_tokens: Annotated[int, Field(ge=1, le=256)] = 16  # of an answer: enough for a first token and some speed
+    # What a probe counts as where no price is known; default: such deployments are not probed.
+    usd_if_unknown: Annotated[float, Field(ge=0)] | None = None
+
+
+# The settings of OpenTelemetry traces.
+
+Ratio = Annotated[float, Field(ge=0, le=1)]
+
+
+class TracingSettings(Section):
+    """Spans of calls and attempts, exported over OTLP/HTTP. What is not set is taken from OTEL_* variables."""
+
+    enabled: bool = False
+    endpoint: Annotated[str, Field(pattern="^https?://[^/]")] | None = None  # of the collector, without /v1/traces
+    headers: dict[str, SecretStr] = {}  # sent with every export: the collector's key
+    timeout_s: Seconds | None = None  # of one export, with its retries
+    sample_ratio: Ratio = 1.0  # of traces that begin here; in a client's trace the client's flag decides
+    propagate: bool = True  # whether providers are sent traceparent and tracestate
+    service_name: str | None = None
+    resource_attributes: dict[str, str] = {}
+
+
+# The limits of a client: of requests, tokens, parallel calls and dollars.
+
+
+def _no_switch(value: object) -> object:
+    """Refuse true and false, which would be read as 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not true or false")  # noqa: TRY004 - pydantic reports a ValueError
+    return value
+
+
+_MOST = 1_000_000_000_000  # a number that no client reaches, and that every store takes
+_Number = Annotated[int, BeforeValidator(_no_switch), Field(ge=1, le=_MOST)]
+_Dollars = Annotated[float, BeforeValidator(_no_switch), Field(ge=0, le=_MOST, allow_inf_nan=False)]
+
+
+class LimitSettings(Section):
+    """What a client may use, over all its keys and all replicas. None: no limit. docs/limits.md has the rules."""
+
+    rpm: _Number | None = None  # requests in a minute of the clock
+    tpm: _Number | None = None  # tokens in a minute: prompts and answers, without losers
+    max_parallel: _Number | None = None  # calls at the same time
+    usd_per_day: _Dollars | None = None  # in a UTC day, at list price, losers included
+    usd_per_month: _Dollars | None = None  # likewise in a UTC month
+
+    @property
+    def by_name(self) -> dict[str, float]:
+        """The limits that are set."""
+        limits = {name: getattr(self, name) for name in LimitSettings.model_fields}
+        return {name: float(limit) for name, limit in limits.items() if limit is not None}
+
+
+# The section of takeovers: who finishes an answer that breaks.
+
+
+class When(StrEnum):
+    """For which calls an answer that breaks is finished by another deployment."""
+
+    NEVER = "never"
+    ASKED = "asked"  # those that ask for it
+    ALWAYS = "always"  # all but those that do not want it
+
+
+class TakeoverSettings(Section):
+    """Whether an answer that breaks is finished by another deployment; in the file true is ``when: always``."""
+
+    when: When = When.NEVER
+    within_s: Annotated[float, Field(gt=0, le=120)] = 10.0  # so long its client waits for more, then it is told
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_a_plain_value(cls, value: object) -> object:
+        if isinstance(value, bool):
+            return {"when": When.ALWAYS if value else When.NEVER}
+        return {"when": value} if isinstance(value, str) else value
+
+
+# Which model answers when another one could not.
+
+
+class Cause(StrEnum):
+    """Why a fallback is tried."""
+
+    FAILED = "failed"  # every deployment failed, or is cooling down
+    CONTEXT = "context"  # the prompt is too long for it
+    CONTENT_FILTER = "content_filter"  # its providers refuse the content
+
+
+class FallbackSettings(Section):
+    """A model that is tried when another could not answer; in the file only its name if it is for every cause."""
+
+    model: str
+    causes: tuple[Cause, ...] = tuple(Cause)
+
+
+# Workload profiles: named presets of race settings and timeouts for the usual kinds of work. A profile is selected
+# per model, per client or per request; explicit settings take precedence.
+
+
+class Profile(StrEnum):
+    """The kind of a workload."""
+
+    CHAT = "chat"  # a person reads the stream
+    VOICE = "voice"  # a person listens: the first token counts most, and speech must not pause
+    AGENT = "agent"  # a program waits for whole answers
+    BATCH = "batch"  # no person waits: the cheapest
+
+
+# Reading needs about 30 tok/s, speech 100 with the lowest TTFT.
+PROFILES: Mapping[Profile, Mapping[str, object]] = MappingProxyType(
+    {
+        Profile.CHAT: {"objective": "reading", "min_tok_s": 30.0},
+        Profile.VOICE: {
+            "objective": "reading",
+            "reading_tok_s": 100.0,
+            "min_tok_s": 100.0,
+            "mode": "race",
+            "width": 2,
+        },
+        Profile.AGENT: {"objective": "completion"},
+        Profile.BATCH: {"objective": "cost", "budget": 0.0, "ttft_ms": 30_000.0},
+    }
+)
+
+# A listener hangs up after ten silent seconds; for a batch a cut answer is worse than a slow one.
+PROFILE_TIMEOUTS: Mapping[Profile, Mapping[str, float]] = MappingProxyType(
+    {
+        Profile.VOICE: {"ttft_timeout_s": 10.0, "stall_timeout_s": 10.0},
+        Profile.BATCH: {"ttft_timeout_s": 600.0, "stall_timeout_s": 600.0},
+    }
+)
+
+
+# The time limits of a call: of providers, and of the client.
+
+
+class Timeouts(Section):
+    """The four timeouts of an attempt; each has its own error kind. Unset ones: the model's, the provider's, these."""
+
+    connect_timeout_s: Seconds | None = None
+    ttft_timeout_s: Seconds | None = None  # from the launch, DNS included, to the first meaningful delta
+    stall_timeout_s: Seconds | None = None  # between events; comments and pings do not count
+    total_timeout_s: Seconds | None = None  # off by default: it cuts long answers
+
+
+def profile_timeouts(profile: Profile | None) -> Timeouts:
+    """Return the timeouts of a profile."""
+    return Timeouts.model_validate(PROFILE_TIMEOUTS.get(profile, {}) if profile is not None else {})
+
+
+class DefaultTimeouts(Timeouts):
+    """The default timeouts; setting one of them leaves the others unchanged."""
+
+    connect_timeout_s: Seconds | None = 5
+    ttft_timeout_s: Seconds | None = 120  # reasoning models may need it, and the next candidate starts long before
+    stall_timeout_s: Seconds | None = 120
+
+
+class ClientTimeouts(Section):
+    """The timeouts for the client's side of a call: a slower client is cut, so that it does not use resources."""
+
+    # Time for a body, plus one second for every body_kib_per_s received: 64 MiB over a bad mobile network are slow in
+    # all, but never as slow as a client that sends one byte a second on purpose.
+    body_timeout_s: Seconds = 30.0
+    body_kib_per_s: Annotated[float, Field(gt=0)] = 16.0
+    # A client that reads nothing of its answer for this long is cut, and so is its upstream request. As long as
+    # nginx's; a phone without network for a minute has lost its connection.
+    write_timeout_s: Seconds = 60.0
+
+
+# Targets: which share of which calls is to be answered, how soon and how fast.
+
+SOONEST_TTFT_MS = 10.0  # the first bucket of the leaderboard: no provider answers earlier
+FASTEST_TOK_S = 5000.0  # a faster answer counts as one burst, and says nothing about speed
+_PRESETS: Mapping[str, str] = MappingProxyType({"tok_s": "min_tok_s", "ttft_ms": "ttft_ms"})
+
+
+class TargetSettings(Section):
+    """One target. Its calls are those of ``model``, ``client`` and ``profile``, as far as these are set."""
+
+    model: str | None = None  # as clients name it, whichever deployment answers
+    client: str | None = None
+    profile: Profile | None = None  # calls that are raced under it
+    preset: Profile | None = None  # whose speeds are wanted; default: those of ``profile``
+    # The share of calls that are to be good. What is left of 1 is the error budget.
+    objective: Annotated[float, Field(json_schema_extra={"exclusiveMinimum": 0, "exclusiveMaximum": 1})] = 0.99
+    days: Annotated[int, Field(ge=1, le=90)] = 28  # over how long
+    # What a good call is, besides answered: all that is set here. With a preset, what it says is set.
+    ttft_ms: float | None = None  # the first token comes sooner
+    tok_s: float | None = None  # at least, after the first token
+    gap_ms: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None  # the longest between two chunks
+
+    @model_validator(mode="before")
+    @classmethod
+    def _start_from_the_preset(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        preset = value.get("preset") or value.get("profile")
+        if not isinstance(preset, str) or preset not in PROFILES:
+            return value
+        wanted = PROFILES[Profile(preset)]
+        known = {name: wanted[setting] for name, setting in _PRESETS.items() if setting in wanted}
+        return known | {key: entry for key, entry in value.items() if entry is not None}
+
+    @field_validator("objective")
+    @classmethod
+    def _leave_a_budget(cls, value: float) -> float:
+        if value == 1:
+            raise ValueError("1 leaves no error budget, so it is missed by the first bad call: write 0.999, or less")
+        if 1 < value < 100:  # noqa: PLR2004 - per cent
+            raise ValueError(f"is a share, not per cent: write {value / 100:g}")
+        if not 0 < value < 1:
+            raise ValueError("must be a share between 0 and 1, like 0.99")
+        return value
+
+    @field_validator("ttft_ms")
+    @classmethod
+    def _be_possible(cls, value: float | None) -> float | None:
+        if value is not None and not SOONEST_TTFT_MS <= value < float("inf"):
+            raise ValueError(f"{value:g} cannot be met: no first token is measured below {SOONEST_TTFT_MS:g} ms")
+        return value
+
+    @field_validator("tok_s")
+    @classmethod
+    def _be_a_speed(cls, value: float | None) -> float | None:
+        if value is not None and value <= 0:
+            raise ValueError("must be more than 0")
+        if value is not None and not value <= FASTEST_TOK_S:
+            raise ValueError(f"{value:g} cannot be met: above {FASTEST_TOK_S:g} tok/s an answer counts as a burst")
+        return value
+
+    def named(self, name: str) -> Target:
+        """Return it as the target ``name``."""
+        profile = None if self.profile is None else str(self.profile)
+        definition = Definition(self.model, self.client, profile, self.ttft_ms, self.tok_s, self.gap_ms)
+        return Target(name, definition, self.objective, self.days)
+
+
+def targets_of(slo: Mapping[str, TargetSettings]) -> Sequence[Target]:
+    """Return the targets of the settings, in the order of the file."""
+    return [each.named(name) for name, each in slo.items()]

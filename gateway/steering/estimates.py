@@ -1,0 +1,315 @@
+"""Standings: the policy's predictions for the next call of one model and prompt size, by deployment."""
+
+from collections.abc import Generator, Mapping, Sequence
+from math import inf
+from operator import add
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from gateway.core.prompt_classes import MeasuredApi
+from gateway.steering.constants import (
+    ANSWER_PRIOR,
+    AT_ONCE_TPS,
+    BUCKETS,
+    COLD_EVENTS,
+    ERROR_PRIOR,
+    EXPECTED_FROM_EVENTS,
+    FIXED_PRIOR_EVENTS,
+    FIXED_PRIOR_MEDIAN_S,
+    FIXED_PRIOR_SIGMA,
+    HEDGE_SHARE,
+    PRIOR_EVENTS,
+    SPEED_KNOWN_S,
+    SPEED_PRIOR,
+    STALL_PRIOR,
+    SUCCESS_FLOOR,
+)
+from gateway.steering.counts import OUTPUT_TOKENS, REQUESTS, Evidence, bucket, lognormal_masses, merged
+from gateway.steering.survival import Beside, Curve, Mean, dense, kaplan_meier, shift_of
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """The predictions for one deployment and one prompt size."""
+
+    events: float  # its own first tokens, decayed, without the prior
+    curve: Curve  # attempt TTFT, for a prompt of the reference size
+    q95_s: float
+    beyond_s: tuple[float, ...]  # by bucket: the expected first token if there is none at its end, likewise
+    score_s: float  # restricted mean TTFT / probability of success; lower is better
+    usual_s: float = inf  # the same from the memory of hours
+    usual_q95_s: float = inf
+    usual_events: float = 0.0  # on which that is based
+    error_rate: float = 0.01  # probability that the next attempt fails
+    decode_tps: float = 60.0  # tokens per second after the first
+    speed_known: bool = False  # whether enough decoding was measured to use it against the deployment
+    stall_s: float = 0.0  # of silence within an answer, beyond the usual
+    mean: Mean = Mean(0.0, 0.0)  # of ``curve``
+    usual: Curve | None = None  # from the memory of hours
+    usual_mean: Mean = Mean(0.0, 0.0)
+    scale: float = 1.0  # the factor of this prompt size on the times of ``curve``
+
+    def sized(self, scale: float) -> "Estimate":
+        """Return the estimate for prompts whose size multiplies times by ``scale``."""
+        succeeds = max(SUCCESS_FLOOR, 1.0 - self.error_rate)
+        return msgspec.structs.replace(
+            self,
+            scale=scale,
+            q95_s=self.q95_s * scale / self.scale,
+            score_s=self.mean.at(scale) / succeeds,
+            usual_s=self.usual_mean.at(scale) / succeeds,
+            usual_q95_s=self.usual_q95_s * scale / self.scale,
+        )
+
+    @property
+    def well_q95_s(self) -> float:
+        """The q95 of TTFT while the deployment is healthy, which it may not have been lately."""
+        return min(self.q95_s, self.usual_q95_s)
+
+    def quantile_s(self, q: float) -> float:
+        """Return the time by which a share ``q`` has its first token, in seconds."""
+        return self.curve.quantile_s(q) * self.scale
+
+    def later_than(self, seconds: float) -> float:
+        """Return the share of first tokens that come later than ``seconds``."""
+        return self.curve.later_than(seconds / self.scale)
+
+    def late_s(self, goal_s: float) -> float:
+        """Return how much later than ``goal_s`` a first token is on average, in seconds."""
+        return self.curve.late_s(goal_s / self.scale) * self.scale
+
+    def expected_s(self, age_s: float) -> float:
+        """Return the expected time to first token of an attempt that has none at ``age_s``, in seconds.
+
+        For a deployment with few samples it is only slightly later: its curve is mostly the prior's long tail.
+        """
+        if self.events < EXPECTED_FROM_EVENTS:
+            return age_s * _LEAST_REMAINDER
+        return max(age_s * _LEAST_REMAINDER, self.beyond_s[bucket(age_s / self.scale)] * self.scale)
+
+    def slower_than(self, floor_tps: float) -> bool:
+        """Whether it is known to decode more slowly. One that never won was not measured, and may be tried."""
+        return self.speed_known and self.decode_tps < floor_tps
+
+
+class Standings(msgspec.Struct, frozen=True):
+    """One model and prompt size: estimates by deployment, and one for unknown deployments."""
+
+    estimates: Mapping[str, Estimate]
+    unseen: Estimate
+    answer_tokens: float = ANSWER_PRIOR[0]  # n_hat: output tokens per call of this model
+    _beside: dict[tuple[str, str, int], Beside] = {}  # computed on demand, for all prompt sizes
+    _late: dict[tuple[str, str, int], Beside] = {}
+    _left: dict[str, tuple[Curve, float]] = {}  # likewise
+
+    def of(self, deployment: str) -> Estimate:
+        """Return the estimate of ``deployment``."""
+        return self.estimates.get(deployment, self.unseen)
+
+    def sized(self, scales: Mapping[str, float], other: float) -> "Standings":
+        """Return the standings for prompts whose size has these factors; ``other`` is for unknown deployments."""
+        estimates = {name: each.sized(scales.get(name, other)) for name, each in self.estimates.items()}
+        return Standings(estimates, self.unseen.sized(other), self.answer_tokens, self._beside, self._late, self._left)
+
+    def beside(self, primary: str, racer: str, factor: float = 1.0) -> Beside:
+        """Return how a race of the two should end, in seconds at the reference size.
+
+        ``factor`` multiplies the racer's times, as far as prompt size and load slow it more than the primary.
+        """
+        key = primary, racer, shift_of(factor)
+        known = self._beside.get(key)
+        if known is None:
+            known = self._beside[key] = self.of(racer).curve.times(factor).beside(self.of(primary).curve)
+        return known
+
+    def beside_late(self, primary: str, racer: str, factor: float = 1.0) -> tuple[Beside, float]:
+        """Return the same if the racer starts once 90 % of the primary's first tokens have come, and this one has not.
+
+        Seconds count from then. The second figure is the mean of the primary alone.
+        """
+        left = self._left.get(primary)
+        if left is None:
+            curve = self.of(primary).curve.left_at(1.0 - HEDGE_SHARE)
+            left = self._left[primary] = curve, curve.mean().at(1.0)
+        key = primary, racer, shift_of(factor)
+        known = self._late.get(key)
+        if known is None:
+            known = self._late[key] = self.of(racer).curve.times(factor).beside(left[0])
+        return known, left[1]
+
+
+class Usual(msgspec.Struct, frozen=True):
+    """How one deployment, or the whole model, usually answers, by the memory of hours."""
+
+    curve: Curve
+    events: float = 0.0  # first tokens on which it is based
+    decode_tps: float = SPEED_PRIOR[0] / SPEED_PRIOR[1]
+    speed_known: bool = False
+    stall_s: float = 0.0
+
+
+class Usuals(msgspec.Struct, frozen=True):
+    """What is usual for a model's deployments, and for an unknown one."""
+
+    of: Mapping[str, Usual]
+    unseen: Usual
+
+
+def usuals(scales: Sequence[Mapping[str, Evidence]], lately: Mapping[str, Evidence], api: MeasuredApi) -> Usuals:
+    """Compute what is usual from the evidence of the longer time scales, the longest first.
+
+    Each histogram gets 4 additional events, distributed as on the previous scale; the first gets them from the pool of
+    all the model's deployments (all scales and ``lately``), which itself has 2 events of a fixed lognormal. So a
+    deployment with few samples is judged by its past, and a new one by its peers, not by luck.
+    """
+    return finished(usuals_in_steps(scales, lately, api))
+
+
+def usuals_in_steps(
+    scales: Sequence[Mapping[str, Evidence]], lately: Mapping[str, Evidence], api: MeasuredApi
+) -> Generator[None, None, Usuals]:
+    """Do the same, one deployment at a time."""
+    pool = _pool([each for scale in (*scales, lately) for each in scale.values()], api)
+    unseen = Usual(kaplan_meier(pool, _NONE))
+    yield
+    found: dict[str, Usual] = {}
+    for evidences in scales:
+        for name, evidence in evidences.items():
+            before = found.get(name, unseen)
+            found[name] = _topped_up(evidence, api, before)
+            yield
+    return Usuals(found, unseen)
+
+
+_Result = TypeVar("_Result")
+
+
+def finished(steps: Generator[None, None, _Result]) -> _Result:
+    """Run ``steps`` to the end; return their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
+
+
+def standings(
+    lately: Mapping[str, Evidence],
+    usual: Usuals | None = None,
+    api: MeasuredApi = MeasuredApi.ANSWERS,
+    answer_tokens: float = ANSWER_PRIOR[0],
+) -> Standings:
+    """Estimate every deployment of a model from recent evidence, with 4 additional events of what is usual.
+
+    Without ``usual`` nothing else is known.
+    """
+    return finished(standings_in_steps(lately, usual or usuals((), lately, api), api, answer_tokens))
+
+
+def standings_in_steps(
+    lately: Mapping[str, Evidence], usual: Usuals, api: MeasuredApi, answer_tokens: float
+) -> Generator[None, None, Standings]:
+    """Do the same, one deployment at a time."""
+    estimates: dict[str, Estimate] = {}
+    for name in {**lately, **usual.of}:
+        estimates[name] = _estimate(lately.get(name, _NOTHING), api, usual.of.get(name, usual.unseen))
+        yield
+    return Standings(estimates, _estimate(_NOTHING, api, usual.unseen), answer_tokens)
+
+
+def answer_tokens(counts: Mapping[str, float]) -> float:
+    """Return n_hat, the expected output tokens of the model's next answer, from its decayed counts."""
+    prior_tokens, prior_answers = ANSWER_PRIOR
+    return (counts.get(OUTPUT_TOKENS, 0.0) + prior_tokens * prior_answers) / (counts.get(REQUESTS, 0.0) + prior_answers)
+
+
+class Attempts(Protocol):
+    """Attempts, and how many of them failed."""
+
+    n: float
+    err: float
+
+
+def error_rate(attempts: Attempts) -> float:
+    """Return the probability that the next attempt fails: (err + 0.05) / (n + 5)."""
+    errors, n = ERROR_PRIOR
+    return (attempts.err + errors) / (attempts.n + n)
+
+
+def decode_tps(evidence: Evidence, usual_tps: float = SPEED_PRIOR[0] / SPEED_PRIOR[1]) -> float:
+    """Return the expected decode speed, tokens per second: (tok + 2) / (sec + 2 / usual).
+
+    Estimated tokens are used while the provider has reported hardly any, as for watched losers. If most answers come
+    at once out of a buffer, there is no wait after the first token.
+    """
+    if evidence.ans >= COLD_EVENTS and evidence.burst >= evidence.ans / 2:
+        return AT_ONCE_TPS
+    tokens = SPEED_PRIOR[0]
+    seconds = tokens / usual_tps
+    if evidence.sec >= SPEED_KNOWN_S:
+        return (evidence.tok + tokens) / (evidence.sec + seconds)
+    return (evidence.tok + evidence.gtok + tokens) / (evidence.sec + evidence.gsec + seconds)
+
+
+def _pool(evidences: Sequence[Evidence], api: MeasuredApi) -> list[float]:
+    """Return the model's first tokens at all deployments, by bucket, scaled to the weight of a prior."""
+    prior = lognormal_masses(FIXED_PRIOR_MEDIAN_S, FIXED_PRIOR_SIGMA)
+    events = dense(merged(each.events.get(api, {}) for each in evidences))
+    censored = dense(merged(each.censored.get(api, {}) for each in evidences))
+    curve = kaplan_meier(
+        [seen + FIXED_PRIOR_EVENTS * share for seen, share in zip(events, prior, strict=True)], censored
+    )
+    return _prior(curve, prior)
+
+
+def _prior(curve: Curve, otherwise: Sequence[float]) -> list[float]:
+    """Return a curve as counts by bucket, scaled to the weight of a prior, without the part it never reached."""
+    masses: Sequence[float] = curve.masses()
+    total = sum(masses)
+    if total <= 0:  # so much was cut that its first tokens are negligible
+        masses, total = otherwise, sum(otherwise)
+    return [PRIOR_EVENTS * mass / total for mass in masses]
+
+
+def _topped_up(evidence: Evidence, api: MeasuredApi, before: Usual) -> Usual:
+    prior = _prior(before.curve, before.curve.masses())
+    events, cut = evidence.events.get(api), evidence.censored.get(api)
+    curve = kaplan_meier(list(map(add, dense(events or {}), prior)), dense(cut) if cut else _NONE)
+    known = evidence.sec + evidence.gsec >= SPEED_KNOWN_S
+    return Usual(
+        curve,
+        events=sum(events.values()) if events else 0.0,
+        decode_tps=decode_tps(evidence, before.decode_tps),
+        speed_known=known or before.speed_known,
+        stall_s=(evidence.stall + before.stall_s * STALL_PRIOR) / (evidence.won + STALL_PRIOR),
+    )
+
+
+def _estimate(evidence: Evidence, api: MeasuredApi, usual: Usual) -> Estimate:
+    now = _topped_up(evidence, api, usual)
+    fails = error_rate(evidence)
+    succeeds = max(SUCCESS_FLOOR, 1.0 - fails)
+    mean, usual_mean = now.curve.mean(), usual.curve.mean()
+    return Estimate(
+        events=sum(evidence.events.get(api, {}).values()),
+        curve=now.curve,
+        q95_s=now.curve.quantile_s(0.95),
+        beyond_s=now.curve.expected_beyond_s(),
+        score_s=mean.at(1.0) / succeeds,
+        usual_s=usual_mean.at(1.0) / succeeds,
+        usual_q95_s=usual.curve.quantile_s(0.95),
+        usual_events=usual.events,
+        error_rate=fails,
+        decode_tps=now.decode_tps,
+        speed_known=now.speed_known,
+        stall_s=now.stall_s,
+        mean=mean,
+        usual=usual.curve,
+        usual_mean=usual_mean,
+    )
+
+
+_NOTHING = Evidence()
+_NONE = (0.0,) * BUCKETS
+_LEAST_REMAINDER = 1.02  # of an age beyond all samples

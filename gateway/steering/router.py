@@ -1,0 +1,330 @@
+"""Steering: plans calls from the results of earlier ones, and learns from each attempt as it ends.
+
+The other rooms use only this object: a race asks it for a plan and for permits, and it receives events through the
+``Recorder`` protocol. Nothing in it blocks; clocks and randomness are arguments, so a simulator can run a day in
+seconds.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from math import inf
+from random import Random
+from time import perf_counter
+
+import msgspec
+
+from gateway.core.attempts import EXPLORING, AttemptRecord, AttemptStart
+from gateway.core.calls import CallRecord, CallStart, HourlySum
+from gateway.core.errors import NotAsked
+from gateway.core.prompt_classes import PromptClass
+from gateway.settings.model import RaceSettings
+from gateway.steering import planner
+from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix
+from gateway.steering.board import Board, slot_of
+from gateway.steering.budget import Budgets, Spending, within
+from gateway.steering.candidates import Lineups, Terms, costs_usd, expected_tokens
+from gateway.steering.constants import REFRESH_MOST_S
+from gateway.steering.explainer import explained
+from gateway.steering.health import Condition, Health
+from gateway.steering.leaderboard import Leaderboard, not_asked, of_gateway, read_window
+from gateway.steering.learning import InTime, Lateness, Learning, OwnDelay
+from gateway.steering.outages import Outages, Strikes
+from gateway.steering.planner import home_of
+from gateway.steering.plans import Explanation, Launch, Plan
+from gateway.steering.prediction import size_of
+from gateway.steering.snapshots import Snapshots, recollect
+
+_NOTHING_COSTS: Mapping[str, float] = {}
+_LIMITED = "rate limits leave room for {:.2f} extra attempts a call"
+
+
+class Steering:
+    """The policy of one replica, for all models."""
+
+    def __init__(
+        self,
+        board: Board,
+        *,
+        clock: Callable[[], float],
+        unix_clock: Callable[[], float],
+        random: Random,
+        spending: Spending | None = None,
+        on_refused: Callable[[str, str], None] | None = None,
+        strikes: Strikes | None = None,
+        lateness: Lateness | None = None,
+        outages: Outages | None = None,
+        catch_up: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Steer by ``board``. ``on_refused`` is called for each refused extra attempt with its model and the limit.
+
+        ``catch_up`` is called before anything is planned or told by what was learnt: it reports what has happened.
+        """
+        self._board = board
+        self._on_refused = on_refused
+        self._clock = clock  # monotonic seconds
+        self._unix_clock = unix_clock  # Unix time, for slots that are the same in all replicas
+        self._random = random
+        self._catch_up = catch_up
+        self._snapshots = Snapshots(board, clock, unix_clock)
+        self._lineups = Lineups()
+        own, strikes = OwnDelay(lateness or InTime()), strikes or Strikes(unix_clock)
+        self._learning = Learning(
+            board,
+            self._snapshots,
+            strikes,
+            outages or Outages.unrecorded(),
+            clock=clock,
+            unix_clock=unix_clock,
+            own_delay=own,
+        )
+        self._affinity = Affinity()
+        self._budgets = Budgets(spending or Spending(unix_clock))
+        self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model
+        self._planned: dict[str, tuple[str, ...]] = {}  # by model, at the last plan: clients may name their own
+        self.refused_by: str | None = (
+            None  # budget, rate_limits, usd_per_day or extra_usd_per_call: the last ``permit``
+        )
+        self._slot = 0
+        self._round = self._refreshed()
+
+    def plan(
+        self,
+        model: str,
+        deployments: Sequence[str],
+        race: RaceSettings,
+        terms: Terms,
+        prompt_class: PromptClass,
+        *,
+        explain: bool = False,
+    ) -> Plan:
+        """Plan a call's launches. Counts the call for the model's budget.
+
+        ``explain`` fills ``Plan.explanation``.
+        """
+        self._catch_up()
+        budget = self._budgets.of(model)
+        self._budgets.call(model, self._clock())
+        budget.accrue(race.budget)
+        if race.extra_usd_per_call is not None:
+            budget.earn(race.extra_usd_per_call)
+        plan = self._planned_for(model, deployments, race, terms, prompt_class, explain=explain)
+        now_s = self._clock()
+        for launch in plan.launches:
+            if launch.role in EXPLORING:
+                self._learning.health_of(launch.deployment).probed(now_s, launch.watch_s)
+        self._forget()
+        return plan
+
+    def refresh(self, most_s: float = REFRESH_MOST_S) -> None:
+        """Recompute changed standings and lineups for ``most_s``; call it each ``REFRESH_EVERY_S``.
+
+        What is not done by then goes on the next time. Without it calls do so once a second.
+        """
+        self._snapshots.refreshing()
+        until_s = perf_counter() + most_s
+        for _ in self._round:
+            if perf_counter() > until_s:
+                return
+        self._round = self._refreshed()
+
+    def _refreshed(self) -> Iterator[None]:
+        for model in self._snapshots.refreshed():
+            yield
+            if model is not None:
+                yield from self._lineups.warm(model, self._snapshots.of, self._conditions, self._clock())
+
+    def recollect(self, sums: Iterable[HourlySum]) -> int:
+        """Load the ledger's sums from before the start, in any order; return the number of models."""
+        return recollect(self._snapshots, sums)
+
+    def explain(
+        self, model: str, deployments: Sequence[str], race: RaceSettings, terms: Terms, prompt_class: PromptClass
+    ) -> Explanation:
+        """Explain the plan of the next such call, without counting it."""
+        self._catch_up()
+        plan = self._planned_for(model, deployments, race, terms, prompt_class, explain=True)
+        assert plan.explanation is not None
+        return plan.explanation
+
+    def served(self, model: str, prefix: Prefix, deployment: str, cached_tokens: int | None) -> None:
+        """Record that ``deployment`` answered a prompt with this prefix, and how much of it was cached.
+
+        ``cached_tokens`` is None if the provider does not report it.
+        """
+        self._affinity.served(model, prefix, deployment, cached_tokens, self._clock())
+
+    def permit(
+        self, model: str, launch: Launch, race: RaceSettings, *, cost_usd: float | None, payer: str | None = None
+    ) -> bool:
+        """Whether an attempt may start now; if it is extra, charge it, and its cost to ``payer``, if given.
+
+        Called when the attempt would start. ``cost_usd`` is its maximum cost at list price (``Plan.cost_usd``), None if
+        no price of the model is known.
+        """
+        now_s = self._clock()
+        room, _ = self._room(model, self._planned.get(model, ()), now_s)
+        limit = self.refused_by = self._budgets.draw(
+            model, launch.role, race, cost_usd=cost_usd, payer=payer or model, room=room, now_s=now_s
+        )
+        if limit is not None and self._on_refused is not None:
+            self._on_refused(model, limit)
+        return limit is None
+
+    def extra_attempts_left(self, model: str) -> float:
+        """Return the number of extra attempts that the budget of ``model`` permits now; below 0 it is overdrawn."""
+        return self._budgets.of(model).tokens
+
+    def call_started(self, start: CallStart) -> None:
+        """Do nothing."""
+
+    def attempt_started(self, model: str, start: AttemptStart) -> None:
+        """Count it as in flight."""
+        self._learning.attempt_started(model, start)
+
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float = 0.0
+    ) -> None:
+        """Count a first token, ``ago_s`` seconds ago; the deployment is healthy."""
+        self._learning.first_token(model, prompt_class, start, ttft_s, ago_s)
+
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float = 0.0) -> None:
+        """Count the attempt's end, ``ago_s`` seconds ago: with a first token, censored, or an error."""
+        self._learning.attempt_ended(model, prompt_class, attempt, ago_s)
+
+    def call_finished(self, record: CallRecord) -> None:
+        """Learn the lengths of answers."""
+        self._learning.call_finished(record)
+
+    def health_of(self, deployment: str) -> Health:
+        """Return the health of a deployment as this replica sees it."""
+        self._catch_up()
+        return self._learning.health_of(deployment)
+
+    def under_way(self, deployment: str) -> tuple[str, ...]:
+        """Return the ids of the running attempts at ``deployment``, for all models."""
+        self._catch_up()
+        return self._learning.under_way(deployment)
+
+    def not_asked(self, deployments: Iterable[str], asked: Collection[str]) -> tuple[NotAsked, ...]:
+        """Return which of ``deployments``, without those ``asked``, are out, cooling down or broken, and why."""
+        self._catch_up()
+        return not_asked(self._learning.healths, deployments, asked, self._clock())
+
+    def leaderboard(self, model: str) -> Leaderboard:
+        """Return the published leaderboard of one model, up to now."""
+        self._catch_up()
+        window = read_window(self._board.slots(model, self._unix_clock()))
+        names = self._configured.get(model) or self._planned.get(model) or tuple(window.tallies)
+        standings = self._snapshots.fresh(model, window.busiest_class)
+        return of_gateway(
+            model, names, window, standings=standings, healths=self._learning.healths, now_s=self._clock()
+        )
+
+    def healths(self) -> Mapping[str, Health]:
+        """Return the health of each configured deployment."""
+        self._catch_up()
+        return {name: self._learning.health_of(name) for names in self._configured.values() for name in names}
+
+    def reset(self, models: Mapping[str, Sequence[str]]) -> None:
+        """Apply a configuration, the deployments of each model: at the start and after each reload.
+
+        What was learnt is kept; deployments that were out are tried again.
+        """
+        self._catch_up()
+        self._configured = {model: tuple(names) for model, names in models.items()}
+        for health in self._learning.healths.values():
+            health.reload()
+        for name in {name for names in models.values() for name in names}:
+            self._learning.health_of(name)  # so that it learns of outages elsewhere before its first call
+        for model in models:
+            self._board.version(model, self._unix_clock())
+
+    def _planned_for(
+        self,
+        model: str,
+        deployments: Sequence[str],
+        race: RaceSettings,
+        terms: Terms,
+        prompt_class: PromptClass,
+        *,
+        explain: bool,
+    ) -> Plan:
+        now_s = self._clock()
+        standings = self._snapshots.of(model, prompt_class, terms.prompt_tokens)
+        if terms.kind is not None:
+            answer_tokens = self._learning.lengths.expected(model, terms.kind, standings.answer_tokens)
+            terms = msgspec.structs.replace(terms, answer_tokens=answer_tokens)
+        names: Sequence[str] = self._names(model, deployments)
+        if (flawed := self._learning.quality.demoted(model, terms.answer_kind)) is not None:
+            terms = msgspec.structs.replace(terms, flawed=flawed)
+        if terms.excluded:
+            names = [name for name in names if name not in terms.excluded]
+        conditions = self._conditions(names, now_s)
+        kind = (model, prompt_class, size_of(terms.prompt_tokens))
+        lineup = self._lineups.of(kind, conditions, standings, (race, terms), now_s)
+        held, home = NOTHING_HELD, None
+        if terms.prefix is not None and race.cache_affinity:
+            held = self._affinity.held(model, terms.prefix, terms.prices, now_s)
+            home = home_of(model, terms, lineup, self._affinity, held=held, now_s=now_s)
+        budget, costs, expected = self._budgets.of(model), _NOTHING_COSTS, 0.0
+        if terms.is_counted or race.usd_per_day is not None or race.extra_usd_per_call is not None:
+            expected = expected_tokens(standings, terms)
+            costs = costs_usd(conditions, expected, terms)
+            race = within(race, costs)
+        room, demand = self._room(model, names, now_s)
+        if is_limited := room < race.budget * demand:  # no call shall lack a deployment because others had two
+            race = race.model_copy(update={"budget": room / demand})
+        tokens = budget.tokens
+        plan = planner.plan(
+            lineup,
+            race,
+            terms,
+            tokens=tokens,
+            random=self._random,
+            held=held,
+            home=home,
+            now_s=now_s,
+            cost_usd=costs,
+            answer_tokens=expected,
+        )
+        if is_limited and plan.launches:
+            plan = msgspec.structs.replace(plan, reasons=(*plan.reasons, _LIMITED.format(room / demand)))
+        if explain:
+            answer = expected_tokens(standings, terms)
+            told = explained(
+                plan, lineup, race, terms, held=held, home=home, answer_tokens=answer, tokens=tokens, usd=budget.usd
+            )
+            plan = msgspec.structs.replace(plan, explanation=told)
+        return plan
+
+    def _conditions(self, names: Iterable[str], now_s: float) -> dict[str, Condition]:
+        conditions, healths = {}, self._learning.healths
+        for name in names:
+            health = healths.get(name) or self._learning.health_of(name)
+            conditions[name] = health.calm or health.condition(now_s)  # for most, nothing has happened since
+        return conditions
+
+    def _room(self, model: str, names: Iterable[str], now_s: float) -> tuple[float, float]:
+        limited = self._learning.limited
+        if not limited or limited.isdisjoint(names):  # the usual case
+            return inf, 1.0
+        return self._budgets.room(model, [self._learning.health_of(name) for name in names], now_s)
+
+    def _names(self, model: str, deployments: Sequence[str]) -> tuple[str, ...]:
+        names = self._planned.get(model)
+        if names != tuple(deployments):
+            names = self._planned[model] = tuple(dict.fromkeys(deployments))
+        return names
+
+    def _forget(self) -> None:
+        """Once per slot, drop models that are no longer called: clients may name their own."""
+        slot = slot_of(self._unix_clock())
+        if slot == self._slot:
+            return
+        self._slot = slot
+        models = self._snapshots.forget()
+        self._lineups.keep(models)
+        self._planned = {model: names for model, names in self._planned.items() if model in models}
+        self._budgets.keep(models)
+        used = {name for names in (*self._configured.values(), *self._planned.values()) for name in names}
+        self._learning.keep({*models, *self._configured}, used)
+        self._affinity.keep(used)

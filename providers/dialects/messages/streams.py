@@ -1,0 +1,541 @@
+"""Translates a stream of chat chunks into Messages events as it arrives."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from providers.dialects.events import DONE
+from providers.dialects.messages.answers import ENDING, event
+from providers.dialects.messages.events import error_of_event
+from providers.dialects.messages.fields import allowed_id
+from providers.dialects.wording import short_name
+from providers.error_bodies import error_in
+from providers.errors import ErrorKind, UpstreamError
+from providers.sse import events
+from providers.usage import usage_of
+
+# Tool calls between chat and Messages: chat may stream several at a time, Messages one after the other.
+
+
+class Call:
+    """One tool call, and the part of its arguments that has not been sent yet."""
+
+    def __init__(self) -> None:
+        self.call_id = ""
+        self.name = ""
+        self.unsaid: list[str] = []
+        self._arguments: list[str] = []
+
+    def add(self, piece: Mapping[str, Any]) -> None:
+        """Add a piece of the call from a chunk; the name arrives in one piece."""
+        function = piece.get("function") or {}
+        self.call_id = self.call_id or piece.get("id") or ""
+        self.name = self.name or function.get("name") or ""
+        if arguments := function.get("arguments"):
+            if not isinstance(arguments, str):  # some servers send the object itself
+                arguments = msgspec.json.encode(arguments).decode()
+            self.unsaid.append(arguments)
+            self._arguments.append(arguments)
+
+    def take(self) -> str:
+        """Return the arguments that have not been sent yet, and count them as sent."""
+        unsaid = "".join(self.unsaid)
+        self.unsaid.clear()
+        return unsaid
+
+    def is_whole(self) -> bool:
+        """Whether the arguments are a complete JSON object. A call without any may still get some."""
+        try:
+            msgspec.json.decode("".join(self._arguments), type=dict[str, msgspec.Raw])
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        return True
+
+
+class Calls:
+    """The tool calls of one answer, in the order of their beginnings. The first incomplete one is being sent."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, Call] = {}
+        self._by_id: dict[str, int] = {}
+        self._said = 0  # how many have been sent completely
+
+    def add(self, piece: Mapping[str, Any]) -> None:
+        """Add a piece to the call with its index, else its id, else the last one.
+
+        Raises:
+            UpstreamError: that call has been sent completely (invalid_response).
+
+        """
+        index, call_id = piece.get("index"), piece.get("id")
+        if not isinstance(index, int):
+            index = self._by_id.get(call_id or "", len(self._calls) if call_id else max(len(self._calls) - 1, 0))
+        if call_id:
+            self._by_id.setdefault(call_id, index)
+        call = self._calls.setdefault(index, Call())
+        call.add(piece)
+        if "".join(call.unsaid).strip() and call in list(self._calls.values())[: self._said]:
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, "continued a tool call that had ended")
+
+    def check(self) -> None:
+        """Check at the end that every call could be sent.
+
+        Raises:
+            UpstreamError: one has no name (invalid_response).
+
+        """
+        if any(not call.name for call in self._calls.values()):
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, "called a tool without a name")
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def current(self) -> tuple[int, Call] | None:
+        """Return the number of the call to be sent now, and the call; None while it has no name."""
+        calls = list(self._calls.values())
+        if self._said < len(calls) and calls[self._said].name:
+            return self._said, calls[self._said]
+        return None
+
+    def advance(self, *, finished: bool) -> bool:
+        """Go on to the next call, if the current one is complete and a next one exists or will not come.
+
+        ``finished``: the answer has ended, so every call counts as complete.
+        """
+        calls = list(self._calls.values())
+        more = self._said + 1 < len(calls)
+        if self._said < len(calls) and (finished or (more and calls[self._said].is_whole())):
+            self._said += 1
+            return True
+        return False
+
+
+_STOP_REASONS: Mapping[str, str] = {  # any other reason becomes end_turn
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "content_filter": "refusal",
+}
+_DELTAS: Mapping[str, tuple[str, str]] = {  # by a block's type, the type of its delta and the field in that
+    "text": ("text_delta", "text"),
+    "thinking": ("thinking_delta", "thinking"),
+    "tool_use": ("input_json_delta", "partial_json"),
+}
+_decoder = msgspec.json.Decoder(dict[str, Any])
+_SURPRISES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError, KeyError)
+
+
+class FromChat:
+    """Translates one answer: its first choice. One block follows the other, as in Anthropic's streams.
+
+    Reasoning becomes thinking, without a signature, only if the client has requested thinking: other clients expect the
+    text first. The text of a refusal becomes text. Where a server reports which stop sequence it met (vLLM's
+    ``stop_reason``), that is passed on; otherwise such an answer ends with end_turn.
+    """
+
+    def __init__(self, asked: Mapping[str, msgspec.Raw], secrets: Sequence[str] = ()) -> None:
+        self._secrets = secrets
+        self._shows_thinking = _shows_thinking(asked)
+        self._stops = _stops(asked)
+        self._names = _shortened(asked)
+        self._begun = self._ended = False
+        self._blocks = 0
+        self._open: str | None = None  # the type of the block that is open
+        self._calls = Calls()
+        self._call_open: int | None = None
+        self._id = ""
+        self._refused = False
+        self._stop: dict[str, Any] | None = None
+        self._usage: dict[str, Any] | None = None
+
+    @property
+    def finishing(self) -> bool:
+        """Whether there was a finish reason, and the message has no end yet."""
+        return self._stop is not None and not self._ended
+
+    def feed(self, block: bytes) -> bytes:
+        """Translate whole chunks; return the events.
+
+        Raises:
+            UpstreamError: a chunk is malformed, or is the provider's error.
+
+        """
+        said: list[bytes] = []
+        for item in events(block):
+            data = item.data.strip()
+            if not data or self._ended:
+                continue
+            if data == DONE:
+                self._end(said)
+                continue
+            try:
+                self._take(data, said)
+            except _SURPRISES as error:
+                message = f"sent an invalid chunk: {type(error).__name__}"
+                raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+        return b"".join(said)
+
+    def end(self) -> bytes:
+        """Return the end of the message if the source sent a finish reason, but no [DONE]."""
+        said: list[bytes] = []
+        self._end(said)
+        return b"".join(said)
+
+    def _take(self, data: bytes, said: list[bytes]) -> None:
+        chunk = _decoder.decode(data)
+        choices = chunk.get("choices") or ()
+        choice: dict[str, Any] = next((one for one in choices if not one.get("index")), {})
+        if chunk.get("error") or chunk.get("object") == "error" or choice.get("error"):
+            raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+        reason = choice.get("finish_reason")
+        if reason == "error":
+            raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+        if choice and not self._begun:
+            self._begin(chunk, said)
+        if delta := choice.get("delta"):
+            self._add(delta, said)
+        usage = chunk.get("usage")
+        if usage is None:
+            usage = (chunk.get("x_groq") or {}).get("usage")
+        if isinstance(usage, dict):
+            self._usage = _messages_usage(usage)
+        if reason and self._stop is None:
+            self._finish(choice, said)
+        if self._stop is not None and self._usage is not None and isinstance(usage, dict):
+            self._say_stop(said)  # otherwise the final count may still follow: some servers send one with every chunk
+
+    def _begin(self, chunk: Mapping[str, Any], said: list[bytes]) -> None:
+        self._begun = True
+        self._id = chunk.get("id") or ""
+        message: dict[str, Any] = {
+            "id": self._id,
+            "type": "message",
+            "role": "assistant",
+            "model": chunk.get("model") or "",
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": {"input_tokens": 0, "output_tokens": 0},  # chat sends usage at the end
+        }
+        said.append(event("message_start", {"message": message}))
+
+    def _add(self, delta: Mapping[str, Any], said: list[bytes]) -> None:
+        content = delta.get("content")
+        parts = content if isinstance(content, list) else ()
+        thought = delta.get("reasoning_content") or delta.get("reasoning")  # some servers send both
+        if parts:
+            thought = thought or "".join(_thought(part) for part in parts)
+            content = "".join(part.get("text") or "" for part in parts)
+        if thought and self._shows_thinking:
+            self._say("thinking", thought, said)
+        if content:
+            self._say("text", content, said)
+        if refusal := delta.get("refusal"):
+            self._refused = True
+            self._say("text", refusal, said)
+        if calls := delta.get("tool_calls"):
+            for call in calls:
+                self._calls.add(call)
+            self._say_calls(said, finished=False)
+
+    def _say(self, kind: str, text: str, said: list[bytes]) -> None:
+        """Send a piece of text or thinking in the open block of its type, or in a new one."""
+        if self._open == "tool_use":
+            self._say_calls(said, finished=True)
+        if self._open != kind:
+            self._close(said)
+            empty = {"text": ""} if kind == "text" else {"thinking": "", "signature": ""}
+            self._open_block(kind, empty, said)
+        self._say_delta(text, said)
+
+    def _say_calls(self, said: list[bytes], *, finished: bool) -> None:
+        """Send the arguments of the current tool call, and of the next ones once it is complete."""
+        while (current := self._calls.current()) is not None:
+            number, call = current
+            if self._call_open != number:
+                self._close(said)
+                call_id = allowed_id(call.call_id or f"toolu_{self._id}_{number}")
+                self._open_block(
+                    "tool_use", {"id": call_id, "name": self._names.get(call.name, call.name), "input": {}}, said
+                )
+                self._call_open = number
+            if arguments := call.take():
+                self._say_delta(arguments, said)
+            if not self._calls.advance(finished=finished):
+                break
+            self._close(said)
+
+    def _open_block(self, kind: str, fields: Mapping[str, Any], said: list[bytes]) -> None:
+        block = {"type": kind, **fields}
+        said.append(event("content_block_start", {"index": self._blocks, "content_block": block}))
+        self._open = kind
+
+    def _say_delta(self, text: str, said: list[bytes]) -> None:
+        kind, field = _DELTAS[self._open or "text"]
+        delta = {"type": kind, field: text}
+        said.append(event("content_block_delta", {"index": self._blocks, "delta": delta}))
+
+    def _close(self, said: list[bytes]) -> None:
+        if self._open is not None:
+            said.append(event("content_block_stop", {"index": self._blocks}))
+            self._open = None
+            self._blocks += 1
+
+    def _finish(self, choice: Mapping[str, Any], said: list[bytes]) -> None:
+        """Close the open block. The stop reason is sent with the usage, which usually follows."""
+        self._say_calls(said, finished=True)
+        self._calls.check()
+        self._close(said)
+        reason = _STOP_REASONS.get(choice["finish_reason"], "end_turn")
+        met = choice.get("stop_reason")
+        if self._refused:
+            reason = "refusal"
+        elif reason in {"end_turn", "tool_use"}:  # some servers say stop for tool calls, or tool_calls without any
+            met_one = isinstance(met, str) and met in self._stops
+            reason = "tool_use" if len(self._calls) else "stop_sequence" if met_one else "end_turn"
+        self._stop = {"stop_reason": reason, "stop_sequence": met if reason == "stop_sequence" else None}
+
+    def _say_stop(self, said: list[bytes]) -> None:
+        """Send the stop reason and the usage, once. SDKs need a count: 0 stands for unknown."""
+        if self._stop:
+            usage = self._usage or {"output_tokens": 0}
+            said.append(event("message_delta", {"delta": self._stop, "usage": usage}))
+            self._stop = {}
+
+    def _end(self, said: list[bytes]) -> None:
+        if self._stop is not None and not self._ended:
+            self._ended = True
+            self._say_stop(said)
+            said.append(ENDING)
+
+
+def _shows_thinking(asked: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether the client requested thinking, and not to omit it."""
+    try:
+        thinking = msgspec.json.decode(asked.get("thinking", b"null"), type=dict[str, Any] | None) or {}
+    except msgspec.DecodeError:
+        return False
+    return thinking.get("type", "disabled") != "disabled" and thinking.get("display") != "omitted"
+
+
+def _stops(asked: Mapping[str, msgspec.Raw]) -> list[str]:
+    try:
+        return msgspec.json.decode(asked.get("stop_sequences", b"null"), type=list[str] | None) or []
+    except msgspec.DecodeError:
+        return []
+
+
+def _shortened(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, str]:
+    """Return the original names of tools by the shortened names that were sent in chat."""
+    try:
+        tools = msgspec.json.decode(asked.get("tools", b"null"), type=list[dict[str, Any]] | None) or []
+    except msgspec.DecodeError:
+        return {}
+    names = [name for tool in tools if isinstance(name := tool.get("name"), str)]
+    return {short: name for name in names if (short := short_name(name)) != name}
+
+
+def _thought(part: Mapping[str, Any]) -> str:
+    """Return the thinking in a typed part, the form in which Mistral sends it."""
+    thinking = part.get("thinking") or ""
+    return thinking if isinstance(thinking, str) else "".join(piece.get("text") or "" for piece in thinking)
+
+
+def _messages_usage(reported: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return chat's counts as Anthropic's, whose input excludes cached tokens; None without completion tokens.
+
+    Servers that send usage with every chunk may begin without completion tokens.
+    """
+    usage = usage_of(reported)
+    if usage.completion_tokens is None:
+        return None
+    written = usage.cache_write_tokens
+    said: dict[str, Any] = {}
+    if usage.prompt_tokens is not None:
+        said["input_tokens"] = max(usage.prompt_tokens - (usage.cached_tokens or 0) - (written or 0), 0)
+    if written is not None:
+        said["cache_creation_input_tokens"] = written
+    if usage.cached_tokens is not None:
+        said["cache_read_input_tokens"] = usage.cached_tokens
+    said["output_tokens"] = usage.completion_tokens
+    if usage.reasoning_tokens is not None:
+        said["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
+    return said
+
+
+# Translates a Messages stream into chat chunks as it arrives.
+
+_DONE = b"data: [DONE]\n\n"
+_FINISH_REASONS: Mapping[str, str] = {  # any other reason becomes stop
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+    "tool_use": "tool_calls",
+}
+# Raised for JSON that is valid, but not an event of Messages.
+
+
+class ToChat:
+    """Translates one answer. Thinking becomes ``reasoning_content``, a refusal's explanation ``refusal``.
+
+    The stop sequence that ended the answer is in the choice's ``stop_reason``, as with vLLM. What chat does not have
+    (citations, signatures, calls of Anthropic's own tools, which no chat client can request) is left out. The usage
+    chunk is missing only if the provider sent no usage.
+    """
+
+    finishing = False  # an end is passed on as soon as it comes
+
+    def __init__(self, secrets: Sequence[str] = (), unix_s: Callable[[], float] = time.time) -> None:
+        self._secrets = secrets
+        self._unix_s = unix_s
+        self._head = b""  # the beginning of every chunk, up to its choices
+        self._usage: dict[str, Any] = {}
+        self._calls = 0
+        self._call_at: dict[int, int] = {}  # by a block's index, the index of its tool call in chat
+        self._inputs: dict[int, str] = {}  # the arguments at a block's start, which count only if no deltas follow
+        self._finish_reason: str | None = None
+        self._ended = False
+
+    def feed(self, block: bytes) -> bytes:
+        """Translate whole events; return the chunks.
+
+        Raises:
+            UpstreamError: an event is malformed, or is the provider's error.
+
+        """
+        said = []
+        for arrived in events(block):
+            if arrived.data.strip():
+                try:
+                    said.append(self._chunks(arrived.data))
+                except _SURPRISES as error:
+                    message = f"sent an event that Messages does not have: {type(error).__name__}"
+                    raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+        return b"".join(said)
+
+    def end(self) -> bytes:
+        """Return the usage and [DONE] if the source sent its stop reason, but no message_stop."""
+        return b"" if self._ended or self._finish_reason is None else self._end()
+
+    def _chunks(self, data: bytes) -> bytes:
+        event = _decoder.decode(data)
+        said = b""
+        match event.get("type"):
+            case "content_block_delta":
+                said = self._delta(event["index"], event["delta"])
+            case "content_block_start":
+                said = self._start(event["index"], event["content_block"])
+            case "content_block_stop":
+                said = self._arguments(self._call_at.get(event["index"]), self._inputs.pop(event["index"], ""))
+            case "message_start":
+                said = self._begin(event["message"])
+            case "message_delta":
+                said = self._change(event)
+            case "message_stop":
+                said = self._stop()
+            case "error" | None if event.get("error"):
+                raise error_of_event(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+        return said
+
+    def _begin(self, message: Mapping[str, Any]) -> bytes:
+        self._use(message.get("usage"))
+        top = {
+            "id": message.get("id") or "",
+            "object": "chat.completion.chunk",
+            "created": int(self._unix_s()),
+            "model": message.get("model") or "",
+        }
+        self._head = b"data: " + msgspec.json.encode(top)[:-1] + b',"choices":['
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def _start(self, index: int, block: Mapping[str, Any]) -> bytes:
+        match block["type"]:
+            case "text":
+                return self._chunk({"content": block["text"]}) if block.get("text") else b""
+            case "thinking":
+                return self._chunk({"reasoning_content": block["thinking"]}) if block.get("thinking") else b""
+            case "tool_use":
+                number = self._call_at[index] = self._calls
+                self._calls += 1
+                self._inputs[index] = msgspec.json.encode(block.get("input") or {}).decode()
+                function = {"name": block["name"], "arguments": ""}
+                call = {"index": number, "id": block["id"], "type": "function", "function": function}
+                return self._chunk({"tool_calls": [call]})
+            case _:
+                return b""
+
+    def _delta(self, index: int, delta: Mapping[str, Any]) -> bytes:
+        match delta["type"]:
+            case "text_delta":
+                return self._chunk({"content": delta["text"]}) if delta["text"] else b""
+            case "thinking_delta":
+                return self._chunk({"reasoning_content": delta["thinking"]}) if delta["thinking"] else b""
+            case "input_json_delta" if delta["partial_json"]:
+                self._inputs.pop(index, None)
+                return self._arguments(self._call_at.get(index), delta["partial_json"])
+            case _:
+                return b""
+
+    def _arguments(self, number: int | None, piece: str) -> bytes:
+        if number is None or not piece:
+            return b""
+        return self._chunk({"tool_calls": [{"index": number, "function": {"arguments": piece}}]})
+
+    def _change(self, event: Mapping[str, Any]) -> bytes:
+        self._use(event.get("usage"))
+        delta = event["delta"]
+        reason = delta.get("stop_reason")
+        if not reason or self._finish_reason is not None:
+            return b""
+        said = b""
+        if explanation := (delta.get("stop_details") or {}).get("explanation"):
+            said = self._chunk({"refusal": explanation})
+        return said + self._finish(_FINISH_REASONS.get(reason, "stop"), delta.get("stop_sequence"))
+
+    def _stop(self) -> bytes:
+        # Without a stop reason it has broken off: the reader of the chunks is told of no end.
+        return b"" if self._ended or self._finish_reason is None else self._end()
+
+    def _finish(self, reason: str, stop_sequence: str | None) -> bytes:
+        begin = b"" if self._head else self._begin({})
+        self._finish_reason = reason
+        choice: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": reason}
+        if stop_sequence is not None:
+            choice["stop_reason"] = stop_sequence
+        return begin + self._head + msgspec.json.encode(choice) + b"]}\n\n"
+
+    def _end(self) -> bytes:
+        self._ended = True
+        usage = _chat_usage(self._usage)
+        return _DONE if usage is None else self._head + b'],"usage":' + msgspec.json.encode(usage) + b"}\n\n" + _DONE
+
+    def _use(self, usage: Mapping[str, Any] | None) -> None:
+        """Take counts of tokens. Each is a total so far, so the last one counts; what is not a number is ignored."""
+        self._usage.update({name: count for name, count in (usage or {}).items() if isinstance(count, int | dict)})
+
+    def _chunk(self, delta: Mapping[str, Any]) -> bytes:
+        begin = b"" if self._head else self._begin({})  # some servers send no message_start
+        return (
+            begin + self._head + b'{"index":0,"delta":' + msgspec.json.encode(delta) + b',"finish_reason":null}]}\n\n'
+        )
+
+
+def _chat_usage(told: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return Anthropic's counts as chat's; None without any, or with an answer of 0 tokens."""
+    names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    uncached, completion, cached, written = (count if isinstance(count := told.get(name), int) else 0 for name in names)
+    if not completion:
+        return None
+    prompt = uncached + cached + written
+    usage: dict[str, Any] = {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
+    }
+    details = told.get("output_tokens_details")
+    if isinstance(details, dict) and details.get("thinking_tokens") is not None:
+        usage["completion_tokens_details"] = {"reasoning_tokens": details["thinking_tokens"]}
+    return usage
