@@ -1,8 +1,8 @@
 """Streams that broke count as failed, and attempts that ended after their call in what clients used.
 
 Sums of failed calls are those of ``gateway.core.calls.has_failed``; what broke before is added where its rows remain.
-What attempts cost that ended after their call was in the sums of races already, which ``client_usage`` reads now. There it
-was duplicated only if the winner's answer was whole; that is added too.
+What attempts cost that ended after their call was in the sums of races already, which ``client_usage`` reads now. There
+it was duplicated only if the winner's answer was whole; that is added too.
 """
 
 from collections.abc import Mapping

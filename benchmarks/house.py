@@ -1,0 +1,157 @@
+"""Measures the house: files and lines of the product, files with one importer, import circles, rooms.
+
+    python -m benchmarks.house [--list]
+
+An import counts where it stands: at the top, in a function, or for type hints alone. A name that a room's
+``__init__.py`` re-exports is resolved to the file that defines it; such a door is no importer.
+``tests/unit/test_house.py`` fails beyond ``LIMITS``.
+"""
+
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from statistics import median
+
+from msgspec import Struct
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("gateway", "providers")
+AT_LEAST = {"median lines": 170}
+LIMITS = {
+    "files": 360,
+    "files with one importer": 70,
+    "files in import circles": 0,
+    "files over 600 lines": 0,
+    "racing": 22,
+    "steering": 24,
+    "api and admin": 50,
+    "ledger": 28,
+    "settings": 26,
+    "providers": 80,
+    "loose files of gateway": 3,
+}
+
+
+class House(Struct, frozen=True):
+    """The modules of the product: their lines, and which modules each imports."""
+
+    lines: Mapping[str, int]
+    imports: Mapping[str, frozenset[str]]
+
+    @property
+    def one_importer(self) -> list[str]:
+        """The modules that exactly one other module imports."""
+        importers = defaultdict(set)
+        for module, imported in self.imports.items():
+            for name in imported:
+                importers[name].add(module)
+        return sorted(name for name in self.lines if len(importers[name]) == 1)
+
+    @property
+    def circles(self) -> list[list[str]]:
+        """The groups of modules that import each other, directly or through others."""
+        reached = {module: self._reached(module) for module in self.lines}
+        groups = {
+            frozenset(other for other in reached[module] if module in reached[other]) | {module}
+            for module in self.lines
+            if module in reached[module]
+        }
+        return sorted(sorted(group) for group in groups)
+
+    def figures(self) -> dict[str, float]:
+        """Return what ``LIMITS`` and ``AT_LEAST`` bound, and the lines."""
+        return {
+            "files": len(self.lines),
+            "lines": sum(self.lines.values()),
+            "median lines": median(self.lines.values()),
+            "files with one importer": len(self.one_importer),
+            "files in import circles": sum(map(len, self.circles)),
+            "files over 600 lines": sum(lines > 600 for lines in self.lines.values()),
+            "racing": self._in("gateway.racing"),
+            "steering": self._in("gateway.steering"),
+            "api and admin": self._in("gateway.api") + self._in("gateway.admin"),
+            "ledger": self._in("gateway.ledger"),
+            "settings": self._in("gateway.settings"),
+            "providers": self._in("providers"),
+            "loose files of gateway": sum(path.is_file() for path in (ROOT / "gateway").glob("*.py")),
+        }
+
+    def _in(self, room: str) -> int:
+        return sum(module == room or module.startswith(f"{room}.") for module in self.lines)
+
+    def _reached(self, start: str) -> set[str]:
+        reached: set[str] = set()
+        waiting = [start]
+        while waiting:
+            for name in self.imports.get(waiting.pop(), frozenset()):
+                if name not in reached:
+                    reached.add(name)
+                    waiting.append(name)
+        return reached
+
+
+def measure(root: Path = ROOT) -> House:
+    """Read every module of the product below ``root``."""
+    paths = {_name(path.relative_to(root)): path for package in PACKAGES for path in (root / package).rglob("*.py")}
+    trees = {module: ast.parse(path.read_text()) for module, path in paths.items()}
+    doors = {module: _re_exports(trees[module]) for module, path in paths.items() if path.name == "__init__.py"}
+    imports = {
+        module: frozenset(
+            found
+            for name in _imported(tree)
+            if (found := _resolved(name, paths, doors)) is not None and found != module
+        )
+        for module, tree in trees.items()
+        if not doors.get(module)
+    }
+    return House({module: len(path.read_text().splitlines()) for module, path in paths.items()}, imports)
+
+
+def _name(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                yield node.module, alias.name
+
+
+def _re_exports(tree: ast.Module) -> dict[str, str]:
+    return {
+        alias.asname or alias.name: node.module
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.split(".")[0] in PACKAGES
+        for alias in node.names
+    }
+
+
+def _resolved(
+    imported: tuple[str, str], paths: Mapping[str, Path], doors: Mapping[str, Mapping[str, str]]
+) -> str | None:
+    """Return the module that ``from module import name`` reads."""
+    module, name = imported
+    if f"{module}.{name}" in paths:
+        return f"{module}.{name}"
+    behind = doors.get(module, {}).get(name)
+    if behind is not None:
+        return behind
+    return module if module in paths else None
+
+
+def main() -> None:
+    house = measure()
+    for name, figure in house.figures().items():
+        least = f"at least {AT_LEAST[name]}" if name in AT_LEAST else ""
+        print(f"{name:28} {figure:>9,.0f}  {f'at most {LIMITS[name]}' if name in LIMITS else least}")
+    for circle in house.circles:
+        print("circle:", " ".join(circle))
+    if "--list" in sys.argv:
+        print("one importer:", *house.one_importer, sep="\n  ")
+
+
+if __name__ == "__main__":
+    main()
