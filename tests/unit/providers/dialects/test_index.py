@@ -65,8 +65,9 @@ def mentions(code: str) -> Iterator[str]:
     names, routes = words(), tuple(surface.route for surface in SURFACES.values())
     for node in ast.walk(ast.parse(code)):
         match node:
-            case ast.ImportFrom(module=str(module)) if f"{module.replace('.', '/')}/".startswith(HOMES):
-                if not DIALECTS.keys().isdisjoint(module.split(".")):
+            case ast.ImportFrom(module=str(module)) if f"{module.replace('.', '/')}.py".startswith(HOMES):
+                imported = "_".join((*module.split("."), *(alias.name.lower() for alias in node.names)))
+                if not DIALECTS.keys().isdisjoint(imported.split("_")):
                     yield module
             case ast.Constant(value=str(text)) if text in names or (text.startswith(routes) and " " not in text):
                 yield text
@@ -84,7 +85,7 @@ def test_nothing_else_mentions_a_dialect_by_name() -> None:
 def test_a_mention_is_found() -> None:
     code = """
 from providers.dialects.chat.events import read_event
-from gateway.api.endpoints import MEDIA
+from gateway.api.endpoints import CHAT_MEDIA
 if api == "responses" or path == "/v1/chat/completions": ...
 """
     assert sorted(mentions(code)) == [
@@ -93,7 +94,8 @@ if api == "responses" or path == "/v1/chat/completions": ...
         "providers.dialects.chat.events",
         "responses",
     ]
-    assert not [*mentions("from providers.dialects.index import DIALECTS\nkind = 'chat'")]
+    without = "from providers.dialects.index import DIALECTS\nfrom gateway.api.endpoints import SURFACES\nkind = 'chat'"
+    assert not [*mentions(without)]
 
 
 def test_every_dialect_has_its_surface_and_the_names_that_rows_and_files_have() -> None:
