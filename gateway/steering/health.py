@@ -62,13 +62,17 @@ class Launches:
 
     def add(self, now_s: float, amount: int = 1) -> None:
         """Count ``amount`` now; a negative one takes back what was counted."""
-        self._turn(int(now_s))
+        second = int(now_s)
+        if second != self._at:
+            self._turn(second)
         self._counts[self._at % _SECONDS] += amount
         self._total += amount
 
     def in_minute(self, now_s: float) -> int:
         """Return the number of the last minute."""
-        self._turn(int(now_s))
+        second = int(now_s)
+        if second != self._at:
+            self._turn(second)
         return self._total
 
     def in_seconds(self, seconds: int, now_s: float) -> int:

@@ -345,9 +345,9 @@ class Learning:
 
     def attempt_started(self, model: str, start: AttemptStart) -> None:
         """Count the attempt as in flight."""
-        health = self.health_of(start.deployment)
-        others, health.is_probed = health.launched(self._clock()), not start.number
-        in_minute = health.launches.in_minute(self._clock())
+        health, now_s = self.health_of(start.deployment), self._clock()
+        others, health.is_probed = health.launched(now_s), not start.number
+        in_minute = health.launches.in_minute(now_s)
         epoch = self._snapshots.epoch(model, start.deployment)
         delayed_s = self._own_delay.lateness.total_s
         self._launched[start.id] = _Launched(self._unix_clock(), others, in_minute, start.deployment, epoch, delayed_s)
