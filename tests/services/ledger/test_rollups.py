@@ -353,7 +353,7 @@ async def test_rows_that_were_there_before_are_in_the_sums(ledger_url: str) -> N
     await downgrade(ledger_url, "0005")
     await migrate(ledger_url)
     await same(ledger_url, "client_usage_30d", "client_usage", "model", "client")
-    await same(ledger_url, "race_value_30d", "race_value", "model", quantiles=BUCKET)
+    await same(ledger_url, "race_value_30d", "race_value", "model", quantiles=2 * BUCKET)  # anywhere in a bucket
     await store(ledger_url, entries(50, seed=2))
     await same(ledger_url, "client_usage_30d", "client_usage", "model", "client")
 
