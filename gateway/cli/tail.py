@@ -4,16 +4,18 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
 import msgspec
 import typer
-from rich.text import Text
 
 from gateway.cli.configuration import LOCAL_URL, KeyOption, UrlOption
 from gateway.cli.terminal import console, fail, json_text, on_a_terminal, prose, say
 from gateway.core.terminal_text import visible
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 _SILENT_S = 45.0  # the gateway sends a comment every 15 s
 _RETRY_S = 1.0
@@ -170,8 +172,10 @@ class TailedCall(msgspec.Struct):
         attempts = [{name: value for name, value in each.items() if name != "call"} for each in self.attempts.values()]
         return {**self.began, **self.done, "attempts": attempts}
 
-    def line(self) -> Text:
+    def line(self) -> "Text":
         """Return one line: when, status, model, client, times, tokens, cost, and each attempt."""
+        from rich.text import Text  # noqa: PLC0415 - only where it is drawn
+
         began, done = self.began, self.done
         at = datetime.fromtimestamp(began["at_ms"] / 1000, UTC).astimezone().strftime("%H:%M:%S")
         status = done.get("status")
@@ -227,8 +231,10 @@ def _running(data: dict[str, Any]) -> TailedCall:
     return TailedCall({name: value for name, value in data.items() if name != "attempts"}, attempts)
 
 
-def _attempt(attempt: dict[str, Any]) -> Text:
+def _attempt(attempt: dict[str, Any]) -> "Text":
     """Return where it ran, and how it ended: with its first token, or how long it was waited for."""
+    from rich.text import Text  # noqa: PLC0415 - as above
+
     outcome = attempt.get("outcome")
     words = _WORDS.get(outcome, outcome) if outcome is not None else "running"
     line = Text(visible(attempt.get("deployment", "?")))

@@ -176,7 +176,8 @@ class Door:
         more = "".join(f"{name}: {value}\r\n" for name, value in error.headers.items())
         head = (
             f"HTTP/1.1 {error.status_code} {HTTPStatus(error.status_code).phrase}\r\n{more}"
-            f"content-type: {JSON}\r\ncontent-length: {len(body)}\r\nserver: {headers.SERVER}\r\n\r\n"
+            f"content-type: {JSON}\r\ncontent-length: {len(body)}\r\nserver: {headers.SERVER}\r\n"
+            "x-content-type-options: nosniff\r\n\r\n"
         )
         return head.encode() + body
 
@@ -300,7 +301,8 @@ class Connection(AnsweringHandler):
         body = error.body()
         head = (
             f"HTTP/1.1 {error.status_code} {HTTPStatus(error.status_code).phrase}\r\nserver: {SERVER}\r\n"
-            f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
+            "x-content-type-options: nosniff\r\nconnection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
         self.transport.close()

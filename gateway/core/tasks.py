@@ -115,7 +115,7 @@ class Lifeline:
 
 # Runs other programs of ours as child processes: with our packages, never others of the same names.
 
-_PACKAGES = Path(__file__).resolve().parents[1]  # the folder that contains ``gateway`` and ``providers``
+_PACKAGES = Path(__file__).resolve().parents[2]  # the folder that contains ``gateway`` and ``providers``
 
 
 def command(module: str, *arguments: str) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ async def test_pages_follow_each_other(serve: Serve) -> None:
         ),
         ("slower_than_ms=-1", "slower_than_ms"),
         ("slower_than_ms=nan", "slower_than_ms"),
-        ("outcome=lost", "one of ok, failed, left"),
+        ("outcome=lost", "one of ok, failed, rejected, left"),
         ("model=%00", "model"),
         ("model=%FF", None),
         ("model=" + "x" * 513, "512"),
