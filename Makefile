@@ -7,10 +7,12 @@ UV_VERSION := 0.13.8
 READ_BY_PEOPLE := *.md Makefile docs documentation config gateway providers holeshot migrations monitoring requirements
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test test-real test-monitoring test-servers test-clients fuzz bench bench-peers bench-instructions bench-overload bench-limits bench-edge bench-ledger bench-truth profile bench-fleet bench-steering soak docs fmt lock release clean
+.PHONY: help run install test checks suite quick bench profile docs fmt lock release clean
 
 help:  ## list the verbs
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@awk '/^# /{said=substr($$0, 3)} /^(define )?(bench|test)_/{sub(/^define /, ""); split($$1, name, "_"); \
+	  printf "make %-6sWHAT=%-14s%s\n", name[1], name[2], said}' $(MAKEFILE_LIST)
 
 run: install  ## from nothing to a running gateway on port 4000
 	@$(BIN)/python requirements/install.py --needed
@@ -18,66 +20,85 @@ run: install  ## from nothing to a running gateway on port 4000
 
 install: $(VENV)/.runtime  ## install into .venv: .venv/bin/holeshot (make run adds litellm for providers that need it)
 
-test: $(VENV)/.dev  ## everything that must pass; brings its own Postgres and Redis
+test: $(VENV)/.dev  ## everything that must pass; brings its own Postgres and Redis. WHAT=clients: what takes longer (below)
+ifdef WHAT
+	@$(call known,$(WHAT),$(TESTS))
+	$(test_$(WHAT))
+else
+	@$(MAKE) --no-print-directory --jobs 2 checks suite
+	@$(BIN)/python tests/browser/run.py
+endif
+
+checks: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell -D - -D requirements/words.txt $(READ_BY_PEOPLE)
+
+suite: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses $(or $(JOBS),3) --dist loadfile
-	@$(BIN)/python tests/browser/run.py
 
-test-real: $(VENV)/.dev  ## race two real LLM servers on loopback (compiles llama.cpp, once: up to twenty minutes)
-	$(BIN)/python tests/real/run.py
+quick: $(VENV)/.dev  ## what a change needs first, within a minute: linters, types, the unit tests of what you changed
+	@$(BIN)/python tests/quick.py
 
-test-monitoring: $(VENV)/.dev  ## run every query of the dashboards, and the alert rules, in a real Prometheus (one minute)
-	@$(BIN)/python tests/monitoring/run.py
+bench: $(VENV)/.dev  ## measure beside a plain proxy and nginx (twelve minutes; QUICK=1: four). WHAT=truth: other things (below)
+	@$(call known,$(or $(WHAT),speed),$(BENCHES))
+	$(bench_$(or $(WHAT),speed))
 
-test-servers: $(VENV)/.dev  ## our HTTP client against real servers: nginx, HAProxy, Envoy and what else is installed (six minutes)
-	$(BIN)/python tests/real_servers/run.py $(SERVERS)
-
-test-clients: $(VENV)/.dev  ## real clients (SDKs, frameworks, agents) against the gateway; CLIENTS="openai-python curl" narrows it
-	$(BIN)/python tests/clients/run.py $(CLIENTS) $(if $(JSON),--json)
-
-fuzz: $(VENV)/.dev  ## fuzz both HTTP parsers, for SECONDS=60 each (Linux, Python before 3.14)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/fuzz/requirements.lock
+# make test WHAT=…
+TESTS := real monitoring servers clients fuzz
+# race two real LLM servers on loopback (compiles llama.cpp, once: up to twenty minutes)
+test_real = $(BIN)/python tests/real/run.py
+# run every query of the dashboards, and the alert rules, in a real Prometheus (one minute)
+test_monitoring = $(BIN)/python tests/monitoring/run.py
+# our HTTP client against real servers: nginx, HAProxy, Envoy and what else is installed (six minutes)
+test_servers = $(BIN)/python tests/real_servers/run.py $(SERVERS)
+# real clients (SDKs, frameworks, agents) against the gateway; CLIENTS="openai-python curl" narrows it
+test_clients = $(BIN)/python tests/clients/run.py $(CLIENTS) $(if $(JSON),--json)
+# fuzz both HTTP parsers, for SECONDS=60 each (Linux, Python before 3.14)
+define test_fuzz
+$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/fuzz/requirements.lock
 	$(BIN)/python tests/fuzz/run.py $(or $(SECONDS),60)
+endef
 
-bench: $(VENV)/.dev  ## measure, side by side with a plain pass-through proxy and nginx (twelve minutes; QUICK=1: four)
-	$(BIN)/python -m benchmarks.speed $(if $(QUICK),--quick)
+# make bench WHAT=…
+BENCHES := speed peers instructions path overload limits edge ledger truth fleet steering soak
+# added TTFT, CPU a call and tokens/s of a call beside a pass-through proxy and nginx
+bench_speed = $(BIN)/python -m benchmarks.speed $(if $(QUICK),--quick)
+# beside LiteLLM, Portkey and TensorZero, which are installed under var/
+bench_peers = $(BIN)/python -m benchmarks.peers
+# count the instructions of a call; fails when they grew (needs valgrind, half a minute)
+bench_instructions = $(BIN)/python -m benchmarks.micro.instructions
+# the files and functions that one race passes, in order, and the Python calls in each
+bench_path = $(BIN)/python -m benchmarks.micro.path
+# offer it up to 2.5 times what it can serve, with overload control and without (ten minutes; QUICK=1: four)
+bench_overload = $(BIN)/python -m benchmarks.overload $(if $(QUICK),--quick)
+# four replicas under 500 calls/s, killed, without Redis, flushed: used beside allowed (four minutes; QUICK=1: two)
+bench_limits = $(BIN)/python -m benchmarks.limits $(if $(QUICK),--quick) $(if $(JSON),--json)
+# attack the gateway's edge, and time it; NAMES="stalled" narrows it, AGAINST=DIR measures that checkout too
+bench_edge = $(BIN)/python -m benchmarks.edge $(NAMES) $(if $(AGAINST),--against $(AGAINST))
+# ask a ledger of two million calls, and see what a call takes on disk (five minutes; QUICK=1: half)
+bench_ledger = $(BIN)/python -m benchmarks.ledger $(if $(QUICK),--quick)
+# hold the ledger against a fleet that logs its draws (five minutes; QUICK=1: one; FAULTS=1: bend each column)
+bench_truth = $(BIN)/python -m benchmarks.truth $(if $(QUICK),--quick) $(if $(FAULTS),--faults)
+# four gateways, six providers, one Redis, real sockets, faults (four minutes)
+bench_fleet = $(BIN)/python -m benchmarks.fleet
+# simulate the steering policy against others, in three minutes (see benchmarks/steering)
+bench_steering = $(BIN)/python -m benchmarks.steering --plots var/steering --json var/steering.json
+# 100,000 calls, one in twenty with a fault: does the gateway keep anything of them? (five minutes; COUNT=20000)
+bench_soak = $(BIN)/python -m benchmarks.soak $(if $(COUNT),--calls $(COUNT)) $(if $(JSON),--json)
 
-bench-peers: $(VENV)/.dev  ## measure beside LiteLLM, Portkey and TensorZero, which are installed under var/
-	$(BIN)/python -m benchmarks.peers
+known = case " $(2) " in *" $(1) "*) ;; *) echo "WHAT=$(1) is unknown; there are: $(2)" >&2; exit 2 ;; esac
 
-bench-instructions: $(VENV)/.dev  ## count the instructions of a call; fails when they grew (needs valgrind, half a minute)
-	$(BIN)/python -m benchmarks.micro.instructions
+bench-%:
+	@$(MAKE) --no-print-directory bench WHAT=$*
 
-bench-overload: $(VENV)/.dev  ## offer it up to 2.5 times what it can serve, with overload control and without (ten minutes; QUICK=1: four)
-	$(BIN)/python -m benchmarks.overload $(if $(QUICK),--quick)
-
-bench-limits: $(VENV)/.dev  ## four replicas under 500 calls/s, killed, without Redis, flushed: used beside allowed (four minutes; QUICK=1: two)
-	$(BIN)/python -m benchmarks.limits $(if $(QUICK),--quick) $(if $(JSON),--json)
-
-bench-edge: $(VENV)/.dev  ## attack the gateway's edge, and time it; NAMES="stalled" narrows it, AGAINST=DIR measures that checkout too
-	$(BIN)/python -m benchmarks.edge $(NAMES) $(if $(AGAINST),--against $(AGAINST))
-
-bench-ledger: $(VENV)/.dev  ## ask a ledger of two million calls, and see what a call takes on disk (five minutes; QUICK=1: half)
-	$(BIN)/python -m benchmarks.ledger $(if $(QUICK),--quick)
-
-bench-truth: $(VENV)/.dev  ## hold the ledger against a fleet that logs its draws (five minutes; QUICK=1: one; FAULTS=1: bend each column)
-	$(BIN)/python -m benchmarks.truth $(if $(QUICK),--quick) $(if $(FAULTS),--faults)
+test-%:
+	@$(MAKE) --no-print-directory test WHAT=$*
 
 profile: $(VENV)/.dev  ## record flame graphs of the gateway at work into var/profile
 	$(BIN)/python -m benchmarks.profiling.flames
-
-bench-fleet: $(VENV)/.dev  ## four gateways, six providers, one Redis, real sockets, faults (four minutes)
-	$(BIN)/python -m benchmarks.fleet
-
-bench-steering: $(VENV)/.dev  ## simulate the steering policy against others, in three minutes (see benchmarks/steering)
-	$(BIN)/python -m benchmarks.steering --plots var/steering --json var/steering.json
-
-soak: $(VENV)/.dev  ## 100,000 calls, one in twenty with a fault: does the gateway keep anything of them? (five minutes; COUNT=20000)
-	$(BIN)/python -m benchmarks.soak $(if $(COUNT),--calls $(COUNT)) $(if $(JSON),--json)
 
 docs: $(VENV)/.runtime  ## make the site of the documentation in var/site: offline, with a search, its links checked
 	@$(BIN)/python requirements/install.py docs

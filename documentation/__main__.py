@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from documentation import commands, configuration, errors, events, headers, http_api, ledger_comments
@@ -11,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = "docs/reference"
 
 
+@cache
 def pages() -> Mapping[str, str]:
     """Return the text of each file, by its path below the checkout."""
     made = {

@@ -3,6 +3,7 @@
 import ast
 import importlib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 
@@ -106,6 +107,7 @@ def classes() -> Iterator[type[ApiError]]:
                 yield getattr(importlib.import_module(module), name)
 
 
+@cache
 def _bases(path: Path) -> Mapping[str, set[str]]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {

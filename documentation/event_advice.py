@@ -110,7 +110,8 @@ EVENTS: Mapping[str, Advice] = {
     "connections.cut": Advice(
         "Clients' connections were closed by the gateway, counted by reason since the last such line: `address` and"
         " `strangers` (too many without an admitted request), `descriptors` (no room for more), `late_head` and"
-        " `large_head` (headers too slow or too large), `stalled` (reads no answer), `key` (revoked or expired).",
+        " `large_head` (headers too slow or too large), `stalled` (reads no answer),"
+        " `ahead` (sends much before it has its answer), `key` (revoked or expired).",
         "Nothing for a few. Many of `address`: raise `connections.max_per_address` if they are yours behind one proxy,"
         " or block the address. Many of `descriptors`: raise the limit of open files.",
     ),

@@ -1,9 +1,10 @@
 """Every event of the log: name, level and fields as the code writes them, and what to do from ``event_advice``."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from documentation.event_advice import EVENTS, GROUPS
 from documentation.tables import code
@@ -45,7 +46,17 @@ ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
 }
 # Fields that are handed over as one mapping, which the code that writes the event does not name.
 HANDED: Mapping[str, tuple[str, ...]] = {
-    "connections.cut": ("address", "strangers", "descriptors", "late_head", "large_head", "stalled", "key", "hint"),
+    "connections.cut": (
+        "address",
+        "strangers",
+        "descriptors",
+        "late_head",
+        "large_head",
+        "stalled",
+        "ahead",
+        "key",
+        "hint",
+    ),
     "deployment.as_usual": _SLOWDOWN,
     "deployment.slower": (*_SLOWDOWN, "ratio", "low", "high"),
     "ledger.pruned": ("calls", "attempts", "refusals", "outages", "slowdowns", "probes", "rollups"),
@@ -92,7 +103,7 @@ def written() -> Mapping[str, Written]:
     levels: dict[str, set[str]] = {}
     fields: dict[str, set[str]] = {}
     for path in _files():
-        for name, level, named in _events(path.read_text(encoding="utf-8")):
+        for name, level, named in _events(path):
             levels.setdefault(name, set()).add(level)
             fields.setdefault(name, set(HANDED.get(name, ()))).update(named)
     for name, (_, of, given) in ELSEWHERE.items():
@@ -105,7 +116,7 @@ def unreadable() -> Mapping[str, int]:
     """Return how many calls of the log, by file, have a name that is no plain text: ``ELSEWHERE`` has their events."""
     found: dict[str, int] = {}
     for path in _files():
-        for node in _log_calls(path.read_text(encoding="utf-8")):
+        for node in _log_calls(path):
             if not list(_names(_said(node))):
                 name = path.relative_to(ROOT).as_posix()
                 found[name] = found.get(name, 0) + 1
@@ -132,18 +143,22 @@ def _files() -> Iterator[Path]:
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 
-def _log_calls(text: str) -> Iterator[ast.Call]:
-    """Yield the calls of a logger, and of ``_say``, which hands a level and an event over to one."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            is_loggers = ast.unparse(node.func.value).endswith(("log", "get_logger()"))
-            is_handed_over = bool(node.args) and ast.unparse(node.args[0]).startswith("logging.")
-            if (is_loggers and node.func.attr in {*LEVELS, "log"}) or (node.func.attr == "_say" and is_handed_over):
-                yield node
+@cache
+def _log_calls(path: Path) -> Sequence[ast.Call]:
+    """Return the calls of a logger, and of ``_say``, which hands a level and an event over to one."""
+    return tuple(node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if _is_log_call(node))
 
 
-def _events(text: str) -> Iterator[tuple[str, str, list[str]]]:
-    for node in _log_calls(text):
+def _is_log_call(node: ast.AST) -> TypeGuard[ast.Call]:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    if node.func.attr == "_say":
+        return bool(node.args) and ast.unparse(node.args[0]).startswith("logging.")
+    return node.func.attr in {*LEVELS, "log"} and ast.unparse(node.func.value).endswith(("log", "get_logger()"))
+
+
+def _events(path: Path) -> Iterator[tuple[str, str, list[str]]]:
+    for node in _log_calls(path):
         assert isinstance(node.func, ast.Attribute)
         level = node.func.attr
         if level == "_say":

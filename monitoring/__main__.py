@@ -36,7 +36,7 @@ def dashboards() -> Mapping[str, str]:
         ImportError: grafana-foundation-sdk is not installed.
 
     """
-    from monitoring.grafana import as_json  # noqa: PLC0415 - installed for make test-monitoring only
+    from monitoring.grafana import as_json  # noqa: PLC0415 - installed for make test WHAT=monitoring only
 
     return {f"{FOLDER}/dashboards/{name}.json": as_json(board) for name, board in BOARDS.items()}
 

@@ -16,7 +16,7 @@ from providers.errors import UpstreamError
 from providers.listings import Listing
 from providers.multipart import Form
 from providers.redaction import MaskedRecord
-from providers.sendings import Sendings
+from providers.sendings import SendCount
 from providers.usage import Usage
 
 
@@ -34,7 +34,7 @@ class Request(MaskedRecord, frozen=True):
     connect_timeout_s: float = 5.0
     once: bool = False  # it has side effects at the provider, so it must not be sent again
     form: Form | None = None  # instead of ``fields``, for APIs with files
-    sendings: Sendings = msgspec.field(default_factory=Sendings)  # counted by the upstream as it sends
+    sendings: SendCount = msgspec.field(default_factory=SendCount)  # counted by the upstream as it sends
 
     def shown(self) -> Iterable[tuple[str, object]]:
         """Return the fields for its repr; of headers and body only the names, as the values are private."""

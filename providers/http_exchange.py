@@ -263,7 +263,7 @@ async def read_beginning(path: str, response: Body, secrets: Sequence[str]) -> t
 
 
 class HttpRest:
-    """The rest of an answer. Each read is passed on unchanged; of an event stream only complete events."""
+    """The rest of an answer. Each read is passed on unchanged; of an event stream only complete events, mended."""
 
     def __init__(self, response: Body, stream: "_Stream | None") -> None:
         self.ended = False  # all of it has been read
@@ -323,7 +323,7 @@ class HttpRest:
 
 
 class _Stream:
-    """An event stream that is passed on: its usage and error are noted, and our keys masked."""
+    """An event stream that is passed on: its usage and error are noted, our keys masked, and cut characters joined."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self.usage: Usage | None = None
@@ -332,6 +332,7 @@ class _Stream:
         self.begun = False  # there was an event that is not a comment
         self._secrets = secrets
         self._splitter = EventSplitter(tail_limit_bytes=_HTTP_ANSWER_LARGEST_ANSWER_BYTES)
+        self._halves = HalfCharacters()
         self._looks = True
 
     def feed(self, data: bytes) -> bytes:
@@ -349,7 +350,7 @@ class _Stream:
         return self._seen(self._splitter.rest())
 
     def _seen(self, block: bytes) -> bytes:
-        seen = list(map(self._see, events(block))) if block else []
+        seen = list(map(self._see, events(self._halves.mend(block)))) if block else []
         return b"".join(event.raw for event in seen)
 
     def _see(self, event: Event) -> Event:

@@ -19,7 +19,7 @@ from providers.error_bodies import headroom
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request, Upstream
 from providers.listings import Listing
-from providers.sendings import Sendings
+from providers.sendings import SendCount
 
 # The names of a provider's keys in the ledger: they distinguish the keys, and are not secret.
 
@@ -275,7 +275,7 @@ class KeyRing:
             await key.upstream.aclose()
 
     async def _ask(
-        self, model: str, ask: Callable[[Upstream], Awaitable[_T]], sendings: Sendings | None = None
+        self, model: str, ask: Callable[[Upstream], Awaitable[_T]], sendings: SendCount | None = None
     ) -> tuple[_T, _Key]:
         """Return the first answer and its key, whose request stays in flight."""
         last: UpstreamError | None = None

@@ -1,7 +1,7 @@
 """How often a request was sent and with which key, also if it was dropped before any response."""
 
 
-class Sendings:
+class SendCount:
     """How often one request was written to a connection, and with which key; set by the upstream."""
 
     __slots__ = ("is_known", "key_name", "number")

@@ -26,12 +26,12 @@ _MOST_HELD = 64  # halves; a choice, an item and a block have one each
 
 def _may_have_halves(data: bytes) -> bool:
     """Whether JSON may have a half of a character; fast."""
-    return (b"\\ud" in data or b"\\uD" in data) and len(data) <= _LONGEST_BYTES
+    return b"\\" in data and (b"\\ud" in data or b"\\uD" in data)
 
 
 def without_halves(data: bytes) -> bytes:
     """Return JSON with U+FFFD for each half of a character; without one, the same object."""
-    if not _may_have_halves(data):
+    if not _may_have_halves(data) or len(data) > _LONGEST_BYTES:
         return data
     mended = _HALVES.sub(lambda found: found[1] + _REPLACED * (len(found[2]) // _HALF_BYTES), data)
     return data if mended == data else mended
@@ -51,7 +51,7 @@ class HalfCharacters:
         return b"".join(self._mended(event.raw) for event in events(block))
 
     def _mended(self, event: bytes) -> bytes:
-        if not self.held and not _may_have_halves(event):
+        if len(event) > _LONGEST_BYTES or not (self.held or _may_have_halves(event)):
             return event
         return without_halves(_FIELD.sub(self._joining(tuple(_INDEX.findall(event))), event, _MOST_FIELDS))
 

@@ -1,13 +1,18 @@
 """What holds for every test: none leaves the process's logging other than it found it."""
 
+import asyncio
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 import structlog
+
+from gateway.ledger.database import migrate
 
 # What an example takes depends on what else the machine does.
 hypothesis.settings.register_profile("no deadline", deadline=None)
@@ -17,6 +22,9 @@ hypothesis.settings.load_profile("no deadline")
 # Whoever runs this in the background of a script has SIGINT ignored, and so would all processes started here.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# The caches of compiled modules are worth having: each of many processes would compile all that it imports.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.pop("COLUMNS", None)  # pytest-xdist says 80; without a terminal, tables are as wide as they are
 
 
@@ -24,6 +32,14 @@ def pytest_collection_finish() -> None:
     """Keep what was imported and collected out of all garbage collections: each would stand still for it."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite ledger without rows, to be copied: migrating costs more than most tests."""
+    path = tmp_path_factory.mktemp("ledger") / "holeshot.db"
+    asyncio.run(migrate(f"sqlite:///{path}"))
+    return path
 
 
 @pytest.fixture(autouse=True)

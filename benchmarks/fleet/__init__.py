@@ -1,1 +1,1 @@
-"""Four gateways, six providers and one Redis over real sockets, with faults: ``make bench-fleet``."""
+"""Four gateways, six providers and one Redis over real sockets, with faults: ``make bench WHAT=fleet``."""

@@ -1,4 +1,4 @@
-"""``make bench-ledger``: how fast a large ledger answers while rows arrive, and what a call takes on disk.
+"""``make bench WHAT=ledger``: how fast a large ledger answers while rows arrive, and what a call takes on disk.
 
 A real Postgres, and SQLite. Asked are the views, the questions of docs/sql.md, and what the page asks at /api: each
 three times after a first one; the median is shown. Meanwhile 1,000 calls and their 2,000 attempts arrive each second
@@ -74,7 +74,7 @@ class Measured(msgspec.Struct, frozen=True):
 
 def main() -> None:
     """Make the rows, ask, and show."""
-    parser = argparse.ArgumentParser(prog="make bench-ledger", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="make bench WHAT=ledger", description=__doc__.partition("\n")[0])
     parser.add_argument("--calls", type=int, help="rows of calls; twice as many attempts")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK['postgres']:,} and {QUICK['sqlite']:,} calls")
     parser.add_argument("--database", choices=list(CALLS), help="only this one")

@@ -3,8 +3,8 @@
 Only the way of a call is in it: nothing is shipped, shared or looked after in the background, and the collector is off,
 so that the same code runs the same instructions. Run under a ``ticking`` clock. It obeys lines on its standard input,
 ``SUBJECT WAY CALLS``, with a subject: ``gateway``; ``direct``, the driver at the mock itself; ``watch``, from which on
-somebody looks at the calls live. It says ``done``. With ``traced`` as its second argument, calls are traced; what the
-exporting thread does is not counted.
+somebody looks at the calls live; ``trace``, which writes the functions that a call calls to ``path.json``. It says
+``done``. With ``traced`` as its second argument, calls are traced; what the exporting thread does is not counted.
 """
 
 import asyncio
@@ -12,15 +12,18 @@ import gc
 import os
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import CodeType, FrameType
 
 import msgspec
 import uvloop
 
 from benchmarks.harness import gateways
+from benchmarks.harness.caller import Caller, Question
 from benchmarks.harness.load import Order, carry_out
 from benchmarks.harness.mock_upstream import Connection
-from benchmarks.harness.servers import Server, free_port
+from benchmarks.harness.servers import ROOT, Server, free_port
 from benchmarks.micro.hot_path import WAYS
 from gateway.app.gateway import Gateway
 from gateway.connections.listener import bind, listening
@@ -54,8 +57,58 @@ async def obey(folder: Path, *, traced: bool) -> None:
             if subject == "direct":
                 path = f"/burst{gateways.PATH}"
                 question = msgspec.structs.replace(question, port=upstream_port, path=path, launched=None)
-            await carry_out(Order(question=question, calls=int(calls), concurrency=1))
+            if subject == "trace":
+                write(folder / "path.json", await trace(question))
+            else:
+                await carry_out(Order(question=question, calls=int(calls), concurrency=1))
             _say_done()
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file: nothing else is to be done meanwhile."""
+    path.write_bytes(content)
+
+
+async def trace(question: Question) -> bytes:
+    """Return which functions a call has called, in their order, as ``path.Passed`` in JSON.
+
+    It is the difference of two calls and one, so that opening the client's connection is not in it.
+    """
+    one, two = await _called(question, 1), await _called(question, 2)
+    root = f"{ROOT}/"
+    passed = []
+    for code, counts in two.items():
+        before, after = (count - less for count, less in zip(counts, one.get(code, (0, 0)), strict=True))
+        if before or after:
+            file = code.co_filename.removeprefix(root)
+            passed.append({"file": file, "function": code.co_qualname, "before": before, "after": after})
+    return msgspec.json.encode(passed)
+
+
+async def _called(question: Question, calls: int) -> Mapping[CodeType, Sequence[int]]:
+    found: dict[CodeType, list[int]] = {}
+    driving = str(ROOT / "benchmarks")
+    sent, reached = Caller.call.__code__, Connection.data_received.__code__
+    on_the_wire = 0
+
+    def notice(frame: FrameType, event: str, _: object) -> None:
+        nonlocal on_the_wire
+        if event != "call":
+            return
+        code = frame.f_code
+        if code is reached:
+            on_the_wire = 1
+        elif code is sent:
+            on_the_wire = 0
+        elif not code.co_filename.startswith(driving):
+            found.setdefault(code, [0, 0])[on_the_wire] += 1
+
+    sys.setprofile(notice)
+    try:
+        await carry_out(Order(question=question, calls=calls, concurrency=1))
+    finally:
+        sys.setprofile(None)
+    return found
 
 
 class Discarding(asyncio.Protocol):

@@ -1,7 +1,7 @@
 """One call, run as the gateway runs it, in simulated time.
 
-Who is launched when, who replaces whom and who is held for whom are the gateway's own ``Grid`` and ``Hold``. The rest
-mirrors ``gateway/racing/race.py``, and the parts of ``attempt.py`` that watch audited losers.
+Who is launched when, who replaces whom, and holds are the gateway's own ``LaunchSchedule`` and ``Hold``. The
+rest mirrors ``gateway/racing/race.py``, and the parts of ``attempt.py`` that watch audited losers.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from gateway.core.attempts import AttemptStart, Outcome, Role
 from gateway.core.calls import CallRecord, Mode, Objective
 from gateway.core.prompt_classes import encoded_class
 from gateway.racing.hold import Hold
-from gateway.racing.launches import EXTRA_ROLES, Grid
+from gateway.racing.launches import EXTRA_ROLES, LaunchSchedule
 from gateway.racing.measurement import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S
 from gateway.settings.model import RaceSettings
 from gateway.steering.plans import Launch, Plan
@@ -77,7 +77,7 @@ class Race:
         self._objective = objective
         self._done = done
         self._received_at_s = timeline.now_s
-        self._grid = Grid(
+        self._grid = LaunchSchedule(
             plan,
             loop=timeline,
             clock=lambda: timeline.now_s,

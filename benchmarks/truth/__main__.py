@@ -1,4 +1,4 @@
-"""``make bench-truth``: a real gateway before a fleet that knows what it drew, and the ledger's figures beside that.
+"""``make bench WHAT=truth``: a real gateway before a fleet that knows its draws, and the ledger's figures beside them.
 
 Every column of ``calls`` and ``attempts`` and the figures of the views people look at first. Ends with 1 when one is
 farther from the truth than it may be. ``--faults`` then bends each column in turn, and each figure of those views, and
@@ -21,7 +21,7 @@ from rich.table import Table
 from benchmarks.harness.gateways import environment, gateway_command
 from benchmarks.harness.servers import free_port, running, wait_until_listening
 from benchmarks.truth.columns import columns
-from benchmarks.truth.course import PERSONAS, Made, drive, scenarios, write_config
+from benchmarks.truth.course import PERSONAS, Made, counted, drive, scenarios, write_config
 from benchmarks.truth.facts import Ledger, join, read
 from benchmarks.truth.faults import Planted, bend, bendable, plant
 from benchmarks.truth.figure import Figure
@@ -42,7 +42,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 def main() -> None:
     """Run, and say how true it is."""
-    parser = argparse.ArgumentParser(prog="make bench-truth", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="make bench WHAT=truth", description=__doc__.partition("\n")[0])
     parser.add_argument("--calls", type=int, help=f"raced calls (default {CALLS})")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_CALLS} raced calls")
     parser.add_argument("--seed", type=int, default=1)
@@ -94,11 +94,13 @@ async def _play(calls: int, fleet: Fleet, stores: str) -> tuple[Ledger, list[Mad
         quiet = {**environment(), "HOLESHOT_LAME_DUCK_S": "0"}
         with running(gateway_command(config), quiet) as process:
             await asyncio.to_thread(wait_until_listening, process, ports[0])
+            await counted(ports[0])  # its port is open before it answers
             made = await drive(ports[0], todo, lambda: progress.advance(task))
             await asyncio.sleep(3)  # audited losers outlive their calls, and rows follow a second later
+            limits = await counted(ports[0])
         engine = create_engine(database_url)
         try:
-            return await read(engine), made
+            return await read(engine, limits), made
         finally:
             await engine.dispose()
 

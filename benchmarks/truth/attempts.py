@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.truth.course import asks_tools, key_of, prices
 from benchmarks.truth.facts import Attempt
 from benchmarks.truth.fleet import SAID, VERSION, Seen
-from benchmarks.truth.rules import Rule, Truth, at_most, bound, mean, near, same, speed
+from benchmarks.truth.rules import NEAR_MS, Rule, Truth, at_most, bound, mean, near, same, speed
 from benchmarks.truth.truths import OK, api, bill, flaw, kind, left, mode_of, saved, tool_calls, usage, valid, win_on
 
 
@@ -47,7 +47,11 @@ def _outcome(one: Attempt) -> str:
         return "failed"
     if _has_won(one):
         return "won"
-    return "lost" if one.seen.first_at is None else "superseded"
+    if one.seen.first_at is None:
+        return "lost"
+    # Cut while its first token was on the way: which of the two came first, the gateway's clock decides.
+    is_close = not one.row["audited"] and one.seen.ended_at - one.seen.first_at < NEAR_MS / 1000
+    return "lost" if is_close and one.row["outcome"] == "lost" else "superseded"
 
 
 def _role(one: Attempt) -> set[str]:
@@ -238,6 +242,7 @@ ATTEMPTS: Mapping[str, Sequence[Rule]] = {
         for column in ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens", "cache_write_tokens")
     },
     "tokens_source": [same(lambda _: "reported", only=lambda one: _has_told(one) and _has_won(one))],
+    "reported_tokens": [same(lambda _: None)],
     "decode_tps": [speed(_tps, only=_is_stream)],
     "e2e_tps": [speed(_e2e_tps, only=_is_stream)],
     "itl_p50_ms": [near(lambda one: _gaps_ms(one, 0.5), only=_chunky, ms=0.5)],

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ import yaml
 
 from benchmarks.truth.fleet import Fleet, Persona
 
+LEFT = 499  # the status of a call whose client gave up
 AT_ONCE = 12  # calls: more would measure this machine
 PATIENCE_S = 0.513  # of those who give up
 WAIT_S = 30.0
@@ -26,6 +28,13 @@ DEADLINE_MS, WITH_DEADLINE = 500.0, 10  # one call of so many has it
 FILLER = "word " * 26  # so that the prompt is as long as the fleet says
 REPLICA, REGION = "truth-1", "here"
 CLIENTS = {"ada": "hs-ada-0123456789", "bob": "hs-bob-0123456789"}
+VIEWER = {"eye": "hs-eye-0123456789"}
+# So far away that nothing is refused: what is counted is compared.
+CLIENT_LIMITS: Mapping[str, Mapping[str, Any]] = {
+    "bob": {"rpm": 10**6, "tpm": 10**9, "max_parallel": 1000, "usd_per_day": 1e3, "usd_per_month": 1e4},
+    "eye": {"role": "viewer"},
+}
+MODEL_USD = 1e3  # a day, of the model ``race``
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
 RACING = ("steady", "swift", "chunky", "caching")
 PERSONAS = (
@@ -44,6 +53,8 @@ PERSONAS = (
     Persona("broken", 0.040, plays=frozenset({"fails"})),
     Persona("careless", 0.040, plays=frozenset({"reset"})),
     Persona("narrow", 0.050),
+    Persona("rip", 0.050, plays=frozenset({"torn"})),
+    Persona("heir", 0.050, plays=frozenset({"fails"})),
 )
 POOL = ("steady", "swift", "chunky", "caching", "large", "liar")
 
@@ -83,12 +94,13 @@ class Made(msgspec.Struct):
     sent_at: float
     sent: datetime
     id: str | None = None  # as the gateway says
-    status: int = 499  # this client's own leaving
+    status: int = LEFT
     byte_at: float | None = None
     first_at: float | None = None  # the first text
     ended_at: float = math.inf
     text: str = ""
     reasoning: str = ""
+    usage: Mapping[str, Any] | None = None  # as the gateway said, where it was asked
 
     @property
     def provider(self) -> str | None:
@@ -116,6 +128,8 @@ def scenarios(calls: int) -> Sequence[Scenario]:
         Scenario("fallback", 8, "broken", "fails"),
         Scenario("reset", some, "careless", "reset", only="careless"),
         Scenario("narrow", some, "narrow", only="narrow"),
+        Scenario("torn", more, "torn", "torn"),
+        Scenario("orphan", 3, "torn", "orphan"),
     )
 
 
@@ -165,10 +179,13 @@ def write_config(
         "log_level": "warning",
         "replica": REPLICA,
         "region": REGION,
-        "clients": {name: {"key_sha256": hashlib.sha256(key.encode()).hexdigest()} for name, key in CLIENTS.items()},
+        "clients": {
+            name: {"key_sha256": hashlib.sha256(key.encode()).hexdigest(), **CLIENT_LIMITS.get(name, {})}
+            for name, key in (CLIENTS | VIEWER).items()
+        },
         "providers": {name: provider(persona) for name, persona in fleet.personas.items()},
         "models": {
-            "race": {"deployments": deployments(*RACING), "race": race},
+            "race": {"deployments": deployments(*RACING), "race": race, "usd_per_day": MODEL_USD},
             "pool": {"deployments": deployments(*POOL), "race": single},
             "slow": {"deployments": deployments("slow"), "race": single},
             "hedged": {"deployments": deployments("steady", "swift"), "race": hedge},
@@ -181,6 +198,11 @@ def write_config(
             "narrow": {
                 "deployments": deployments("narrow", drop_params=True),
                 "race": single,
+            },
+            "torn": {
+                "deployments": [*deployments("rip"), *deployments("heir", continues="prefix")],
+                "race": single,
+                "takeover": "always",
             },
         },
     }
@@ -227,6 +249,19 @@ async def drive(port: int, todo: Sequence[Scenario], done: Callable[[], None]) -
     return sorted(made, key=lambda one: one.job.number)
 
 
+async def counted(port: int) -> dict[str, Any]:
+    """Return what limits have counted: of the client that has all by the limit, and of the model as ``model``."""
+    url = f"http://127.0.0.1:{port}"
+    async with aiohttp.ClientSession(headers={"authorization": f"Bearer {VIEWER['eye']}"}) as session:
+        async with session.get(f"{url}/api/usage") as response:
+            rows = {row["client"]: row for row in (await response.json())["data"]}
+        async with session.get(f"{url}/metrics") as response:
+            said = await response.text()
+    left = re.search(r'^holeshot_model_left_usd\{model="race"\} (\S+)$', said, re.MULTILINE)
+    found = {each["limit"]: each["used"] for each in rows["bob"]["limits"]}
+    return found | {"model": MODEL_USD - float(left[1] if left else "nan"), "minute": time.time() // 60}
+
+
 def asks_tools(job: Job) -> bool:
     """Return whether a call offers a tool."""
     return job.scenario.kind in {"tool", "broken"}
@@ -246,6 +281,9 @@ async def _call(session: aiohttp.ClientSession, port: int, job: Job) -> Made:
         body["tools"] = [TOOL]
     if scenario.name == "narrow":
         body["seed"] = 1
+    if scenario.model == "torn":
+        body["stream_options"] = {"include_usage": True}
+        body["provider"] = {"order": ["rip", "heir"]}
     if scenario.only is not None:
         body["provider"] = {"only": [scenario.only]}
     headers = {"x-request-id": str(job.number), "authorization": f"Bearer {CLIENTS[job.client]}"}
@@ -279,7 +317,9 @@ async def _listen(response: aiohttp.ClientResponse, made: Made) -> None:
         made.byte_at = made.byte_at or time.monotonic()
         if not line.startswith(b"data: {"):
             continue
-        text, reasoning = _texts(json.loads(line[6:]))
+        event = json.loads(line[6:])
+        made.usage = event.get("usage") or made.usage
+        text, reasoning = _texts(event)
         if (text or reasoning) and made.first_at is None:
             made.first_at = time.monotonic()
         made.text += text

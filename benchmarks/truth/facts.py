@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from benchmarks.truth.course import Made
+from benchmarks.truth.course import LEFT, Made
 from benchmarks.truth.fleet import Fleet, Persona, Seen
 from gateway.ledger import tables
 
@@ -21,7 +21,7 @@ VIEWS = (
 
 
 class Ledger(msgspec.Struct):
-    """All rows of one run: of the two tables, and of the views that are compared."""
+    """All rows of one run: of the two tables, and of the views that are compared. ``limits`` is what those count."""
 
     calls: list[Row]
     attempts: list[Row]
@@ -63,11 +63,14 @@ class Facts(msgspec.Struct, frozen=True):
     made: Sequence[Made]
     calls: Sequence[Called]
     attempts: Sequence[Attempt]
+    # In no other list: answers that broke off, to be finished by another, and those whose end came as their client
+    # left, so that two clocks decide which was first.
+    others: Sequence[Called]
     strays: int  # rows that belong to no call or no request of this run, and calls without a row
 
 
-async def read(engine: AsyncEngine) -> Ledger:
-    """Read a ledger."""
+async def read(engine: AsyncEngine, counted: Row) -> Ledger:
+    """Read a ledger; ``counted`` is what limits count."""
     async with engine.connect() as connection:
 
         async def rows(query: Any) -> list[Row]:
@@ -76,7 +79,7 @@ async def read(engine: AsyncEngine) -> Ledger:
         return Ledger(
             await rows(select(tables.calls)),
             await rows(select(tables.attempts)),
-            {view: await rows(text(f"select * from {view}")) for view in VIEWS},
+            {"limits": [counted]} | {view: await rows(text(f"select * from {view}")) for view in VIEWS},
         )
 
 
@@ -90,6 +93,7 @@ def join(ledger: Ledger, made: Sequence[Made], fleet: Fleet) -> Facts:
     for row in ledger.attempts:
         rows_of[row["call_id"]].append(row)
     calls: list[Called] = []
+    others: list[Called] = []
     strays = 0
     for row in ledger.calls:
         one = by_number.pop(row["request_id"], None)
@@ -104,6 +108,9 @@ def join(ledger: Ledger, made: Sequence[Made], fleet: Fleet) -> Facts:
         ]
         strays += len(own.keys() - {attempt.persona.name for attempt in attempts})
         if attempts:
-            calls.append(Called(row, one, attempts, own))
+            called = Called(row, one, attempts, own)
+            is_torn = one.job.scenario.model == "torn"
+            is_close = one.status == LEFT and any(seen.is_told for requests in own.values() for seen in requests)
+            (others if is_torn or is_close else calls).append(called)
     strays += len(by_number) + sum(map(len, rows_of.values()))
-    return Facts(fleet, made, calls, [attempt for call in calls for attempt in call.attempts], strays)
+    return Facts(fleet, made, calls, [attempt for call in calls for attempt in call.attempts], others, strays)

@@ -30,6 +30,7 @@ FIGURES = {
     "tag_values": ("n", "n_failed", "ttft_mean_ms", "cost_mean_usd"),
     "cache_value": ("cached_tokens", "cache_saved_usd"),
     "throughput": ("n",),
+    "limits": ("rpm", "tpm", "usd_per_day", "usd_per_month", "model"),
 }
 
 

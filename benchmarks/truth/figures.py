@@ -7,6 +7,7 @@ from benchmarks.truth.calls import losers
 from benchmarks.truth.course import PATIENCE_S
 from benchmarks.truth.facts import Called, Facts, Ledger, Row
 from benchmarks.truth.figure import Figure, between, equal, within
+from benchmarks.truth.rules import NEAR_MS
 from benchmarks.truth.truths import OK, bill, kind, left
 
 SLO_MS = 500.0
@@ -25,6 +26,8 @@ def figures(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
     yield from _failures(ledger, facts)
     yield from _sorts(ledger, facts)
     yield from _patience(ledger, facts)
+    yield from _takeovers(ledger, facts)
+    yield from _limits(ledger, facts)
 
 
 def _of(rows: Sequence[Row], **wanted: str) -> Row:
@@ -44,11 +47,12 @@ def _savings(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
     yield equal("raced calls", len(raced), value["calls"])
     overtaken = sum(call.attempts[0].row["is_overtaken"] is True for call in raced)
     yield within("calls whose primary was overtaken", overtaken, value["overtaken"], 0.02)
-    yield within("saved by racing, ms a call", saved, value["saved_ms_per_call"], 0.10 if len(raced) >= MANY else 0.30)
+    is_long = len(raced) >= MANY
+    yield within("saved by racing, ms a call", saved, value["saved_ms_per_call"], 0.10 if is_long else 0.30)
     low, high = value["saved_low_ms_per_call"], value["saved_high_ms_per_call"]
     yield from between("saved, 95 % interval", saved, low, high)
     middle = None if low is None or high is None else (low + high) / 2
-    yield within("saved, the interval's middle", value["saved_ms_per_call"] or 0.0, middle, 0.05)
+    yield within("saved, the interval's middle", value["saved_ms_per_call"] or 0.0, middle, 0.05 if is_long else 0.10)
     yield within("first token with racing, mean ms", fmean(seen), value["ttft_mean_ms"], 0.01)
     yield within("first token without racing, mean ms", fmean(alone), value["alone_mean_ms"], 0.05)
     for q in (50, 95):
@@ -57,7 +61,7 @@ def _savings(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
             f"first token without racing, p{q} ms",
             _quantile(alone, q),
             value[f"alone_p{q}_ms"],
-            0.05 if q == 50 else 0.10,
+            0.05 if q == 50 and is_long else 0.10,
         )
 
 
@@ -145,7 +149,10 @@ def _bills(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
         due = sum(row[cost] or 0 for row in rows)
         yield within(f"client_usage, {column}", due, sum(row[column] or 0 for row in usage), 1e-6)
     gone = [
-        one for call in facts.calls if call.made.job.scenario.name == "slow" and left(call) for one in call.attempts
+        one
+        for call in (*facts.calls, *facts.others)
+        if call.made.job.scenario.name == "slow" and left(call)
+        for one in call.attempts
     ]
     value = _of(ledger.views["race_value"], model="slow")
     low, high = value["abandoned_cost_low_usd"], value["abandoned_cost_high_usd"]
@@ -154,11 +161,12 @@ def _bills(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
 
 def _failures(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
     """Compare counts of calls that failed, also in the middle of a stream, with what clients saw; also by tags."""
-    failed = {call.made.job.number for call in facts.calls if _has_failed(call)}
+    calls = [*facts.calls, *facts.others]
+    failed = {call.made.job.number for call in calls if _has_failed(call)}
     yield Figure("calls that failed, some", 1, len(failed), "≥ 1", bool(failed))
     yield equal("client_usage, failed", len(failed), sum(row["n_failed"] for row in ledger.views["client_usage"]))
     for half in ("odd", "even"):
-        tagged = [call for call in facts.calls if call.made.job.tags.get("half") == half]
+        tagged = [call for call in calls if call.made.job.tags.get("half") == half]
         row = _of(ledger.views["tag_values"], tag="half", value=half)
         yield equal(f"tag_values {half}, calls", len(tagged), row["n"])
         bad = sum(call.made.job.number in failed for call in tagged)
@@ -166,7 +174,8 @@ def _failures(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
         answered = [call for call in tagged if call.row["status_code"] == OK]
         waited = [_first_ms(call) for call in answered]
         mean = fmean([each for each in waited if each is not None])
-        yield within(f"tag_values {half}, first token, mean ms", mean, row["ttft_mean_ms"], 0.05)
+        allowed = max(0.05, NEAR_MS / mean)  # the client reads it a little later than the gateway
+        yield within(f"tag_values {half}, first token, mean ms", mean, row["ttft_mean_ms"], allowed)
         costs = [call.row["cost_usd"] for call in answered if call.row["cost_usd"] is not None]
         yield within(f"tag_values {half}, cost of a call, $", fmean(costs), row["cost_mean_usd"], 1e-6)
 
@@ -174,7 +183,7 @@ def _failures(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
 def _has_failed(call: Called) -> bool:
     """Whether the client had an error that was not its own fault, before the answer or in the middle of it."""
     status = call.made.status
-    return status in {424, 429} or status >= 500 or (kind(call) == "truncated" and not left(call))
+    return status in {424, 429} or status >= 500 or (kind(call) in {"truncated", "orphan"} and not left(call))
 
 
 def _first_ms(call: Called) -> float | None:
@@ -224,6 +233,69 @@ def _patience(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
     row = _of(ledger.views["slo"], model="slow")
     yield within("calls within 500 ms though many give up, share", good / (good + bad), row["ttft_ok_share"], 0.10)
     yield within("calls whose client gave up after 500 ms", left, row["n_gave_up"], 0.1)
+
+
+def _takeovers(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
+    """Compare answers that another deployment finished with what the client read, and with both providers' bills."""
+    torn = [call for call in facts.others if call.made.job.scenario.model == "torn"]
+    words = {call.made.job.number: facts.fleet.torn_words(call.made.job.number) for call in torn}
+    whole = [call for call in torn if call.made.text == "".join(words[call.made.job.number])]
+    finished = [call for call in torn if call.row["takeover"] == "finished"]
+    yield Figure("answers that broke off, some", 1, len(torn), "≥ 1", bool(torn))
+    due = sum(kind(call) == "torn" for call in torn)
+    yield equal("answers that broke off and were read whole", due, len(whole))
+    yield equal("takeovers, finished", len(whole), len(finished))
+    failed = sum(call.row["takeover"] == "failed" for call in torn)
+    yield equal("takeovers, failed", len(torn) - len(whole), failed)
+    odd = [call for call in whole if not _is_handed_on(call)]
+    yield equal("takeovers whose rows do not say who went on with what", 0, len(odd))
+    read = sum(len(words[call.made.job.number]) for call in whole)
+    yield equal("takeovers, tokens that were read", read, sum(call.row["completion_tokens"] for call in whole))
+    told = sum((call.made.usage or {}).get("completion_tokens", 0) for call in whole)
+    yield equal("takeovers, tokens that the client was told of", read, told)
+    prompts = sum(call.attempts[0].seen.prompt_tokens for call in whole if call.attempts[0].seen)
+    yield within("takeovers, tokens of prompts", prompts, sum(call.row["prompt_tokens"] for call in whole), 0.1)
+    last = [call.attempts[1] for call in whole if len(call.attempts) > 1]
+    yield equal("takeovers, bill of those that went on, $", bill(last), sum(one.row["cost_usd"] for one in last))
+    tried = [one for call in torn for one in call.attempts]
+    low, high = (sum(one.row[f"cost_{side}_usd"] or 0.0 for one in tried) for side in ("low", "high"))
+    yield from between("takeovers, bill of all, $", bill(tried), low, high)
+    usage = [row for row in ledger.views["client_usage"] if row["model"] == "torn"]
+    cost = sum(one.row["cost_usd"] or 0.0 for one in tried)
+    yield equal("client_usage, cost of takeovers, $", cost, sum(row["cost_usd"] for row in usage))
+
+
+def _is_handed_on(call: Called) -> bool:
+    """Whether the rows name both attempts and their ways."""
+    if len(call.attempts) != 2:
+        return False
+    first, second = call.attempts
+    names = (first.persona.name, second.persona.name, first.row["outcome"], second.row["outcome"])
+    after = (second.row["role"], second.row["continues"], call.row["winner_attempt_id"], call.row["takeovers"])
+    own = second.row["id"]
+    return names == ("rip", "heir", "failed", "won") and after == ("takeover", first.row["id"], own, 1)
+
+
+def _limits(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
+    """Compare what limits have counted with the calls of the client that has them, and with what was billed."""
+    [counted], calls = ledger.views["limits"], [*facts.calls, *facts.others]
+    own = [call for call in calls if call.made.job.client == "bob"]
+    present = [call for call in own if call.made.sent.timestamp() // 60 == counted["minute"]]
+    yield equal("limits, requests of the present minute", len(present), counted["rpm"])
+    tokens = sum((call.row["prompt_tokens"] or 0) + (call.row["completion_tokens"] or 0) for call in present)
+    yield equal("limits, tokens of the present minute", tokens, counted["tpm"])
+    yield equal("limits, calls that still run", 0, counted["max_parallel"])
+    for name, some in (("usd_per_day", own), ("usd_per_month", own), ("model", _of_race(calls))):
+        tried = [one for call in some for one in call.attempts]
+        yield equal(f"limits, {name}, as rows have it", sum(one.row["cost_usd"] or 0.0 for one in tried), counted[name])
+        honest = [one for one in tried if one.persona.overstates == 1]
+        lied = sum(one.row["cost_usd"] or 0.0 for one in tried) - sum(one.row["cost_usd"] or 0.0 for one in honest)
+        low, high = (sum(one.row[f"cost_{side}_usd"] or 0.0 for one in honest) for side in ("low", "high"))
+        yield within(f"limits, {name}, as billed", bill(honest), counted[name] - lied, (high - low) / bill(honest))
+
+
+def _of_race(calls: Sequence[Called]) -> list[Called]:
+    return [call for call in calls if call.made.job.scenario.model == "race"]
 
 
 def _quantile(values: Sequence[float], percent: int) -> float:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+FOURS = (" one", " two", " the", " and", " has")  # tokens that a count by characters finds exactly
 WORDS = (" a", " the", " to", " racing", " first", " provider", ".", "ing", " o", " leaderboard")
 PROMPT_TOKENS = 40
 VERSION = "m-1"
@@ -74,6 +75,7 @@ class Seen(msgspec.Struct):
     chars: list[int] = []
     sent: int = 0  # tokens
     finish_reason: str | None = None
+    prompt_tokens: int = PROMPT_TOKENS
     is_told: bool = False  # the usage went out
     is_cut: bool = True  # nobody read it to its end
 
@@ -89,7 +91,7 @@ class Seen(msgspec.Struct):
         draw = self.draw
         cached_usd = persona.input_usd if persona.cached_usd is None else persona.cached_usd
         write_usd = persona.input_usd if persona.write_usd is None else persona.write_usd
-        prompt = (PROMPT_TOKENS - draw.cached - draw.written) * persona.input_usd
+        prompt = (self.prompt_tokens - draw.cached - draw.written) * persona.input_usd
         prompt += draw.cached * cached_usd + draw.written * write_usd
         billed = draw.tokens if persona.bills_on and self.is_cut else self.sent
         return prompt + billed * persona.output_usd
@@ -126,12 +128,18 @@ class Fleet:
         name = request.match_info["name"]
         call, persona = int(number), self.personas[name]
         connection = id(request.transport)
+        draw, begun = self.drawn(call, name), _begun(body)
+        if kind == "orphan":
+            kind = "fails" if begun else "torn"  # it breaks off, and nobody finishes it
+        if begun:  # of an answer that broke off
+            draw = msgspec.structs.replace(draw, tokens=len(self.torn_words(call)) - _tokens(begun))
         seen = Seen(
             id=f"{call}-{name}",
             call=call,
             name=name,
             key=request.headers.get("authorization", "").removeprefix("Bearer "),
-            draw=self.drawn(call, name),
+            draw=draw,
+            prompt_tokens=PROMPT_TOKENS + _tokens(begun),
             arrived_at=now,
             arrived=wall,
             in_flight=self._under_way[name],
@@ -191,8 +199,10 @@ class Fleet:
         seen.event_at = time.monotonic()
         await _until(seen.arrived_at + draw.ttft_s)
         begun = time.monotonic()
-        words = self._words(seen) if kind != "empty" else []
+        words = self._words(seen, kind) if kind != "empty" else []
         for at in range(0, len(words), persona.per_chunk):
+            if kind == "torn" and at > len(words) / 2:
+                return response  # its end is missing
             if kind == "truncated" and at > len(words) / 2 and request.transport is not None:
                 request.transport.close()
                 return response
@@ -210,8 +220,17 @@ class Fleet:
         seen.finish_reason, seen.is_told, seen.is_cut = write.reason, True, False
         return response
 
-    def _words(self, seen: Seen) -> list[str]:
+    def torn_words(self, call: int) -> list[str]:
+        """Return the tokens of an answer that breaks off, of which all that go on with it have the same in mind."""
+        words = Random(f"{self._seed} {call} words").choices(FOURS, k=self.drawn(call, "rip").tokens)
+        return [" rip", *words[1:]]
+
+    def _words(self, seen: Seen, kind: str = "text") -> list[str]:
         """Return the tokens of an answer; the first that is no reasoning says whose it is."""
+        if kind == "torn":
+            return self.torn_words(seen.call)
+        if seen.prompt_tokens > PROMPT_TOKENS:
+            return self.torn_words(seen.call)[-seen.draw.tokens :]
         words = Random(f"{self._seed} {seen.id} words").choices(WORDS, k=seen.draw.tokens)
         words[self.personas[seen.name].thinks] = f" {seen.name}"
         return words
@@ -252,7 +271,9 @@ class _Chat:
             last = self._event({"tool_calls": [{"index": 0, "function": {"arguments": '"}'}}]})
             self._seen.writes.append(time.monotonic())
             self._seen.chars.append(len('"}'))
-        usage = _usage(self._persona, self._seen.draw) | ({"completion_tokens": 0} if self._kind == "empty" else {})
+        usage = _usage(self._persona, self._seen.draw, self._seen.prompt_tokens) | (
+            {"completion_tokens": 0} if self._kind == "empty" else {}
+        )
         told = {"id": "c", "model": VERSION, "choices": [], "usage": usage}
         return last + self._event({}, self.reason) + _data(told) + b"data: [DONE]\n\n"
 
@@ -312,13 +333,23 @@ async def serving(fleet: Fleet, port: int) -> AsyncIterator[None]:
 
 
 def _prompt(body: dict[str, Any]) -> str:
-    content = body["messages"][-1]["content"]
+    content = next(each["content"] for each in reversed(body["messages"]) if each["role"] == "user")
     return str(content if isinstance(content, str) else content[-1]["text"])
 
 
-def _usage(persona: Persona, draw: Draw) -> dict[str, Any]:
+def _begun(body: dict[str, Any]) -> str:
+    """Return the beginning of an answer that the request asks to go on with."""
+    last = body["messages"][-1]
+    return str(last["content"]) if last["role"] == "assistant" else ""
+
+
+def _tokens(text: str) -> int:
+    return len(text) // len(FOURS[0])
+
+
+def _usage(persona: Persona, draw: Draw, prompt_tokens: int = PROMPT_TOKENS) -> dict[str, Any]:
     usage: dict[str, Any] = {
-        "prompt_tokens": PROMPT_TOKENS,
+        "prompt_tokens": prompt_tokens,
         "completion_tokens": round(draw.tokens * persona.overstates),
     }
     if persona.cached_usd is not None:

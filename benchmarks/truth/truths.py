@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from benchmarks.truth.course import LEFT
 from benchmarks.truth.facts import Attempt
 from benchmarks.truth.fleet import PROMPT_TOKENS, Seen
 from benchmarks.truth.rules import One, Truth
 
-OK, LEFT = 200, 499
+OK = 200
 
 
 def left(one: One) -> bool:

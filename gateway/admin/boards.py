@@ -16,6 +16,7 @@ from pydantic import BaseModel, SecretStr
 
 from gateway.admin.explain import explained
 from gateway.admin.keys import MERGE_PATCH, changed, created, found, listed, revoked, rotated
+from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import NoQuery, answer, asked
 from gateway.admin.visitors import admit_visitor
 from gateway.api.auth import JSON, Client
@@ -169,7 +170,7 @@ async def leaderboard(request: web.Request) -> web.Response:
     admit_visitor(request)
     context = request.app[CONTEXT]
     models = _wanted(context, asked(request, BoardQuery).model)
-    gaps = await context.reports.gaps()
+    gaps = await request.app[OPERATIONS].reports.gaps()
     return answer(request, {"models": [_board(context, model, gaps) for model in models]})
 
 
@@ -230,7 +231,7 @@ async def live(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers=_HEADERS)
     if request.method == METH_HEAD:  # whatever followed the head would be read as the next answer
         return response
-    with request.app[CONTEXT].live.watch(wanted, client.name) as viewer:
+    with request.app[OPERATIONS].live.watch(wanted, client.name) as viewer:
         viewer.on_end(lambda: _hang_up(request, only_if_blocked=True))
         with suppress(ConnectionError):  # it has hung up; whatever was to be sent
             await response.prepare(request)
@@ -296,9 +297,10 @@ async def usage(request: web.Request) -> web.Response:
     admit_visitor(request)
     query = asked(request, UsageQuery)
     context = request.app[CONTEXT]
-    table = await context.reports.usage(query.window)
+    reports = request.app[OPERATIONS].reports
+    table = await reports.usage(query.window)
     clients = _clients(context)
-    spent = await context.reports.spent() if any(DOLLARS & each.limits.keys() for each in clients.values()) else {}
+    spent = await reports.spent() if any(DOLLARS & each.limits.keys() for each in clients.values()) else {}
     rows = {row["client"]: row for row in table.rows}
     rows |= {name: {"client": name, **_NOTHING} for name in clients if name not in rows}
     data = [{**row, "limits": _limits(context, clients.get(name), spent)} for name, row in rows.items()]

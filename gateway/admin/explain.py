@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 from aiohttp import web
 
+from gateway.admin.operations import OPERATIONS
 from gateway.api.auth import Client
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.fitting import Question, fitted
@@ -160,7 +161,7 @@ async def ready(request: web.Request) -> web.Response:
     status = "ok" if context.admission.keys.table.is_loaded else "keys_not_loaded"
     if context.phase is not Phase.SERVING:
         status = "stopping"
-    body = msgspec.json.encode({"status": status, **context.process.readiness()})
+    body = msgspec.json.encode({"status": status, **request.app[OPERATIONS].readiness()})
     return web.Response(body=body, content_type="application/json", status=200 if status == "ok" else 503)
 
 
@@ -168,7 +169,7 @@ async def metrics(request: web.Request) -> web.Response:
     """Return the metrics in Prometheus' text format. Needs the key of an admin or a viewer if keys are required."""
     context = request.app[CONTEXT]
     context.admission.admit_viewer(request)
-    body, content_type = await context.process.render_metrics()
+    body, content_type = await request.app[OPERATIONS].render_metrics()
     return web.Response(body=body, headers={"content-type": content_type})
 
 

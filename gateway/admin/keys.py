@@ -148,7 +148,7 @@ def _demand_no_more(fields: Mapping[str, Any], *known: str) -> None:
 
 
 def uncached(value: Any, status: int = 200) -> web.Response:
-    """Return a value as JSON that nobody keeps."""
+    """Return a value as JSON that must not be cached."""
     body = msgspec.json.encode(value)
     headers = {"cache-control": "no-store"}  # one of them has a key
     return web.Response(body=body, status=status, content_type=JSON, headers=headers)

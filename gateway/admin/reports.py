@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from aiohttp import web
 
+from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import MOST, NoQuery, answer, asked, position, written
 from gateway.admin.visitors import admit_visitor
 from gateway.alerts.alert import Alert
@@ -56,7 +57,7 @@ async def list_calls(request: web.Request) -> web.Response:
     admit_visitor(request)
     query = asked(request, CallsQuery)
     window = query.window or (Window.DAY if query.request_id is None else None)
-    table = await request.app[CONTEXT].reports.calls(
+    table = await request.app[OPERATIONS].reports.calls(
         CallsWanted(
             window=window,
             limit=query.limit,
@@ -86,7 +87,7 @@ async def get_call(request: web.Request) -> web.Response:
     """
     admit_visitor(request)
     asked(request, NoQuery)
-    found = await request.app[CONTEXT].reports.call(request.match_info["id"])
+    found = await request.app[OPERATIONS].reports.call(request.match_info["id"])
     if found is None:
         raise CallNotFound("no call has this id: ids are in the header x-holeshot-call-id, and in GET /api/calls")
     return answer(request, found)
@@ -119,7 +120,7 @@ async def alerts(request: web.Request) -> web.Response:
     admit_visitor(request)
     asked(request, AlertsQuery)
     context = request.app[CONTEXT]
-    lasting = await context.process.alerts.open_alerts()
+    lasting = await request.app[OPERATIONS].alerts.open_alerts()
     settings = context.settings.alerts
     found: dict[str, Any] = {
         "enabled": settings.enabled,
@@ -129,7 +130,7 @@ async def alerts(request: web.Request) -> web.Response:
         "sql": None,
     }
     try:
-        table = await context.reports.alerts()
+        table = await request.app[OPERATIONS].reports.alerts()
     except (ReportsUnreachable, ReportTooSlow):  # logged; the open ones are the more important now
         pass
     else:
@@ -174,7 +175,7 @@ async def history(request: web.Request) -> web.Response:
     """Return the series of deployments."""
     admit_visitor(request)
     query = asked(request, HistoryQuery)
-    found = await request.app[CONTEXT].reports.history(HistoryWanted(**msgspec.structs.asdict(query)))
+    found = await request.app[OPERATIONS].reports.history(HistoryWanted(**msgspec.structs.asdict(query)))
     return answer(
         request,
         {
@@ -197,12 +198,12 @@ async def heat(request: web.Request) -> web.Response:
     wanted = HeatWanted(
         metric=query.metric, window=Window(query.window), model=query.model, deployment=query.deployment
     )
-    table = await request.app[CONTEXT].reports.heat(wanted)
+    table = await request.app[OPERATIONS].reports.heat(wanted)
     return answer(request, {"metric": query.metric, "rows": list(_by_deployment(table.rows)), "sql": table.sql})
 
 
 def _outage(row: dict[str, Any], now: datetime) -> dict[str, Any]:
-    """Return an outage; ``to`` is null while it lasts, and when nobody could see its end."""
+    """Return an outage; ``to`` is null while it lasts, and when its end was not seen."""
     known = {name: row[name] for name in ("deployment", "reason", "replica")}
     began_at, ended_at = row["began_at"], row["ended_at"]
     may_last = ended_at is None and now - began_at < MAY_LAST
@@ -229,7 +230,7 @@ async def refusals(request: web.Request) -> web.Response:
     """Return refusals by client and reason, and wrong keys by address; a minute is there when it is over."""
     admit_visitor(request)
     query = asked(request, RefusalsQuery)
-    refused, guessed = await request.app[CONTEXT].reports.refusals(query.window)
+    refused, guessed = await request.app[OPERATIONS].reports.refusals(query.window)
     return answer(
         request,
         {"data": refused.rows, "wrong_keys": guessed.rows, "sql": refused.sql, "wrong_keys_sql": guessed.sql},
@@ -258,7 +259,7 @@ async def replay(request: web.Request) -> web.Response:
     query = asked(request, ReplayQuery)
     without = () if query.without is None else tuple(sorted(set(query.without.split(","))))
     wanted = ReplayWanted(query.window, query.model, without, _budgets(query.budget))
-    return answer(request, await request.app[CONTEXT].reports.replay(wanted))
+    return answer(request, await request.app[OPERATIONS].reports.replay(wanted))
 
 
 def _budgets(written: str | None) -> tuple[float, ...]:
@@ -283,7 +284,7 @@ async def slo(request: web.Request) -> web.Response:
     """Return each target of the configuration: its figures, what is left of its error budget, and a verdict."""
     admit_visitor(request)
     asked(request, NoQuery)
-    standings = await request.app[CONTEXT].reports.targets()
+    standings = await request.app[OPERATIONS].reports.targets()
     return answer(request, {"targets": [as_object(each) for each in standings]})
 
 
@@ -303,7 +304,7 @@ async def slowdowns(request: web.Request) -> web.Response:
     """Return slowdowns, the newest first."""
     admit_visitor(request)
     query = asked(request, SlowdownsQuery)
-    table = await request.app[CONTEXT].reports.slowdowns(SlowdownsWanted(**msgspec.structs.asdict(query)))
+    table = await request.app[OPERATIONS].reports.slowdowns(SlowdownsWanted(**msgspec.structs.asdict(query)))
     return answer(request, {"data": table.rows, "sql": table.sql})
 
 
@@ -321,5 +322,5 @@ async def race_value(request: web.Request) -> web.Response:
     """Return the columns of the view ``race_value``, by model or by client."""
     admit_visitor(request)
     query = asked(request, WorthQuery)
-    table = await request.app[CONTEXT].reports.race_value(query.window, query.by)
+    table = await request.app[OPERATIONS].reports.race_value(query.window, query.by)
     return answer(request, {"data": table.rows, "sql": table.sql})

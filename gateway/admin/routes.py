@@ -12,7 +12,7 @@ from gateway.admin import boards, reports, visitors
 from gateway.admin.openapi.document import document
 from gateway.admin.visitors import admit_caller
 from gateway.api.bodies import withhold_continue
-from gateway.api.endpoints import CHAT_SURFACE
+from gateway.api.endpoints import CHAT_ENDPOINT
 from gateway.api.handler import answering
 from gateway.core.errors import NotFound
 from gateway.page.assets import Asset, assets
@@ -86,7 +86,7 @@ ROUTES = (
     _route("GET", "/api/session", visitors.get_session),
     _route("POST", "/api/session", visitors.create_session),
     _route("DELETE", "/api/session", visitors.end_session),
-    _route("POST", "/api/playground", answering(CHAT_SURFACE, admit_caller)),
+    _route("POST", "/api/playground", answering(CHAT_ENDPOINT, admit_caller)),
     _route("GET", "/api/leaderboard", boards.leaderboard),
     _route("GET", "/api/explain", boards.explain),
     _route("GET", "/api/history", reports.history),

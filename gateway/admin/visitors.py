@@ -12,6 +12,7 @@ import msgspec
 from aiohttp import web
 
 from gateway import __version__
+from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import answer
 from gateway.api.auth import (
     JSON,
@@ -58,7 +59,7 @@ def admit_visitor(request: web.Request, *, admin: bool = False, takes: Sequence[
 
     Raises:
         Forbidden: it may not, or another page sends the request.
-        NoKey, HeaderIgnored, SessionEnded: nobody has signed in, or the session is over.
+        NoKey, HeaderIgnored, SessionEnded: there is no session, or it is over.
         ApiError: as for ``Admission.admit``.
 
     """
@@ -144,14 +145,14 @@ def _signed_in(request: web.Request) -> tuple[Client, bytes | None]:
     """Return who has signed in, here with a key, of which this returns the digest, or at a proxy.
 
     Raises:
-        NoKey, HeaderIgnored, SessionEnded: nobody has.
+        NoKey, HeaderIgnored, SessionEnded: there is no session.
         KeyExpired, KeysNotLoaded, KeyUnusable: the key of the session has expired, or cannot be judged now.
 
     """
     context = request.app[CONTEXT]
     admission = context.admission
     cookies = presented(request.headers.getall("cookie", ()))
-    secret = secret_of(context.settings, context.process.signing_key)
+    secret = secret_of(context.settings, request.app[OPERATIONS].signing_key)
     digest = admission.sessions.digest(cookies, secret) if cookies else None
     if digest is not None:
         return admission.holder(digest), digest
@@ -202,7 +203,7 @@ async def get_session(request: web.Request) -> web.Response:
     """Return who looks, and what the page needs to know of the gateway before it shows anything.
 
     Raises:
-        NotSignedIn: nobody has signed in, and no key is sent.
+        NotSignedIn: there is no session, and no key is sent.
 
     """
     try:
@@ -210,7 +211,7 @@ async def get_session(request: web.Request) -> web.Response:
     except NoKey as error:
         raise NotSignedIn(error.message) from None
     context = request.app[CONTEXT]
-    state = context.process.readiness()
+    state = request.app[OPERATIONS].readiness()
     table = context.admission.keys.table
     database_url = context.settings.database_url.get_secret_value()
     return answer(
@@ -220,7 +221,7 @@ async def get_session(request: web.Request) -> web.Response:
             "authentication": "key" if table.is_required else "none",
             "trusted_header": client.name is not None and client.name.startswith(SSO),
             "version": __version__,
-            "replica": context.process.replica,
+            "replica": context.replica,
             "region": context.settings.region,
             "stores": {
                 "database": "sqlite" if database_url.startswith("sqlite") else "postgresql",
@@ -230,7 +231,7 @@ async def get_session(request: web.Request) -> web.Response:
             "demo": are_demo(context.settings.providers),
             "models": list(context.fleet.models),
             "clients": sorted(table.names),
-            "calls_ever": await context.reports.has_calls(),
+            "calls_ever": await request.app[OPERATIONS].reports.has_calls(),
         },
     )
 
@@ -249,13 +250,13 @@ async def create_session(request: web.Request) -> web.Response:
     demand_own_page(request)
     context = request.app[CONTEXT]
     if not context.admission.keys.table.is_required:
-        raise InvalidRequest("no 'clients:' are configured, so nobody has to sign in")
+        raise InvalidRequest("no 'clients:' are configured, so no sign-in is needed")
     digest = digest_of(await _sent_key(request, context))
     if context.admission.holder(digest).role is Role.CLIENT:
         raise Forbidden("the page needs the key of an admin or a viewer: set 'role: viewer' for a client")
     return _with_cookie(
         request,
-        context.admission.sessions.made(digest, secret_of(context.settings, context.process.signing_key)),
+        context.admission.sessions.made(digest, secret_of(context.settings, request.app[OPERATIONS].signing_key)),
         LIFETIME_S,
     )
 

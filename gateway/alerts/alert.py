@@ -16,7 +16,7 @@ Figure = float | int | str | None
 
 
 class Severity(StrEnum):
-    """How soon somebody should look."""
+    """How soon a person should look."""
 
     PAGE = "page"  # now
     TICKET = "ticket"  # within a working day
@@ -183,7 +183,7 @@ class Book(Protocol):
     async def take_due(self, now: datetime, *, lease: timedelta, webhooks: Collection[str]) -> list[Message]:
         """Return messages that are to be sent now, each to one caller within ``lease``; some of them at a time.
 
-        Whoever dies with one leaves it to others. What is said of the end follows what was said of the beginning.
+        Those of a process that has died become due again. The end is said after the beginning.
         """
 
     async def settle(self, message: Message, delivery: Delivery, *, at: datetime, retry_at: datetime | None) -> None:

@@ -150,7 +150,7 @@ class Watch:
                 await self._resolve(book, alert, now)
 
     def _unseen(self, alert: Alert, now_s: float) -> tuple[datetime, float]:
-        """Return since when nobody has noted that it holds: by this process's clock, as others may be ahead."""
+        """Return since when no process has noted that it holds: by this process's clock, as others may be ahead."""
         known = self._unseen_since_s.get(alert.key)
         return known if known is not None and known[0] == alert.seen_at else (alert.seen_at, now_s)
 
@@ -207,8 +207,8 @@ class Watch:
     async def _hand_over(self) -> None:
         """Move what this process opened alone to the shared book, with what was not said of it yet.
 
-        So the end is said after the beginning, whoever says it. If another replica has opened the same, that one is
-        resolved later, and only once.
+        So the end is said after the beginning, also by another process. If another replica has opened the same, that
+        one is resolved later, and only once.
         """
         own = self._own.alerts
         if own:  # whether it answers: nobody sends what is withdrawn, and a database that hangs takes seconds

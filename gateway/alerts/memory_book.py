@@ -49,7 +49,7 @@ class MemoryBook:
             self._resolved.remove(alert)
 
     def withdraw(self, alert: Alert) -> list[Queued]:
-        """Take out what was to be said of an open alert's beginning, but what is being sent just now."""
+        """Remove queued messages that say an alert has opened, but those that are being sent."""
         if alert.resolved_at is not None:
             return []
         own = [each for each in self._messages.values() if each.message.alert.id == alert.id and not each.is_under_way]

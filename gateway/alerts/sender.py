@@ -128,7 +128,7 @@ _CAUSES: Mapping[type[Exception], str] = {
 
 
 class Sender:
-    """Sends messages. Redirects are not followed: whoever answers for an address must not name another receiver."""
+    """Sends messages. Redirects are not followed: an address that was checked must not name another receiver."""
 
     def __init__(self, *, unix_clock: Callable[[], float], user_agent: str, timeout_s: float = TIMEOUT_S) -> None:
         self._unix_clock = unix_clock

@@ -422,7 +422,7 @@ Spent = Mapping[str | None, tuple[float, float]]  # US dollars of this UTC day a
 
 
 class Thresholds(msgspec.Struct, frozen=True):
-    """When somebody should know."""
+    """The values from which an alert is opened."""
 
     share: float  # of a client's limit
     usd_per_day: float | None  # of all clients together

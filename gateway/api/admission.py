@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gateway.limits.limits import Begun
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     """The client, and what came with the request besides its body."""
 
     client: Client
@@ -42,7 +42,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 def new_call(
     context: Context,
-    origin: Origin,
+    origin: ClientContext,
     model: Model,
     instead_of: Call | None,
     *,
@@ -51,6 +51,7 @@ def new_call(
     streamed: bool,
     prompt_class: PromptClass,
     prompt_tokens: int,
+    inline_bytes: int | None,
     fields: Mapping[str, msgspec.Raw],
     dialect: Dialect = PIVOT,
     objective: Objective = Objective.FIRST_TOKEN,
@@ -88,13 +89,14 @@ def new_call(
         invalid=invalid,
         prompt_class=prompt_class,
         prompt_tokens=prompt_tokens,
+        inline_bytes=inline_bytes,
         wants_usage=wants_usage,
         fields=fields,
         wordings=wordings,
         dropped=dropped,
         headers=origin.headers,
         tags=origin.tags,
-        replica=context.process.replica,
+        replica=context.replica,
         region=context.settings.region,
         request_id=origin.request_id,
         stateful=stateful,
@@ -111,7 +113,9 @@ def new_call(
 # What is known of the request of an admitted client besides its body, the same for every API.
 
 
-def origin_of(request: web.Request, context: Context, client: Client, received: Received, waited_s: float) -> Origin:
+def client_context(
+    request: web.Request, context: Context, client: Client, received: Received, waited_s: float
+) -> ClientContext:
     """Return the origin of a call. The seconds that it has waited for its seat count as the gateway's own.
 
     Raises:
@@ -119,7 +123,7 @@ def origin_of(request: web.Request, context: Context, client: Client, received: 
 
     """
     request_id = headers.request_id(request.headers)
-    return Origin(
+    return ClientContext(
         client=client,
         received=received,
         headers=headers.for_upstream(request.headers, request_id),
@@ -162,6 +166,7 @@ def seated(answer: ClientHandler, takes: Sequence[str] = (JSON,), admit: Admit |
             received = await read_body(request, context, owner, client.priority)
             try:
                 if not intake.enter(owner):
+                    received.queue(context.bodies, owner)
                     waited_s = await intake.wait(client.priority, owner)
                 try:
                     return await answer(request, client, received, waited_s)

@@ -267,7 +267,7 @@ def presented(headers: Sequence[str]) -> list[str]:
 def secret_of(settings: Settings, own_key: str) -> bytes:
     """Return what is mixed into the signatures: ``page.signing_key``, else the password of the database.
 
-    With neither it is ``own_key``, the one beside a SQLite database. If that is empty too, whoever knows the hash of an
+    With neither it is ``own_key``, the one beside a SQLite database. If that is empty too, a reader of the hash of an
     operator's key can make a session of it.
     """
     return (signing_secret(settings) or own_key).encode()
@@ -498,7 +498,7 @@ class Admission:
     def _known(self, digest: bytes) -> Known[Client]:
         """Return the key with this digest, if it is good now.
 
-        A dict compares digests, and how far they agree shows in its time. That does not help to guess a key: nobody
+        A dict compares digests, and how far they agree shows in its time. That does not help to guess a key: no client
         can make one whose digest begins like a given one, other than by trying, and each try is another key.
         """
         known = self._table.known.get(digest)

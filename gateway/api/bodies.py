@@ -13,7 +13,7 @@ from gateway.api.auth import FORWARDED_FOR, counted_address
 from gateway.api.context import BodyWork, Context
 from gateway.api.json_body import NO_TEXT, Contents, Media, Steps, read_fields, survey_steps
 from gateway.core.errors import BodyTimeout, BodyTooLarge, ExpectationFailed, InvalidRequest, UnsupportedMediaType
-from gateway.overload.bodies import SEATED_BYTES, Body
+from gateway.overload.bodies import SEATED_BYTES, Bodies, Body
 from providers.dialects.index import DIALECTS
 
 # Decompresses a request body in pieces of limited size.
@@ -106,20 +106,48 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 class Received:
     """A whole body, decompressed, which counts in the budget of bodies until its ``release``."""
 
-    __slots__ = ("_budgeted", "_data")
+    __slots__ = ("_budgeted", "_data", "_holders", "_is_released")
 
     def __init__(self, data: bytes, budgeted: Body | None) -> None:
         self._data = data
         self._budgeted = budgeted  # None: it is short, and needs no room
+        self._holders = 0  # that need the bytes beyond the end of the call
+        self._is_released = False
 
     def take(self) -> bytes:
         """Return the bytes, once: they are not kept here."""
         data, self._data = self._data, b""
         return data
 
-    def release(self) -> None:
-        """Note that the bytes are not needed any more. More than once does no harm."""
+    def queue(self, bodies: Bodies, owner: Hashable) -> None:
+        """Count the bytes of a call of ``owner`` that waits for a seat, however few.
+
+        Raises:
+            TooManyBodies, Overloaded: there is no room for them.
+
+        """
+        if self._budgeted is None:
+            self._budgeted = bodies.whole(owner, len(self._data))
+
+    def shrink(self, size: int) -> None:
+        """Note that only ``size`` bytes are needed from now on: few are part of the call's seat."""
         if self._budgeted is not None:
+            self._budgeted.shrink(size if size > SEATED_BYTES else 0)
+
+    def hold(self) -> None:
+        """Keep the bytes counted until ``let_go``, also beyond their release."""
+        self._holders += 1
+
+    def let_go(self, _task: object = None) -> None:
+        """End a ``hold``."""
+        self._holders -= 1
+        if self._is_released:
+            self.release()
+
+    def release(self) -> None:
+        """Note that the call does not need the bytes any more. More than once does no harm."""
+        self._is_released = True
+        if self._budgeted is not None and not self._holders:
             self._budgeted.release()
 
 
@@ -315,8 +343,8 @@ def contents_steps(body: bytes, prompt: str, media: Media | None) -> Steps[Conte
     _check_lengths(fields)
     yield
     raw = fields.get(prompt)
-    survey = None if media is None or raw is None else (yield from survey_steps(raw, media))
-    return Contents(fields, len(body), values, survey)
+    scan_media = None if media is None or raw is None else (yield from survey_steps(raw, media))
+    return Contents(fields, len(body), values, scan_media)
 
 
 def values_outside_strings(body: bytes) -> Steps[int]:

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from gateway.api.context import BEGUN, Context
 from gateway.api.headers import PLAN_HEADER, written
-from gateway.api.plan_call import Enter, Entry, is_counted
+from gateway.api.plan_call import PlanCall, PlannedCall, is_counted
 from gateway.api.preferences import Preferences, is_passed_on
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import (
@@ -27,7 +27,7 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.limits.limits import Payer, Use
 from gateway.limits.quota import LimitReached
-from gateway.racing.call import OpenCall, Unanswered
+from gateway.racing.call import Kept, OpenCall, Unanswered
 from gateway.racing.services import Services
 from gateway.settings.sections import Cause
 from gateway.steering.plans import Plan
@@ -69,10 +69,10 @@ def cause_of(error: ApiError) -> Cause | None:
 FALLBACK = "x-holeshot-fallback"  # the model that was used instead of the requested one
 
 # Builds the call for a model; the second argument is the same call as built for the first model.
-EnterModel = Callable[[str, Call | None], Entry]
+EnterModel = Callable[[str, Call | None], PlannedCall]
 
 
-class Succession:
+class FallbackChain:
     """The current model of a call, and the next one. Each model is tried once.
 
     After a failure the order is: the request's own fallbacks, for any cause; the fallbacks configured for the first
@@ -115,7 +115,7 @@ class Succession:
             self.entry = following
         return following is not None
 
-    def _after(self, error: ApiError, failed: str) -> Entry | None:
+    def _after(self, error: ApiError, failed: str) -> PlannedCall | None:
         """Build the call for the first usable fallback of the model ``failed``; None if there is none."""
         for name in self._names(error, failed):
             if name in self._tried:
@@ -142,7 +142,7 @@ class Succession:
             if model is not None:
                 yield from (each.model for each in model.fallbacks if why in each.causes)
 
-    def _tell(self, entry: Entry) -> None:
+    def _tell(self, entry: PlannedCall) -> None:
         self.response_headers.clear()
         self.response_headers.update(entry.response_headers)
         if entry.plan.explanation is not None:
@@ -152,13 +152,13 @@ class Succession:
 # What a planned call will probably use of its limits, and which model pays for it.
 
 
-def payer_of(entry: Entry) -> Payer:
+def payer_of(entry: PlannedCall) -> Payer:
     """Return the model of ``entry`` as limits see it."""
     model = entry.model
     return Payer(model.name, model.payer or model.name, model.usd_per_day, model.dearest)
 
 
-def use_of(entry: Entry) -> Use:
+def use_of(entry: PlannedCall) -> Use:
     """Return the expected use, not the largest possible one: that would keep a client far from its limits."""
     plan, prompt_tokens = entry.plan, entry.call.prompt_tokens
     usd, costs = 0.0, plan.cost_usd
@@ -170,10 +170,10 @@ def use_of(entry: Entry) -> Use:
 
 
 # Runs the call at one model: returns the record if a deployment answered, else why none did.
-Run = Callable[[Entry], Awaitable[CallRecord | Unanswered]]
+Run = Callable[[PlannedCall], Awaitable[CallRecord | Unanswered]]
 
 
-class Journey:
+class CallRunner:
     """One call, over all the models it tries. The caller must hold a lease of ``context.fleet`` until it ends."""
 
     def __init__(
@@ -182,15 +182,17 @@ class Journey:
         request: web.Request | None,
         model: str,
         preferences: Preferences,
-        enter: Enter,
+        plan: PlanCall,
         *,
         may_fall_back: bool = True,
         answer_here: Callable[[ApiError], web.Response | None] = lambda _: None,
         services: Services | None = None,
+        body: Kept | None = None,
     ) -> None:
         """Build the call for its model, or for the first fallback that can be used.
 
-        ``answer_here`` may answer when no model is left; ``services`` replace the gateway's own.
+        ``answer_here`` may answer when no model is left; ``services`` replace the gateway's own;
+        ``body`` is the request's.
 
         Raises:
             ApiError: no model can be used.
@@ -200,17 +202,18 @@ class Journey:
         self._context = context
         self._answer_here = answer_here
         self._begun = None if request is None else request.get(BEGUN)
-        self._succession = Succession(
-            fleet, model, preferences.models[1:], partial(enter, fleet=fleet), may_fall_back=may_fall_back
+        self._succession = FallbackChain(
+            fleet, model, preferences.models[1:], partial(plan, fleet=fleet), may_fall_back=may_fall_back
         )
         self.first_call = self._succession.entry.call  # as built for the first model that could be asked
-        self.entry: Entry = self._succession.entry  # the current model's
+        self.entry: PlannedCall = self._succession.entry  # the current model's
         self.response_headers = self._succession.response_headers  # besides those of the answer
         self._limit_headers: dict[str, str] = {}  # that say what is left
         self.open_call = OpenCall(
             services or context.services,
             self.entry.call,
             fleet=fleet,
+            body=body,
             cancelled_as=partial(context.cancelled_as, request),
         )
 

@@ -1,27 +1,23 @@
-"""What every request handler uses: the parts of the gateway, as ``app.py`` composes them."""
+"""What the handlers of calls use: the parts of the gateway, as ``gateway/app`` composes them."""
 
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
-import msgspec
 import structlog
 from aiohttp import web
 
-from gateway.alerts.alerts import Alerts
 from gateway.api.auth import Admission, WrongKeys
 from gateway.api.json_body import Steps
 from gateway.api.refusals import Refusals
 from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
-from gateway.core.reports import Reports
 from gateway.fleet.fleet import Fleet
 from gateway.limits.limits import Begun, Limits
-from gateway.live.live import Live
 from gateway.overload.bodies import Bodies
 from gateway.overload.intake import Intake
 from gateway.racing.services import Services
@@ -31,22 +27,6 @@ from gateway.tracing.tracing import Tracing
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
-
-# What a handler tells of the process it runs in.
-
-
-class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
-    """The process's replica, the state of its stores, its metrics (the page, and its content type), and its alerts.
-
-    ``signing_key`` is the one beside a SQLite database, which signs sessions where no other is set.
-    """
-
-    replica: str
-    signing_key: str
-    readiness: Callable[[], dict[str, Any]]
-    render_metrics: Callable[[], Awaitable[tuple[bytes, str]]]
-    alerts: Alerts
-
 
 # The processing of bodies, one slice per turn of the event loop, and its counters.
 
@@ -158,7 +138,7 @@ def _key(client: str | None, response_id: str) -> str:
 
 
 class Context:
-    """The parts a request handler uses. A reload replaces ``settings``, ``fleet`` and the keys together."""
+    """The parts that a call uses. A reload replaces ``settings``, ``fleet`` and the keys together."""
 
     def __init__(
         self,
@@ -171,12 +151,10 @@ class Context:
         services: Services,
         intake: Intake,
         bodies: Bodies,
-        live: Live,
         tracing: Tracing,
         responses: StoredResponses,
         refusals: Refusals,
-        reports: Reports,
-        process: ProcessState,
+        replica: str,
     ) -> None:
         self.settings = settings
         self.fleet = fleet
@@ -186,12 +164,10 @@ class Context:
         self.services = services
         self.intake = intake
         self.bodies = bodies
-        self.live = live
         self.tracing = tracing
         self.responses = responses
         self.refusals = refusals
-        self.reports = reports
-        self.process = process
+        self.replica = replica
         self.body_work = BodyWork()
         self.wrong_keys = WrongKeys()
         self.phase = Phase.SERVING

@@ -7,7 +7,7 @@ import msgspec
 
 from gateway.admin.openapi.operation import Schema
 from gateway.api.json_body import Contents, Media
-from gateway.api.request import Asked, Decoders
+from gateway.api.request import Decoders, ParsedRequest
 from gateway.core.errors import ApiError
 from gateway.settings.model import Settings
 from providers.dialects.dialect import Dialect
@@ -31,11 +31,11 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     error_schema: str = "Error"
 
 
-class Surface(msgspec.Struct, frozen=True, kw_only=True):
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One API. Without ``media`` its prompts are only text."""
 
     dialect: Dialect
-    read: Callable[[Contents, str | None, Settings], Asked]  # the second argument is the header with the race settings
+    read: Callable[[Contents, str | None, Settings], ParsedRequest]  # the second: the header with the race settings
     description: Description
     fields: Decoders = {}  # those that are read, beside the model, the prompt and the gateway's own
     media: Media | None = None

@@ -7,9 +7,18 @@ import msgspec
 
 from gateway.admin.openapi.operation import ref
 from gateway.admin.openapi.operation import text as text_schema
-from gateway.api.endpoint import Description, Surface
+from gateway.api.endpoint import Description, Endpoint
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, is_set, least
-from gateway.api.request import Asked, Decoders, Needs, begin, decoded_fields, needs_of, required, required_messages
+from gateway.api.request import (
+    Decoders,
+    Needs,
+    ParsedRequest,
+    begin,
+    decoded_fields,
+    needs_of,
+    required,
+    required_messages,
+)
 from gateway.core.errors import ResponseNotFound
 from providers.dialects.chat.dialect import CHAT
 from providers.dialects.completions.dialect import COMPLETIONS
@@ -19,7 +28,7 @@ from providers.dialects.responses.dialect import RESPONSES
 
 # Reads requests for OpenAI's chat completions.
 
-CHAT_MEDIA = Media.of("image_url", "input_audio", "file")
+CHAT_MEDIA = Media.of("image_url", "input_audio", "file", text="text|refusal|function|custom|ephemeral")
 
 # Tools that a provider runs itself: they act, search or spend, so such calls are never duplicated.
 _CLIENT_TOOLS = frozenset({"function", "custom"})
@@ -51,7 +60,7 @@ _DECODERS: Decoders = {
 }
 
 
-def read_chat(contents: Contents, race_header: str | None) -> Asked:
+def read_chat(contents: Contents, race_header: str | None) -> ParsedRequest:
     """Read the body of a chat completion.
 
     Raises:
@@ -63,7 +72,7 @@ def read_chat(contents: Contents, race_header: str | None) -> Asked:
     messages = required_messages(fields)
     found = decoded_fields(fields, _DECODERS).get
     options, tools, answer = found("stream_options"), found("tools") or (), found("response_format")
-    return Asked(
+    return ParsedRequest(
         dialect=CHAT,
         model=begun.model,
         fields=fields,
@@ -103,7 +112,7 @@ _DESCRIPTION = Description(
     events="Events of `chat.completion.chunk`, then `data: [DONE]`.",
 )
 
-CHAT_SURFACE = Surface(
+CHAT_ENDPOINT = Endpoint(
     dialect=CHAT,
     read=lambda contents, race, _: read_chat(contents, race),
     fields=_DECODERS,
@@ -121,7 +130,7 @@ _COMPLETIONS_DECODERS: Decoders = {
 }
 
 
-def read_completion(contents: Contents, race_header: str | None) -> Asked:
+def read_completion(contents: Contents, race_header: str | None) -> ParsedRequest:
     """Read the body of a completion.
 
     Raises:
@@ -133,13 +142,13 @@ def read_completion(contents: Contents, race_header: str | None) -> Asked:
     required(fields, "prompt", "a string, or an array of strings or tokens")
     found = decoded_fields(fields, _COMPLETIONS_DECODERS).get
     options = found("stream_options")
-    return Asked(
+    return ParsedRequest(
         dialect=COMPLETIONS,
         model=begun.model,
         fields=fields,
         size=contents.size,
         values=contents.values,
-        needs=Needs(contents.size // CHARS_PER_TOKEN, least(found("max_tokens"))),
+        needs=Needs(contents.size // CHARS_PER_TOKEN, least(found("max_tokens")), inline=True),
         race=begun.race,
         preferences=begun.preferences,
         stream=bool(found("stream")),
@@ -156,7 +165,7 @@ _COMPLETIONS_DESCRIPTION = Description(
     events="Events of `text_completion`, then `data: [DONE]`.",
 )
 
-COMPLETIONS_SURFACE = Surface(
+COMPLETIONS_ENDPOINT = Endpoint(
     dialect=COMPLETIONS,
     read=lambda contents, race, _: read_completion(contents, race),
     fields=_COMPLETIONS_DECODERS,
@@ -166,7 +175,9 @@ COMPLETIONS_SURFACE = Surface(
 
 # Reads requests for Anthropic's Messages.
 
-MESSAGES_MEDIA = Media.of("image", "audio", "document")
+MESSAGES_MEDIA = Media.of(
+    "image", "audio", "document", text="text|tool_use|tool_result|thinking|redacted_thinking|ephemeral"
+)
 
 
 _HOSTED = ("advisor", "code_execution", "mcp", "tool_search", "web_fetch", "web_search")  # a date follows
@@ -189,7 +200,7 @@ _MESSAGES_DECODERS: Decoders = {
 }
 
 
-def read_messages(contents: Contents, race_header: str | None) -> Asked:
+def read_messages(contents: Contents, race_header: str | None) -> ParsedRequest:
     """Read the body of a Messages request.
 
     Raises:
@@ -203,7 +214,7 @@ def read_messages(contents: Contents, race_header: str | None) -> Asked:
     found = decoded_fields(fields, _MESSAGES_DECODERS).get
     tools = found("tools") or ()
     config = found("output_config")
-    return Asked(
+    return ParsedRequest(
         dialect=MESSAGES,
         model=begun.model,
         fields=fields,
@@ -241,7 +252,7 @@ _MESSAGES_DESCRIPTION = Description(
     error_schema="MessagesError",
 )
 
-MESSAGES_SURFACE = Surface(
+MESSAGES_ENDPOINT = Endpoint(
     dialect=MESSAGES,
     read=lambda contents, race, _: read_messages(contents, race),
     fields=_MESSAGES_DECODERS,
@@ -252,7 +263,12 @@ MESSAGES_SURFACE = Surface(
 
 # Reads requests for OpenAI's Responses.
 
-RESPONSES_MEDIA = Media.of("input_image", "input_audio", "input_file")
+RESPONSES_MEDIA = Media.of(
+    "input_image",
+    "input_audio",
+    "input_file",
+    text="message|(input_|output_|summary_|reasoning_)?text|refusal|reasoning|(custom_tool|function)_call(_output)?",
+)
 STORE_HEADER = "x-holeshot-store"
 
 # Tools that the client runs; all others act, search or spend at the provider, so such calls are never duplicated.
@@ -280,7 +296,7 @@ _RESPONSES_DECODERS: Decoders = {
 }
 
 
-def read_response(contents: Contents, race_header: str | None, *, store: bool) -> Asked:
+def read_response(contents: Contents, race_header: str | None, *, store: bool) -> ParsedRequest:
     """Read the body of a Responses request.
 
     The API's default for ``store`` is true, which would forbid a race. The gateway's default, ``store``, is sent to the
@@ -306,20 +322,23 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
     text = found("text")
     format_ = text.format.type if text is not None and text.format is not None else "text"
     stores = bool(found("store")) or (runs_on and found("store") is None)
-    return Asked(
+    needs = needs_of(
+        prompt,
+        contents,
+        RESPONSES_MEDIA,
+        max_tokens=least(found("max_output_tokens")),
+        tools=any(tool.type in _RESPONSES_CLIENT_TOOLS for tool in tools),
+        json_schema=format_ == "json_schema",
+    )
+    if "prompt" in fields:  # one that the provider stores
+        needs = msgspec.structs.replace(needs, inline=False)
+    return ParsedRequest(
         dialect=RESPONSES,
         model=begun.model,
         fields=fields,
         size=contents.size,
         values=contents.values,
-        needs=needs_of(
-            prompt,
-            contents,
-            RESPONSES_MEDIA,
-            max_tokens=least(found("max_output_tokens")),
-            tools=any(tool.type in _RESPONSES_CLIENT_TOOLS for tool in tools),
-            json_schema=format_ == "json_schema",
-        ),
+        needs=needs,
         race=begun.race,
         preferences=begun.preferences,
         stream=bool(found("stream")),
@@ -348,7 +367,7 @@ _RESPONSES_DESCRIPTION = Description(
     headers={STORE_HEADER: text_schema("The value of `store` that was sent, as the request had none.")},
 )
 
-RESPONSES_SURFACE = Surface(
+RESPONSES_ENDPOINT = Endpoint(
     dialect=RESPONSES,
     read=lambda contents, race, settings: read_response(contents, race, store=settings.responses_store),
     fields=_RESPONSES_DECODERS,
@@ -357,6 +376,6 @@ RESPONSES_SURFACE = Surface(
 )
 
 
-SURFACES: Mapping[Dialect, Surface] = {
-    each.dialect: each for each in (CHAT_SURFACE, COMPLETIONS_SURFACE, MESSAGES_SURFACE, RESPONSES_SURFACE)
+ENDPOINTS: Mapping[Dialect, Endpoint] = {
+    each.dialect: each for each in (CHAT_ENDPOINT, COMPLETIONS_ENDPOINT, MESSAGES_ENDPOINT, RESPONSES_ENDPOINT)
 }

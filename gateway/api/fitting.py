@@ -6,7 +6,7 @@ import msgspec
 
 from gateway.api.auth import Client
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
-from gateway.api.request import Asked, Needs
+from gateway.api.request import Needs, ParsedRequest
 from gateway.core.attempts import Role
 from gateway.core.errors import InvalidRequest, NoDeploymentFits, ResponseNotFound
 from gateway.fleet.models import Deployment, Model, Parameters
@@ -208,7 +208,7 @@ LOWERED = "x-holeshot-lowered"  # parameters that exceeded the model's maximum
 class ResolvedModel:
     """A model with one request's preferences: who may answer, which parameters are sent, and which headers say so."""
 
-    def __init__(self, model: Model, asked: Asked, client: Client) -> None:
+    def __init__(self, model: Model, asked: ParsedRequest, client: Client) -> None:
         self.model = model
         self.fields = asked.fields
         self.needs = asked.needs

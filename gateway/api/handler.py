@@ -9,16 +9,16 @@ from aiohttp import HttpVersion11, web
 from multidict import istr
 
 from gateway.api import headers
-from gateway.api.admission import Admit, Handler, Origin, origin_of, seated
+from gateway.api.admission import Admit, ClientContext, Handler, client_context, seated
 from gateway.api.auth import Client
 from gateway.api.bodies import Received, read_contents
-from gateway.api.call_runner import Journey
+from gateway.api.call_runner import CallRunner
 from gateway.api.context import CONTEXT, Context
-from gateway.api.endpoint import Surface
+from gateway.api.endpoint import Endpoint
 from gateway.api.overrides import HEADER, NOTHING, read_deadlines, tightened
-from gateway.api.plan_call import Entry, enter, prepared_race
+from gateway.api.plan_call import PlannedCall, plan_call, prepared_race
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
-from gateway.api.request import Asked
+from gateway.api.request import ParsedRequest
 from gateway.core.attempts import Role, WinOn
 from gateway.core.calls import Call, CallRecord, Mode
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound
@@ -28,7 +28,7 @@ from gateway.racing.call import FINISHED, Broken, OpenCall, Unanswered, forget_p
 from gateway.racing.race import Race
 from gateway.racing.reader import Block
 from gateway.racing.sinks import ClientGone, Forward, GatheringSink, Sink, Winner
-from gateway.racing.takeover import ContinuingSink, Delivered, Seam, split
+from gateway.racing.takeover import ContinuingSink, Delivered, Seam, again_tokens, split
 from gateway.settings.sections import When
 from gateway.steering.plans import Launch, Plan
 from providers.dialects.continuing import Begun, Continuing
@@ -114,7 +114,7 @@ class StreamingSink:
         await self._finish(last.forward)
 
     def may_be_continued(self, error: UpstreamError) -> bool:
-        """Whether somebody else may finish the answer."""
+        """Whether another deployment may finish the answer."""
         return self.delivered is not None and self.delivered.may_be_continued(error)
 
     def begun(self, continuing: Continuing) -> Begun:
@@ -212,7 +212,7 @@ CANDIDATES = 2
 TAKEOVER_COMMENT_S = 2.0  # between two comments while the client waits for more
 
 
-def delivered_of(entry: Entry, open_call: OpenCall) -> Delivered | None:
+def delivered_of(entry: PlannedCall, open_call: OpenCall) -> Delivered | None:
     """Return what keeps a call's answer until it is whole; None if it is to end where it breaks."""
     if entry.model.takeover.when is not When.ALWAYS:
         return None
@@ -221,12 +221,12 @@ def delivered_of(entry: Entry, open_call: OpenCall) -> Delivered | None:
     return Delivered(open_call, obstacle)
 
 
-async def finish(entry: Entry, open_call: OpenCall, sink: StreamingSink, broken: Broken) -> CallRecord | Broken:
+async def finish(entry: PlannedCall, open_call: OpenCall, sink: StreamingSink, broken: Broken) -> CallRecord | Broken:
     """Have another deployment finish an answer; if none does, tell its client that it broke off."""
     continuing = entry.call.dialect.continuing
     assert continuing is not None  # else the answer would not have been kept
     begun = sink.begun(continuing)
-    open_call.broken.append(broken)
+    open_call.broken.append(msgspec.structs.replace(broken, again_tokens=again_tokens(begun.text)))
     candidates = _candidates(entry, open_call, broken, begun)
     ending: CallRecord | Unanswered | Broken = Unanswered()
     if begun.obstacle is not None or not candidates:
@@ -255,7 +255,7 @@ async def finish(entry: Entry, open_call: OpenCall, sink: StreamingSink, broken:
 
 
 async def _in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Broken:
-    """Run the race; give it up if nobody goes on in time, whatever holds it up: a seat, or a word that does not end."""
+    """Run the race; give it up if no deployment continues in time: it waits for a seat, or a word does not end."""
     error = UpstreamError(ErrorKind.TTFT_TIMEOUT, f"did not continue the answer within {within_s:g} s")
     timer = race.loop.call_later(within_s, race.give_up, error)
     try:
@@ -264,7 +264,7 @@ async def _in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Bro
         timer.cancel()
 
 
-def _candidates(entry: Entry, open_call: OpenCall, broken: Broken, begun: Begun) -> list[Deployment]:
+def _candidates(entry: PlannedCall, open_call: OpenCall, broken: Broken, begun: Begun) -> list[Deployment]:
     """Return who may go on, in the plan's order: only those that are known to, unless nothing was delivered yet.
 
     Those that have failed in this call are last.
@@ -281,7 +281,9 @@ def _candidates(entry: Entry, open_call: OpenCall, broken: Broken, begun: Begun)
     return sorted(found, key=lambda each: each.name in failed)[:CANDIDATES]
 
 
-def _race(entry: Entry, open_call: OpenCall, sink: StreamingSink, begun: Begun, candidates: list[Deployment]) -> Race:
+def _race(
+    entry: PlannedCall, open_call: OpenCall, sink: StreamingSink, begun: Begun, candidates: list[Deployment]
+) -> Race:
     continuing = entry.call.dialect.continuing
     assert continuing is not None
     call = entry.call
@@ -310,7 +312,7 @@ def _race(entry: Entry, open_call: OpenCall, sink: StreamingSink, begun: Begun, 
         prompt = open_call.broken[0].attempt.prompt_tokens
         if prompt is None:  # the others were sent what was delivered as well
             prompt = call.prompt_tokens if sent is None else max(0, sent - spent)
-        return prompt, spent + tokens
+        return prompt, spent + max(0, tokens - sum(each.again_tokens for each in open_call.broken))
 
     ending = ContinuingSink(sink, continuing.splice(begun), new_seam, answers, usage)
     return Race(open_call, _hurried(entry.model, candidates, within_s), plan, ending, permit=lambda _: True)
@@ -339,12 +341,12 @@ def _hurried(model: Model, candidates: list[Deployment], within_s: float) -> Mod
 COMMENT_S = 10.0  # between two comments while no answer is known to be valid
 
 
-def answering(surface: Surface, admit: Admit | None = None) -> Handler:
+def answering(surface: Endpoint, admit: Admit | None = None) -> Handler:
     """Return the request handler of an API. ``admit`` is that of ``seated``."""
 
     async def answer(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
         context = request.app[CONTEXT]
-        origin = origin_of(request, context, client, received, waited_s)
+        origin = client_context(request, context, client, received, waited_s)
         contents = await read_contents(
             received.take(), context.body_work, surface.dialect.requests.prompt, surface.media
         )
@@ -382,17 +384,23 @@ class _Answer:
     """Answers one call, streamed or as one JSON body."""
 
     def __init__(
-        self, context: Context, request: web.Request, asked: Asked, origin: Origin, made_by: str | None
+        self, context: Context, request: web.Request, asked: ParsedRequest, origin: ClientContext, made_by: str | None
     ) -> None:
-        def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> Entry:
-            return enter(context, asked, origin, name=name, fleet=fleet, made_by=made_by, instead_of=instead_of)
+        def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
+            return plan_call(context, asked, origin, name=name, fleet=fleet, made_by=made_by, instead_of=instead_of)
 
         self._context = context
         self._request = request
         self._asked = asked
         self._origin = origin
-        self._journey = Journey(
-            context, request, asked.model, asked.preferences, entered, may_fall_back=made_by is None
+        self._journey = CallRunner(
+            context,
+            request,
+            asked.model,
+            asked.preferences,
+            entered,
+            may_fall_back=made_by is None,
+            body=origin.received,
         )
 
     async def give(self) -> web.StreamResponse:
@@ -438,7 +446,7 @@ class _Answer:
     async def _run(self, sink: Sink) -> CallRecord:
         journey = self._journey
 
-        async def run(entry: Entry) -> CallRecord | Unanswered:
+        async def run(entry: PlannedCall) -> CallRecord | Unanswered:
             if isinstance(sink, StreamingSink):
                 sink.delivered = delivered_of(entry, journey.open_call)
             race = prepared_race(self._context, entry, journey.open_call, sink, journey.response_headers)
@@ -453,7 +461,7 @@ class _Answer:
         self._learn(journey.entry, record)
         return record
 
-    def _learn(self, entry: Entry, record: CallRecord) -> None:
+    def _learn(self, entry: PlannedCall, record: CallRecord) -> None:
         """Record which deployment should now have this prompt's prefix in its cache."""
         if entry.prefix is None:
             return
@@ -463,14 +471,14 @@ class _Answer:
 
     def _forget(self, call: Call) -> None:
         """Release the prompt: the request's, and each translated copy."""
-        forget_prompt(self._asked.fields)
+        kept = forget_prompt(self._asked.fields)
         for each in (call,) if call is self._journey.first_call else (call, self._journey.first_call):
             if each.fields is not self._asked.fields:
-                forget_prompt(each.fields)
+                kept += forget_prompt(each.fields)
             for fields in each.wordings.values():
-                forget_prompt(fields)
+                kept += forget_prompt(fields)
         if self._origin.received is not None:
-            self._origin.received.release()
+            self._origin.received.shrink(kept)
 
     async def _keep(self, answer: bytes, deployment: str) -> None:
         """Record which deployment made the response in ``answer``. Translated ones are not stored."""

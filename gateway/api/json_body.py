@@ -21,6 +21,7 @@ _CODED_REST = re.compile(_CODED + rb"{0,%d}" % 2**20)
 _CODED_END = re.compile(rb"(?<!%b)%b*\Z" % (_CODED, _CODED))
 _SLICE_BYTES = 2**20  # a slice takes two or three milliseconds
 _STRADDLING_BYTES = 4096  # a match that begins in a slice ends within these
+ESCAPED_ASCII = b"\\u00"  # may hide the name of a field
 
 _T = TypeVar("_T")
 Steps = Generator[None, None, _T]  # work in slices: the event loop may run other tasks between them
@@ -32,21 +33,27 @@ class Media(msgspec.Struct, frozen=True):
     Quotes are escaped in text that quotes JSON, so such text does not match.
     """
 
-    any: re.Pattern[bytes]  # any of the three: most prompts have none and are searched only once
+    odd: re.Pattern[bytes]  # what is not known to be text: most prompts have none and are searched only once
+    any: re.Pattern[bytes]  # any of the three
     vision: re.Pattern[bytes]
     audio: re.Pattern[bytes]
     documents: re.Pattern[bytes]
 
     @classmethod
-    def of(cls, vision: str, audio: str, documents: str) -> "Media":
-        """Return the patterns for objects with these values of ``type`` (alternatives of a regular expression)."""
-        return cls(*map(_object_of, (f"{vision}|{audio}|{documents}", vision, audio, documents)))
+    def of(cls, vision: str, audio: str, documents: str, *, text: str) -> "Media":
+        """Return the patterns for objects with these values of ``type`` (alternatives of a regular expression).
+
+        Those of ``text`` have all of it in them.
+        """
+        odd = re.compile(rb'"(?:type"\s*:\s*"(?!(?:%b)")|audio"\s*:)' % text.encode())  # audio: {"id": …} is stored
+        return cls(odd, *map(_object_of, (f"{vision}|{audio}|{documents}", vision, audio, documents)))
 
 
-class Survey(msgspec.Struct):
+class MediaScan(msgspec.Struct):
     """What was found in a prompt."""
 
     escapes: int = 0  # letters written as \\uXXXX
+    odd: bool = False  # there may be more than text
     vision: bool = False
     audio: bool = False
     documents: bool = False
@@ -54,22 +61,25 @@ class Survey(msgspec.Struct):
     payload_bytes: int = 0  # of all runs together
 
 
-def survey(prompt: msgspec.Raw, media: Media) -> Survey:
-    """Survey a ``prompt`` of at most a few megabytes."""
+def scan_media(prompt: msgspec.Raw, media: Media) -> MediaScan:
+    """MediaScan a ``prompt`` of at most a few megabytes."""
     return finished(survey_steps(prompt, media))
 
 
-def survey_steps(prompt: msgspec.Raw, media: Media) -> Steps[Survey]:
-    """Survey a ``prompt`` of any size, in slices."""
-    found = Survey()
+def survey_steps(prompt: msgspec.Raw, media: Media) -> Steps[MediaScan]:
+    """MediaScan a ``prompt`` of any size, in slices."""
+    found = MediaScan()
     view = memoryview(prompt)
     size = len(view)
     searched = {"vision": media.vision, "audio": media.audio, "documents": media.documents}
     for at in range(0, size, _SLICE_BYTES):
         # One byte more, for an escape across the end of the slice. None is counted twice.
-        found.escapes += bytes(view[at : at + _SLICE_BYTES + 1]).count(b"\\u")
+        part = bytes(view[at : at + _SLICE_BYTES + len(ESCAPED_ASCII) - 1])
+        found.escapes += part[: _SLICE_BYTES + 1].count(b"\\u")
         end = min(size, at + _SLICE_BYTES + _STRADDLING_BYTES)
-        if media.any.search(prompt, at, end) is not None:
+        is_odd = media.odd.search(prompt, at, end) is not None
+        found.odd = found.odd or is_odd or ESCAPED_ASCII in part
+        if is_odd and media.any.search(prompt, at, end) is not None:
             for name, pattern in [*searched.items()]:
                 if pattern.search(prompt, at, end) is not None:
                     setattr(found, name, True)
@@ -90,7 +100,7 @@ def finished(steps: Steps[_T]) -> _T:
             return result
 
 
-def _payload_steps(prompt: msgspec.Raw, found: Survey) -> Steps[None]:
+def _payload_steps(prompt: msgspec.Raw, found: MediaScan) -> Steps[None]:
     """Find the runs of Base64, checking only blocks at multiples of the block size.
 
     A search byte by byte takes a hundred times as long.
@@ -154,7 +164,7 @@ class Contents(msgspec.Struct, frozen=True):
     fields: dict[str, msgspec.Raw]
     size: int  # bytes of the body
     values: int | None = None  # upper bound for the JSON values at all depths; None: not counted
-    survey: Survey | None = None  # of the prompt; None: the prompt is small and is surveyed when needed
+    scan_media: MediaScan | None = None  # of the prompt; None: the prompt is small and is surveyed when needed
 
     @classmethod
     def of(cls, body: bytes) -> "Contents":

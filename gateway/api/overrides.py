@@ -153,10 +153,10 @@ def read_deadlines(headers: Mapping[str, str]) -> RaceOverride:
         InvalidRequest: a value is not a number of milliseconds, or too small.
 
     """
+    if DEADLINE not in headers and LLM_D_TTFT not in headers and LLM_D_TPOT not in headers:  # as in nearly all calls
+        return NOTHING
     deadlines = [ms for name in (DEADLINE, LLM_D_TTFT) if (ms := _milliseconds(headers, name)) is not None]
     tpot_ms = _milliseconds(headers, LLM_D_TPOT)
-    if not deadlines and tpot_ms is None:
-        return NOTHING
     return RaceOverride(
         ttft_ms=min(deadlines, default=None), min_tok_s=None if tpot_ms is None else _MS_PER_S / tpot_ms
     )

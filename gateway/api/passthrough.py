@@ -7,10 +7,10 @@ import msgspec
 from aiohttp import web
 
 from gateway.api import headers
-from gateway.api.admission import Handler, Origin, new_call, origin_of, seated
+from gateway.api.admission import ClientContext, Handler, client_context, new_call, seated
 from gateway.api.auth import JSON, Client
 from gateway.api.bodies import Received, read_contents
-from gateway.api.call_runner import Journey
+from gateway.api.call_runner import CallRunner
 from gateway.api.context import CONTEXT, Context
 from gateway.api.endpoints import MESSAGES_MEDIA as MEDIA
 from gateway.api.fitting import IGNORED, against_policy, in_order
@@ -24,7 +24,7 @@ from gateway.api.passthrough_requests import (
     read_json,
     read_multipart,
 )
-from gateway.api.plan_call import Entry, is_counted
+from gateway.api.plan_call import PlannedCall, is_counted
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.api.request import needs_of, required_messages
 from gateway.core.calls import Call, CallRecord
@@ -54,12 +54,12 @@ def enter_relay(
     context: Context,
     api: RelayedApi,
     asked: RelayedRequest,
-    origin: Origin,
+    origin: ClientContext,
     *,
     name: str,
     fleet: Fleet,
     instead_of: Call | None = None,
-) -> Entry:
+) -> PlannedCall:
     """Build and plan the call that ``asked`` requests from the model ``name``. The plan is counted in the standings.
 
     ``fleet`` is the one the call has leased; ``instead_of`` is the same call as built for the model that could not
@@ -100,6 +100,7 @@ def enter_relay(
         streamed=asked.stream,
         prompt_class=PromptClass(api.endpoint, size_class(asked.size)),
         prompt_tokens=asked.size // CHARS_PER_TOKEN if api.estimates else 0,
+        inline_bytes=asked.inline_bytes(fields) if api.estimates else None,
         fields=fields,
     )
     terms = Terms(
@@ -120,7 +121,7 @@ def enter_relay(
         plan = in_order(plan, chosen.order)
     if chosen is not None and not chosen.failover:
         plan = msgspec.structs.replace(plan, rest=())
-    return Entry(call, model, plan, response_headers, None, tuple(able))
+    return PlannedCall(call, model, plan, response_headers, None, tuple(able))
 
 
 def _against(deployment: Deployment, api: RelayedApi, policy: DataPolicy) -> str | None:
@@ -219,7 +220,7 @@ async def receive(
     waited_s: float,
     prompt: str = "",
     media: Media | None = None,
-) -> tuple[RelayedRequest, Origin]:
+) -> tuple[RelayedRequest, ClientContext]:
     """Read the request of an admitted client; with ``media``, the field ``prompt`` of a large body is surveyed.
 
     Raises:
@@ -227,7 +228,7 @@ async def receive(
 
     """
     context = request.app[CONTEXT]
-    origin, body = origin_of(request, context, client, received, waited_s), received.take()
+    origin, body = client_context(request, context, client, received, waited_s), received.take()
     race = request.headers.get(HEADER)
 
     def default() -> str:
@@ -245,7 +246,7 @@ async def answered(
     request: web.Request,
     api: RelayedApi,
     asked: RelayedRequest,
-    origin: Origin,
+    origin: ClientContext,
     *,
     answer_here: Callable[[ApiError], web.Response | None] = lambda _: None,
 ) -> web.StreamResponse:
@@ -260,10 +261,10 @@ async def answered(
     response_headers: dict[str, str]
     answer: Relayed | None = None
 
-    def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> Entry:
+    def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
         return enter_relay(context, api, asked, origin, name=name, fleet=fleet, instead_of=instead_of)
 
-    async def run(entry: Entry) -> CallRecord | Unanswered:
+    async def run(entry: PlannedCall) -> CallRecord | Unanswered:
         nonlocal answer
         asking = Asking(api.path, asked.form, is_priced=api.is_text, takes_extra_body=api.takes_extra_body)
         relay = Relay(journey.open_call, entry.model, entry.plan, asking)
@@ -272,7 +273,7 @@ async def answered(
         return ending
 
     try:
-        journey = Journey(context, request, asked.model, asked.preferences, entered, answer_here=answer_here)
+        journey = CallRunner(context, request, asked.model, asked.preferences, entered, answer_here=answer_here)
     except ApiError as error:
         if (own := answer_here(error)) is None:
             raise
@@ -310,7 +311,7 @@ async def _count(request: web.Request, client: Client, received: Received, waite
     def estimate(error: ApiError) -> web.Response | None:
         if not (isinstance(error, NoDeploymentFits) or error.code == ErrorKind.NO_SUCH_API):
             return None
-        contents = Contents({}, asked.size, survey=asked.survey)
+        contents = Contents({}, asked.size, scan_media=asked.scan_media)
         needs = needs_of(messages, contents, MEDIA, max_tokens=None, tools=False, json_schema=False)
         fields = headers.identifying(origin.request_id) if origin.request_id is not None else {}
         return web.Response(

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from gateway.api.auth import JSON, Client
-from gateway.api.json_body import Contents, Survey, decoded, is_set, read_model
+from gateway.api.json_body import Contents, MediaScan, decoded, is_set, read_model
 from gateway.api.overrides import RaceOverride, read_override
 from gateway.api.preferences import CONSUMED, Preferences, read_preferences
+from gateway.api.request import INLINE
 from gateway.core.errors import InvalidRequest
 from gateway.core.prompt_classes import MeasuredApi
 from gateway.fleet.fleet import Fleet
@@ -150,10 +151,18 @@ class RelayedRequest(msgspec.Struct, frozen=True, kw_only=True):
     fields: Mapping[str, msgspec.Raw]  # without the gateway's own fields; empty for a form
     form: Form | None
     size: int  # bytes
-    survey: Survey | None = None  # of a large prompt
+    scan_media: MediaScan | None = None  # of a large prompt
     race: RaceOverride
     preferences: Preferences
     stream: bool
+
+    def inline_bytes(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
+        """Return the bytes of the body if its ``input`` is text or tokens, and the provider gets nothing else.
+
+        ``fields`` are those that are sent.
+        """
+        text = fields.get("input")
+        return None if text is None or not fields.keys() <= INLINE or b"{" in bytes(text) else self.size
 
 
 def read_json(
@@ -178,7 +187,7 @@ def read_json(
         fields=fields,
         form=None,
         size=contents.size,
-        survey=contents.survey,
+        scan_media=contents.scan_media,
         race=read_override(raw_race, race_header),
         preferences=preferences,
         stream=stream,

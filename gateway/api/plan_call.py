@@ -5,12 +5,12 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.api.admission import Origin, new_call
+from gateway.api.admission import ClientContext, new_call
 from gateway.api.context import Context
 from gateway.api.fitting import ResolvedModel
 from gateway.api.headers import NARROWED
 from gateway.api.overrides import as_asked
-from gateway.api.request import Asked
+from gateway.api.request import ParsedRequest
 from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Call, Kind, Mode, Objective
 from gateway.fleet.fleet import Fleet
@@ -28,7 +28,7 @@ from gateway.steering.plans import Launch, Plan
 _RACING = frozenset({Mode.RACE, Mode.HEDGE})
 
 
-class Entry(msgspec.Struct, frozen=True):
+class PlannedCall(msgspec.Struct, frozen=True):
     """A planned call, ready to run."""
 
     call: Call
@@ -39,10 +39,10 @@ class Entry(msgspec.Struct, frozen=True):
     names: tuple[str, ...]  # of all deployments that can answer, also those that are out of rotation
 
 
-class Enter(Protocol):
+class PlanCall(Protocol):
     """Builds the call for one model; ``instead_of`` is the same call as built for the first model."""
 
-    def __call__(self, name: str, instead_of: Call | None, *, fleet: Fleet) -> Entry:
+    def __call__(self, name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
         """Build the call for the model ``name`` of ``fleet``.
 
         Raises:
@@ -51,17 +51,17 @@ class Enter(Protocol):
         """
 
 
-def enter(
+def plan_call(
     context: Context,
-    asked: Asked,
-    origin: Origin,
+    asked: ParsedRequest,
+    origin: ClientContext,
     *,
     name: str,
     fleet: Fleet,
     made_by: str | None = None,
     instead_of: Call | None = None,
     allow: Callable[[Model], Model] = lambda model: model,
-) -> Entry:
+) -> PlannedCall:
     """Build and plan the call that ``asked`` requests from the model ``name``. The plan is counted in the standings.
 
     ``fleet`` is the one that the call has leased. ``made_by`` is the only deployment that can continue the stored
@@ -112,6 +112,7 @@ def enter(
         invalid=model.race.invalid,
         prompt_class=asked.prompt_class,
         prompt_tokens=asked.needs.prompt_tokens,
+        inline_bytes=asked.inline_bytes(resolved.fields),
         wants_usage=asked.wants_usage,
         fields=resolved.fields,
         wordings=fitting.wordings,
@@ -141,7 +142,7 @@ def enter(
     )
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(model.name, names, model.race, terms, call.prompt_class, explain=origin.explain)
-    return Entry(call, model, resolved.kept_in(plan), resolved.response_headers, prefix, tuple(names))
+    return PlannedCall(call, model, resolved.kept_in(plan), resolved.response_headers, prefix, tuple(names))
 
 
 def _win_on(win_on: WinOn, kind: AnswerKind, *, streamed: bool, stateful: bool, several: bool) -> WinOn:
@@ -172,7 +173,7 @@ def resolved_objective(objective: Objective, *, streamed: bool, for_program: boo
 
 
 def prepared_race(
-    context: Context, entry: Entry, open_call: OpenCall, sink: Sink, response_headers: dict[str, str]
+    context: Context, entry: PlannedCall, open_call: OpenCall, sink: Sink, response_headers: dict[str, str]
 ) -> Race:
     """Return the race that runs the entry's plan.
 
@@ -194,7 +195,7 @@ def prepared_race(
     return Race(open_call, model, plan, sink, permit=permit, full=full)
 
 
-def _prefix(fields: Mapping[str, msgspec.Raw], asked: Asked) -> Prefix | None:
+def _prefix(fields: Mapping[str, msgspec.Raw], asked: ParsedRequest) -> Prefix | None:
     if asked.size <= PREFIX_BYTES[0]:
         return None
     order = asked.dialect.requests.reading_order

@@ -6,7 +6,17 @@ from typing import Any
 
 import msgspec
 
-from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, decoded, is_set, read_model, size_class, survey
+from gateway.api.json_body import (
+    CHARS_PER_TOKEN,
+    ESCAPED_ASCII,
+    Contents,
+    Media,
+    decoded,
+    is_set,
+    read_model,
+    scan_media,
+    size_class,
+)
 from gateway.api.overrides import RaceOverride, read_override
 from gateway.api.preferences import Preferences, read_preferences
 from gateway.core.errors import InvalidRequest
@@ -17,6 +27,16 @@ _TOKENS_PER_PAYLOAD = 1000  # about as many as a picture has
 _LONG = 8 * 1024  # bytes; shorter prompts fit every context window
 _ESCAPE_OVERHEAD = 4  # bytes: an escape like \u043f has six; the letter has two in UTF-8
 
+# Fields with which a provider only answers what it is sent: they name nothing stored, and have it search for nothing.
+INLINE = frozenset({
+    "best_of", "dimensions", "echo", "encoding_format", "frequency_penalty", "include", "input", "instructions",
+    "logit_bias", "logprobs", "max_completion_tokens", "max_output_tokens", "max_tokens", "messages", "metadata",
+    "min_p", "model", "n", "output_config", "parallel_tool_calls", "presence_penalty", "prompt", "prompt_cache_key",
+    "prompt_cache_retention", "reasoning", "reasoning_effort", "repetition_penalty", "response_format",
+    "safety_identifier", "seed", "service_tier", "stop", "stop_sequences", "store", "stream", "stream_options",
+    "suffix", "system", "temperature", "text", "thinking", "tool_choice", "tools", "top_k", "top_logprobs", "top_p",
+    "truncation", "user", "verbosity",
+})  # fmt: skip
 _NONEMPTY_ARRAY = re.compile(rb"\s*\[\s*[^\s\]]")  # the input is valid JSON, so its first bytes are enough
 
 Decoders = Mapping[str, msgspec.json.Decoder[Any]]
@@ -32,6 +52,7 @@ class Needs(msgspec.Struct, frozen=True):
     vision: bool = False
     audio: bool = False
     documents: bool = False
+    inline: bool = False  # the prompt is text, and all of it in the body
 
     @property
     def ordinary(self) -> bool:
@@ -39,7 +60,7 @@ class Needs(msgspec.Struct, frozen=True):
         return not (self.tools or self.json_schema or self.vision or self.audio or self.documents)
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for an answer, in any dialect."""
 
     dialect: Dialect
@@ -65,18 +86,28 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         """The prompt class of a request of this size."""
         return answer_class(size_class(self.size))
 
+    def inline_bytes(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
+        """Return the bytes of the body if the provider gets nothing else; None if it may read or do more.
+
+        ``fields`` are those that are sent.
+        """
+        return self.size if self.needs.inline and not self.stateful and fields.keys() <= INLINE else None
+
 
 def needs_of(
     prompt: msgspec.Raw, contents: Contents, media: Media, *, max_tokens: int | None, tools: bool, json_schema: bool
 ) -> Needs:
     """Return what ``prompt`` (raw JSON) needs from a deployment; ``contents`` are those of its whole body."""
-    seen, size = contents.survey, contents.size
+    seen, size = contents.scan_media, contents.size
     if seen is None:
-        if media.any.search(prompt) is None:
+        is_odd = media.odd.search(prompt) is not None
+        if not is_odd or media.any.search(prompt) is None:
+            text = bytes(prompt)
             if size > _LONG:
-                size -= bytes(prompt).count(b"\\u") * _ESCAPE_OVERHEAD
-            return Needs(size // CHARS_PER_TOKEN, max_tokens, tools, json_schema)
-        seen = survey(prompt, media)
+                size -= text.count(b"\\u") * _ESCAPE_OVERHEAD
+            inline = not is_odd and ESCAPED_ASCII not in text
+            return Needs(size // CHARS_PER_TOKEN, max_tokens, tools, json_schema, inline=inline)
+        seen = scan_media(prompt, media)
     if size > _LONG:
         size -= seen.escapes * _ESCAPE_OVERHEAD
     return Needs(
@@ -87,6 +118,7 @@ def needs_of(
         vision=seen.vision,
         audio=seen.audio,
         documents=seen.documents,
+        inline=not seen.odd,
     )
 
 

@@ -11,13 +11,14 @@ from multidict import istr
 
 from gateway.admin import keys
 from gateway.admin.explain import leaderboard, live, metrics, ready
+from gateway.admin.operations import OPERATIONS, Operations
 from gateway.admin.routes import ROUTES as PAGE_ROUTES
 from gateway.admin.routes import describe, docs
 from gateway.api import headers
 from gateway.api.auth import FORWARDED_FOR, JSON, Trust
 from gateway.api.bodies import answer_first, withhold_continue
 from gateway.api.context import CONTEXT, Context, Phase
-from gateway.api.endpoints import SURFACES
+from gateway.api.endpoints import ENDPOINTS
 from gateway.api.handler import answering
 from gateway.api.models import get_model, list_models, spoken_by
 from gateway.api.passthrough import count_tokens, kept_response, relaying
@@ -172,7 +173,7 @@ _RELAYED: Mapping[str, RelayedApi] = {
 }
 
 ROUTES = (
-    *(_post(surface.route, answering(surface)) for surface in SURFACES.values()),
+    *(_post(surface.route, answering(surface)) for surface in ENDPOINTS.values()),
     _post(_COUNT_TOKENS, count_tokens),
     *(_post(path, relaying(api)) for path, api in _RELAYED.items()),
     _get("/v1/responses/{id}", kept_response),
@@ -197,10 +198,11 @@ ROUTES = (
 )
 
 
-def application(context: Context) -> web.Application:
-    """Return the aiohttp application for ``context``."""
+def application(context: Context, operations: Operations) -> web.Application:
+    """Return the aiohttp application for what calls use, and operators."""
     app = web.Application(middlewares=[errors_as_json])
     app[CONTEXT] = context
+    app[OPERATIONS] = operations
     app.add_routes(ROUTES)
     app.on_response_prepare.append(_complete(context))
     return app
@@ -327,14 +329,14 @@ def _dialect(request: web.Request) -> Dialect:
 
 
 def _dialect_of(path: str) -> Dialect:
-    return next((dialect for dialect, surface in SURFACES.items() if path.startswith(surface.route)), PIVOT)
+    return next((dialect for dialect, surface in ENDPOINTS.items() if path.startswith(surface.route)), PIVOT)
 
 
 # The paths of calls that take JSON, with the dialect of their errors.
 CALLS: Mapping[str, Dialect] = {
     path: _dialect_of(path)
     for path in (
-        *(surface.route for surface in SURFACES.values()),
+        *(surface.route for surface in ENDPOINTS.values()),
         _COUNT_TOKENS,
         *(path for path, api in _RELAYED.items() if JSON in api.takes),
     )
@@ -344,4 +346,4 @@ _MODELS = "/v1/models"  # several vendors have this path
 _OFFERED = ", ".join(dict.fromkeys(path.split("/")[2] for path in (*CALLS, *_RELAYED, _MODELS)))
 _NO_ROUTE = (404, 405)
 _LONGEST_PATH = 200  # characters of an unknown path: the client chose it
-_CHAT = SURFACES[PIVOT].route
+_CHAT = ENDPOINTS[PIVOT].route

@@ -381,7 +381,7 @@ def prober(context: Context, runtime: Runtime, ledger: Ledger, metrics: Metrics)
         # Tasks of their own: those of calls are shown live, as calls.
         msgspec.structs.replace(context.services, recorder=recorder, tasks=AttemptTasks[Attempt, OpenCall]()),
         random=runtime.random,
-        replica=context.process.replica,
+        replica=context.replica,
         on_end=ended,
     )
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import structlog
 
+from gateway.admin.operations import Operations
 from gateway.api.auth import Admission
-from gateway.api.context import Context, ProcessState, StoredResponses
+from gateway.api.context import Context, StoredResponses
 from gateway.api.refusals import RefusalMinutes, Refusals
 from gateway.api.routes import application
 from gateway.app.background import SLOWER, alerts, prober, slowdown_watch, target_watch
@@ -157,7 +158,6 @@ class Gateway:
             ),
             intake=intake,
             bodies=bodies,
-            live=self.live,
             tracing=self.tracing,
             responses=StoredResponses(settings.response_ids_ttl_s, clock=runtime.clock, store=self._response_store),
             refusals=Refusals(
@@ -165,22 +165,23 @@ class Gateway:
                 RefusalMinutes(self.ledger.refused, utc_now=runtime.utc_now, new_id=runtime.new_id, replica=replica),
                 lambda: self.context.settings.refusals.addresses,
             ),
+            replica=replica,
+        )
+        self.operations = Operations(
             reports=self._reports,
-            process=ProcessState(
+            live=self.live,
+            alerts=alerts(
+                lambda: self.context,
+                settings=settings,
                 replica=replica,
-                signing_key="" if runtime.store else own_signing_key(settings.database_url.get_secret_value()),
-                readiness=self._readiness,
-                render_metrics=self.metrics.render,
-                alerts=alerts(
-                    lambda: self.context,
-                    settings=settings,
-                    replica=replica,
-                    runtime=runtime,
-                    ledger=self.ledger,
-                    reports=self._reports,
-                    metrics=self.metrics,
-                ),
+                runtime=runtime,
+                ledger=self.ledger,
+                reports=self._reports,
+                metrics=self.metrics,
             ),
+            readiness=self._readiness,
+            render_metrics=self.metrics.render,
+            signing_key="" if runtime.store else own_signing_key(settings.database_url.get_secret_value()),
         )
         add_gauges(
             self.metrics,
@@ -216,7 +217,7 @@ class Gateway:
             self.metrics.read_series(SLOWER, slowdowns.ratios)
             self._tasks.later(slowdowns.run)
         self.probes = prober(self.context, runtime, self.ledger, self.metrics)
-        self.application = application(self.context)
+        self.application = application(self.context, self.operations)
 
     async def start(self) -> None:
         """Start shipping rows and sharing the leaderboard; both stores may be away."""
@@ -235,7 +236,7 @@ class Gateway:
         self._tasks.start(self._keep_fresh())
         self.probes.start()
         self._tasks.start(self._recollection.of_figures())
-        self.context.process.alerts.start()
+        self.operations.alerts.start()
         self._tasks.start_later_ones()
         if self.metrics.shared:
             self._tasks.start(self.metrics.keep_fresh())
@@ -257,7 +258,7 @@ class Gateway:
             if self._response_store is not None:
                 last_first.push_async_callback(self._response_store.aclose)
             last_first.push_async_callback(self.leases.close)
-            last_first.push_async_callback(self.context.process.alerts.close)
+            last_first.push_async_callback(self.operations.alerts.close)
             last_first.push_async_callback(self.fleets.aclose)
             last_first.push_async_callback(self.context.fleet.aclose)
             last_first.push_async_callback(self.fleets.close_retired)

@@ -10,13 +10,13 @@ import msgspec
 from gateway.api.endpoints import read_chat
 from gateway.api.fitting import Question, fitted
 from gateway.api.json_body import Contents
-from gateway.api.request import Asked
+from gateway.api.request import ParsedRequest
 from gateway.bench.plan import Contender, Key, Plan, PromptKind, Sample, body, kind_of, salt
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Outcome, Role, WinOn
 from gateway.core.calls import Call, Mode, Objective
 from gateway.core.errors import ApiError
 from gateway.fleet.models import Deployment
-from gateway.racing.answer import Passage
+from gateway.racing.answer import AnswerStream
 from gateway.racing.attempt import drain, open_exchange
 from gateway.racing.costs import settle
 from gateway.racing.measurement import Measurement
@@ -25,7 +25,7 @@ from gateway.racing.timeouts import AttemptClocks
 from gateway.racing.validation import CUT_SHORT
 from gateway.settings.deployment import DataPolicy
 from providers.errors import ErrorKind, UpstreamError
-from providers.sendings import Sendings
+from providers.sendings import SendCount
 
 if TYPE_CHECKING:
     from providers.exchange import Exchange
@@ -50,13 +50,13 @@ class Measured(NamedTuple):
     retry_after_s: float | None
 
 
-def asked_of(plan: Plan, contender: Contender, key: Key, sitting: int) -> Asked:
+def asked_of(plan: Plan, contender: Contender, key: Key, sitting: int) -> ParsedRequest:
     """Return the request for ``key``."""
     words = body(key.kind, plan.lengths, salt(plan, key, sitting), contender.model)
     return read_chat(Contents.of(words), None)
 
 
-def unfit_for(asked: Asked, deployment: Deployment) -> str | None:
+def unfit_for(asked: ParsedRequest, deployment: Deployment) -> str | None:
     """Return why ``deployment`` cannot be asked this; None if it can."""
     try:
         _wordings(asked, deployment)
@@ -66,7 +66,7 @@ def unfit_for(asked: Asked, deployment: Deployment) -> str | None:
 
 
 async def measure(
-    asked: Asked, deployment: Deployment, key: Key, *, sitting: int, in_flight: int, moments: Moments
+    asked: ParsedRequest, deployment: Deployment, key: Key, *, sitting: int, in_flight: int, moments: Moments
 ) -> Measured:
     """Send a request and return what was measured. An error is a sample too. ``in_flight`` counts this one."""
     wordings, dropped = _wordings(asked, deployment)
@@ -110,10 +110,10 @@ class _Request:
         self._call = call
         self._deployment = deployment
         self._clock = clock
-        self._sendings = Sendings()
+        self._sendings = SendCount()
         self._exchange: Exchange | None = None
         self.measurement = Measurement(clock())
-        self.passage: Passage | None = None
+        self.passage: AnswerStream | None = None
         self.ended_at = 0.0
 
     async def run(self) -> UpstreamError | None:
@@ -164,7 +164,7 @@ class _Request:
         answered_by = exchange.headers.get(_ANSWERED_BY)
         if answered_by is not None and answered_by != self._deployment.name:
             raise UpstreamError(ErrorKind.NOT_FOUND, f"the gateway asked {answered_by} instead")
-        passage = self.passage = Passage(self._call, measurement, clocks, exchange.secrets, self._clock)
+        passage = self.passage = AnswerStream(self._call, measurement, clocks, exchange.secrets, self._clock)
         while not passage.reader.done:
             data = await exchange.read()
             block = passage.read(data, self._clock(), finishing=exchange.finishing)
@@ -182,7 +182,7 @@ class _Request:
 
 
 def _wordings(
-    asked: Asked, deployment: Deployment
+    asked: ParsedRequest, deployment: Deployment
 ) -> tuple[Mapping[str, Mapping[str, msgspec.Raw]], Mapping[str, tuple[str, ...]]]:
     """Return what ``deployment`` is sent if it differs from the request, and what is left out.
 
@@ -195,7 +195,7 @@ def _wordings(
     return fitting.wordings, fitting.dropped
 
 
-def _priced(record: AttemptRecord, deployment: Deployment, asked: Asked) -> AttemptRecord:
+def _priced(record: AttemptRecord, deployment: Deployment, asked: ParsedRequest) -> AttemptRecord:
     """Return the record with its cost, as that of an attempt of a call."""
     winner = record if record.outcome is Outcome.WON else None
     bill = settle([record], winner, {record.deployment: deployment}, asked.needs.prompt_tokens, asked.needs.max_tokens)

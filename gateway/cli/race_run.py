@@ -6,13 +6,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 
-from gateway.api.admission import Origin
+from gateway.api.admission import ClientContext
 from gateway.api.auth import LOCAL
-from gateway.api.call_runner import Journey
+from gateway.api.call_runner import CallRunner
 from gateway.api.endpoints import read_chat
 from gateway.api.json_body import Contents
-from gateway.api.plan_call import Entry, enter, prepared_race
-from gateway.api.request import Asked
+from gateway.api.plan_call import PlannedCall, plan_call, prepared_race
+from gateway.api.request import ParsedRequest
 from gateway.app.fleets import Fleets
 from gateway.app.gateway import Gateway
 from gateway.cli.race_view import Lanes, View
@@ -40,7 +40,7 @@ class Question(msgspec.Struct, frozen=True):
     mode: Mode | None = None
     width: int | None = None
 
-    def asked(self) -> Asked:
+    def asked(self) -> ParsedRequest:
         """Return it as a request for a streamed chat completion.
 
         Raises:
@@ -117,17 +117,17 @@ async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
     lanes = Lanes(services.clock, view, services.outbox.drain)
     both = msgspec.structs.replace(services, recorder=_Both(services.recorder, lanes))
 
-    def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> Entry:
-        origin = Origin(client=LOCAL, tags=TAGS)
-        return enter(context, asked, origin, name=name, fleet=fleet, instead_of=instead_of, allow=_affordable)
+    def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
+        origin = ClientContext(client=LOCAL, tags=TAGS)
+        return plan_call(context, asked, origin, name=name, fleet=fleet, instead_of=instead_of, allow=_affordable)
 
-    async def run(entry: Entry) -> CallRecord | Unanswered:
+    async def run(entry: PlannedCall) -> CallRecord | Unanswered:
         ending = await prepared_race(context, entry, journey.open_call, lanes, journey.response_headers).run()
         assert not isinstance(ending, Broken)  # lanes are never continued
         return ending
 
     with context.fleet.lease():
-        journey = Journey(context, None, asked.model, asked.preferences, entered, may_fall_back=False, services=both)
+        journey = CallRunner(context, None, asked.model, asked.preferences, entered, may_fall_back=False, services=both)
         view.begins(lanes)
         try:
             await journey.run(run)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 # The results of several races of one prompt, by deployment.
 
-_CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED})
 _COLUMNS = ("deployment", "launched", "won", "cancelled", "failed", "ttft_p50_ms", "decode_p50_tps")
 
 
@@ -54,7 +53,7 @@ def rows(calls: Sequence[CallRecord]) -> list[tuple[object, ...]]:
 
 def _row(name: str, attempts: Sequence[AttemptRecord], ttft_ms: float | None) -> tuple[object, ...]:
     won = _won(attempts)
-    cut = sum(attempt.outcome in _CUT for attempt in attempts)
+    cut = sum(attempt.outcome.was_cancelled_by_race for attempt in attempts)
     failed = sum(attempt.error_kind is not None for attempt in attempts)
     return (name, len(attempts), len(won), cut, failed, ttft_ms, _p50([attempt.decode_tps for attempt in won]))
 

@@ -182,6 +182,10 @@ class Door:
         return head.encode() + body
 
 
+# Sent behind a request that is still being answered. No client needs more, as the answers come one after the other, and
+# parsed heads take many times their bytes.
+AHEAD_BYTES = 64 * 1024
+_TCP_INFO, _ESTABLISHED = getattr(socket, "TCP_INFO", None), 1  # the state of a connection, where Linux tells it
 UNTAKEN_BYTES = 32 * 1024  # unsent, besides the last write: with more, the writer of an answer waits for its client
 TLS_CLOSE_S = 5.0  # for a peer to answer the end of TLS
 _receive = AnsweringHandler.data_received  # called directly: `super()` is slower, and this is called for every read
@@ -201,6 +205,9 @@ class Watch(Protocol):
     def admitted(self, connection: "Connection") -> None:
         """The first request of a connection was admitted."""
 
+    def sent_ahead(self, connection: "Connection") -> None:
+        """More than ``AHEAD_BYTES`` were received behind a request that is still being answered."""
+
     def ended(self, connection: "Connection") -> None:
         """The connection has ended; called once."""
 
@@ -214,6 +221,8 @@ class Connection(AnsweringHandler):
     """
 
     __slots__ = (
+        "_ahead_bytes",
+        "_ahead_of",
         "_door",
         "_ended",
         "_intake",
@@ -232,6 +241,7 @@ class Connection(AnsweringHandler):
         super().__init__(server, refusals, **options)
         self._door, self._intake = door, door.intake
         self._is_held = False  # a request that lacks the rest of its body
+        self._ahead_bytes = self._ahead_of = 0  # so many were sent behind the request with this ``id``
         self.owes_head = self.is_stranger = self.watched = True
         self.head_bytes = 0
         self.cut_as: type[ClientDisconnected] | None = None
@@ -258,6 +268,17 @@ class Connection(AnsweringHandler):
         size += _in_the_kernel(self._wire)  # megabytes, for which a slow client may take a minute
         request = self._current_request  # None: its answer is complete, and nothing more is written
         return -size if request is None else request.writer.output_size - size
+
+    @property
+    def has_left(self) -> bool:
+        """Whether its client has hung up unnoticed: as it has sent much ahead, nothing is read from it now."""
+        paused = self._reading_paused or self._buffer_paused
+        if not paused or self._current_request is None or self._wire is None or _TCP_INFO is None:
+            return False
+        with suppress(OSError):
+            info: bytes = self._wire.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)
+            return info[0] != _ESTABLISHED
+        return False
 
     def open(self, sock: socket.socket, ssl_context: ssl.SSLContext | None, handshake_s: float) -> asyncio.Task[None]:
         """Start to serve ``sock``; the returned task ends when the connection is open or has failed."""
@@ -323,17 +344,29 @@ class Connection(AnsweringHandler):
     def data_received(self, data: bytes) -> None:
         """Read data, and report heads; refuse a call for which there is no room."""
         waiter, intake = self._waiter, self._intake
-        if (intake.in_flight >= intake.limit.each or self._is_held) and waiter is not None and not waiter.done():
+        if (intake.in_flight >= intake.limit.open or self._is_held) and waiter is not None and not waiter.done():
             self._read_at_door(data, waiter)
             return
+        running = self._current_request
+        is_ahead = running is not None and running.content.is_eof() and not _has_answer(running)
         _receive(self, data)
         if self._messages and not isinstance(self._messages[-1][0], RawRequestMessage):
             self._restore_requests()
+        if is_ahead or len(self._messages) > 1:
+            self._count_ahead(len(data))
         waiter = self._waiter
         if waiter is not None and not waiter.done():  # no request was running, so not all bytes are part of a head
             self._watch.head_grows(self, len(data))
         elif self.watched and self._messages:
             self._watch.head_came(self)
+
+    def _count_ahead(self, number: int) -> None:
+        """Count bytes behind a request whose body is complete, or which came with it in one read."""
+        running = id(self._current_request)
+        self._ahead_bytes = number + (self._ahead_bytes if running == self._ahead_of else 0)
+        self._ahead_of = running
+        if self._ahead_bytes > AHEAD_BYTES:
+            self._watch.sent_ahead(self)
 
     def _read_at_door(self, data: bytes, waiter: "asyncio.Future[None]") -> None:
         """Read data while there is no room for calls; ``waiter`` wakes up aiohttp's task, which waits for a request."""
@@ -341,6 +374,8 @@ class Connection(AnsweringHandler):
         _receive(self, data)
         if self._messages and not isinstance(self._messages[-1][0], RawRequestMessage):
             self._restore_requests()
+        if len(self._messages) > 1:
+            self._count_ahead(len(data))
         self._waiter = waiter
         message, payload = self._messages[0] if self._messages else (None, None)
         self._is_held = (
@@ -413,6 +448,11 @@ class Connection(AnsweringHandler):
         if not self._ended:
             self._ended = True
             self._watch.ended(self)
+
+
+def _has_answer(request: web.BaseRequest) -> bool:
+    """Whether the end of the answer was written: while the rest of the call ends, the client may send its next one."""
+    return bool(request.writer._eof)  # type: ignore[attr-defined] # noqa: SLF001 - aiohttp's own writer has no other way
 
 
 def _in_the_kernel(wire: asyncio.Transport) -> int:

@@ -39,6 +39,7 @@ class Reason(StrEnum):
     LATE_HEAD = "late_head"  # the head of a request did not come whole in time
     LARGE_HEAD = "large_head"  # nor before it was too large
     STALLED = "stalled"  # its client takes nothing of an answer
+    AHEAD = "ahead"  # its client sends much before it has the answer to what it sent before
     KEY = "key"  # the key of its running request was revoked or has expired
 
 
@@ -88,7 +89,7 @@ _C = TypeVar("_C", bound=Hashable)
 
 
 class OwedHeads(Generic[_C]):
-    """Who owes a head, the longest first. ``limit_s`` returns how long one may; who is later is given to ``cut``."""
+    """Connections whose request head is incomplete, oldest first; those over ``limit_s`` are passed to ``cut``."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, limit_s: Callable[[], float], cut: Callable[[_C], None]
@@ -346,6 +347,10 @@ class Connections:
         self._strangers.discard(connection)
         self._proxied.discard(connection)
 
+    def sent_ahead(self, connection: Connection) -> None:
+        """Cut it: what it sends is kept until the answer before it has ended."""
+        self._cut(connection, Reason.AHEAD)
+
     def ended(self, connection: Connection) -> None:
         """Forget it."""
         self._all.discard(connection)
@@ -384,7 +389,7 @@ class Connections:
         self._make_room(connection)
 
     def _make_room(self, newest: Connection) -> None:
-        """Cut whoever is one too many now that there is ``newest``: itself, if there is nobody else."""
+        """Close one connection if ``newest`` exceeds the limit: the longest idle one, else ``newest``."""
         limits = self._limits()
         address = self._strangers.address(newest)
         if address is not None and self._strangers.number_from(address) > limits.max_per_address:
@@ -417,6 +422,8 @@ class Connections:
         limit_s = self._gateway.context.settings.client_timeouts.write_timeout_s
         for connection in self._stalled.look(self._all, self._loop.time(), limit_s):
             self._cut(connection, Reason.STALLED)
+        for connection in [each for each in self._all if each.has_left]:
+            connection.cut()
         self._stall_look = self._loop.call_later(limit_s / STALL_LOOKS, self._cut_stalled)
 
     def _cut_ended(self, ended: Ended) -> None:

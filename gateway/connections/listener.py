@@ -392,7 +392,7 @@ async def serving(gateway: Gateway, grace_s: float) -> AsyncIterator[Connections
         quiet_s = QUIET_S if gateway.context.phase is Phase.LAME_DUCK else 0.0
         gateway.context.phase = Phase.DRAINING
         gateway.context.wrong_keys.release()
-        gateway.context.live.end()
+        gateway.operations.live.end()
         await connections.opened()
         await drain(runner.server, grace_s=grace_s, quiet_s=quiet_s)
         gateway.context.phase = Phase.CUTTING

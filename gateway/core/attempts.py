@@ -53,6 +53,22 @@ class Outcome(StrEnum):
     CLIENT_GONE = "client_gone"  # the client disconnected; censored if it had no first token
     INTERRUPTED = "interrupted"  # because of the gateway: it died, or lacked local resources
 
+    was_cancelled_by_race: bool  # another attempt had won
+    client_left: bool
+    was_cut: bool  # either: the provider might have answered
+    failed: bool  # the provider's failure
+    is_error: bool  # failed, or interrupted
+    was_sent: bool  # the provider surely had the whole prompt
+
+    def __init__(self, value: str) -> None:
+        """Set what it means, as plain attributes: they are read several times a call."""
+        self.was_cancelled_by_race = value in {"lost", "superseded"}
+        self.client_left = value == "client_gone"
+        self.was_cut = self.was_cancelled_by_race or self.client_left
+        self.failed = value in {"failed", "timeout", "stalled"}
+        self.is_error = self.failed or value == "interrupted"
+        self.was_sent = value == "won" or self.was_cut
+
 
 class TokensSource(StrEnum):
     """The source of a token count; the two are never mixed in one average."""
@@ -131,6 +147,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cached_tokens: int | None = None  # of the prompt: read from the provider's prompt cache
     cache_write_tokens: int | None = None  # of the prompt: written to it
     tokens_source: TokensSource | None = None
+    reported_tokens: int | None = None  # the largest count of the provider's, where it is more than can be
     decode_tps: float | None = None
     e2e_tps: float | None = None
     itl_p50_ms: float | None = None

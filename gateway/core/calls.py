@@ -85,6 +85,7 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     invalid: Invalid = Invalid.ERROR  # win_on valid: what the client has if no answer is
     prompt_class: PromptClass
     prompt_tokens: int  # estimated from the size of the body
+    inline_bytes: int | None = None  # of the body, if the prompt is text, all of it in the body; else unknown
     wants_usage: bool  # the client itself asked for usage in the stream
     fields: Mapping[str, msgspec.Raw]  # the body's top level, without the gateway's own fields
     wordings: Mapping[str, Mapping[str, msgspec.Raw]] = {}  # deployment → what is sent instead, if it differs

@@ -5,7 +5,7 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── Unauthorized                401
 │   ├── NoKey                         none was sent
 │   │   └── NotSignedIn               the page asks whether anybody has signed in; not counted as a refusal
-│   ├── WrongKey                      nobody has it; such answers to an address that guesses are delayed
+│   ├── WrongKey                      no client has it; such answers to an address that guesses are delayed
 │   ├── KeyExpired                    it has expired (this and the other errors about keys are in key_errors.py)
 │   └── SessionEnded                  a browser's session is over
 ├── Forbidden                   403  the key may not do this
@@ -305,7 +305,7 @@ class KeyExpired(Unauthorized):
 
 
 class NotSignedIn(NoKey):
-    """The page asks who has signed in, and nobody has. No refusal: the page asks this before it asks for a key."""
+    """The page asks for its session, and there is none. No refusal: the page asks this before it asks for a key."""
 
 
 class SessionEnded(Unauthorized):
@@ -315,7 +315,7 @@ class SessionEnded(Unauthorized):
 
 
 class HeaderIgnored(Unauthorized):
-    """A header names who has signed in at a proxy, but it is not believed, and nobody has signed in here."""
+    """A header names who has signed in at a proxy, but it is not believed, and there is no session here."""
 
     code = "header_ignored"
 

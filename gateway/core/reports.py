@@ -198,7 +198,7 @@ class Reports(Protocol):
         """Return what other settings would have done with a model's calls, as JSON. It takes up to a minute."""
 
     async def refusals(self, window: Window) -> tuple[Table, Table]:
-        """Return what was refused whom, and who tried keys that nobody has."""
+        """Return refused requests by client and reason, and addresses that sent unknown keys."""
 
     async def usage(self, window: Window) -> Table:
         """Return what clients have used."""

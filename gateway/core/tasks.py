@@ -95,7 +95,7 @@ class Lifeline:
         self._ours, self._parents = os.pipe()
 
     def grasp(self) -> None:
-        """Take the child's end, directly after the fork; ends the process if the parent has ended already."""
+        """Set up the child's side, directly after the fork; ends the process if the parent has ended already."""
         os.close(self._parents)
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)

@@ -167,12 +167,12 @@ class Watch:
         return new
 
     def began(self, slowdown: Slowdown) -> None:
-        """Take notice of a slowdown that was seen elsewhere, or before a restart."""
+        """Note a slowdown that was seen elsewhere, or before a restart."""
         self.open = slowdown
         self._forget()
 
     def ended(self, at_s: int) -> None:
-        """Take notice of its end."""
+        """Note its end."""
         self.open = None
         self._since_s = max(self._since_s, at_s)
         self._forget()
@@ -461,7 +461,7 @@ class ModelWatch:
         return changes
 
     def take(self, change: Change) -> None:
-        """Take notice of what was seen by a preview, or before a restart."""
+        """Note what was seen by a preview, or before a restart."""
         slowdown = change.slowdown
         watch = self.deployment(slowdown.deployment).watches[slowdown.metric]
         if change.happened is Happened.BEGAN:

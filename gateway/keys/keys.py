@@ -111,7 +111,7 @@ class KeyWatch:
             )
 
     async def _compare(self, rows: Sequence[StoredKey]) -> None:
-        """Take over ``rows``, which are all there are, and note the clients that have changed."""
+        """Replace all by ``rows``, and note the clients that have changed."""
         fresh: dict[str, dict[str, StoredKey]] = {}
         for start in range(0, len(rows), COMPARED_AT_ONCE):
             for row in rows[start : start + COMPARED_AT_ONCE]:
@@ -126,7 +126,7 @@ class KeyWatch:
         self._known = fresh  # not before: who is cancelled has not noted all of them
 
     def _update(self, rows: Iterable[StoredKey]) -> None:
-        """Take over the changed ``rows``, and note their clients."""
+        """Replace the changed ``rows``, and note their clients."""
         for row in rows:
             self._changed.add(row.name)
             keys = self._known.setdefault(row.name, {})

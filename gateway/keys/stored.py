@@ -259,7 +259,7 @@ class NewKey(msgspec.Struct, frozen=True):
 
 
 def new_key(random_bytes: Callable[[int], bytes] = secrets.token_bytes) -> NewKey:
-    """Return a key of 256 random bits: nobody can guess it, so its SHA-256 needs neither salt nor many rounds."""
+    """Return a key of 256 random bits: it cannot be guessed, so its SHA-256 needs neither salt nor many rounds."""
     text = PREFIX + base64.urlsafe_b64encode(random_bytes(_RANDOM_BYTES)).rstrip(b"=").decode()
     return NewKey(text, hashlib.sha256(text.encode()).hexdigest(), text[-_HINT_CHARS:])
 

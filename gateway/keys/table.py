@@ -16,7 +16,7 @@ Ended = Mapping[bytes, type[ClientDisconnected]]  # the digest of a key → with
 
 
 class Known(msgspec.Struct, Generic[C], frozen=True):
-    """A key that was given to somebody."""
+    """A key that was given to a client."""
 
     client: C | None  # None: this version cannot use the client's settings
     ends_at: float | None = None  # seconds since 1970; None: never

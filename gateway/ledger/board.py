@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.core.attempts import Outcome
 from gateway.ledger import queries
 from gateway.ledger.database import is_sqlite, parse_url
 from gateway.ledger.reports.reader import Words, instant
@@ -111,7 +112,6 @@ MOST_CALLS = 50_000  # read of a model; half of them may be audited
 TIMEOUT_S = 600.0
 _DIGITS = 4
 _LEVELS = 16**_DIGITS
-_FAILED = frozenset({"failed", "timeout", "stalled"})
 _OF_CALL = "id, started_at, status_code, ttft_ms, total_ms, prompt_tokens, completion_tokens"
 _OF_ATTEMPT = (
     "call_id, number, deployment, provider, role, launch_offset_ms, audited, outcome, token_ms, censored_at_ms,"
@@ -230,7 +230,7 @@ def _try(row: tuple[Any, ...]) -> Try:
         token_ms=token_ms,
         cut_ms=row[9],
         overtaken_ms=row[10],
-        failed=outcome in _FAILED and token_ms is None,
+        failed=Outcome(outcome).failed and token_ms is None,
         won=outcome == "won",
         decode_tps=row[11],
         cost_usd=row[12],

@@ -38,7 +38,7 @@ _EARLIER = alert_messages.alias("earlier")
 class SqlAlertBook:
     """The tables ``alerts`` and ``alert_messages``; it connects when first used."""
 
-    def __init__(self, url: str, *, new_id: Callable[[], str], timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, url: str, *, new_id: Callable[[], str], timeout_s: float | None = None) -> None:
         """Use the ledger's database at ``url``, with a connection of its own: the ledger may be busy shipping.
 
         Raises:
@@ -48,7 +48,7 @@ class SqlAlertBook:
         self._database = OwnConnection(url, BookAway)
         self._instant = self._database.instant
         self._new_id = new_id
-        self._timeout_s = timeout_s
+        self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
 
     async def current(self, since: datetime) -> list[Alert]:
         """Return the alerts that are open, and those resolved after ``since``."""

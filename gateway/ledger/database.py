@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from stat import S_IMODE
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import structlog
@@ -21,6 +21,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from gateway.ledger.errors import DatabaseUnreachableError, DatabaseUrlError, SchemaOutdatedError, SchemaTooNewError
 from gateway.ledger.folders import make_private
+
+if TYPE_CHECKING:
+    import aiosqlite
 
 CONNECT_TIMEOUT_S = 5.0
 COMMAND_TIMEOUT_S = 60.0
@@ -95,9 +98,9 @@ def create_engine(url: str, *, patient: bool = False, pool_size: int = POOL_SIZE
     """
     parsed = parse_url(url)
     if is_sqlite(parsed):
-        return _sqlite_engine(parsed, pool_size)
+        return _closing_late_returns(_sqlite_engine(parsed, pool_size))
     application = str(parsed.query.get("application_name", "holeshot"))
-    return create_async_engine(
+    engine = create_async_engine(
         parsed.difference_update_query(["application_name"]),
         pool_size=pool_size,
         max_overflow=1,
@@ -113,6 +116,7 @@ def create_engine(url: str, *, patient: bool = False, pool_size: int = POOL_SIZE
             "server_settings": {"application_name": application, "timezone": "UTC"},
         },
     )
+    return _closing_late_returns(engine)
 
 
 async def dispose(engine: AsyncEngine, within_s: float) -> None:
@@ -120,6 +124,26 @@ async def dispose(engine: AsyncEngine, within_s: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(within_s):
             await engine.dispose()
+
+
+def _closing_late_returns(engine: AsyncEngine) -> AsyncEngine:
+    """Have a connection that comes back after ``dispose`` closed; SQLAlchemy would keep it open in a pool of the past.
+
+    Who gave up twice (a timeout while the gateway stops) comes back late.
+    """
+    disposed = False
+
+    @event.listens_for(engine.sync_engine, "checkin")
+    def _close_late(_: Any, record: Any) -> None:
+        if disposed:
+            record.invalidate()
+
+    @event.listens_for(engine.sync_engine, "engine_disposed")
+    def _note(_: Any) -> None:
+        nonlocal disposed
+        disposed = True
+
+    return engine
 
 
 def is_sqlite(url: URL) -> bool:
@@ -270,7 +294,7 @@ def _write_once(path: Path, text: str) -> None:
 
 
 def _close_to_others(path: Path) -> None:
-    """Take away what users outside the file's group may do with it; its owner may have opened it to the group."""
+    """Remove the rights of users outside the file's group; its owner may have opened it to the group."""
     with suppress(OSError):  # missing, or another user's
         mode = S_IMODE(path.stat().st_mode)
         if mode & 0o007:
@@ -315,7 +339,27 @@ async def _lock_schema(connection: AsyncConnection) -> None:
     if connection.dialect.name == "postgresql":
         await connection.execute(text("select pg_advisory_xact_lock(hashtext('holeshot.migrate'))"))
     else:
+        # Each ALTER TABLE would plan every view again, half a minute in all for a way back to the first schema.
+        await connection.exec_driver_sql("pragma legacy_alter_table = on")
         await connection.exec_driver_sql("begin immediate")  # the driver does not begin one before DDL
+
+
+async def open_sqlite(*arguments: Any, **options: Any) -> "aiosqlite.Connection":
+    """Open a file as ``aiosqlite.connect`` does; if cancelled meanwhile, close it again, and then raise.
+
+    Each connection has a thread, which would be left to answer a loop that may be closed by then.
+    """
+    import aiosqlite  # noqa: PLC0415 - a gateway on Postgres does not need it
+
+    connecting = aiosqlite.connect(*arguments, **options)
+    connecting._thread.daemon = True  # noqa: SLF001 - as SQLAlchemy does: a process must not wait for it to end
+    opening = asyncio.ensure_future(connecting)
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        with suppress(aiosqlite.Error):
+            await (await opening).close()
+        raise
 
 
 def _sqlite_engine(url: URL, pool_size: int) -> AsyncEngine:
@@ -327,7 +371,9 @@ def _sqlite_engine(url: URL, pool_size: int) -> AsyncEngine:
         raise DatabaseUrlError(f"database_url: the folder {folder} cannot be made: {error.strerror}") from error
     for suffix in ("", "-wal", "-shm", "-journal"):
         _close_to_others(path.with_name(path.name + suffix))
-    engine = create_async_engine(url, pool_size=pool_size, max_overflow=1, hide_parameters=True)
+    engine = create_async_engine(
+        url, pool_size=pool_size, max_overflow=1, hide_parameters=True, connect_args={"async_creator_fn": open_sqlite}
+    )
 
     @event.listens_for(engine.sync_engine, "do_connect")
     def _make_private(*_: Any) -> None:
@@ -371,7 +417,7 @@ class OwnConnection:
     ) -> AsyncIterator[AsyncConnection]:
         """Yield it; what is not committed is rolled back.
 
-        ``writes``: in SQLite nobody else writes meanwhile, in Postgres nobody else who takes ``lock``.
+        ``writes``: in SQLite no other connection writes meanwhile, in Postgres none that takes ``lock``.
 
         Raises:
             Exception: what ``away`` makes: the database does not answer in time, or has no such table.

@@ -30,6 +30,7 @@ INSERT_TIMEOUT_S = 15.0  # a thousand calls take some milliseconds; after this a
 TRIES = 5  # of a batch that met another transaction; nothing of it was stored
 _ALL: Mapping[str, datetime] = {}
 _LARGEST = 2**31 - 1  # of an integer column
+_WIDE = frozenset({"reported_tokens"})  # columns of larger numbers, which are bounded before
 SLICE_ROWS = 16  # encoded without a pause, in about 30 µs; then the event loop runs other tasks
 
 # Errors that the rows cause. All others (no connection, no table, no permission) are a state of the database that will
@@ -72,7 +73,7 @@ async def insert(engine: AsyncEngine, entries: Sequence[Entry], kept_since: Mapp
             tries, clamps = 0, False
             while True:
                 tables = [
-                    _Table(name, columns, map(_clamped, rows) if clamps else rows, kept_since.get(name))
+                    _Table(name, columns, _clamped(rows, columns) if clamps else rows, kept_since.get(name))
                     for name, columns, rows in _tables(entries)
                 ]
                 try:
@@ -169,8 +170,13 @@ def _tables(entries: Sequence[Entry]) -> Iterator[tuple[str, tuple[str, ...], It
         yield "outages", OUTAGE_COLUMNS, outage_rows(entries)
 
 
-def _clamped(row: Row) -> Row:
-    return tuple(min(value, _LARGEST) if type(value) is int else value for value in row)
+def _clamped(rows: Iterator[Row], columns: Sequence[str]) -> Iterator[Row]:
+    """Yield ``rows`` with numbers that their columns can hold."""
+    for row in rows:
+        yield tuple(
+            min(value, _LARGEST) if type(value) is int and column not in _WIDE else value
+            for column, value in zip(columns, row, strict=True)
+        )
 
 
 class _Table:

@@ -15,7 +15,15 @@ import asyncpg
 import msgspec
 from sqlalchemy.engine import URL
 
-from gateway.ledger.database import DATABASE_ERRORS, check_schema, create_engine, is_sqlite, parse_url, unreachable
+from gateway.ledger.database import (
+    DATABASE_ERRORS,
+    check_schema,
+    create_engine,
+    is_sqlite,
+    open_sqlite,
+    parse_url,
+    unreachable,
+)
 from gateway.ledger.errors import DatabaseUnreachableError, QueryError, SchemaTooNewError
 
 # What a query of the ledger may not do, besides the rules of a read-only transaction: protects ``holeshot sql``. A
@@ -325,13 +333,7 @@ def _existing(path: Path) -> Path:
 @asynccontextmanager
 async def _opened(path: Path) -> AsyncIterator[aiosqlite.Connection]:
     """Open a file for reading. Its thread always ends with this, even if a timeout comes while it opens."""
-    opening = asyncio.ensure_future(aiosqlite.connect(f"file:{quote(str(path))}?mode=ro", uri=True))
-    try:
-        connection = await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        with suppress(aiosqlite.Error):
-            await (await opening).close()
-        raise
+    connection = await open_sqlite(f"file:{quote(str(path))}?mode=ro", uri=True)
     try:
         yield connection
     finally:

@@ -244,6 +244,7 @@ attempts = Table(
     Column("cost_usd", Double),
     Column("cost_is_lower_bound", Boolean, nullable=False),
     Column("cache_write_tokens", Integer),
+    Column("reported_tokens", BigInteger),
     Column("cache_saved_usd", Double),
     Column("model", Text),  # null: the call's
     Column("client", Text),

@@ -61,7 +61,7 @@ SHARE_AT_LEAST = {"rpm": 1.0, "max_parallel": 1.0}  # of a limit that is divided
 
 
 class Elsewhere(msgspec.Struct, gc=False):
-    """What other processes did with the same quota, as last known. ``base``: the part that none of them reports."""
+    """Usage of this quota by other processes, as last read from Redis. ``base``: usage that none of them reports."""
 
     used: float = 0.0
     leased: float = 0.0
@@ -159,7 +159,7 @@ class Quota:
         return None if self.valid_until_s == -inf else self.elsewhere.used + self.used + self.held
 
     def share(self, processes: int, now_s: float, *, leased_since: float = 0.0) -> None:
-        """Without a new lease: go as far as the last one, and this process's share of what nobody had leased.
+        """Without a new lease: go as far as the last one, and this process's share of what was not leased.
 
         ``leased_since``: what others may have leased since this process heard of them. Shares do not add up, however
         often they are taken: they count from what was reported.
@@ -290,7 +290,7 @@ class OwnShare:
             quota.share(self._processes, self._clock())
 
     def keep(self, quota: Quota) -> None:
-        """Do nothing: there is nobody to inform."""
+        """Do nothing: no other process has to know."""
 
     def recollect(self, spent: Mapping[str, float]) -> None:
         """Set what was spent before the start, by the key of the quota."""
@@ -300,7 +300,7 @@ class OwnShare:
             quota.relimit(quota.limit)
 
     async def start(self) -> None:
-        """Do nothing: there is nobody to ask."""
+        """Do nothing: no other process is asked."""
 
     async def close(self) -> None:
         """Do nothing: nothing was leased."""

@@ -331,7 +331,7 @@ class SharedLeases:
         self._round = None
 
     def _share_again(self) -> None:
-        """Take whole shares: Redis did not only seem slow, so nobody leases meanwhile."""
+        """Allow whole shares: Redis did not only seem slow, so no process leases meanwhile."""
         for quota in self._kept.values():
             if quota.lease.is_share:
                 self._share(quota)

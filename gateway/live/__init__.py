@@ -1,1 +1,1 @@
-"""Races as they happen, for those who look: nothing of this costs a call while nobody does."""
+"""Races as they happen, for those who look: nothing of this costs a call while there is no viewer."""

@@ -105,7 +105,7 @@ class RunningAttempt(Launched, frozen=True, kw_only=True, gc=False):
 
 
 class RunningCall(Began, frozen=True, kw_only=True, gc=False):
-    """A call that runs when somebody begins to look: in ``hello``, and an event of its own between gateways."""
+    """A call that runs when a viewer connects: in ``hello``, and an event of its own between gateways."""
 
     kind: ClassVar[str] = "running"
 
@@ -160,7 +160,7 @@ GATHER_S = 0.05  # events that come within this time go out in one write; nobody
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """Which calls somebody wants to see; None: any. ``deployment``: those in whose races it runs."""
+    """A viewer's filter. None matches every call; ``deployment`` matches calls with an attempt there."""
 
     model: str | None = None
     client: str | None = None
@@ -187,7 +187,7 @@ class OwnWanted(Wanted, frozen=True):
 
 
 class Viewer:
-    """Events that wait to be taken, at most ``most``: who takes them slowly has a gap, and holds nobody up."""
+    """Events that wait to be taken, at most ``most``: a slow viewer has a gap, and delays no other."""
 
     __slots__ = (
         "_dropped",

@@ -1,4 +1,4 @@
-"""The calls that are known while somebody looks, and who is shown which of them."""
+"""The calls that are known while there are viewers, and which viewer is shown which of them."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -70,7 +70,7 @@ class WatchedCall:
 class Hub:
     """The calls of this process, and of others if these are shared. Every event changes what is known, and is shown.
 
-    An event of an attempt or a call that is not known is ignored: it began before somebody looked, or beyond a limit.
+    An event of an attempt or a call that is not known is ignored: it began before any viewer, or beyond a limit.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Hub:
 
     @property
     def viewers(self) -> Collection[Viewer]:
-        """Everybody who looks."""
+        """All viewers."""
         return self._viewers
 
     def call(self, call_id: str) -> WatchedCall | None:
@@ -120,7 +120,7 @@ class Hub:
                 call.viewers.remove(viewer)
 
     def clear(self) -> None:
-        """Forget all calls: nobody looks."""
+        """Forget all calls: there is no viewer."""
         for call in self._calls.values():
             call.lanes.clear()
         self._calls.clear()

@@ -20,7 +20,7 @@ from gateway.racing.services import AttemptTasks
 
 
 class OwnCalls:
-    """Hears of calls while somebody looks, beginning with those that run already. ``clock``: monotonic seconds.
+    """Is told of calls while there are viewers, beginning with those that run already. ``clock``: monotonic seconds.
 
     Nothing here waits, and nothing is sent: a call pays for making its events, and no more.
     """
@@ -61,7 +61,7 @@ class OwnCalls:
         self._hub.ended(_ended(attempt, None if at is None else self._clock() - ago_s - at))
 
     def call_finished(self, record: CallRecord) -> None:
-        """Show a call's end. One that is not known yet never had an attempt since somebody looks."""
+        """Show a call's end. One that is not known yet had no attempt since a viewer connected."""
         if self._hub.call(record.id) is None:
             began = self._hub.began(self._began_of(record)).began
             for attempt in record.attempts:
@@ -89,7 +89,7 @@ class OwnCalls:
                 yield attempt.start.id, attempt.measurement.tokens_so_far
 
     def _find(self, open_call: OpenCall, call: Call, start: AttemptStart, ttft_s: float | None = None) -> None:
-        """Add a call that runs when somebody begins to look, with an attempt that does."""
+        """Add a call that runs when a viewer connects, with an attempt that does."""
         if open_call.record is not None:
             return  # an audited loser; its call is over
         known = self._hub.call(call.id)
@@ -178,7 +178,7 @@ RETRY_AFTER_S = 10
 
 
 class Live:
-    """The live view of a process. ``own`` is what recorders tell of calls: None as long as nobody looks.
+    """The live view of a process. ``own`` is what recorders tell of calls: None as long as there is no viewer.
 
     ``on_viewers`` is called when the first viewer comes and when the last one has gone, ``catch_up`` before running
     calls are looked at: it reports what has happened.

@@ -1,6 +1,6 @@
-"""Shares what runs with the other workers and replicas, through Redis, only while somebody looks at one of them.
+"""Shares what runs with the other workers and replicas, through Redis, only while one of them has a viewer.
 
-A process at which somebody looks has a member in a sorted set that expires, and subscribes to a channel. All others
+A process with a viewer has a member in a sorted set that expires, and subscribes to a channel. All others
 look for such members once a second, and publish what happens to their calls while there are any, a few times a second.
 All of that is done in the background: no call waits for it, and what Redis does not take in time is dropped.
 """
@@ -69,7 +69,7 @@ class ForeignCalls:
         }
 
     def take(self, message: str) -> None:
-        """Take a message: the process that sends it in the first line, then events as a viewer is sent them."""
+        """Read a message: the process that sends it in the first line, then events as a viewer is sent them."""
         worker, _, events = message.partition("\n")
         if worker == self._worker:
             return
@@ -193,7 +193,7 @@ class ForeignCalls:
         return began is not None and began.worker == worker and call_id in {None, began.id}
 
     def _call(self, worker: str, call_id: str) -> WatchedCall | None:
-        """Return a call of ``worker``; None if it is not known, or somebody else's."""
+        """Return a call of ``worker``; None if it is not known, or another worker's."""
         call = self._hub.call(call_id)
         return call if call is not None and call.began.worker == worker else None
 
@@ -230,7 +230,7 @@ _AWAY = (RedisError, OSError, TimeoutError, ValueError, TypeError)  # the last t
 
 
 class Sharing:
-    """Publishes to others and listens to them, as long as somebody looks. ``start`` and ``close`` own its tasks.
+    """Publishes to others and listens to them, as long as there are viewers. ``start`` and ``close`` own its tasks.
 
     ``unix_clock`` must be roughly the same in all processes; ``clock`` is monotonic. Both in seconds.
     """
@@ -255,7 +255,7 @@ class Sharing:
 
     @property
     def publishes(self) -> bool:
-        """Whether somebody looks elsewhere."""
+        """Whether another process has viewers."""
         return self._publisher.is_on
 
     async def start(self) -> None:
@@ -264,7 +264,7 @@ class Sharing:
         self._task = asyncio.create_task(self._keep_in_step(), name="live.sharing")
 
     async def close(self) -> None:
-        """Stop, and have others forget at once that somebody looks here."""
+        """Stop, and have others forget at once that there are viewers here."""
         self._is_open = False
         self._news.set()
         if self._task is not None:
@@ -314,7 +314,7 @@ class Sharing:
                     await self._news.wait()
 
     async def _poll(self) -> None:
-        """Say that somebody looks here, if that is so, and learn who looks elsewhere."""
+        """Announce this process if it has viewers, and learn which others have."""
         unix_s = self._unix_clock()
         pipeline = self._redis.pipeline(transaction=False)
         if self._listener.is_subscribed:
@@ -328,7 +328,7 @@ class Sharing:
         self._publisher.learn(frozenset(each for each in looking if not each.startswith(f"{self._live.worker}:")))
 
     async def _publish(self) -> None:
-        """Publish what has happened since the last time, if somebody looks elsewhere."""
+        """Publish what has happened since the last time, if another process has viewers."""
         if not self._publisher.is_on:
             return
         messages, now = self._publisher.take(), self._clock()
@@ -358,7 +358,7 @@ class Sharing:
 
 
 class _Publisher:
-    """The events of this process that are to be published, as long as somebody looks elsewhere."""
+    """The events of this process that are to be published, as long as another process has viewers."""
 
     def __init__(self, live: Live) -> None:
         self._live = live

@@ -14,7 +14,8 @@ from gateway.core.errors import ApiError, Overloaded, TooManyBodies
 
 SEATED_BYTES = 64 * 1024  # of a body that came whole with its head: a quarter of a seat's memory
 CLIENT_SHARE = 0.5  # of the budget: one client alone leaves room for another
-FEWEST_UNFINISHED = 64  # that a client and an address may have, however few seats there are
+FEWEST_UNFINISHED = 64  # that a client may have, however few seats there are
+CLIENTS_OF_ADDRESS = 2  # so many times as many an address may have: others may send from it, as behind a proxy
 RETRY_AFTER_S = 2
 
 
@@ -56,6 +57,12 @@ class Body:
             self.cut = None
             self._bodies.finished(self, self._client, self._address)
 
+    def shrink(self, size: int) -> None:
+        """Give back all but ``size`` of its bytes; it is whole."""
+        if self._bodies is not None and size < self.size:
+            self._bodies.remove(self._client, self.size - size)
+            self.size = size
+
     def release(self) -> None:
         """Give its bytes back."""
         bodies = self._bodies
@@ -86,7 +93,7 @@ class Bodies:
     """The bodies of one process."""
 
     def __init__(self, most_bytes: int, *, most_unfinished: Callable[[], int] = lambda: FEWEST_UNFINISHED) -> None:
-        """``most_unfinished`` returns how many unfinished bodies a client, and an address, may have."""
+        """``most_unfinished`` returns how many unfinished bodies a client may have; an address: twice as many."""
         self.most_bytes = most_bytes
         self.size = 0  # bytes of all
         self.unfinished = 0
@@ -109,8 +116,10 @@ class Bodies:
         """
         most, share = max(FEWEST_UNFINISHED, self._most_unfinished()), self._shares.get(client)
         from_address = self._addresses.get(address, 0)
-        if from_address >= most or (share is not None and len(share.unfinished) >= most):
-            whose = "this address" if from_address >= most else "this client"
+        is_address = from_address >= most * CLIENTS_OF_ADDRESS
+        if is_address or (share is not None and len(share.unfinished) >= most):
+            whose = "this address" if is_address else "this client"
+            most *= CLIENTS_OF_ADDRESS if is_address else 1
             raise TooManyBodies(
                 f"{whose} has {most} requests whose bodies are not complete; complete one, or retry in"
                 f" {RETRY_AFTER_S} s",

@@ -62,12 +62,12 @@ class Queue(Generic[_W]):
                 if not owners:
                     del self._lines[one.priority]
 
-    def pop(self, most_each: float = float("inf")) -> _W | None:
-        """Remove and return the call that is next; None if each that waits is of an owner with ``most_each`` seats."""
+    def pop(self, fewer_than: float = inf) -> _W | None:
+        """Remove and return the call that is next; None if no owner of a waiting one holds ``fewer_than`` this."""
         for priority in sorted(self._lines, reverse=True):
             owners = self._lines[priority]
             owner = min(owners, key=self._seats)  # among equals the one that waits longest
-            if owner is None or self._seats(owner) < most_each:
+            if owner is None or self._seats(owner) < fewer_than:
                 one = next(iter(owners[owner]))
                 self.discard(one)
                 if owner in owners:
@@ -246,12 +246,14 @@ DOWN, MOST_DOWN = 0.03, 0.12  # of the calls in flight, for each late window; ti
 # near the target, up to the second more when there was none: then what it was lowered for is over.
 UP, MOST_UP = 0.02, 0.25
 AGAIN = 0.1  # the same, while not even half of it is used
-LEFT_TO_OTHERS = 8  # one client alone leaves an eighth of the seats
+# An eighth of the seats is kept for clients that hold few: each of these goes to one that holds fewer than are free. So
+# one client alone, or some together, leave them to others; the last one is for a client without any.
+KEPT = 8
 LEAST = 32  # so few calls are never too many for the loop: it is late for another reason
 
 
 class Limit:
-    """``now`` is the most calls that may be in flight, ``each`` those of one client.
+    """``now`` is the most calls that may be in flight, ``open`` those of them that every client may take.
 
     ``most`` and ``target_s`` are the configuration's.
     """
@@ -263,16 +265,16 @@ class Limit:
         "_ticks",
         "_value",
         "_was_reached",
-        "each",
         "most",
         "now",
+        "open",
         "target_s",
     )
 
     def __init__(self, most: int, target_s: float) -> None:
         """``target_s`` is the delay of the loop above which fewer calls are let in; 0: ``most`` alone counts."""
         self.now = self.most = most
-        self.each = most - most // LEFT_TO_OTHERS
+        self.open = most - most // KEPT
         self.target_s = target_s
         self._value = float(most)
         self._left_s, self._ticks = WINDOW_S, 0  # of the window
@@ -296,7 +298,7 @@ class Limit:
         self._set(self.most)
 
     def observe(self, delay_s: float, in_flight: int, *, is_reached: bool) -> None:
-        """Take the delay of a tick. ``is_reached``: since the one before, a call found no room."""
+        """Note the delay of a tick. ``is_reached``: since the one before, a call found no room."""
         if not self.target_s:
             return
         self._ticks += 1
@@ -324,7 +326,7 @@ class Limit:
     def _set(self, value: float) -> None:
         self._value = min(float(self.most), value)
         self.now = int(self._value)
-        self.each = self.now - self.now // LEFT_TO_OTHERS
+        self.open = self.now - self.now // KEPT
 
 
 SHED_AT_ONCE = 50  # at a tick, when a crowd has turned out to be none: each costs a tenth of a millisecond
@@ -436,10 +438,12 @@ class Intake:
         self.configure(self._settings)
 
     def enter(self, owner: Hashable = None) -> bool:
-        """Take a seat for a call of ``owner`` (None: not told apart from others); return False if there is none."""
-        held = self._seats.get(owner, 0)
-        if self.in_flight >= self.limit.now or (held >= self.limit.each and owner is not None):
-            return False
+        """Reserve a seat for a call of ``owner`` (None: not told apart from others); return False if there is none."""
+        held, limit = self._seats.get(owner, 0), self.limit
+        if self.in_flight >= limit.open:
+            free = limit.now - self.in_flight
+            if free <= 0 or (held >= free and owner is not None):
+                return False
         if not self.in_flight:
             self.delay.wake()
         self.in_flight += 1
@@ -459,7 +463,8 @@ class Intake:
 
     def refuses(self, priority: int, owner: Hashable = None) -> bool:
         """Whether a call of this priority would be refused at once: no seat, and no place in the queue."""
-        if not self.is_full and (owner is None or self._held(owner) < self.limit.each):
+        free = self.limit.now - self.in_flight
+        if free > 0 and (self.in_flight < self.limit.open or self._held(owner) < free or owner is None):
             return False
         return not self._has_place(priority, owner)
 
@@ -536,8 +541,8 @@ class Intake:
 
     def _call_up(self) -> None:
         """Give free seats to the first calls in the queue."""
-        while self._queue and self.in_flight < self.limit.now:
-            waiting = self._queue.pop(self.limit.each)
+        while self._queue and (free := self.limit.now - self.in_flight) > 0:
+            waiting = self._queue.pop(inf if self.in_flight < self.limit.open else free)
             if waiting is None:
                 break
             if not waiting.turn.done():  # else its client has hung up, or its time is over

@@ -54,7 +54,7 @@ class DiscardingSink:
         """Do nothing."""
 
     def may_be_continued(self, error: UpstreamError) -> bool:  # noqa: ARG002 - as a Sink
-        """Nobody waits for the rest of a probe."""
+        """Never: no client waits for the rest of a probe."""
         return False
 
     async def write(self, block: Block) -> None:
@@ -209,7 +209,6 @@ def call_of(
 AT_ONCE = 4  # probes of this process
 LOOK_MIN_S, LOOK_MAX_S = 0.25, 15.0  # between two looks: a quarter of ``quiet_s``, in these bounds
 CALL_S = 3600.0  # how far back the ledger is asked for calls of other replicas, at most
-_FAILED = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED})
 
 _log = structlog.get_logger(__name__)
 
@@ -435,7 +434,7 @@ def _end(record: CallRecord, services: Services) -> ProbeEnd:
     if attempt is None:
         return ProbeEnd(ended_at=now, outcome=ProbeOutcome.CANCELLED, cost_usd=0.0)
     outcome = ProbeOutcome.CANCELLED
-    if attempt.outcome in _FAILED:
+    if attempt.outcome.failed:
         outcome = ProbeOutcome.FAILED
     elif attempt.outcome is Outcome.WON:
         outcome = ProbeOutcome.ANSWERED

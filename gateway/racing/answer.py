@@ -16,7 +16,7 @@ UNCLAIMED_BYTES = 8 * 2**20  # a provider that sends this much before its first 
 BLOCKED_S = 0.05  # a write that takes longer waits for the client
 
 
-class Passage:
+class AnswerStream:
     """Reads and forwards one answer. ``text`` is kept if it must be JSON, ``speech`` and ``validity`` if they win."""
 
     __slots__ = (

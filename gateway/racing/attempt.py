@@ -1,7 +1,7 @@
 """One attempt: a single upstream request, from its launch to its record.
 
 An attempt is one task. It keeps the data until the first meaningful delta, bids for the win, and if it wins it forwards
-the rest to the sink. Nobody else uses its exchange, except that a cut aborts it. ``course``: the interface of its race.
+the rest to the sink. Nothing else uses its exchange, except that a cut aborts it. ``RaceHandle``: its race's interface.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from gateway.core.attempts import AttemptRecord, AttemptStart, Flaw, Outcome, WinOn
 from gateway.core.calls import Call
 from gateway.fleet.models import Deployment
-from gateway.racing.answer import Passage
+from gateway.racing.answer import AnswerStream
 from gateway.racing.call import OpenCall
 from gateway.racing.measurement import (
     AUDIT_TOKENS,
@@ -35,7 +35,7 @@ from providers.dialects.translation import translations
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
 from providers.http_exchange import TranslatedExchange
-from providers.sendings import Sendings
+from providers.sendings import SendCount
 
 if TYPE_CHECKING:
     from gateway.racing.slots import Seat
@@ -81,7 +81,7 @@ FOLLOWING: Mapping[State, frozenset[State]] = {
 DRAIN_S = 0.25  # maximum wait for the end of the body after [DONE]; then the connection is dropped
 
 
-async def open_exchange(deployment: Deployment, call: Call, attempt_id: str, sendings: Sendings) -> Exchange:
+async def open_exchange(deployment: Deployment, call: Call, attempt_id: str, sendings: SendCount) -> Exchange:
     """Send ``call`` to ``deployment``; return the exchange, whose events are in the client's dialect.
 
     Raises:
@@ -149,7 +149,7 @@ class Bid(Enum):
     HELD = "held"  # for now: another attempt is predicted to be better
 
 
-class Course(Protocol[Attempt_contra]):
+class RaceHandle(Protocol[Attempt_contra]):
     """A race as its attempts see it."""
 
     call: Call  # as built for this model: an audited loser may outlive the change to a fallback
@@ -167,7 +167,7 @@ class Course(Protocol[Attempt_contra]):
         """Whether it runs on behind the winner, and answers if that breaks."""
 
     def was_kept(self, attempt: Attempt_contra) -> bool | None:
-        """Whether it has run on behind a winner; None: nobody may."""
+        """Whether it has run on behind a winner; None where none may."""
 
     async def begin(self, attempt: Attempt_contra, now: float) -> Forward | None:
         """Start the answer of an attempt that has won with a first token at ``now``."""
@@ -199,7 +199,7 @@ class Attempt:
         "failed_at", "measurement", "overtaken", "race", "record", "seat", "start", "state", "task",
     )  # fmt: skip
 
-    def __init__(self, race: "Course[Attempt]", deployment: Deployment, start: AttemptStart, at: float) -> None:
+    def __init__(self, race: "RaceHandle[Attempt]", deployment: Deployment, start: AttemptStart, at: float) -> None:
         self.deployment = deployment
         self.start = start
         self.state = State.ASKED
@@ -208,13 +208,15 @@ class Attempt:
         self.record: AttemptRecord | None = None  # made of ``ending`` when recorders are told
         self.failed_at: float | None = None
         self.claimed_at: float | None = None  # by the first token, which may be held or be too late
-        self.measurement = Measurement(at, most_tokens(deployment.capabilities))
+        # What is added to the client's prompt is of unknown length.
+        prompt_bytes = None if start.continues or deployment.extra_body else race.open_call.call.inline_bytes
+        self.measurement = Measurement(at, most_tokens(deployment.capabilities), prompt_bytes)
         self.overtaken: Overtaken | None = None
         self.exchange: Exchange | None = None
         self.seat: Seat | None = None  # if there is a limit; the provider may work until the task ends
-        self._sendings = Sendings()
+        self._sendings = SendCount()
         self.race = race
-        self._passage: Passage | None = None  # set when there is an answer
+        self._passage: AnswerStream | None = None  # set when there is an answer
         self._turn: asyncio.Future[None] | None = None  # done when the hold is over, however it ends
         self._watch: Watch | None = None  # set when it is WATCHED
 
@@ -299,7 +301,10 @@ class Attempt:
 
     def _conclude(self) -> None:
         """Release everything but the attempt's record."""
-        self.end(Outcome.INTERRUPTED)  # unless an outcome was set
+        if self.ending is None:
+            self.end(Outcome.INTERRUPTED)
+        else:
+            self._drop()
         if self.state is not State.OVER:
             self._go_to(State.OVER)
         if self._watch is not None:
@@ -310,15 +315,15 @@ class Attempt:
         if self.exchange is not None:
             self.exchange.abort()
 
-    async def _ask(self, clocks: AttemptClocks) -> tuple[Exchange, Passage]:
+    async def _ask(self, clocks: AttemptClocks) -> tuple[Exchange, AnswerStream]:
         """Send the request; return the exchange and the passage of the answer."""
         clock, call, measurement = self.race.open_call.services.clock, self.race.call, self.measurement
         exchange = self.exchange = await open_exchange(self.deployment, call, self.start.id, self._sendings)
         measurement.headers_at, measurement.connect_ms = clock(), exchange.connect_ms
-        passage = self._passage = Passage(call, measurement, clocks, exchange.secrets, clock)
+        passage = self._passage = AnswerStream(call, measurement, clocks, exchange.secrets, clock)
         return exchange, passage
 
-    async def _read(self, exchange: Exchange, passage: Passage, clocks: AttemptClocks) -> bool:
+    async def _read(self, exchange: Exchange, passage: AnswerStream, clocks: AttemptClocks) -> bool:
         """Read events until the answer is complete or useless; return whether it is complete."""
         clock, reader = self.race.open_call.services.clock, passage.reader
         while not reader.done:
@@ -341,7 +346,7 @@ class Attempt:
         clocks.stop()
         return True
 
-    async def _end(self, exchange: Exchange, passage: Passage) -> None:
+    async def _end(self, exchange: Exchange, passage: AnswerStream) -> None:
         """Check the stream that has ended; win with it if it is complete."""
         if self.state is not State.WATCHED:
             passage.check_whole()
@@ -361,7 +366,7 @@ class Attempt:
             self._go_to(State.DRAINING)
             await drain(exchange, self.race.loop)
 
-    async def _stay(self, block: Block, passage: Passage, now: float) -> bool:
+    async def _stay(self, block: Block, passage: AnswerStream, now: float) -> bool:
         """Continue without a win: keep the data, bid at the first token. Returns False if there is no reason to."""
         if self._watch is None:
             passage.keep(block)
@@ -375,7 +380,7 @@ class Attempt:
             return False
         return True
 
-    async def _bid(self, passage: Passage, now: float) -> bool:
+    async def _bid(self, passage: AnswerStream, now: float) -> bool:
         """Claim the win; return whether to continue: as the winner, held, or watched."""
         self.claimed_at = now
         if (bid := self.race.bid(self, now)) is Bid.WON:
@@ -385,7 +390,7 @@ class Attempt:
             self._turn = self.race.loop.create_future()
         return bid is not Bid.LOST or self.state is State.WATCHED
 
-    async def _begin(self, passage: Passage, now: float) -> None:
+    async def _begin(self, passage: AnswerStream, now: float) -> None:
         """Start to answer, with what was kept."""
         self._turn = None
         self._go_to(State.ANSWERING)
@@ -394,8 +399,8 @@ class Attempt:
         if forward is not None and self.exchange is not None:
             self.exchange.offer_to(passage.pass_on)
 
-    async def _take_turn(self, turn: asyncio.Future[None], passage: Passage) -> None:
-        """Answer with what was held, as it is whole: at once, or a rival when its winner has broken."""
+    async def _take_turn(self, turn: asyncio.Future[None], passage: AnswerStream) -> None:
+        """Start sending a held answer that is complete. A backup waits until the winner breaks."""
         if self.race.is_behind(self):
             self._leave_seat()
             await turn
@@ -404,7 +409,7 @@ class Attempt:
         if self.state is State.HELD:
             await self._begin(passage, self.race.open_call.services.clock())
 
-    async def _read_held(self, turn: asyncio.Future[None], exchange: Exchange, passage: Passage) -> bytes:
+    async def _read_held(self, turn: asyncio.Future[None], exchange: Exchange, passage: AnswerStream) -> bytes:
         """Read on while held, so that token times are correct; begin as soon as the hold is over."""
         async with reading(exchange, until=turn) as data:
             if turn.done():
@@ -413,7 +418,7 @@ class Attempt:
                     await self._begin(passage, self.race.open_call.services.clock())
             return await data
 
-    def _announce(self, passage: Passage) -> None:
+    def _announce(self, passage: AnswerStream) -> None:
         """Report the first token, once."""
         if passage.announced or (at := self.token_at()) is None:
             return
@@ -441,7 +446,7 @@ class Attempt:
         if is_rival:  # else its race goes on without it anyway
             await self.race.failed(self, error)
 
-    async def _won(self, passage: Passage) -> None:
+    async def _won(self, passage: AnswerStream) -> None:
         self._settle(Outcome.WON)
         if self.seat is not None:
             self._leave_seat()

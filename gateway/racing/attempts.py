@@ -10,11 +10,11 @@ import msgspec
 from gateway.core.attempts import AttemptStart, Outcome, Role
 from gateway.core.errors import ApiError, ClientDisconnected, CutByExpiry, CutByRevocation
 from gateway.fleet.models import Model
-from gateway.racing.attempt import ACTIVE, UNAWAITED, Attempt, Course, State
+from gateway.racing.attempt import ACTIVE, UNAWAITED, Attempt, RaceHandle, State
 from gateway.racing.call import OpenCall
 from gateway.racing.measurement import AUDIT_S, Measurement, Overtaken
 from gateway.racing.slots import Seat
-from gateway.racing.validation import badness
+from gateway.racing.validation import flaw_rank
 from gateway.steering.plans import Launch, Plan
 from providers.dialects.dialect import Dialect
 
@@ -96,11 +96,11 @@ class Rival(Generic[_A]):
 class Attempts:
     """The attempts that a race has launched."""
 
-    def __init__(self, open_call: OpenCall, model: Model, plan: Plan, race: Course[Attempt]) -> None:
+    def __init__(self, open_call: OpenCall, model: Model, plan: Plan, race: RaceHandle[Attempt]) -> None:
         self._open_call = open_call
         self._model = model
         self._plan = plan
-        self._race: Course[Attempt] | None = race
+        self._race: RaceHandle[Attempt] | None = race
         self._limits_s: dict[str, float] = {}  # watch times that differ from the usual, by attempt id
         open_call.use_model(model)
         self.empty: dict[Attempt, asyncio.Future[None]] = {}  # empty or invalid: win only when no other runs
@@ -184,7 +184,7 @@ class Attempts:
         return self._rival is not None and self._rival.is_behind(attempt)
 
     def was_kept(self, attempt: Attempt) -> bool | None:
-        """Whether it has run on behind a winner; None: nobody may."""
+        """Whether it has run on behind a winner; None where none may."""
         return None if self._rival is None else self._rival.was_kept(attempt)
 
     def call_rival(self, release: Callable[[Attempt], None]) -> bool:
@@ -213,7 +213,7 @@ class Attempts:
         if is_watched and (explores or loser.token_at() is None):
             loser.audit(speed=explores, limit_s=self._limits_s.get(loser.start.id, AUDIT_S))
             if loser.task is not None:
-                self._open_call.holds_fleet(loser.task)
+                self._open_call.held_by(loser.task)
         else:
             loser.cut(Outcome.LOST)
 
@@ -227,7 +227,7 @@ class Attempts:
         """Let the best of the empty or invalid answers win, if no other attempt runs. One may have won and failed."""
         waiting = [attempt for attempt in self.empty if attempt.state in ACTIVE]
         if waiting and all(attempt in self.empty for attempt in self.active):
-            future = self.empty[min(waiting, key=lambda attempt: badness(attempt.flaw()))]
+            future = self.empty[min(waiting, key=lambda attempt: flaw_rank(attempt.flaw()))]
             if not future.done():
                 future.set_result(None)
 

@@ -6,6 +6,7 @@ loser may end later: then its row follows.
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -45,11 +46,22 @@ class Times(msgspec.Struct, frozen=True):
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """An answer whose client has some of it, and which somebody else may finish. The call is not recorded yet."""
+    """An answer that broke off after its first bytes were sent, and may be finished. The call is not recorded yet."""
 
     attempt: AttemptRecord
     error: UpstreamError
     times: Times
+    again_tokens: int = 0  # of the delivered, estimated, that whoever finishes it has to write once more
+
+
+class Kept(Protocol):
+    """What a call uses, and its attempts may still use after its end."""
+
+    def hold(self) -> None:
+        """Keep it until ``let_go``."""
+
+    def let_go(self, _task: object = None) -> None:
+        """End a ``hold``."""
 
 
 class OpenCall:
@@ -61,12 +73,17 @@ class OpenCall:
         call: Call,
         *,
         fleet: Fleet | None = None,
+        body: Kept | None = None,
         cancelled_as: Callable[[], type[ApiError]] = lambda: ClientDisconnected,
     ) -> None:
-        """``cancelled_as`` returns the error of a cancellation: the client has gone, or the gateway is stopping."""
+        """``body`` is that of its request.
+
+        ``cancelled_as`` returns the error of a cancellation: the client has gone, or the gateway is stopping.
+        """
         self.services = services
         self.call = call
         self.fleet = fleet  # the one the call began with, whatever is reloaded meanwhile
+        self._kept: list[Kept] = [each for each in (fleet, body) if each is not None]
         self.cancelled_as = cancelled_as
         self.launched = 0  # attempts, at all models
         self.waited_s = 0.0  # for a seat
@@ -79,7 +96,7 @@ class OpenCall:
 
     @property
     def takeovers(self) -> int:
-        """How often somebody else went on with the answer."""
+        """How often another deployment went on with the answer."""
         return len(self.broken)
 
     def continue_as(self, call: Call) -> None:
@@ -182,7 +199,8 @@ class OpenCall:
         if self.broken or self.takeover is not None:
             if self.takeover == FINISHED and error_kind is not None:
                 self.takeover = "left"
-            self.record = taken_over(self.record, [each.attempt for each in self.broken], self.takeover)
+            parts = [(each.attempt, each.again_tokens) for each in self.broken]
+            self.record = taken_over(self.record, parts, self.takeover)
         self.services.recorder.call_finished(self.record)
         return self.record
 
@@ -199,11 +217,11 @@ class OpenCall:
         wait.forget()
         self.waited_s += wait.waited_s
 
-    def holds_fleet(self, task: asyncio.Task[None]) -> None:
-        """Keep the call's upstreams open until ``task`` ends, even if the call ends and a reload follows before."""
-        if self.fleet is not None:
-            self.fleet.hold()
-            task.add_done_callback(self.fleet.let_go)
+    def held_by(self, task: asyncio.Task[None]) -> None:
+        """Keep the call's upstreams open, and its body counted, until ``task`` ends, even if the call ends before."""
+        for each in self._kept:
+            each.hold()
+            task.add_done_callback(each.let_go)
 
     def since_received_ms(self, instant: float) -> float:
         """Return ``instant`` of the clock in milliseconds since the call was received."""
@@ -219,12 +237,15 @@ def _number(attempt: AttemptRecord) -> int:
 _STILL_READ = EXPECTED | REQUESTED  # needed at the call's end, by the judgement and the record
 
 
-def forget_prompt(fields: Mapping[str, msgspec.Raw]) -> None:
+def forget_prompt(fields: Mapping[str, msgspec.Raw]) -> int:
     """Remove from a request's top level what is not needed at the call's end; copy the rest out of the body.
 
-    In place: tasks that wait for the answer hold the same mapping, and each raw value holds the whole body.
+    In place: tasks that wait for the answer hold the same mapping, and each raw value holds the whole body. Returns
+    the number of bytes that stay.
     """
-    if isinstance(fields, dict):
-        kept = {name: fields[name].copy() for name in _STILL_READ if name in fields}
-        fields.clear()
-        fields.update(kept)
+    if not isinstance(fields, dict):
+        return 0
+    kept = {name: fields[name].copy() for name in _STILL_READ if name in fields}
+    fields.clear()
+    fields.update(kept)
+    return sum(len(memoryview(raw)) for raw in kept.values())

@@ -45,7 +45,6 @@ _REFUSED = frozenset(  # before anything was generated, if the request arrived a
         ErrorKind.BAD_REQUEST,
     }
 )
-_FAILED = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED, Outcome.INTERRUPTED})
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -110,7 +109,7 @@ def bounds(
     else:
         low += max(0, seen - FEW_TOKENS) / MISCOUNT * min(price.output_usd, price.reasoning_usd or price.output_usd)
     high += _most_tokens(record, deployment, winner, max_tokens) * max(price.output_usd, price.reasoning_usd or 0.0)
-    is_maybe_free = not seen and (record.outcome in _FAILED or _is_unheard(record))
+    is_maybe_free = not seen and (record.outcome.is_error or _is_unheard(record))
     return Bounds(0.0 if is_maybe_free else low, high)
 
 
@@ -163,9 +162,6 @@ def _most_tokens(
     return max(seen + UNSEEN_TOKENS, LONGER * answered if answered else ANSWER_TOKENS)
 
 
-_CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
-_BEATEN = frozenset({Outcome.LOST, Outcome.SUPERSEDED})
-_SENT = frozenset({Outcome.WON, Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
 _BESIDE = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE, Role.PROBE})  # a call without racing would not have them
 
 
@@ -234,7 +230,7 @@ def _given(record: AttemptRecord, attempts: Sequence[AttemptRecord]) -> int:
 
 def _is_added(loser: AttemptRecord, winner: AttemptRecord | None) -> bool:
     """Whether the call would not have had ``loser`` without racing, or not besides its winner."""
-    overtaken = loser.outcome is Outcome.LOST or loser.outcome is Outcome.SUPERSEDED
+    overtaken = loser.outcome.was_cancelled_by_race
     return loser.role in _BESIDE or (overtaken and winner is not None and winner.role in _BESIDE)
 
 
@@ -245,15 +241,15 @@ def _priced(
     winner: AttemptRecord | None,
     max_tokens: int | None,
 ) -> AttemptRecord:
-    cut = record.outcome in _CUT and not _is_told(record)
+    cut = record.outcome.was_cut and not _is_told(record)
     changes: dict[str, Any] = {}
     price = deployment.price
     sent_tokens = 0 if is_unsent(record) else record.prompt_tokens
-    if sent_tokens is None and prompt_tokens is not None and (record.outcome in _SENT or record.completion_tokens):
+    if sent_tokens is None and prompt_tokens is not None and (record.outcome.was_sent or record.completion_tokens):
         # The same prompt, counted by another tokenizer, or estimated.
         sent_tokens = prompt_tokens
         changes = {"prompt_tokens": prompt_tokens, "tokens_source": record.tokens_source or TokensSource.ESTIMATED}
-    if record.outcome in _BEATEN:
+    if record.outcome.was_cancelled_by_race:
         wasted = generated(record, deployment, winner=winner, max_tokens=max_tokens)
         changes |= {"wasted_low_tokens": wasted.low_tokens, "wasted_high_tokens": wasted.high_tokens}
     if price is not None and (sent_tokens or prompt_tokens) is not None:
@@ -283,7 +279,7 @@ def _priced(
 
 
 def _is_told(record: AttemptRecord) -> bool:
-    """Whether its provider has told what all of its answer takes, though somebody else's was sent."""
+    """Whether its provider has told what all of its answer takes, though another's was sent."""
     is_whole = record.finish_reason is not None and bool(record.completion_tokens)
     return is_whole and record.tokens_source is TokensSource.REPORTED
 

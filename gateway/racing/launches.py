@@ -26,7 +26,7 @@ EXTRA_ROLES = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE})  # these use the 
 RESCUES = 2  # maximum of candidates that are launched, in turn, because the first attempt hangs
 
 
-class Grid:
+class LaunchSchedule:
     """The pending launches and the candidates of one race.
 
     ``go`` is called for each launch of a timer, ``in_need`` if a rescue is due and no candidate has a seat, ``full``
@@ -245,7 +245,7 @@ class Replacing:
     def __init__(
         self,
         open_call: OpenCall,
-        grid: Grid,
+        grid: LaunchSchedule,
         attempts: Attempts,
         *,
         fail: Callable[[], None],

@@ -207,11 +207,19 @@ def _counts(ordered: list[float], together: int) -> dict[str, int]:
 
 
 MOST_TOKENS = 10_000_000  # of a prompt or an answer, where no context window is known
+TOKENS_PER_BYTE = 2  # of a prompt of text at most: half of them may be what a template makes of messages and tools,
+SURPLUS_TOKENS = 32_768  # besides instructions and search results that a provider adds itself
+LARGEST_REPORTED = 2**53 - 1  # known exactly also to readers of JSON
 CHARS_PER_TOKEN = 4  # rule of thumb, if the provider reports no usage
 BURST_S = 0.020  # if all deltas arrive within this time they were buffered, so their speed is meaningless
 BURST_TPS = 5000.0  # likewise: no provider decodes faster
 ONE_EACH = 0.1  # tolerated difference between the numbers of tokens and chunks, as a share, if each chunk is a token
 SUMMARY_CHARS_PER_TOKEN = 2  # with fewer streamed characters per reasoning token, only a summary was streamed
+
+
+def estimated_tokens(chars: int) -> int:
+    """Return how many tokens so many characters should be."""
+    return -(-chars // CHARS_PER_TOKEN)
 
 
 class Tokens(msgspec.Struct, frozen=True):
@@ -223,6 +231,7 @@ class Tokens(msgspec.Struct, frozen=True):
     cached: int | None
     cache_write: int | None
     source: TokensSource
+    reported: int | None = None  # the largest count that the provider reported, if it is more than can be
 
 
 class Reported:
@@ -272,6 +281,7 @@ class Measurement:
         "meaningful",
         "most_tokens",
         "pause_s",
+        "prompt_bytes",
         "reasoning_chars",
         "reported",
         "spoken_at",
@@ -279,10 +289,11 @@ class Measurement:
         "valid_at",
     )
 
-    def __init__(self, started: float, most_tokens: int = MOST_TOKENS) -> None:
-        """``most_tokens``: more of a prompt or an answer cannot be true."""
+    def __init__(self, started: float, most_tokens: int = MOST_TOKENS, prompt_bytes: int | None = None) -> None:
+        """``most_tokens``: more of a prompt or an answer cannot be true. ``prompt_bytes``: see ``plausible``."""
         self.started = started
         self.most_tokens = most_tokens
+        self.prompt_bytes = prompt_bytes
         self.connect_ms: float | None = None
         self.headers_at: float | None = None
         self.first_event_at: float | None = None
@@ -349,35 +360,45 @@ class Measurement:
 
     def since_start_ms(self, instant: float | None) -> float | None:
         """Return ``instant`` as milliseconds from the launch."""
-        if instant is None:
-            return None
-        return round((instant - self.started) * 1_000_000) / 1000  # as ``milliseconds`` does, ten times an attempt
+        return None if instant is None else milliseconds(instant - self.started)
+
+    def times_ms(self) -> list[float | None]:
+        """Return when headers, first event, first and first answering delta, and the last one came, since the launch.
+
+        In one call what ``since_start_ms`` would take five for.
+        """
+        started = self.started
+        instants = (self.headers_at, self.first_event_at, self.first_at, self.answer_at, self.last_at)
+        return [None if at is None else round((at - started) * 1_000_000) / 1000 for at in instants]
 
     @property
     def tokens_so_far(self) -> int:
         """The number of tokens that have arrived: as ``tokens`` estimates it, or more if the provider reports more."""
         usage = self.reported.usage
-        estimate = -(-self.chars // CHARS_PER_TOKEN) or self.meaningful
+        estimate = estimated_tokens(self.chars) or self.meaningful
         return estimate if usage is None else max(estimate, usage.completion_tokens or 0)
 
     def tokens(self) -> Tokens | None:
         """Return the token counts: the provider's, or an estimate from the characters; None if there is no answer."""
         usage = self.reported.usage
         if usage is not None and usage.completion_tokens is not None:
-            usage, source = plausible(usage, self.most_tokens)
+            usage, reported = plausible(usage, self.most_tokens, self.prompt_bytes)
             return Tokens(
                 usage.prompt_tokens,
                 usage.completion_tokens,
                 usage.reasoning_tokens,
                 usage.cached_tokens,
                 usage.cache_write_tokens,
-                source,
+                TokensSource.REPORTED if reported is None else TokensSource.IMPLAUSIBLE,
+                reported,
             )
         if not self.meaningful:
             return None
-        estimate = -(-self.chars // CHARS_PER_TOKEN) or self.meaningful
-        prompt = None if usage is None or usage.prompt_tokens is None else min(usage.prompt_tokens, self.most_tokens)
-        return Tokens(prompt, estimate, None, None, None, TokensSource.ESTIMATED)
+        estimate, reported = estimated_tokens(self.chars) or self.meaningful, None
+        if usage is not None:
+            usage, reported = plausible(usage, self.most_tokens, self.prompt_bytes)
+        prompt = None if usage is None else usage.prompt_tokens
+        return Tokens(prompt, estimate, None, None, None, TokensSource.ESTIMATED, reported)
 
     def decode_tps(self, tokens: Tokens | None) -> float | None:
         """Return (n - n_first) / (t_last - t_first), tokens per second; None if it would be meaningless.
@@ -417,15 +438,24 @@ def most_tokens(capabilities: Capabilities) -> int:
     return MOST_TOKENS if not window else min(MOST_TOKENS, window + (capabilities.max_output_tokens or 0))
 
 
-def plausible(usage: Usage, most: int) -> tuple[Usage, TokensSource]:
-    """Return ``usage`` with no count above ``most``, and whether one was."""
+def plausible(usage: Usage, most: int, prompt_bytes: int | None = None) -> tuple[Usage, int | None]:
+    """Return ``usage`` with no more tokens than can be, and the largest count that was too large; None: none was.
+
+    ``most`` is the limit of a prompt or an answer. ``prompt_bytes`` is the length of the body if the prompt is text,
+    all of it in the body; None if it is not.
+    """
+    of_prompt = most
+    if prompt_bytes is not None:
+        of_prompt = min(most, prompt_bytes * TOKENS_PER_BYTE + SURPLUS_TOKENS)
     prompt, answer = usage.prompt_tokens or 0, usage.completion_tokens or 0
-    parts = usage.reasoning_tokens or 0, usage.cached_tokens or 0, usage.cache_write_tokens or 0
-    if prompt <= most and answer <= most and max(parts) <= most:
-        return usage, TokensSource.REPORTED
+    cached, written, reasoning = usage.cached_tokens or 0, usage.cache_write_tokens or 0, usage.reasoning_tokens or 0
+    if max(prompt, cached, written) <= of_prompt and max(answer, reasoning) <= most:
+        return usage, None
+    limits = {"completion_tokens": most, "reasoning_tokens": most}
     counts = {name: getattr(usage, name) for name in usage.__struct_fields__}
-    bounded = {name: None if count is None else min(count, most) for name, count in counts.items()}
-    return Usage(**bounded), TokensSource.IMPLAUSIBLE
+    bounded = {name: count and min(count, limits.get(name, of_prompt)) for name, count in counts.items()}
+    beyond = max(count for name, count in counts.items() if count and count > bounded[name])
+    return Usage(**bounded), min(beyond, LARGEST_REPORTED)
 
 
 # Whether a stream dribbled: for seconds far slower than its deployment's slowest usual answers. It is only counted,

@@ -19,7 +19,7 @@ from gateway.steering.plans import Plan
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Request, Rest
 from providers.multipart import Form
-from providers.sendings import Sendings
+from providers.sendings import SendCount
 from providers.usage import NOTHING, Reported, reported
 
 # The receiver of an answer that is not raced, which is passed on as it arrives.
@@ -298,7 +298,7 @@ class Relay:
         self._seated.enter(start)
         open_call.begin([start])
         open_call.services.recorder.attempt_started(open_call.call, start)
-        return RelayedAttempt(start, deployment, now, Sendings())
+        return RelayedAttempt(start, deployment, now, SendCount())
 
     def _is_late(self, following: Deployment, failures: int) -> bool:
         """Whether it is too late to try another deployment; the second one is always tried."""

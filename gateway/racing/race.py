@@ -19,7 +19,7 @@ from gateway.racing.attempt import Attempt, Bid
 from gateway.racing.attempts import Attempts
 from gateway.racing.call import Broken, OpenCall, Times, Unanswered
 from gateway.racing.hold import Hold
-from gateway.racing.launches import Grid, Replacing
+from gateway.racing.launches import LaunchSchedule, Replacing
 from gateway.racing.measurement import milliseconds
 from gateway.racing.reader import Block
 from gateway.racing.records import NOT_KNOWN as UNKNOWN
@@ -135,7 +135,7 @@ class Race:
         self._plan = plan
         self._over: asyncio.Future[None] = self.loop.create_future()
         self._attempts = Attempts(open_call, model, plan, self)
-        self._grid = Grid(
+        self._grid = LaunchSchedule(
             plan,
             clock=services.clock,
             permit=permit,
@@ -209,7 +209,7 @@ class Race:
         return self._attempts.is_behind(attempt)
 
     def was_kept(self, attempt: Attempt) -> bool | None:
-        """Whether it has run on behind a winner; None: nobody may."""
+        """Whether it has run on behind a winner; None where none may."""
         return self._attempts.was_kept(attempt)
 
     def release(self, attempt: Attempt) -> None:
@@ -272,7 +272,7 @@ class Race:
         self._fail()
 
     async def _break_off(self, attempt: Attempt, error: UpstreamError) -> None:
-        """End the race with a part of an answer; if nobody else may finish it, its client is told."""
+        """End the race with a part of an answer; if no other deployment may finish it, its client is told."""
         self.open_call.services.outbox.drain()
         if attempt.record is not None and self.sink.may_be_continued(error):
             self._ending = Broken(attempt.record, error, self._claim.times(self._attempts.all, attempt))

@@ -172,7 +172,7 @@ class AnswerReader:
 
         Changes nothing. None: the data must be passed to ``read``.
         """
-        if self._pattern is None or self.finished or self.done or self._splitter.holds_back:
+        if self._pattern is None or self.finished or self.done or self._halves.held or self._splitter.holds_back:
             return None
         run = self._pattern.find(data)
         return run if run is not None and not run.start and run.end == len(data) else None

@@ -22,7 +22,7 @@ from providers.error_bodies import headroom
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange
 from providers.redaction import redact, redact_word
-from providers.sendings import Sendings
+from providers.sendings import SendCount
 from providers.usage import NOTHING, Reported
 
 # Builds the record of an attempt, without its costs, which may depend on the winner's usage. Fields are written out,
@@ -78,12 +78,13 @@ def attempt_record(
     """Return the record of an attempt without its cost, which may depend on the winner's usage.
 
     ``censored_at`` is when it was cut; ``overtaken`` is set if another attempt won before its first token; ``kept`` if
-    it ran on behind a winner, None where nobody may.
+    it ran on behind a winner, None where none may.
     """
     since_start_ms = measurement.since_start_ms
-    ttft_ms, answer_ms = since_start_ms(measurement.first_at), since_start_ms(measurement.answer_at)
-    tokens, tools = measurement.tokens(), measurement.reported.tool_calls
-    gaps, error = measurement.gaps.figures(), ending.error
+    headers_ms, first_event_ms, ttft_ms, answer_ms, last_ms = measurement.times_ms()
+    reported, error = measurement.reported, ending.error
+    tokens, tools = measurement.tokens(), reported.tool_calls
+    gaps = measurement.gaps.figures() if measurement.meaningful else None
     secrets = exchange.secrets if exchange is not None else ()
     return AttemptRecord(
         id=start.id,
@@ -98,14 +99,14 @@ def attempt_record(
         audited=start.audited,
         continues=start.continues,
         connect_ms=measurement.connect_ms,
-        headers_ms=since_start_ms(measurement.headers_at),
-        first_event_ms=since_start_ms(measurement.first_event_at),
+        headers_ms=headers_ms,
+        first_event_ms=first_event_ms,
         ttft_ms=ttft_ms,
         ttft_answer_ms=answer_ms,
         sentence_ms=None if measurement.spoken_at is None else since_start_ms(measurement.spoken_at),
         valid_ms=None if measurement.valid_at is None else since_start_ms(measurement.valid_at),
-        last_token_ms=since_start_ms(measurement.last_at),
-        censored_at_ms=since_start_ms(censored_at),
+        last_token_ms=last_ms,
+        censored_at_ms=None if censored_at is None else since_start_ms(censored_at),
         is_overtaken=overtaken is not None,
         is_kept=kept,
         would_take_over=dribble.found,
@@ -124,8 +125,9 @@ def attempt_record(
         cached_tokens=tokens.cached if tokens else None,
         cache_write_tokens=tokens.cache_write if tokens else None,
         tokens_source=tokens.source if tokens else None,
-        decode_tps=measurement.decode_tps(tokens),
-        e2e_tps=measurement.e2e_tps(tokens),
+        reported_tokens=tokens.reported if tokens else None,
+        decode_tps=measurement.decode_tps(tokens) if tokens else None,
+        e2e_tps=measurement.e2e_tps(tokens) if tokens else None,
         itl_p50_ms=gaps.p50_ms if gaps is not None else None,
         itl_p95_ms=gaps.p95_ms if gaps is not None else None,
         itl_max_ms=gaps.max_ms if gaps is not None else None,
@@ -138,14 +140,12 @@ def attempt_record(
         win_on=call.win_on,
         token_ms=ttft_ms if call.win_on is WinOn.ANY else since_start_ms(measurement.claims_at(call.win_on)),
         in_flight=start.in_flight,
-        finish_reason=short(measurement.reported.finish_reason, secrets),
-        tool_calls=None if measurement.reported.finish_reason is None else tools.number() if tools is not None else 0,
-        tool_calls_valid=None
-        if tools is None or measurement.reported.finish_reason is None
-        else valid_calls(call, tools),
+        finish_reason=short(reported.finish_reason, secrets) if reported.finish_reason is not None else None,
+        tool_calls=None if reported.finish_reason is None else tools.number() if tools is not None else 0,
+        tool_calls_valid=None if tools is None or reported.finish_reason is None else valid_calls(call, tools),
         key_name=ending.key_name,
-        model_version=short(measurement.reported.model_version, secrets),
-        provider_request_id=_request_id(exchange, measurement),
+        model_version=short(reported.model_version, secrets) if reported.model_version is not None else None,
+        provider_request_id=None if exchange is None else _request_id(exchange, reported.answer_id),
         sends=ending.sends,
         chars=measurement.chars if measurement.meaningful else None,
         chunks=measurement.meaningful or None,
@@ -166,13 +166,10 @@ def _clean(said: str, secrets: tuple[str, ...]) -> str:
     return redact(said, secrets)
 
 
-def _request_id(exchange: Exchange | None, measurement: Measurement) -> str | None:
+def _request_id(exchange: Exchange, answer_id: str | None) -> str | None:
     """Return the provider's id of the request: the one its support asks for, else the answer's id."""
-    headers: Mapping[str, str] = {} if exchange is None else exchange.headers
-    found, answer_id = request_id(headers), measurement.reported.answer_id
-    if found is None and answer_id is not None:
-        found = redact_word(answer_id[:MOST_CHARS], exchange.secrets if exchange is not None else ())
-    return found
+    found = request_id(exchange.headers)
+    return found if found is not None or answer_id is None else redact_word(answer_id[:MOST_CHARS], exchange.secrets)
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
@@ -192,7 +189,7 @@ class RelayedAttempt(msgspec.Struct, frozen=True):
     start: AttemptStart
     deployment: Deployment
     began: float
-    sendings: Sendings
+    sendings: SendCount
 
 
 def relayed_record(
@@ -209,7 +206,11 @@ def relayed_record(
     """Return the record of an attempt that ended ``now``; ``said`` is what its answer has reported so far."""
     is_censored = outcome is Outcome.CLIENT_GONE and ttft_s is None
     first_ms = None if ttft_s is None else milliseconds(ttft_s)
-    usage, source = (None, None) if said.usage is None else plausible(said.usage, MOST_TOKENS)
+    usage, source, beyond = said.usage, None, None
+    if usage is not None:
+        prompt_bytes = None if attempt.deployment.extra_body else call.inline_bytes
+        usage, beyond = plausible(usage, MOST_TOKENS, prompt_bytes)
+        source = TokensSource.REPORTED if beyond is None else TokensSource.IMPLAUSIBLE
     return AttemptRecord(
         **msgspec.structs.asdict(attempt.start),
         call_id=call.id,
@@ -235,6 +236,7 @@ def relayed_record(
         prompt_tokens=usage.prompt_tokens if usage else None,
         completion_tokens=usage.completion_tokens if usage else None,
         tokens_source=source,
+        reported_tokens=beyond,
     )
 
 
@@ -428,22 +430,25 @@ def call_record(
     )
 
 
-def taken_over(record: CallRecord, parts: Sequence[AttemptRecord], end: str | None) -> CallRecord:
-    """Return the record of a call whose answer others went on with: ``parts`` are the attempts that broke.
+def taken_over(record: CallRecord, parts: Sequence[tuple[AttemptRecord, int]], end: str | None) -> CallRecord:
+    """Return the record of a call whose answer others went on with.
 
-    Its tokens are the first prompt and all that was delivered, so they are estimated.
+    ``parts`` are the attempts that broke, each with how many of its tokens the next one has written again. The call's
+    tokens are the first prompt and all that was delivered, so they are estimated.
     """
     if not parts:
         return msgspec.structs.replace(record, takeover=end)
-    delivered = [each.completion_tokens or 0 for each in parts]
-    last = record.completion_tokens if record.winner_attempt_id not in {None, parts[-1].id} else 0
-    first = next((each for each in record.attempts if each.id == parts[0].id), parts[0])
+    (first, _), (last, again) = parts[0], parts[-1]
+    tokens = sum((each.completion_tokens or 0) - again for each, again in parts) + again
+    if record.winner_attempt_id not in {None, last.id}:
+        tokens += max(0, (record.completion_tokens or 0) - again)
+    first = next((each for each in record.attempts if each.id == first.id), first)
     return msgspec.structs.replace(
         record,
         takeover=end,
         takeovers=len(parts),
         prompt_tokens=first.prompt_tokens,
-        completion_tokens=sum(delivered) + (last or 0),
+        completion_tokens=tokens,
         tokens_source=TokensSource.ESTIMATED,
     )
 

@@ -107,7 +107,7 @@ class Outbox:
 
     Bookkeeping for others must not delay the first bytes to a client. An attempt reads its first token, claims, and
     writes in one step of its task, so the next turn of the loop is late enough. It is told before that if anything
-    depends on it: the next plan, launch or record of any call, whoever reads what was learnt, the gateway's end.
+    depends on it: the next plan, launch or record of any call, a reader of what was learnt, the gateway's end.
     """
 
     def __init__(self) -> None:

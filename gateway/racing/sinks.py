@@ -54,13 +54,13 @@ class Sink(Protocol):
         """
 
     async def write(self, block: Block) -> None:
-        """Take whole events."""
+        """Send whole events."""
 
     async def end(self, last: Block) -> None:
         """End the answer with its ``last`` events. The call is already recorded."""
 
     def may_be_continued(self, error: UpstreamError) -> bool:
-        """Whether somebody else may finish a committed answer that broke off; then ``fail`` is not called."""
+        """Whether another deployment may finish a committed answer that broke off; then ``fail`` is not called."""
 
     async def fail(self, error: UpstreamError) -> None:
         """Tell the client that a committed answer broke off."""

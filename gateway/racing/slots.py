@@ -46,7 +46,7 @@ class Line:
         return self.taken < max(1, self.limit - 1)
 
     def take(self) -> None:
-        """Take a seat; the caller has checked that there is room, or was called up."""
+        """Occupy a seat; the caller has checked that there is room, or was called up."""
         self.taken += 1
 
     def give_back(self) -> None:
@@ -198,7 +198,7 @@ class Wait:
         return True
 
     def called(self, name: str) -> None:
-        """Take the seat that has become free at ``name``."""
+        """Occupy the seat that has become free at ``name``."""
         seated = self._seated
         self.leave("seated")
         if seated is not None:

@@ -138,7 +138,7 @@ class Speech(AnswerText):
         self._heard_until = 0.0
 
     def add(self, texts: Iterable[str]) -> None:
-        """Take text of the answer."""
+        """Add text of the answer."""
         for text in texts:
             self._new_chars += len(text)
             self.has_text = self.has_text or bool(text)

@@ -1,7 +1,7 @@
-"""Where an answer that broke off is continued by somebody else, so that no character is wrong.
+"""Where an answer that broke off is continued by another deployment, so that no character is wrong.
 
-Of the text that was delivered all but the last, perhaps unfinished word is sent as the beginning of the answer. Whoever
-continues must begin with that word: it is swallowed, as the client has it. If the continuation begins otherwise, it is
+Of the text that was delivered all but the last, perhaps unfinished word is sent as the beginning of the answer. The
+continuation must begin with that word: it is swallowed, as the client has it. If it begins otherwise, it is
 not this answer's.
 """
 
@@ -11,7 +11,7 @@ from typing import Protocol
 import regex
 
 from gateway.racing.call import OpenCall
-from gateway.racing.measurement import CHARS_PER_TOKEN
+from gateway.racing.measurement import estimated_tokens
 from gateway.racing.reader import Block, Part
 from gateway.racing.sinks import Sink, Winner
 from providers.dialects.continuing import Ended, Splice
@@ -42,6 +42,11 @@ def split(text: str) -> tuple[str, str]:
     return text[:at], text[at:]
 
 
+def again_tokens(text: str) -> int:
+    """Return how many of a text's tokens its continuation has to repeat, estimated: those of its tail."""
+    return estimated_tokens(len(text)) - estimated_tokens(len(split(text)[0]))
+
+
 class Seam:
     """Swallows the tail. ``stops`` are the request's stop strings: one may begin before the seam and end after it."""
 
@@ -57,7 +62,7 @@ class Seam:
         self._behind = len(self._window)  # of the window, what was delivered before the seam
 
     def take(self, text: str) -> str:
-        """Take text of the continuation; return what of it the client does not have yet.
+        """Compare text of the continuation; return what of it the client does not have yet.
 
         Raises:
             SeamMismatchError: it does not begin with the tail.
@@ -154,7 +159,7 @@ class Delivered:
                 self._blocks.clear()
 
     def may_be_continued(self, error: UpstreamError) -> bool:
-        """Whether somebody else may finish the answer, which broke off with ``error``; if not, note the reason."""
+        """Whether another deployment may finish the answer, which broke off with ``error``; if not, note the reason."""
         reason = self._obstacle
         if error.kind in _ENDS:
             reason = "kind_of_error"
@@ -219,7 +224,7 @@ class ContinuingSink:
         """Send the text that follows the seam.
 
         Raises:
-            UpstreamError: it does not continue the answer; before the seam somebody else may.
+            UpstreamError: it does not continue the answer; before the seam another deployment may.
 
         """
         try:
@@ -236,12 +241,12 @@ class ContinuingSink:
         """End the running stream."""
         text = "".join(map(self._seam.take, self._texts(last))) + self._seam.held_back()
         added = self._splice.text(text) if text else b""
-        tokens = -(-self._chars // CHARS_PER_TOKEN) if self._tokens is None else self._tokens
+        tokens = estimated_tokens(self._chars) if self._tokens is None else self._tokens
         ended = Ended(self._finish, self._seam.stopped, self._usage(self._prompt_tokens, tokens))
         await self._running.end(Block(added + self._splice.end(ended), ()))
 
     def may_be_continued(self, error: UpstreamError) -> bool:
-        """Whether somebody else may finish it after this one too."""
+        """Whether another deployment may finish it after this one too."""
         return self._running.may_be_continued(error)
 
     async def fail(self, error: UpstreamError) -> None:

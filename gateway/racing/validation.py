@@ -133,7 +133,6 @@ REQUESTED = frozenset({"temperature", "tools"}).union(
 # Of all dialects: vendors use other dialects' words in their own.
 CUT_SHORT = frozenset(reason for dialect in DIALECTS.values() for reason in dialect.answers.cut_short)
 _REFUSALS = frozenset(reason for dialect in DIALECTS.values() for reason in dialect.answers.refusals)
-_BROKE_OFF = frozenset({Outcome.FAILED, Outcome.STALLED, Outcome.TIMEOUT})
 _NEARLY = 0.9  # of max_tokens: vendors count the last tokens, or reasoning, differently
 _MOST_CHECKED = 16  # with more tool calls, none is checked against its schema
 
@@ -160,7 +159,7 @@ _GOOD = {kind: Judgement(kind) for kind in AnswerKind}
 def judge(call: Call, outcome: Outcome, measurement: Measurement, text: AnswerText | None) -> Judgement:
     """Judge a complete answer, or that of a winner that broke off. ``text`` is None unless JSON was requested."""
     kind = call.answer_kind
-    if outcome in _BROKE_OFF:
+    if outcome.failed:
         return Judgement(kind, Flaw.TRUNCATED)
     if outcome is not Outcome.WON:
         return UNJUDGED
@@ -373,7 +372,7 @@ class Validity:
         return is_unknown or kept_bytes > KEPT_BYTES or (self._text is not None and self._text.is_too_long)
 
 
-def badness(flaw: Flaw | None) -> int:
+def flaw_rank(flaw: Flaw | None) -> int:
     """Return the place of ``flaw`` among all: none is 0, the worst is last."""
     return 0 if flaw is None else 1 + _FLAWS.index(flaw)
 

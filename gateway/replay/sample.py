@@ -1,7 +1,7 @@
 """Which calls can be replayed, and how many each stands for.
 
 Without racing a call's first attempt, its *lead*, would have run alone. When that would have had its first token is
-known if nobody overtook it, and if the call was drawn for an audit. So calls whose lead was overtaken and cut are left
+known if none overtook it, and if the call was drawn for an audit. So calls whose lead was overtaken and cut are left
 out, and the audited ones stand for them: those that were overtaken at about the same age, which for a race is the time
 of the winner (post-stratification).
 """

@@ -139,7 +139,7 @@ class RaceSettings(Section):
     @model_validator(mode="wrap")
     @classmethod
     def _start_from_the_profile(cls, value: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Take what is not written from the profile; ``model_fields_set`` has only what is written."""
+        """Fill what is not written from the profile; ``model_fields_set`` has only what is written."""
         written = without_nulls(value)
         profile = written.get("profile") if isinstance(written, dict) else None
         if not isinstance(written, dict) or not isinstance(profile, str) or profile not in PROFILES:

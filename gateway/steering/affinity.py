@@ -39,7 +39,7 @@ def prefix_of(parts: Iterable[bytes | memoryview | msgspec.Raw], key: str | None
     grow. The next turn's array of messages begins with the same bytes except for the closing bracket, so the last byte
     is left out. ``key`` is the client's ``prompt_cache_key``; providers keep a cache for each.
 
-    Python's hash of bytes is used: its key changes with each process, so nobody can construct collisions, and it is
+    Python's hash of bytes is used: its key changes with each process, so collisions cannot be constructed, and it is
     several times faster than a cryptographic one. 16 KB take 6 µs, and BLAKE2 of the first 4 KB another 4.
     """
     head = _head(parts, PREFIX_BYTES[-1] + 1)

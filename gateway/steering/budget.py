@@ -175,8 +175,9 @@ class Budgets:
             max(LIMIT_GROWS * seen, usual) if limit is None else limit
             for limit, seen in zip(limits, launched, strict=True)
         )
-        calls = self._calls[model].in_seconds(DEMAND_S, now_s) * (60.0 / DEMAND_S) if model in self._calls else 0.0
-        demand = max(1.0, calls, sum(launched) - self._extra_of(model).in_minute(now_s))
+        calls = self._calls.setdefault(model, Launches())
+        rates = [calls.in_seconds(seconds, now_s) * (60.0 / seconds) for seconds in DEMAND_S]
+        demand = max(1.0, *rates, sum(launched) - self._extra_of(model).in_minute(now_s))
         return max(0.0, LIMIT_USED * admitted - demand), demand
 
     def _extra_of(self, model: str) -> Launches:

@@ -262,7 +262,7 @@ class Lineup(msgspec.Struct, frozen=True):
     def gain_s(self, primary: Candidate, racer: Candidate, *, late: bool = False) -> float:
         """Return what a call with this primary should gain by ``racer``, in seconds; negative if it loses.
 
-        The first of the two tokens is sent, whoever's answer is the faster. With T the times to first token, and
+        The first of the two tokens is sent, whichever answer is the faster. With T the times to first token, and
         after() the loss that follows it:
 
             (1 - error rate of racer) x (E[T of primary] - E[min(T of primary, T of racer)]

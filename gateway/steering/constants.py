@@ -26,14 +26,6 @@ REDIS_TIMEOUT_S = 1.0  # nothing waits for Redis; this only limits one round of 
 MEMORY_HALF_LIVES_S = (6 * 3600.0, 1800.0)  # a working day, and a temporary change; the longest first
 MODELS_REMEMBERED = 1000  # those called last
 
-# The return to the usual speed
-REBOUND_AT = 4.0  # e^4: fifty times likelier as usual than as lately
-REBOUND_FROM = 1.25  # ratio of lately to usual; below it there is nothing to forget
-REBOUND_STEP = 2.5  # maximum that one first token adds: at least two must agree
-SUSPECT = 1.8  # ratio of lately to usual; the slow time may be over, so it is tried more often than by chance
-SUSPECT_EVERY_S = 4.0  # one call per interval tries it, besides the primary
-SUSPECT_SHARE = 0.25  # of the following calls: if calls are rare, most are not affected
-
 # The size of prompts
 SIZE_REFERENCE_TOKENS = 1000.0  # the policy's histograms have times for a prompt of this size
 KNEE_PRIOR_TOKENS = 8000.0  # the size at which reading the prompt takes as long as the rest; typical of hosted models
@@ -150,7 +142,7 @@ LIMIT_USED = 0.9  # of what rate limits let through: primaries and extra attempt
 LIMIT_GROWS = 1.25  # the factor by which more is tried each minute than was admitted lately
 REFILLED_S = 5.0  # a 429 with a shorter wait is of a limit that refills steadily, with a longer one of a window
 TOLD_FROM = 20  # launches in a minute, from which on what is left of a limit says how large it is
-DEMAND_S = 10  # the calls of so many seconds are expected to go on
+DEMAND_S = (10, 30)  # the calls of so many seconds are expected to go on, whichever are more: a lull frees no room
 
 # Quality of answers
 FLAW_ALARM = 15.0  # ln: at one judged answer a second a healthy deployment is demoted at most once in e^15 s, 38 days

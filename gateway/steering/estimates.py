@@ -37,8 +37,7 @@ class Estimate(msgspec.Struct, frozen=True):
     q95_s: float
     beyond_s: tuple[float, ...]  # by bucket: the expected first token if there is none at its end, likewise
     score_s: float  # restricted mean TTFT / probability of success; lower is better
-    usual_s: float = inf  # the same from the memory of hours
-    usual_q95_s: float = inf
+    usual_q95_s: float = inf  # from the memory of hours
     usual_events: float = 0.0  # on which that is based
     error_rate: float = 0.01  # probability that the next attempt fails
     decode_tps: float = 60.0  # tokens per second after the first
@@ -46,7 +45,6 @@ class Estimate(msgspec.Struct, frozen=True):
     stall_s: float = 0.0  # of silence within an answer, beyond the usual
     mean: Mean = Mean(0.0, 0.0)  # of ``curve``
     usual: Curve | None = None  # from the memory of hours
-    usual_mean: Mean = Mean(0.0, 0.0)
     scale: float = 1.0  # the factor of this prompt size on the times of ``curve``
 
     def sized(self, scale: float) -> "Estimate":
@@ -57,7 +55,6 @@ class Estimate(msgspec.Struct, frozen=True):
             scale=scale,
             q95_s=self.q95_s * scale / self.scale,
             score_s=self.mean.at(scale) / succeeds,
-            usual_s=self.usual_mean.at(scale) / succeeds,
             usual_q95_s=self.usual_q95_s * scale / self.scale,
         )
 
@@ -290,14 +287,13 @@ def _estimate(evidence: Evidence, api: MeasuredApi, usual: Usual) -> Estimate:
     now = _topped_up(evidence, api, usual)
     fails = error_rate(evidence)
     succeeds = max(SUCCESS_FLOOR, 1.0 - fails)
-    mean, usual_mean = now.curve.mean(), usual.curve.mean()
+    mean = now.curve.mean()
     return Estimate(
         events=sum(evidence.events.get(api, {}).values()),
         curve=now.curve,
         q95_s=now.curve.quantile_s(0.95),
         beyond_s=now.curve.expected_beyond_s(),
         score_s=mean.at(1.0) / succeeds,
-        usual_s=usual_mean.at(1.0) / succeeds,
         usual_q95_s=usual.curve.quantile_s(0.95),
         usual_events=usual.events,
         error_rate=fails,
@@ -306,7 +302,6 @@ def _estimate(evidence: Evidence, api: MeasuredApi, usual: Usual) -> Estimate:
         stall_s=now.stall_s,
         mean=mean,
         usual=usual.curve,
-        usual_mean=usual_mean,
     )
 
 

@@ -161,8 +161,6 @@ def _full(lineup: Lineup, terms: Terms) -> Iterator[str]:
 def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, known: _Known) -> Start:
     why = _WORDS[launch.why].format(
         events=itself.estimate.events,
-        score_s=itself.estimate.score_s,
-        usual_s=itself.estimate.usual_s,
         meets_s=itself.estimate.quantile_s(MEETS_QUANTILE),
         canary=itself.canary,
         held_kb=known.held.get(launch.deployment, 0) // 1024,
@@ -276,7 +274,6 @@ _WORDS = {
     Why.PROBE: "probe: it was broken and may have recovered",
     Why.EXPLORE: "explore: it was not asked for the longest time, and had {events:.1f} first tokens lately;"
     f" {EXPLORE_SHARE:.0%} of the calls ask such a one",
-    Why.SUSPECT: "suspect: usually {usual_s:.3f} s, lately {score_s:.3f} s, which may be over",
     Why.COLD_START: "cold start: the primary has {primary.events:.1f} of the"
     f" {COLD_EVENTS} first tokens that make it known",
     Why.WIDTH: "mode race, width {race.width}; {tokens:.1f} extra attempts saved up",

@@ -29,16 +29,13 @@ from gateway.steering.counts import (
 )
 from gateway.steering.estimates import Estimate
 from gateway.steering.health import Health, Trouble, late_s
-from gateway.steering.outages import Outages, Rebounds, Shortage, Strikes
+from gateway.steering.outages import Outages, Shortage, Strikes
 from gateway.steering.prediction import Lengths, size_of
 from gateway.steering.quality import Quality
 from gateway.steering.snapshots import Snapshots
 from providers.errors import ErrorKind
 
 # Samples: what one attempt adds to the board. The view ``samples`` of the ledger computes the same in SQL.
-
-CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED, Outcome.CLIENT_GONE})
-BROKEN = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED})
 
 
 BURST_S = 0.020  # an answer that arrives within this time, or faster than any provider decodes, comes out of a buffer:
@@ -73,16 +70,16 @@ def _of_end(attempt: AttemptRecord, prompt_class: PromptClass) -> Counts:
     if attempt.judged_as is not None:
         _count_quality(counts, attempt)
     outcome = attempt.outcome
-    if outcome in BROKEN:
+    if outcome.failed:
         names = fields(attempt.deployment)
         if attempt.error_kind == ErrorKind.RATE_LIMITED:
             counts[names.lim] = 1.0
         elif attempt.error_kind not in _NOBODYS:
             counts[names.n] = counts[names.err] = 1.0
-    elif attempt.censored_at_ms is not None and outcome in CUT:
+    elif attempt.censored_at_ms is not None and outcome.was_cut:
         name, age_s = attempt.deployment, attempt.censored_at_ms / 1000
         counts[censored_field(name, prompt_class, age_s)] = 1.0
-    elif outcome is Outcome.WON or outcome in CUT:
+    elif outcome is Outcome.WON or outcome.was_cut:
         names = fields(attempt.deployment)
         counts[names.n] = 1.0
         if outcome is Outcome.WON:
@@ -122,12 +119,12 @@ def _tell_apart(counts: Counts, attempt: AttemptRecord, prompt_class: PromptClas
     overtaken = outcome is Outcome.LOST if attempt.is_overtaken is None else attempt.is_overtaken
     explored = attempt.audited and (role in EXPLORING or (role is Role.PRIMARY and attempt.predicted_ms is None))
     if not overtaken or explored:
-        if cut_ms is not None and outcome in CUT:
+        if cut_ms is not None and outcome.was_cut:
             counts[censored_field(name, prompt_class, cut_ms / 1000, kind="g")] = 1.0
         return
     names = fields(name)
     counts[names.over] = 1.0
-    if attempt.audited and (outcome is Outcome.SUPERSEDED or outcome is Outcome.LOST or outcome in BROKEN):
+    if attempt.audited and (outcome.was_cancelled_by_race or outcome.failed):
         counts[names.aud] = 1.0
         if token_s is not None:
             counts[event_field(name, prompt_class, token_s, kind="ae")] = 1.0
@@ -164,7 +161,7 @@ def _came_at_once(tokens: int, span_s: float) -> bool:
     return span_s < BURST_S or tokens - 1 > BURST_TPS * span_s
 
 
-# What may belong to a fault: samples that count only if there is none, and how unlikely a silence is.
+# Samples held back while a deployment may be failing: they count if it recovers, and are dropped if it does not.
 
 _LEAST_SHARE = 0.01  # of attempts that take longer than any age: a single one proves nothing
 
@@ -300,7 +297,6 @@ class _Launched(msgspec.Struct, frozen=True):
     in_flight: int  # other attempts there at the launch, of this replica
     in_minute: int  # launches there in the minute before
     deployment: str
-    epoch: int  # in which it counts
     delayed_s: float  # the loop's total delay until then
 
 
@@ -327,7 +323,6 @@ class Learning:
         self._strikes = strikes
         self._outages = outages
         self._strikes.listen(self._fails_elsewhere)
-        self._rebounds = Rebounds()
         self._clock = clock
         self._unix_clock = unix_clock
         self._own_delay = own_delay
@@ -343,14 +338,13 @@ class Learning:
             health = self.healths[deployment] = Health()
         return health
 
-    def attempt_started(self, model: str, start: AttemptStart) -> None:
+    def attempt_started(self, start: AttemptStart) -> None:
         """Count the attempt as in flight."""
         health, now_s = self.health_of(start.deployment), self._clock()
         others, health.is_probed = health.launched(now_s), not start.number
         in_minute = health.launches.in_minute(now_s)
-        epoch = self._snapshots.epoch(model, start.deployment)
         delayed_s = self._own_delay.lateness.total_s
-        self._launched[start.id] = _Launched(self._unix_clock(), others, in_minute, start.deployment, epoch, delayed_s)
+        self._launched[start.id] = _Launched(self._unix_clock(), others, in_minute, start.deployment, delayed_s)
 
     def first_token(
         self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
@@ -367,23 +361,19 @@ class Learning:
         fair_s = self._own_delay.left_out(ttft_s, launched, now_s) if ttft_s > late_s(estimate.well_q95_s) else ttft_s
         late = not health.tripped and fair_s > late_s(estimate.well_q95_s)
         if late and estimate.usual_events >= KNOWN_EVENTS:
-            self._doubts.keep(
-                model, deployment, event(deployment, api, self._epoch(model, deployment), reference_s), unix_s
-            )
+            self._doubts.keep(model, deployment, event(deployment, api, reference_s), unix_s)
             self._strike(model, start, "slow", ago_s)
         else:
             if health.delivered(fair_s, estimate.well_q95_s, now_s):
                 self._outages.recovered(model, deployment, ago_s)
                 self._recovered_at_s[deployment] = self._unix_clock() - ago_s
-            elif self._rebounds.add(model, deployment, estimate, reference_s):
-                self._snapshots.begin_epoch(model, deployment)
             if not health.tripped:
                 sizing.seen(size, ttft_s)
                 self._strikes.answered(deployment, start.provider, ago_s)
                 self._doubts.believe(deployment)
             if prompt_class.is_sampled:
                 # Also for a broken one: being slow for hours becomes usual.
-                counts[event(deployment, api, self._epoch(model, deployment), reference_s)] = 1.0
+                counts[event(deployment, api, reference_s)] = 1.0
         self._count(model, counts, unix_s)
         if launched is not None:
             health.answered(prompt_class, launched.in_flight, ttft_s, now_s)
@@ -404,9 +394,9 @@ class Learning:
         self._count(model, of_end(attempt, prompt_class), unix_s)
         if attempt.judged_as is not None and not attempt.is_narrowed:
             self._judged(model, attempt)
-        if attempt.outcome in BROKEN:
+        if attempt.outcome.failed:
             self._broken(model, prompt_class, attempt, launched, ago_s)
-        elif attempt.censored_at_ms is not None and attempt.outcome in CUT:
+        elif attempt.censored_at_ms is not None and attempt.outcome.was_cut:
             self._cut(model, prompt_class, attempt, launched, ago_s)
         elif attempt.error_kind is not None and attempt.error_kind == ErrorKind.LOCAL_RESOURCES:
             self._shortage.hit(attempt)
@@ -428,7 +418,6 @@ class Learning:
         """Forget all other models and deployments, except those with running attempts."""
         now_s = self._clock()
         self.limited = {name for name in self.limited & deployments if self.health_of(name).limit(now_s) is not None}
-        self._rebounds.keep(models)
         self.quality.keep(models, deployments)
         self._recovered_at_s = {name: at for name, at in self._recovered_at_s.items() if name in deployments}
         self._doubts.forget_others(deployments)
@@ -497,8 +486,7 @@ class Learning:
         if not prompt_class.is_sampled or unix_s < self._recovered_at_s.get(deployment, 0.0):
             return  # it began during a fault that is over
         factor = self._snapshots.sizing(model, api, deployment).factor(size)
-        epoch = self._epoch(model, deployment) if launched is None else launched.epoch
-        field = cut(deployment, api, epoch, age_s / factor)
+        field = cut(deployment, api, age_s / factor)
         self._doubts.keep(model, deployment, field, unix_s)
         if not is_lost:
             return
@@ -509,9 +497,6 @@ class Learning:
             health.leave_alone(now_s)
             self._strikes.struck(deployment, loser.provider, opened=True, ago_s=ago_s)
             self._opened(deployment, "silent", model, ago_s)
-
-    def _epoch(self, model: str, deployment: str) -> int:
-        return self._snapshots.epoch(model, deployment)
 
     def _judged(self, model: str, attempt: AttemptRecord) -> None:
         assert attempt.judged_as is not None

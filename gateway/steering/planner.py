@@ -28,38 +28,17 @@ from gateway.steering.constants import (
     HOME_LOAD,
     HOME_SLACK,
     MEETS_QUANTILE,
-    NEAR,
     NEXT_AT_LATEST_S,
     RESCUE_FACTOR,
     RESCUE_MAX_S,
     RESCUE_MIN_S,
-    SUSPECT,
-    SUSPECT_EVERY_S,
-    SUSPECT_SHARE,
 )
 from gateway.steering.health import State, probe_limit_s
 from gateway.steering.plans import Launch, Plan, Why
 
-# Selects deployments to explore: slow ones that may have recovered, and those not asked for a long time.
+# Selects deployments to explore.
 
 _A_DAY_S = 86_400.0
-
-
-def suspect(primary: Candidate, others: Sequence[Candidate], random: Random, now_s: float) -> Candidate | None:
-    """Return a deployment that has been slow lately, is usually among the best, and was not asked for some seconds."""
-    best_s, usd = primary.estimate.score_s * NEAR, primary.cost_usd
-    for each in others:
-        estimate = each.estimate
-        if (
-            estimate.usual_s <= best_s
-            and estimate.score_s > SUSPECT * estimate.usual_s
-            and each.cost_usd <= usd
-            and each.tier < Tier.FLAWED
-            and _unasked_s(each, now_s) >= SUSPECT_EVERY_S
-            and random.random() < SUSPECT_SHARE
-        ):
-            return each
-    return None
 
 
 def is_to_explore(race: RaceSettings, others: Sequence[Candidate], random: Random) -> bool:
@@ -124,8 +103,8 @@ class Draft:
     def add_second(self, probe: Candidate | None, tokens: float) -> None:
         """Fill the second slot, from the start of the call, with an attempt from which something is learnt.
 
-        That is a broken deployment that may have recovered; one that has been slower than usual; sometimes the one not
-        asked for longest; or any one if the primary is new. No user waits for them. All but the first are not used for
+        That is a broken deployment that may have recovered; sometimes the one not asked for longest; or any one if the
+        primary is new. No user waits for them. All but the first are not used for
         long prompts, as every attempt pays for its prompt, and under ``cost`` not if they are more expensive than the
         primary, as they would never be chosen.
         """
@@ -135,9 +114,7 @@ class Draft:
             return
         if self._long_prompt or not self._others or (race.mode is Mode.RACE and race.width > len(self._others)):
             return
-        if (suspected := suspect(self._primary, self._others, self._random, self._now_s)) is not None:
-            self._explore(suspected, Why.SUSPECT)
-        elif is_to_explore(race, self._others, random):
+        if is_to_explore(race, self._others, random):
             bearable = [each for each in self._others if self._may_explore(each)]
             if (stalest := stalest_of(self._primary, bearable, random, self._now_s)) is not None:
                 self._explore(stalest, Why.EXPLORE)
@@ -239,10 +216,11 @@ class Draft:
             self._launch(spare, min(NEXT_AT_LATEST_S, number * rescue_s), Role.FAILOVER, Why.RESCUE)
         return rescue_s
 
-    def add_rescue_of_one(self) -> None:
-        """Add a rescue for a primary that runs alone and hangs, if the budget allows it then."""
-        if self._spare and self._spare[0].tier < Tier.FULL:
-            self._launch(self._spare[0], self._rescue_s(), Role.HEDGE, Why.RESCUE)
+    def add_rescues_of_one(self) -> None:
+        """Add two rescues for a primary that runs alone and hangs, each if the budget allows it then."""
+        rescue_s = self._rescue_s()
+        for number, spare in enumerate([each for each in self._spare[:2] if each.tier < Tier.FULL], start=1):
+            self._launch(spare, min(NEXT_AT_LATEST_S, number * rescue_s), Role.HEDGE, Why.RESCUE)
 
     def _rescue_s(self) -> float:
         return min(RESCUE_MAX_S, max(RESCUE_MIN_S, RESCUE_FACTOR * self._primary.estimate.q95_s))
@@ -396,7 +374,7 @@ def plan(
         rescue_s = draft.add_rescues(lineup.reserve)
         draft.audit(race.audit_share)
     elif race.budget > 0:
-        draft.add_rescue_of_one()
+        draft.add_rescues_of_one()
     planned = {launch.deployment for launch in draft.launches}
     last = (*others, *lineup.reserve, *lineup.tripped) if lineup.reserve or lineup.tripped else others
     return Plan(

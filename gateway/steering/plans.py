@@ -24,7 +24,6 @@ class Why(StrEnum):
     FLAWED = "flawed"  # the primary: its answers had more flaws than its peers', and may be good again
     PROBE = "probe"  # broken or out, may have recovered
     EXPLORE = "explore"  # not asked for longest
-    SUSPECT = "suspect"  # slower than usual lately, which may be over
     COLD_START = "cold start"  # the primary is new
     WIDTH = "width"  # mode race
     BUDGET = "budget"  # the share of calls that is raced

@@ -178,7 +178,8 @@ class Steering:
 
     def attempt_started(self, model: str, start: AttemptStart) -> None:
         """Count it as in flight."""
-        self._learning.attempt_started(model, start)
+        del model
+        self._learning.attempt_started(start)
 
     def first_token(
         self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float = 0.0

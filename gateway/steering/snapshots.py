@@ -53,7 +53,7 @@ class Memory:
         for slot in sorted(slots):
             if known.folded_to <= slot < oldest_left:
                 self._turn(known, slot)
-                counts, _ = lasting(slots[slot], {})
+                counts = lasting(slots[slot])
                 for scale in known.scales:
                     add_weighted(scale, counts, 1.0)
         known.folded_to = max(known.folded_to, oldest_left)
@@ -66,7 +66,7 @@ class Memory:
         self._turn(known, max(slot, known.slot))
         age_s = max(0, known.slot - slot) * SLOT_S
         self._bound()
-        kept, _ = lasting(counts, {})
+        kept = lasting(counts)
         for scale, half_life_s in zip(known.scales, MEMORY_HALF_LIVES_S, strict=True):
             add_weighted(scale, kept, 0.5 ** (age_s / half_life_s))
 
@@ -152,18 +152,6 @@ class Snapshots:
             sizings = self._sizings[model] = {}
         return sizings
 
-    def epoch(self, model: str, deployment: str) -> int:
-        """Return the epoch in which a deployment's samples count."""
-        known = self._models.get(model)
-        return 0 if known is None else known.epochs.get(deployment, 0)
-
-    def begin_epoch(self, model: str, deployment: str) -> None:
-        """Forget the recent past of a deployment: it is back at its usual speed."""
-        known = self._models.get(model)
-        if known is not None:
-            known.epochs[deployment] = max(known.epochs.get(deployment, 0) + 1, int(self._unix_clock()))
-            known.outdate()  # ``lately`` has become the past
-
     def remember(self, model: str, counts: Mapping[str, float], slot: int) -> None:
         """Add counts from before this process began, as of ``slot``."""
         self._memory.learn(model, counts, min(slot, slot_of(self._unix_clock())))
@@ -229,7 +217,7 @@ class Snapshots:
             known.forget_usual()
         counts = self._board.counts(model, unix_s, half_life_s=HALF_LIFE_S)
         yield
-        evidence = yield from read_in_steps(counts, known.epochs, newest=int(unix_s) + _A_DAY_S)
+        evidence = yield from read_in_steps(counts)
         yield from known.take(evidence, answer_tokens(counts))
         known.made_at_s = now_s
         if known.outdated == outdated:
@@ -259,13 +247,12 @@ class Snapshots:
         for each, counts in slots.items():
             yield
             age_s = max(0, slot - each) * SLOT_S
-            current, before = known.lasting(each, counts)
+            kept = known.lasting(each, counts)
             if each >= since:
                 in_hours, in_minutes = (0.5 ** (age_s / half_life_s) for half_life_s in MEMORY_HALF_LIVES_S)
-                for part in (current, before):
-                    add_weighted(hours, part, in_hours - in_minutes)
-                    add_weighted(minutes, part, in_minutes)
-            add_weighted(minutes, current, -(0.5 ** (age_s / HALF_LIFE_S)))
+                add_weighted(hours, kept, in_hours - in_minutes)
+                add_weighted(minutes, kept, in_minutes)
+            add_weighted(minutes, kept, -(0.5 ** (age_s / HALF_LIFE_S)))
         of_hours = yield from read_in_steps(hours)
         of_minutes = yield from read_in_steps(minutes)
         return of_hours, of_minutes
@@ -284,7 +271,6 @@ class _Known:
         "_usuals",
         "asked_at_s",
         "checked_at_s",
-        "epochs",
         "key",
         "made_at_s",
         "outdated",
@@ -298,11 +284,10 @@ class _Known:
         self.outdated = 0
         self.outdate()
         self.scales: tuple[Evidences, ...] = ({},)
-        self.epochs: dict[str, int] = {}
         self.sizings = sizings  # by API and deployment
         self._lately: Evidences = {}
         self._answer_tokens = 0.0
-        self._lasting: dict[int, tuple[tuple[float, ...], tuple[Counts, Counts]]] = {}  # by slot: for which state
+        self._lasting: dict[int, tuple[tuple[float, ...], Counts]] = {}  # by slot: for which state
         self._usuals: dict[MeasuredApi, tuple[float, Usuals]] = {}  # by API, with the number of recent attempts
         self._made: dict[MeasuredApi, Standings] = {}  # by API, for the reference size
         self._sized: dict[tuple[MeasuredApi, int], Standings] = {}  # by API and size
@@ -313,14 +298,14 @@ class _Known:
         asked = self.asked_at_s >= self.checked_at_s
         return now_s - self.checked_at_s >= (STANDINGS_AGE_S if asked else SLOT_S)
 
-    def lasting(self, slot: int, counts: Mapping[str, float]) -> tuple[Counts, Counts]:
+    def lasting(self, slot: int, counts: Mapping[str, float]) -> Counts:
         """Return ``evidence.lasting`` of a slot; reused if nothing was counted since, as most slots are closed."""
-        state = (len(counts), sum(counts.values()), len(self.epochs), sum(self.epochs.values()))
+        state = (len(counts), sum(counts.values()))
         known = self._lasting.get(slot)
         if known is None or known[0] != state:
             if len(self._lasting) > SLOTS_KEPT:
                 self._lasting = {each: kept for each, kept in self._lasting.items() if each > slot - SLOTS_KEPT}
-            known = self._lasting[slot] = (state, lasting(counts, self.epochs))
+            known = self._lasting[slot] = (state, lasting(counts))
         return known[1]
 
     def outdate(self) -> None:
@@ -344,9 +329,6 @@ class _Known:
             if api in made:  # else it was first asked for in the meantime
                 sized[api, size] = self._at_size(made[api], api, size)
                 yield
-        for name, evidence in lately.items():
-            if evidence.epoch > self.epochs.get(name, 0):
-                self.epochs[name] = evidence.epoch
         self._lately, self._answer_tokens, self._made, self._sized = lately, answer_tokens, made, sized
         self._asked.clear()
 
@@ -376,7 +358,6 @@ class _Known:
 
 _MUCH_MORE = 1.25  # factor of attempts since the usual was last computed: at the start that is every other second
 _NEVER = (-1, -1)
-_A_DAY_S = 86_400  # no replica's clock is so far ahead
 _UNSEEN = Sizing()
 
 
@@ -395,7 +376,7 @@ def recollect(snapshots: Snapshots, sums: Iterable[HourlySum]) -> int:
         counts = by_hour.setdefault((each.model, slot_of(each.unix_s)), {})
         if each.metric == "ttft":
             reference_s = mid_s(each.bucket) / usual.factor(size_of(None, max(0, each.size_class)))
-            _add(counts, event(each.deployment, MeasuredApi.ANSWERS, 0, reference_s), each.n)
+            _add(counts, event(each.deployment, MeasuredApi.ANSWERS, reference_s), each.n)
         elif each.metric == "tps":
             tok_s = 1000 * mid_s(each.bucket)  # buckets are of milliseconds, or of tok/s
             _add(counts, f"{each.deployment}|tok", tok_s * each.n)

@@ -23,7 +23,7 @@ from opentelemetry.trace.span import TraceState
 from opentelemetry.trace.status import Status, StatusCode
 
 from gateway import __version__
-from gateway.core.attempts import AttemptRecord, Outcome, TokensSource
+from gateway.core.attempts import AttemptRecord, TokensSource
 from gateway.core.calls import CallRecord
 from gateway.core.ids import TraceContext, span_id
 from gateway.settings.section_checks import TRACES_PATH
@@ -43,7 +43,7 @@ _CALL = (
 )  # fmt: skip
 _ATTEMPT = (
     "connect_ms", "headers_ms", "ttft_ms", "censored_at_ms", "overtaken_at_ms", "predicted_ms", "decode_tps",
-    "itl_max_ms", "cost_usd", "in_flight", "provider_request_id", "flaw",
+    "itl_max_ms", "cost_usd", "in_flight", "provider_request_id", "flaw", "reported_tokens",
 )  # fmt: skip
 
 _COUNTED = frozenset({"input_tokens", "output_tokens"})  # others only if there are any
@@ -139,8 +139,6 @@ def _add(attributes: Attributes, record: CallRecord | AttemptRecord, columns: tu
 
 # Makes OpenTelemetry's spans of records. Imported only while traces are on, as OpenTelemetry is.
 
-_CUT = frozenset({Outcome.LOST, Outcome.SUPERSEDED})
-_FAILED = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED, Outcome.INTERRUPTED})
 _SERVER_ERROR = 500
 _UNSET = Status(StatusCode.UNSET)
 _ERROR = Status(StatusCode.ERROR)
@@ -190,7 +188,7 @@ class Spans:
     def _attempt(self, family: "_Family", attempt: AttemptRecord, ended_ms: float, *, is_late: bool) -> ReadableSpan:
         record, offset_ms = family.call.record, attempt.launch_offset_ms
         attributes = of_attempt(attempt, record, self.peers.get(attempt.provider))
-        if is_error := attempt.outcome in _FAILED:
+        if is_error := attempt.outcome.is_error:
             attributes["error.type"] = str(attempt.error_kind or attempt.outcome)
         links: tuple[Link, ...] = ()
         if is_late and record.winner_attempt_id is not None:
@@ -256,7 +254,7 @@ def _events(family: _Family, call: EndedCall) -> Sequence[Event]:
             claimed_ms = token_ms if record.ttft_ms is None else record.ttft_ms
             if claimed_ms is not None:
                 found.append((claimed_ms, "holeshot.claim", about))
-        elif attempt.outcome in _CUT:
+        elif attempt.outcome.was_cancelled_by_race:
             age_ms = _age_ms(attempt, ended_ms)
             cut_ms = attempt.launch_offset_ms + age_ms
             found.append((cut_ms, "holeshot.cut", {**about, "holeshot.age_ms": round(age_ms, 3)}))

@@ -46,7 +46,7 @@ class Exporter(Protocol):
         """Send the spans; return None, or why they were not accepted. May take long, may not raise."""
 
     def hurry(self) -> None:
-        """Take no more care of the event loop: the process ends."""
+        """Stop sparing the event loop: the process ends."""
 
     def shutdown(self) -> None:
         """Give up what is being sent. No export follows."""

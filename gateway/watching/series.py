@@ -305,7 +305,7 @@ TARGET_BURN = Family(
 ACCEPTED = Family("holeshot_connections_accepted_total", "Connections from clients that were accepted.", "counter")
 CUT = Family(
     "holeshot_connections_cut_total",
-    "Connections closed for a limit (address, strangers, descriptors, late_head, large_head, stalled) or an ended key.",
+    "Connections closed for a limit (address, strangers, descriptors, late_head, large_head, stalled, ahead) or a key.",
     "counter",
     ("reason",),
 )

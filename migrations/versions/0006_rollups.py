@@ -1,6 +1,6 @@
 """Sums of windows (rollups), kept by the database itself as rows arrive.
 
-On Postgres a trigger adds up each batch that is stored, whoever stores it. SQLite's triggers see one row at a time:
+On Postgres a trigger adds up each batch that is stored, from every process. SQLite's triggers see one row at a time:
 there they note which rows are new, and who has stored a batch says ``delete from rollup_pending``, which adds up all of
 them. Either way a row that was there already counts once.
 """
@@ -508,7 +508,7 @@ def _histograms(dialect: Dialect, points: Sequence[Point]) -> str:
 def _tags(dialect: Dialect, fresh: str, added: Mapping[str, str] = NOTHING_MORE) -> list[str]:
     """Return what adds up calls by tag, in windows of a day; first it notes the tags that have too many values for it.
 
-    A tag that is noted stays so for its day. Who has not seen the note yet adds to sums that nobody reads.
+    A tag that is noted stays so for its day. Who has not seen the note yet adds to sums that are not read.
     """
     sums = {**TAG_SUMS, **added}
     day = f"{dialect.epoch('f.started_at')} / 86400 * 86400"

@@ -1,7 +1,7 @@
 """Continuing an answer that another provider has begun: what a dialect knows of it.
 
 Servers differ in how they are asked; a ``Way`` is declared with its source for each vendor (``providers/vendors.toml``)
-or deployment, and nobody is asked who is not known to continue.
+or deployment, and no model is asked that is not known to continue.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -38,7 +38,7 @@ class _Resuming(ssl.SSLObject):
     _begun = False
 
     def do_handshake(self) -> None:
-        """Shake hands; whoever drives it calls this again until it does not raise."""
+        """Shake hands; the caller calls this again until it does not raise."""
         name = self.server_hostname
         if not self._begun:
             self._begun = True
@@ -48,7 +48,7 @@ class _Resuming(ssl.SSLObject):
             self.whole[name] = self
 
     def getpeercert(self, binary_form: bool = False) -> Any:
-        """Return None: nobody looks at a certificate that OpenSSL has checked, and to parse one takes 40 µs."""
+        """Return None: no caller needs a certificate that OpenSSL has checked, and to parse one takes 40 µs."""
         del binary_form
 
     def _resume(self, name: str | None) -> None:

@@ -59,7 +59,7 @@ class Message:
         self.fields = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a field of the head, or of the trailers, which are ignored."""
+        """Note a field of the head, or of the trailers, which are ignored."""
         if len(self.fields) == HEAD_FIELDS:
             raise Fault(OVERSIZED)
         self.fields.append((name, value))

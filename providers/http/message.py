@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from providers.errors import UpstreamError
-from providers.sendings import Sendings
+from providers.sendings import SendCount
 
 # The limits on what a server can make the client store or do, all in one place. They are far above what providers
 # need. A server that exceeds one is broken or hostile, and its connection is dropped.
@@ -217,7 +217,7 @@ class Response:
         return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
     def _first(self) -> bytes:
-        """Take the data for one read, when more than that has arrived."""
+        """Cut off the data for one read, when more than that has arrived."""
         number = size = 0
         while size < self._most:
             size += len(self._pieces[number])
@@ -295,13 +295,13 @@ class Request:
         body: bytes | None,
         *,
         once: bool = False,
-        sendings: Sendings | None = None,
+        sendings: SendCount | None = None,
     ) -> None:
         self.head = head
         self.extra = extra
         self.body = body  # None: no body, and no content-length
         self.once = once  # it has side effects at the server, so it must not be sent again
-        self.sendings = Sendings() if sendings is None else sendings
+        self.sendings = SendCount() if sendings is None else sendings
 
 
 def checked(headers: Mapping[str, str]) -> tuple[Field, ...]:

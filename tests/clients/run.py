@@ -1,4 +1,4 @@
-"""Put real clients through the gateway: ``make test-clients``, or ``python tests/clients/run.py openai-python curl``.
+"""Put real clients through the gateway: ``make test WHAT=clients CLIENTS="openai-python curl"``.
 
 Every case is tried at the deterministic upstream directly, then at gateways before two such upstreams: ones that speak
 the client's own dialect, and ones that do not, so that all is translated. Writes docs/clients.md when all clients ran.

@@ -172,7 +172,7 @@ _HEAD = (
     "✓ passed · ✗ failed · r refused: no translation exists, and the error names the parameter · - not applicable",
     "",
     "A score is the cases that passed, plus those that were refused (r), of all that apply. To set a client up, see",
-    "[any client, any provider](using/apis.md). `make test-clients` writes this page.",
+    "[any client, any provider](using/apis.md). `make test WHAT=clients` writes this page.",
     "",
 )
 

@@ -1,4 +1,4 @@
-"""Fuzz both parsers, guided by what of their code an input reaches: ``make fuzz``, or ``run.py 600 http2``.
+"""Fuzz both parsers, guided by what of their code an input reaches: ``make test WHAT=fuzz``, or ``run.py 600 http2``.
 
 What is found is written to var/fuzz, and said; so are the inputs that reach something new, from which the next run goes
 on. The parts written in C and Rust (httptools, and jh2's tables) are run, but do not guide.

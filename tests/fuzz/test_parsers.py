@@ -1,4 +1,4 @@
-"""What ``make fuzz`` looks for at length, briefly: whatever a server says, the client keeps its word."""
+"""What ``make test WHAT=fuzz`` looks for at length, briefly: whatever a server says, the client keeps its word."""
 
 import random
 from pathlib import Path

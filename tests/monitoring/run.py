@@ -1,6 +1,6 @@
 """Run every query of the dashboards, and the alert rules, in a real Prometheus that scrapes a real gateway.
 
-``make test-monitoring`` runs it, in about a minute. A query without a result fails, unless its panel says that it is
+``make test WHAT=monitoring`` runs it, in a minute. A query without a result fails, unless its panel says that it is
 empty when all is well. It needs prometheus and promtool; what it installs, and its logs, are in ``var/monitoring``.
 """
 

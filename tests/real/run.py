@@ -1,7 +1,7 @@
 """Race two real LLM servers through a real gateway, with a real Postgres and Redis, and look at what it wrote down.
 
-``make test-real`` runs it: the first time it compiles llama.cpp (five to twenty minutes, with its progress), later it
-takes half a minute. What it installs, and its logs, are in ``var/real``.
+``make test WHAT=real`` runs it: the first time it compiles llama.cpp (five to twenty minutes, with its progress), later
+it takes half a minute. What it installs, and its logs, are in ``var/real``.
 """
 
 import os

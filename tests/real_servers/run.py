@@ -1,4 +1,4 @@
-"""Put our HTTP client through real servers: ``make test-servers``, or ``python tests/real_servers/run.py nginx node``.
+"""Put our HTTP client through real servers: ``make test WHAT=servers SERVERS="nginx node"``.
 
 Every server runs from a generated configuration, on free ports of loopback, in a temporary folder, as ``nobody`` when
 root starts it, and in front of one application that counts what becomes of each call. What is not installed is skipped.

@@ -12,12 +12,12 @@ from gateway.core.attempts import AttemptRecord, Outcome
 from gateway.core.calls import CallRecord
 from gateway.fleet.fleet import Fleet
 from gateway.overload.intake import Intake
-from gateway.racing.answer import Passage
+from gateway.racing.answer import AnswerStream
 from gateway.racing.attempt import Attempt, Bid
 from gateway.racing.attempts import Attempts, Rival
 from gateway.racing.call import OpenCall
 from gateway.racing.hold import Hold
-from gateway.racing.launches import Grid
+from gateway.racing.launches import LaunchSchedule
 from gateway.racing.measurement import Measurement
 from gateway.racing.race import Claim, Race
 from gateway.racing.services import AttemptTasks, Outbox
@@ -123,7 +123,7 @@ def a_seat_is_given_back_too_soon(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_asks_for_a_permit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Grid, "_allowed", lambda self, launch: True)
+    patch.setattr(LaunchSchedule, "_allowed", lambda self, launch: True)
 
 
 def an_extra_attempt_costs_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -131,27 +131,27 @@ def an_extra_attempt_costs_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def whoever_failed_is_asked_again(patch: pytest.MonkeyPatch) -> None:
-    original = Grid.next
+    original = LaunchSchedule.next
 
-    def following(self: Grid, *, last_resort: bool = False) -> str | None:
+    def following(self: LaunchSchedule, *, last_resort: bool = False) -> str | None:
         return original(self, last_resort=last_resort) or "ada/other"
 
-    patch.setattr(Grid, "next", following)
+    patch.setattr(LaunchSchedule, "next", following)
 
 
 def the_beginning_of_an_answer_is_lost(patch: pytest.MonkeyPatch) -> None:
-    original = Passage.keep
+    original = AnswerStream.keep
 
-    def keep(self: Passage, block: Any) -> None:
+    def keep(self: AnswerStream, block: Any) -> None:
         original(self, block)
         self._kept = self._kept[-1:]
 
-    patch.setattr(Passage, "keep", keep)
+    patch.setattr(AnswerStream, "keep", keep)
 
 
 def events_are_sent_twice(patch: pytest.MonkeyPatch) -> None:
-    original = Passage.pass_on
-    patch.setattr(Passage, "pass_on", lambda self, data: original(self, data) and False)
+    original = AnswerStream.pass_on
+    patch.setattr(AnswerStream, "pass_on", lambda self, data: original(self, data) and False)
 
 
 def an_answer_that_breaks_off_ends_well(patch: pytest.MonkeyPatch) -> None:

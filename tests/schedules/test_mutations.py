@@ -8,13 +8,24 @@ from tests.schedules.scenario import drawn
 from tests.schedules.simulation import run
 
 MOST_SCHEDULES = 300
+# The first schedules that find the rarest defects. They only come first: if one no longer does, all are tried.
+KNOWN = {
+    "an_attempt_outlives_the_gateway": 168,
+    "a_token_is_held_without_being_asked_for": 181,
+    "a_seat_is_given_back_too_soon": 32,
+    "more_calls_are_taken_on_than_may_be": 23,
+    "an_invalid_answer_is_let_through": 275,
+    "an_answer_is_not_checked": 155,
+    "a_rival_is_not_called": 145,
+    "a_rival_runs_on_when_it_is_not_needed": 21,
+}
 
 
 def caught_by(mutation: Mutation) -> str | None:
     """Return what a schedule said of the defect, None if none did."""
     with pytest.MonkeyPatch.context() as patch:
         mutation(patch)
-        for seed in range(1, 1 + MOST_SCHEDULES):
+        for seed in (KNOWN.get(mutation.__name__, 1), *range(1, 1 + MOST_SCHEDULES)):
             try:
                 problems = wrong(run(drawn(seed)))
             except Exception as error:  # noqa: BLE001 - whatever it is, it was noticed

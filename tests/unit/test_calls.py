@@ -1,4 +1,4 @@
-"""What a call shows of itself in tracebacks, debuggers and logs."""
+"""What a call shows of itself in tracebacks, debuggers and logs, and what the outcome of an attempt means."""
 
 from datetime import UTC, datetime
 
@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from rich.pretty import pretty_repr
 
-from gateway.core.attempts import WinOn
+from gateway.core.attempts import Outcome, WinOn
 from gateway.core.calls import Call, Mode, Objective
 from gateway.core.prompt_classes import answer_class
 
@@ -40,3 +40,21 @@ def test_a_call_shows_the_names_of_what_is_sent_and_no_text(shown: type[str]) ->
     assert PROMPT not in shown([call])
     for name in ("llama-3.3-70b", "chat.completions", "messages", "x-goog-api-key", "app"):
         assert name in shown(call)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "meanings"),
+    [
+        (Outcome.WON, {"was_sent"}),
+        (Outcome.LOST, {"was_cancelled_by_race", "was_cut", "was_sent"}),
+        (Outcome.SUPERSEDED, {"was_cancelled_by_race", "was_cut", "was_sent"}),
+        (Outcome.CLIENT_GONE, {"client_left", "was_cut", "was_sent"}),
+        (Outcome.FAILED, {"failed", "is_error"}),
+        (Outcome.TIMEOUT, {"failed", "is_error"}),
+        (Outcome.STALLED, {"failed", "is_error"}),
+        (Outcome.INTERRUPTED, {"is_error"}),
+    ],
+)
+def test_an_outcome_says_what_it_means(outcome: Outcome, meanings: set[str]) -> None:
+    names = ("was_cancelled_by_race", "client_left", "was_cut", "failed", "is_error", "was_sent")
+    assert {name for name in names if getattr(outcome, name)} == meanings

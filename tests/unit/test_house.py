@@ -1,3 +1,9 @@
+"""What holds of the code as a house: its sizes, and the words of its docstrings."""
+
+import ast
+import re
+from pathlib import Path
+
 import pytest
 
 from benchmarks.house import AT_LEAST, LIMITS, House, measure
@@ -23,3 +29,19 @@ def test_modules_that_import_each_other_are_a_circle_and_one_importer_is_counted
 
     assert house.circles == [["a", "b"]]
     assert house.one_importer == ["a", "b", "c"]
+
+
+def test_no_docstring_is_about_nobody_or_somebody_or_begins_with_take() -> None:
+    """Such sentences hide who does what: name the client, the process, the viewer, or what the function returns."""
+    root = Path(__file__).parents[2]
+    riddles = re.compile(r"\b(?:nobody|somebody|whoever)\b|^Take\b", re.IGNORECASE | re.MULTILINE)
+    found = [
+        f"{path.relative_to(root)}: {text.splitlines()[0]}"
+        for room in ("gateway", "providers", "holeshot", "migrations")
+        for path in sorted((root / room).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and (text := ast.get_docstring(node))
+        and riddles.search(text)
+    ]
+    assert found == []

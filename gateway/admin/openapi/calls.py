@@ -27,8 +27,8 @@ from gateway.admin.openapi.operation import (
 from gateway.admin.openapi.shapes import of, of_type
 from gateway.api import headers
 from gateway.api.call_runner import FALLBACK
-from gateway.api.endpoint import Surface
-from gateway.api.endpoints import SURFACES
+from gateway.api.endpoint import Endpoint
+from gateway.api.endpoints import ENDPOINTS
 from gateway.api.fitting import IGNORED, LOWERED
 from gateway.api.headers import PLAN_HEADER
 from gateway.api.overrides import DEADLINE, LLM_D_TPOT, LLM_D_TTFT, RaceOverride
@@ -225,15 +225,15 @@ _DESCRIPTION = (
 
 def raced_operations() -> list[Operation]:
     """Return an operation for each raced API."""
-    return [_operation(surface) for surface in SURFACES.values()]
+    return [_operation(surface) for surface in ENDPOINTS.values()]
 
 
 def own_headers() -> dict[str, Schema]:
     """Return the headers that only answers of single APIs have."""
-    return {name: schema for each in SURFACES.values() for name, schema in each.description.headers.items()}
+    return {name: schema for each in ENDPOINTS.values() for name, schema in each.description.headers.items()}
 
 
-def _operation(surface: Surface) -> Operation:
+def _operation(surface: Endpoint) -> Operation:
     api, prompt = surface.description, surface.dialect.requests.prompt
     read = {name: of_type(decoder.type) for name, decoder in surface.fields.items()}
     body = {

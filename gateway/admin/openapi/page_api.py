@@ -41,7 +41,7 @@ from gateway.admin.reports import (
     SlowdownsQuery,
     WorthQuery,
 )
-from gateway.api.endpoints import CHAT_SURFACE
+from gateway.api.endpoints import CHAT_ENDPOINT
 from gateway.core.errors import (
     ApiError,
     BodyTimeout,
@@ -186,7 +186,7 @@ SCHEMAS: Mapping[str, Schema] = {
                     {
                         "deployment": TEXT,
                         "from": instant(),
-                        "to": nullable(instant("Null while it lasts, and if nobody saw its end.")),
+                        "to": nullable(instant("Null while it lasts, and if its end was not seen.")),
                         "may_last": flag("No end is known, and it began less than a day ago."),
                         "reason": nullable(TEXT),
                         "replica": nullable(TEXT),
@@ -510,7 +510,7 @@ def sessions() -> list[Operation]:
 
 def _playground() -> Operation:
     """Return the chat of the page: as any other, but with the page's session."""
-    [chat] = (each for each in calls.raced_operations() if each.path == CHAT_SURFACE.route)
+    [chat] = (each for each in calls.raced_operations() if each.path == CHAT_ENDPOINT.route)
     return msgspec.structs.replace(
         chat,
         path="/api/playground",

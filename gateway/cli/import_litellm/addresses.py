@@ -168,7 +168,7 @@ class Addresses:
         self.providers: dict[str, dict[str, Any]] = {}
 
     def read(self, meant: Meant, params: dict[str, Any], place: Place) -> tuple[Address, str | None] | None:
-        """Take address and key from ``params``; return None, with a remark, if there is no address."""
+        """Read address and key from ``params``; return None, with a remark, if there is no address."""
         base_url = params.pop("api_base", None) or params.pop("base_url", None)
         params.pop("base_url", None)
         organization = params.pop("organization", None)
@@ -239,7 +239,7 @@ class Addresses:
         self._names.update({(address, key): name for key in keys})
 
     def _api_version(self, vendor: Vendor | None, params: dict[str, Any], place: Place) -> str | None:
-        """Take the API version from ``params``, if the vendor has one and it is not that of its row."""
+        """Read the API version from ``params``, if the vendor has one and it is not that of its row."""
         if vendor is None or _VERSIONED not in vendor.query:
             return None
         sent, where = vendor.query[_VERSIONED], (*place, "api_version")

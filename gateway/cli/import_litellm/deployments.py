@@ -316,7 +316,7 @@ class Entries:
     def _deployment(
         self, who: Meant, address: Address, params: dict[str, Any], info: Mapping[str, Any], place: Place
     ) -> dict[str, Any]:
-        """Take the deployment's settings from ``params``."""
+        """Read the deployment's settings from ``params``."""
         here = (*place, "litellm_params")
         take = self._variables.plain
         result: dict[str, Any] = {}
@@ -344,7 +344,7 @@ class Entries:
         return result
 
     def _credentials(self, address: Address, who: Meant, params: dict[str, Any], here: Place) -> dict[str, Any]:
-        """Take from ``params`` what litellm needs to reach a vendor; it is sent in ``extra_body``."""
+        """Read from ``params`` what litellm needs to reach a vendor; it is sent in ``extra_body``."""
         through_litellm = _is_through_litellm(address, who)
         found: dict[str, Any] = {}
         for word in [name for name in params if name.startswith(_CREDENTIALS) or name in _CREDENTIAL_NAMES]:
@@ -400,7 +400,7 @@ class Entries:
                 self._notes.add((*place, word), MODEL_INFO.get(word, UNKNOWN))
 
     def _timeouts(self, params: dict[str, Any], here: Place) -> dict[str, Any]:
-        """Take LiteLLM's two timeouts. Neither limits a whole answer: they limit the wait for the next bytes."""
+        """Read LiteLLM's two timeouts. Neither limits a whole answer: they limit the wait for the next bytes."""
         whole, stream = params.pop("timeout", None), params.pop("stream_timeout", None)
         said = stream if stream is not None else whole
         if said is None:

@@ -333,7 +333,7 @@ async def race_value(reader: Reader, window: Window, by: By, now: datetime) -> T
 
 
 async def refusals(reader: Reader, window: Window, now: datetime) -> tuple[Table, Table]:
-    """Return what was refused whom, and who tried keys that nobody has; the most frequent first."""
+    """Return refused requests by client and reason, and addresses that sent unknown keys; the most frequent first."""
     since = f"started_at >= {reader.words.instant(now - window.length)}"
     refused = f"""\
 select

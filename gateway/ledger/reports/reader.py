@@ -135,7 +135,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Reader:
     """Runs statements of reports. It connects when first used."""
 
-    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, url: str, *, timeout_s: float | None = None) -> None:
         """Read from the ledger at ``url``.
 
         Raises:
@@ -144,7 +144,7 @@ class Reader:
         """
         self.words = Words(is_postgres=not is_sqlite(parse_url(url)))
         self._url = url
-        self._timeout_s = timeout_s
+        self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
         self._engine: AsyncEngine | None = None
         self._log = structlog.get_logger()
 

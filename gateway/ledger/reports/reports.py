@@ -43,8 +43,11 @@ MOST_KEPT = 64  # of a few hundred kB at most
 T = TypeVar("T")
 
 
-class Kept:
-    """Answers by what was asked. Who goes away while others wait for the same answer does not take it from them."""
+class TtlCache:
+    """A cache of report results by query.
+
+    Concurrent requests for one key share one query; cancelling one waiter leaves it to the others.
+    """
 
     def __init__(self, *, clock: Callable[[], float], kept_s: float = KEPT_S, times: float | None = None) -> None:
         """``clock``: monotonic seconds. An answer is kept for ``kept_s``, or ``times`` as long as it took, if less."""
@@ -131,7 +134,7 @@ class Replays:
         """``url``: of the ledger. ``turn_s``: how long one waits for those before it."""
         self._turn_s = turn_s
         self._url = url
-        self._kept = Kept(clock=clock, kept_s=kept_s, times=KEPT_TIMES)
+        self._kept = TtlCache(clock=clock, kept_s=kept_s, times=KEPT_TIMES)
         self._turn = asyncio.Semaphore(1)
         self._log = structlog.get_logger()
 
@@ -235,7 +238,7 @@ class LedgerReports:
         self._running = running
         self._utc_now = utc_now
         self._targets = targets
-        self._kept = Kept(clock=clock, kept_s=kept_s)
+        self._kept = TtlCache(clock=clock, kept_s=kept_s)
         self._has_calls = False
         self._gaps: Gaps = {}
         self._gaps_until = datetime.min.replace(tzinfo=UTC)
@@ -287,7 +290,7 @@ class LedgerReports:
         return await self._replays.get(wanted)
 
     async def refusals(self, window: Window) -> tuple[Table, Table]:
-        """Return what was refused whom, and who tried keys that nobody has."""
+        """Return refused requests by client and reason, and addresses that sent unknown keys."""
         return await history.refusals(self._reader, window, self._minute())
 
     async def usage(self, window: Window) -> Table:
@@ -307,7 +310,7 @@ class LedgerReports:
         return await incidents.open_slowdowns(self._reader)
 
     async def gaps(self) -> Gaps:
-        """Return the gaps between chunks, which are read once a minute; nobody waits for them but the first."""
+        """Return the gaps between chunks, which are read once a minute; only the first request waits for them."""
         if self._reading_gaps is None or (self._reading_gaps.done() and self._utc_now() >= self._gaps_until):
             self._gaps_until = self._utc_now() + GAPS_KEPT
             self._reading_gaps = asyncio.create_task(self._read_gaps(), name="reports.gaps")

@@ -150,7 +150,7 @@ def _spans(days: int, now: datetime) -> Iterator[tuple[int, datetime, datetime]]
 
 
 class Answered(Protocol):
-    """What the database answers, whoever has asked it."""
+    """What the database answers, the same for all who asked."""
 
     @property
     def rows(self) -> Sequence[Sequence[Any]]:

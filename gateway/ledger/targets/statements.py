@@ -1,7 +1,7 @@
 """The statements about targets: what was counted, from sums where they are still true and from rows elsewhere.
 
 A window's counts are stored with the number of its calls at that time (``seen``), and of its known speeds. The database
-keeps both numbers up to date as rows arrive, whoever stores them. Counts whose numbers are no longer the same are not
+keeps both numbers up to date as rows arrive, from every process. Counts whose numbers are no longer the same are not
 used, and the rows are read instead: so late rows are never missing, and it is no matter who counts, or how often.
 """
 

@@ -86,7 +86,7 @@ class CompletionGathering(Gathering):
         self._texts: dict[int, list[str]] = {}
 
     def take(self, chunk: Chunk) -> None:
-        """Take one event.
+        """Translate one event.
 
         Raises:
             UpstreamError: it is valid JSON, but not a chunk of a completion (invalid_response).

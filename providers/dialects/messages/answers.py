@@ -186,7 +186,7 @@ class MessageGathering(Gathering):
         self._blocks: dict[int, _Block] = {}
 
     def take(self, chunk: Chunk) -> None:
-        """Take one event.
+        """Read one event.
 
         Raises:
             UpstreamError: it is valid JSON, but not an event of Messages (invalid_response).
@@ -224,7 +224,7 @@ class MessageGathering(Gathering):
                 )
 
     def _use(self, usage: msgspec.Raw) -> None:
-        """Take counts of tokens, each a total so far; null does not replace a count."""
+        """Note counts of tokens, each a total so far; null does not replace a count."""
         for name, count in (_usages.decode(usage) or {}).items():
             if name not in self._usage or bytes(count) != b"null":
                 self._usage[name] = count

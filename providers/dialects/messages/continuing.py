@@ -155,7 +155,7 @@ class _Reading:
         self.pieces: list[str] = []
 
     def take(self, said: _Event) -> str | None:
-        """Take an event; return why the answer cannot be continued after it."""
+        """Read an event; return why the answer cannot be continued after it."""
         match said.type:
             case "message_start":
                 usage = said.message.usage if said.message is not None else None

@@ -512,7 +512,7 @@ class ToChat:
         return _DONE if usage is None else self._head + b'],"usage":' + msgspec.json.encode(usage) + b"}\n\n" + _DONE
 
     def _use(self, usage: Mapping[str, Any] | None) -> None:
-        """Take counts of tokens. Each is a total so far, so the last one counts; what is not a number is ignored."""
+        """Note counts of tokens. Each is a total so far, so the last one counts; what is not a number is ignored."""
         self._usage.update({name: count for name, count in (usage or {}).items() if isinstance(count, int | dict)})
 
     def _chunk(self, delta: Mapping[str, Any]) -> bytes:

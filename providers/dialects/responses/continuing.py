@@ -184,7 +184,7 @@ class _Reading:
         self.pieces: list[str] = []
 
     def take(self, said: _Event) -> str | None:
-        """Take an event; return why the answer cannot be continued after it."""
+        """Read an event; return why the answer cannot be continued after it."""
         if said.type == "response.created" and said.response is not None:
             self.head = _Head(said.response)
         head = self.head

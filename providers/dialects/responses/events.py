@@ -309,7 +309,7 @@ class ResponseGathering(Gathering):
         self._items: dict[int, msgspec.Raw] = {}  # by their index in the output
 
     def take(self, chunk: Chunk) -> None:
-        """Take one event.
+        """Translate one event.
 
         Raises:
             UpstreamError: it is valid JSON, but not an event of a response (invalid_response).

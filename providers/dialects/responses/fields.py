@@ -44,11 +44,11 @@ class Fields:
         return f"{self.path}.{name}" if self.path else name
 
     def raw(self, name: str) -> msgspec.Raw | None:
-        """Take a field as raw JSON, None if it is missing."""
+        """Pop a field as raw JSON, None if it is missing."""
         return self._left.pop(name, None)
 
     def need(self, name: str) -> msgspec.Raw:
-        """Take a field as raw JSON.
+        """Pop a field as raw JSON.
 
         Raises:
             Malformed: it is missing.
@@ -60,7 +60,7 @@ class Fields:
         return raw
 
     def take(self, name: str, type_: Any) -> Any:
-        """Take a field as ``type_``, None if it is missing.
+        """Pop a field as ``type_``, None if it is missing.
 
         Raises:
             Malformed: it is of another type.
@@ -69,7 +69,7 @@ class Fields:
         return decoded(self.raw(name), type_, self.named(name))
 
     def inner(self, name: str) -> "Fields":
-        """Take a field that is an object; an empty object if it is missing.
+        """Pop a field that is an object; an empty object if it is missing.
 
         Raises:
             Malformed: it is not an object.
@@ -78,7 +78,7 @@ class Fields:
         return Fields(self.take(name, Object) or {}, self.named(name))
 
     def several(self, *names: str) -> Object:
-        """Take the given fields as raw JSON, those that exist."""
+        """Pop the given fields as raw JSON, those that exist."""
         return {name: self._left.pop(name) for name in names if name in self._left}
 
     def holds(self, name: str, value: bytes) -> bool:
@@ -90,7 +90,7 @@ class Fields:
         self._left[name] = raw
 
     def pass_over(self, *names: str) -> None:
-        """Take fields that have no effect on the model."""
+        """Pop fields that have no effect on the model."""
         for name in names:
             self._left.pop(name, None)
 
@@ -210,7 +210,7 @@ def names_of(raw: msgspec.Raw | None) -> Mapping[str, tuple[str, str]]:
 
 
 def called_name(item: Fields) -> msgspec.Raw:
-    """Take the name of the tool from an earlier call, as it is in chat.
+    """Read the name of the tool from an earlier call, as it is in chat.
 
     Raises:
         Malformed: there is none.

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,7 +12,6 @@ import pytest
 from typer.testing import Result
 
 from gateway.core.calls import CallRecord
-from gateway.ledger.database import migrate
 from gateway.ledger.writer import Ledger
 from tests.unit.ledger.records import call, new_id, won
 
@@ -191,10 +191,12 @@ def test_something_else_on_the_port_is_not_taken_for_a_gateway(holeshot: Holesho
     assert "does not answer like a Holeshot gateway" in holeshot("leaderboard", "--url", site.url).stderr
 
 
-def test_since_answers_from_the_ledger_without_a_gateway(holeshot: Holeshot, tmp_path: Path) -> None:
+def test_since_answers_from_the_ledger_without_a_gateway(
+    holeshot: Holeshot, tmp_path: Path, migrated_file: Path
+) -> None:
     url = f"sqlite:///{tmp_path}/ledger.db"
     now = datetime.now(UTC)
-    asyncio.run(migrate(url))
+    shutil.copy(migrated_file, tmp_path / "ledger.db")
     asyncio.run(
         _store(url, tmp_path, [_call(now - timedelta(minutes=30), ttft_ms) for ttft_ms in (100.0, 200.0, 900.0)])
     )

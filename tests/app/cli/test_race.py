@@ -21,7 +21,6 @@ from gateway.cli.race_run import Question, open_gateway, run_heat
 from gateway.cli.race_view import JsonView, Lanes, PlainView, View
 from gateway.core.calls import Mode
 from gateway.core.errors import ModelNotFound
-from gateway.ledger.database import migrate
 from gateway.settings import load
 from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, Status, answer
 
@@ -78,16 +77,9 @@ class RacedProviders(NamedTuple):
             return connection.execute(query).fetchall()
 
 
-@pytest.fixture(scope="module")
-def empty_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("ledger") / "ledger.db"
-    asyncio.run(migrate(f"sqlite:///{path}"))
-    return path
-
-
 @pytest.fixture
-async def raced(tmp_path: Path, empty_ledger: Path) -> AsyncIterator[RacedProviders]:
-    shutil.copy(empty_ledger, tmp_path / "ledger.db")
+async def raced(tmp_path: Path, migrated_file: Path) -> AsyncIterator[RacedProviders]:
+    shutil.copy(migrated_file, tmp_path / "ledger.db")
     async with AsyncExitStack() as stack:
         stack.enter_context(capture_logs())  # unless configured, they go to standard output
         fast = await stack.enter_async_context(ScriptedProvider(answer("Hel", "lo", "!")))

@@ -1,6 +1,5 @@
 """``serve`` puts a gateway on loopback; whatever a test does to it, nothing may be logged as a crash."""
 
-import asyncio
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,16 +9,7 @@ import pytest
 import structlog
 from structlog.typing import EventDict
 
-from gateway.ledger.database import migrate
 from tests.app.gateway.running_gateway import Serve, serving
-
-
-@pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite ledger without rows, to be copied: migrating costs more than most tests."""
-    path = tmp_path_factory.mktemp("ledger") / "holeshot.db"
-    asyncio.run(migrate(f"sqlite:///{path}"))
-    return path
 
 
 @pytest.fixture(autouse=True)

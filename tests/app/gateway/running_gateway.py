@@ -88,7 +88,7 @@ class RunningGateway:
         for place, name in enumerate(providers):
             deployment = f"{name}/m"
             samples = {event_field(deployment, answer_class(size), 0.02 * 4**place): 50.0 for size in range(3)}
-            samples[event(deployment, MeasuredApi.ANSWERS, 0, 0.02 * 4**place)] = (
+            samples[event(deployment, MeasuredApi.ANSWERS, 0.02 * 4**place)] = (
                 50.0  # the policy's own; the others are published
             )
             samples |= {f"{deployment}|tok": 1000.0, f"{deployment}|sec": 0.1 * 10.0**place}

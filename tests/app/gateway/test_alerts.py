@@ -29,7 +29,7 @@ async def test_a_model_that_is_out_is_said_once_shown_and_counted(serve: Serve, 
         async with serve(alpha=[Status(401)], config=config) as running:
             async with running.chat() as response:
                 assert response.status == 424
-            alerts = running.gateway.context.process.alerts
+            alerts = running.gateway.operations.alerts
             await alerts.look()
             await alerts.look()
             async with asyncio.timeout(PATIENCE_S):
@@ -55,6 +55,6 @@ async def test_alerts_that_are_off_open_nothing(serve: Serve) -> None:
     async with serve(alpha=[Status(401)], config={"alerts": {"enabled": False, "model_out_s": 0}}) as running:
         async with running.chat() as response:
             assert response.status == 424
-        await running.gateway.context.process.alerts.look()
+        await running.gateway.operations.alerts.look()
         found = await shown(running)
     assert (found["enabled"], found["open"], found["data"]) == (False, [], [])

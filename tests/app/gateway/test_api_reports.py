@@ -274,3 +274,37 @@ async def test_keys_of_the_file_are_listed_where_none_can_be_changed(serve: Serv
 async def test_without_clients_no_keys_are_listed(serve: Serve) -> None:
     async with serve() as running:
         assert await read(running, "/api/keys") == (200, {"object": "list", "data": []})
+
+
+async def test_who_waits_too_long_for_another_replay_is_told_to_ask_again(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+
+    async def silent_database(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        begun.put_nowait(writer)
+
+    database = await asyncio.start_server(silent_database, "127.0.0.1", 0)
+    async with database, serve() as running:
+        replays = running.gateway._reports._replays
+        port = database.sockets[0].getsockname()[1]
+        monkeypatch.setattr(replays, "_url", f"postgresql://reader@127.0.0.1:{port}/ledger")
+        first = asyncio.create_task(read(running, "/api/replay?model=first"))
+        holding = await begun.get()  # its child reads now, and goes on until the database answers or hangs up
+        assert replays._turn_s == 8
+        monkeypatch.setattr(replays, "_turn_s", 0.01)
+        paths = [f"/api/replay?model={number}" for number in range(7)]
+        refused = await asyncio.gather(*(running.get(path) for path in paths))
+        for answer in refused:
+            error = msgspec.json.decode(await answer.read())["error"]
+            assert (answer.status, error["code"], answer.headers["retry-after"]) == (503, "report_too_slow", "2")
+        assert not first.done()
+        assert begun.empty()  # no child was started for those who were refused
+
+        holding.close()
+        status, body = await first
+        assert (status, body["error"]["code"]) == (503, "database_unreachable")
+        monkeypatch.setattr(replays, "_turn_s", 8)
+        following = asyncio.create_task(read(running, "/api/replay?model=0"))
+        (await begun.get()).close()  # the place was given back, and a refusal is not kept
+        assert (await following)[1]["error"]["code"] == "database_unreachable"

@@ -4,8 +4,9 @@ import asyncio
 import gzip
 import zlib
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,8 +14,9 @@ import pytest
 
 from gateway.api.bodies import DRAINED_BYTES, PIECE_BYTES
 from gateway.overload.bodies import FEWEST_UNFINISHED
-from providers.simulator.script import Gate, answer
-from tests.app.gateway.running_gateway import RunningGateway, Serve, chat_body
+from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, answer
+from tests.app.gateway.process import started
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, configuration
 
 MIB = 2**20
 PATH = "/v1/chat/completions"
@@ -28,9 +30,15 @@ def raw_deflate(data: bytes) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
+def socket_to(
+    running: RunningGateway,
+) -> AbstractAsyncContextManager[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    return connected(running.url)
+
+
 @asynccontextmanager
-async def socket_to(running: RunningGateway) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    host, _, port = running.url.removeprefix("http://").partition(":")
+async def connected(url: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    host, _, port = url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port), limit=16 * MIB)
     try:
         yield reader, writer
@@ -310,6 +318,110 @@ async def test_a_body_counts_until_its_streamed_answer_begins(serve: Serve) -> N
         assert MIB // 2 < bodies.size < MIB
         go.set()
         await call
+        await until(lambda: is_empty(running))
+
+
+@pytest.mark.parametrize("field", ["functions", "temperature"])
+async def test_what_is_kept_of_a_body_while_its_answer_streams_counts_on(serve: Serve, field: str) -> None:
+    async with serve(alpha=[RoleOnly(), Delta("Hi"), Hang()], config=CLIENTS) as running:
+        bodies = running.gateway.context.bodies
+        fields = {field: "y" * (MIB // 2), "metadata": {"not": "z" * (MIB // 4)}}
+        async with running.chat({"authorization": "Bearer hs-mine"}, stream=True, **fields) as response:
+            await response.content.readuntil(b"Hi")
+            await until(lambda: MIB // 2 < bodies.size < MIB // 2 + 1000)
+        await until(lambda: is_empty(running))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_body_counts_while_an_audited_loser_has_it(serve: Serve, stream: bool) -> None:
+    go = asyncio.Event()
+    config = {"models": {MODEL: {"race": {"audit_share": 1.0}}}}
+    async with serve(slow=[Gate(go), *answer("late")], fast=None, config=config) as running:
+        running.prefer("slow", "fast")
+        running["fast"].script = [Gate(running["slow"].requested), *answer("from fast")]
+        bodies = running.gateway.context.bodies
+        assert await ask(running, padding="x" * (MIB // 2), stream=stream) == 200
+        await until(lambda: running.gateway.context.intake.in_flight == 0)
+        assert MIB // 2 < bodies.size < MIB
+        go.set()
+        await until(lambda: is_empty(running))
+
+
+async def test_a_body_of_a_call_that_waits_for_a_seat_counts_however_short(serve: Serve) -> None:
+    go = asyncio.Event()
+    config = {**CLIENTS, "overload": {"max_in_flight": 1, "queue": 10, "queue_timeout_s": 60}}
+    mine = {"authorization": "Bearer hs-mine"}
+    async with serve(alpha=[Gate(go), *answer("Hello")], config=config) as running:
+        bodies = running.gateway.context.bodies
+        bodies.most_bytes = 100_000  # of which one client may have half
+        calls = [asyncio.create_task(ask(running, mine))]
+        await running["alpha"].reach(requests=1)
+        assert bodies.size == 0  # its seat has room for it
+        calls.append(asyncio.create_task(ask(running, mine, padding="x" * 40_000)))
+        await until(lambda: 40_000 < bodies.size < 41_000)
+        assert await ask(running, mine, padding="x" * 20_000) == 429
+        go.set()
+        assert await asyncio.gather(*calls) == [200, 200]
+        await until(lambda: is_empty(running))
+
+
+@pytest.mark.parametrize("what", ["a body", "heads"])
+async def test_who_sends_much_ahead_of_an_answer_is_cut(serve: Serve, what: str) -> None:
+    """Else it is read, and kept with the connection: megabytes that nobody counts."""
+    line = "x: " + "y" * 8000 + "\r\n"
+    ahead = head(KEY + f"content-length: {MIB}\r\n") + bytes(MIB)
+    if what == "heads":
+        ahead = 20 * f"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\n{4 * line}\r\n".encode()
+    root = {"key_sha256": sha256(b"hs-root").hexdigest(), "role": "admin"}
+    config = {"clients": {**CLIENTS["clients"], "root": root}}
+    async with (
+        serve(alpha=[RoleOnly(), Delta("Hi"), Hang()], config=config) as running,
+        socket_to(running) as (reader, writer),
+    ):
+        body = msgspec.json.encode(chat_body(stream=True))
+        writer.write(head(f"content-length: {len(body)}\r\n{KEY}") + body)
+        await reader.readuntil(b"Hi")
+        writer.write(ahead)
+        with pytest.raises(ConnectionError):
+            await reader.read()
+        await running["alpha"].reach(disconnects=1)
+        await until(lambda: is_empty(running))
+        async with running.get("/metrics", headers={"authorization": "Bearer hs-root"}) as response:
+            assert 'connections_cut_total{reason="ahead"} 1.0' in await response.text()
+
+
+async def test_a_large_request_may_follow_the_end_of_an_answer_at_once(folder: Path) -> None:
+    """Its first bytes come while the gateway still tidies up after the answer, so it is a process of its own here."""
+    body = msgspec.json.encode(chat_body(stream=True, padding="x" * (MIB // 3)))
+    async with (
+        ScriptedProvider(answer("Hello")) as alpha,
+        started(configuration(folder, {"alpha": alpha.base_url}, **CLIENTS), folder) as gateway,
+        connected(gateway.url) as (reader, writer),
+    ):
+        for _ in range(50):
+            writer.write(head(f"content-length: {len(body)}\r\n{KEY}") + body)
+            assert (await answered(reader))[0] == 200
+            await reader.readuntil(b"\r\n0\r\n\r\n")
+
+
+async def test_a_client_that_hangs_up_behind_what_it_has_sent_ahead_is_noticed(serve: Serve) -> None:
+    """Of 32 requests ahead no more is read, so its end is not read either."""
+    async with serve(alpha=[RoleOnly(), Delta("Hi"), Hang()], config=CLIENTS) as running:
+        async with socket_to(running) as (reader, writer):
+            body = msgspec.json.encode(chat_body(stream=True))
+            writer.write(head(f"content-length: {len(body)}\r\n{KEY}") + body)
+            await reader.readuntil(b"Hi")
+            for _ in range(2):
+                writer.write(40 * b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+                await writer.drain()
+            [connection] = [each for each in running.connections._all if each._current_request is not None]
+            await until(lambda: connection._buffer_paused)
+            running.connections._cut_stalled()
+            assert not connection.has_left
+            assert not is_empty(running)
+        await until(lambda: connection.has_left)
+        running.connections._cut_stalled()
+        await running["alpha"].reach(disconnects=1)
         await until(lambda: is_empty(running))
 
 

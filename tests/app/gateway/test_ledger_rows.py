@@ -1,12 +1,14 @@
 """What a race leaves in the ledger: one call, its attempts, and figures that agree with each other."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from gateway.racing.measurement import MOST_TOKENS, SURPLUS_TOKENS
 from providers.simulator.script import Gate, Hang, RoleOnly, Status, Usage, answer
-from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.gateway.running_gateway import MODEL, PROMPT, RunningGateway, Serve, chat_body
 
 PRICE = {"input": 1.0, "output": 2.0}
 
@@ -52,6 +54,37 @@ async def test_the_figures_of_a_race_agree_with_each_other(serve: Serve, stream:
 
     assert lost["censored_at_ms"] > 0
     assert (lost["ttft_ms"], lost["error_kind"], lost["decode_tps"]) == (None, None, None)
+
+
+def said(*content: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": list(content)}]}
+
+
+TEXT = {"type": "text", "text": "Hello \u4e16"}
+# Which prompts are all in the body: of no other is it known how many tokens its bytes can make.
+PROMPTS: dict[str, tuple[dict[str, Any], bool]] = {
+    "text": ({}, True),
+    "parts of text": (said(TEXT, TEXT), True),
+    "tools": ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]}, True),
+    "a picture": (said(TEXT, {"type": "image_url", "image_url": {"url": "https://x.test/y"}}), False),
+    "a film": (said({"type": "video_url", "video_url": {"url": "https://x.test/y"}}), False),
+    "what was spoken": ({"messages": [{"role": "assistant", "audio": {"id": "audio_1"}}, *PROMPT]}, False),
+    "a hosted tool": ({"web_search_options": {}}, False),
+    "a vendor's own field": ({"plugins": [{"id": "web"}]}, False),
+}
+
+
+@pytest.mark.parametrize(("fields", "inline"), PROMPTS.values(), ids=PROMPTS)
+async def test_a_prompt_of_text_is_charged_with_no_more_than_its_bytes_can_make(
+    serve: Serve, fields: dict[str, Any], inline: bool
+) -> None:
+    scripts = {"fast": [*answer("a", "b", "c")[:-2], Usage(2_000_000_000, 40)]}
+    async with serve(**scripts, config=priced(*scripts)) as running:
+        call, [row] = await race(running, stream=True, **fields)
+    most = 2 * len(json.dumps(chat_body(stream=True, **fields))) + SURPLUS_TOKENS if inline else MOST_TOKENS
+    assert (row["prompt_tokens"], row["completion_tokens"]) == (most, 40)
+    assert (row["tokens_source"], row["reported_tokens"]) == ("implausible", 2_000_000_000)
+    assert call["cost_usd"] == pytest.approx((most * PRICE["input"] + 40 * PRICE["output"]) / 1e6)
 
 
 async def test_tokens_and_dollars_of_winner_and_loser(serve: Serve) -> None:

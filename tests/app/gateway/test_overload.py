@@ -236,6 +236,20 @@ async def test_a_reload_makes_room(serve: Serve) -> None:
         assert (await second).status == 200
 
 
+async def test_streams_of_one_client_leave_room_for_the_calls_of_another(serve: Serve) -> None:
+    config = limited(40, queue_timeout_s=2.0) | clients(plain={}, guest={})
+    async with serve(alpha=[RoleOnly(), Hang()], config=config) as running:
+        streams = [asyncio.create_task(ask(running, headers=key_of("plain"), stream=True)) for _ in range(48)]
+        await running["alpha"].reach(requests=35)
+        await waiting(running, 8)
+        running["alpha"].script = answer("Hello")
+        assert [(await ask(running, headers=key_of("guest"))).status for _ in range(60)] == [200] * 60
+        for each in streams:
+            each.cancel()
+        await asyncio.gather(*streams, return_exceptions=True)
+        await empty(running)
+
+
 async def test_what_is_refused_is_counted_by_reason_and_so_is_what_is_in_flight(serve: Serve) -> None:
     async with full(serve, asyncio.Event(), limited(queue=1)) as running:
         waits = asyncio.create_task(ask(running))

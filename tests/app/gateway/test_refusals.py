@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from structlog.typing import EventDict
 
+from gateway.admin.operations import OPERATIONS
 from providers.simulator.script import Status
 from providers.simulator.wire import error
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
@@ -121,8 +122,9 @@ async def test_a_flood_of_crashes_has_one_traceback_a_second(
         async def crash() -> Any:
             raise RuntimeError("a defect")
 
-        context = running.gateway.context
-        monkeypatch.setattr(context, "process", msgspec.structs.replace(context.process, render_metrics=crash))
+        gateway = running.gateway
+        operations = msgspec.structs.replace(gateway.operations, render_metrics=crash)
+        monkeypatch.setitem(gateway.application._state, OPERATIONS, operations)
         for _ in range(20):
             async with running.get("/metrics") as response:
                 assert response.status == 500

@@ -32,7 +32,7 @@ def know(running: RunningGateway, **ttft_s: float) -> None:
     """Teach the policy how soon each tier answers."""
     for tier, seconds in ttft_s.items():
         name = f"m@{tier}"
-        samples = {event(name, MeasuredApi.ANSWERS, 0, seconds): 200.0, f"{name}|tok": 5000.0, f"{name}|sec": 50.0}
+        samples = {event(name, MeasuredApi.ANSWERS, seconds): 200.0, f"{name}|tok": 5000.0, f"{name}|sec": 50.0}
         running.gateway.steering._board.add(MODEL, samples, time.time())
 
 

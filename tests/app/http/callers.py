@@ -12,7 +12,7 @@ from yarl import URL
 from providers.errors import ErrorKind, UpstreamError
 from providers.http.client import Client
 from providers.http.message import Request, checked
-from providers.sendings import Sendings
+from providers.sendings import SendCount
 from tests.patience import PATIENCE_S
 
 CONNECT_TIMEOUT_S = PATIENCE_S
@@ -47,7 +47,7 @@ class Own:
 
     def __init__(self, client: Client, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> None:
         self.client = client
-        self.sendings = Sendings()  # of the last request
+        self.sendings = SendCount()  # of the last request
         self._connect_timeout_s = connect_timeout_s
 
     async def send(
@@ -60,7 +60,7 @@ class Own:
         once: bool = False,
     ) -> Answer:
         head = self.client.head(method, target, {})
-        self.sendings = Sendings()
+        self.sendings = SendCount()
         request = Request(head, checked(headers or {}), body, once=once, sendings=self.sendings)
         return await self.client.send(request, self._connect_timeout_s)
 

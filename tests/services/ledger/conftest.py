@@ -1,18 +1,15 @@
 """A migrated ledger of the test's own, on each of the two databases."""
 
-import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
 
-from gateway.ledger.database import migrate
-
 
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    asyncio.run(migrate(url))
-    return url
+def sqlite_url(tmp_path: Path, migrated_file: Path) -> str:
+    shutil.copy(migrated_file, tmp_path / "ledger.db")
+    return f"sqlite:///{tmp_path}/ledger.db"
 
 
 @pytest.fixture(params=["postgres", "sqlite"])

@@ -125,6 +125,20 @@ async def test_a_number_too_large_for_its_column_loses_no_row(ledger_url: str, t
     assert largest.rows == [(2**31 - 1, 2**31 - 1)]
 
 
+async def test_what_a_provider_reported_is_kept_whole_beside_a_number_too_large_for_its_column(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
+    call = raced_call()
+    attempts = tuple(msgspec.structs.replace(each, reported_tokens=2**53 - 1, chars=2**40) for each in call.attempts)
+    ledger.call_finished(msgspec.structs.replace(call, attempts=attempts))
+    await ledger.flush()
+    assert ledger.rejected == 0
+    await ledger.close()
+    kept = await queries.run(ledger_url, "select distinct reported_tokens, chars from attempts")
+    assert kept.rows == [(2**53 - 1, 2**31 - 1 if ledger_url.startswith("postgres") else 2**40)]
+
+
 async def test_a_row_the_database_rejects_is_set_aside_and_the_others_arrive(ledger_url: str, tmp_path: Path) -> None:
     ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
     good = [raced_call() for _ in range(20)]

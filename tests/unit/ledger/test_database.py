@@ -2,12 +2,15 @@
 
 import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -27,6 +30,7 @@ from gateway.ledger.database import (
     parse_url,
 )
 from gateway.ledger.errors import DatabaseUnreachableError, DatabaseUrlError, SchemaOutdatedError, SchemaTooNewError
+from tests.patience import PATIENCE_S
 
 
 async def revision_of(url: str) -> str | None:
@@ -196,6 +200,48 @@ async def test_nobody_else_can_read_a_sqlite_file_its_wal_and_its_folders(tmp_pa
             "outer/inner/holeshot.db.signing-key": "0o600",
         }
     await engine.dispose()
+
+
+def test_a_connect_that_is_cancelled_leaves_no_thread_to_a_loop_that_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", failures.append)
+    opening, go_on = threading.Event(), threading.Event()
+    connect = sqlite3.connect
+
+    def slow(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        opening.set()
+        go_on.wait(PATIENCE_S)
+        opened: sqlite3.Connection = connect(*arguments, **options)
+        return opened
+
+    async def cancel_while_it_opens() -> None:
+        engine = create_engine(f"sqlite:///{tmp_path}/holeshot.db")
+        monkeypatch.setattr(sqlite3, "connect", slow)
+        connecting = asyncio.ensure_future(current_revision(engine))
+        await asyncio.to_thread(opening.wait, PATIENCE_S)
+        connecting.cancel()
+        asyncio.get_running_loop().call_later(0.05, go_on.set)
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+        await engine.dispose()
+
+    before = set(threading.enumerate())
+    asyncio.run(cancel_while_it_opens())
+    go_on.set()
+    for thread in set(threading.enumerate()) - before:
+        thread.join()
+    assert not failures
+
+
+async def test_a_connection_that_comes_back_after_its_engine_was_disposed_is_closed(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path}/holeshot.db")
+    async with engine.connect() as connection:
+        raw: Any = (await connection.get_raw_connection()).driver_connection
+        await engine.dispose()
+        assert await connection.scalar(text("select 1")) == 1
+    assert raw._connection is None  # else its thread goes on
 
 
 @pytest.mark.parametrize(("before", "after"), [(0o644, "0o640"), (0o666, "0o660"), (0o640, "0o640"), (0o600, "0o600")])

@@ -1,4 +1,4 @@
-"""What is generated is current, and asks for metrics and labels that exist. make test-monitoring runs the queries."""
+"""What is generated is current, and asks for metrics and labels that exist. ``tests/monitoring`` runs the queries."""
 
 import asyncio
 import json

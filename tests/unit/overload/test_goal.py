@@ -1,4 +1,4 @@
-"""What overload control is for, in virtual time; ``make bench-overload`` shows it of a whole gateway."""
+"""What overload control is for, in virtual time; ``make bench WHAT=overload`` shows it of a whole gateway."""
 
 import pytest
 

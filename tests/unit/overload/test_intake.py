@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from random import Random
 from typing import Any
 
 import pytest
@@ -272,15 +273,65 @@ async def test_one_client_alone_leaves_an_eighth_and_a_freed_seat_goes_to_the_cl
     waits = [asyncio.ensure_future(intake.wait(0, "many")) for _ in range(40)]
     await settle()
     assert intake.waiting == 40
-    assert [intake.enter("few") for _ in range(3)] == [True, True, False]
+    assert [intake.enter("few") for _ in range(2)] == [True, False]  # the last one is for a client without any
+    assert [intake.enter("new") for _ in range(2)] == [True, False]
     assert not intake.refuses(0, "few")  # it displaces a call of who has most
     mine = asyncio.ensure_future(intake.wait(0, "few"))
     await settle()
     assert process.shed == [(Shed.DISPLACED, Cause.MAX_IN_FLIGHT)]
     assert intake.refuses(0, "many")
-    intake.leave("many")
-    await settle()
+    for _ in range(2):
+        assert not mine.done()
+        intake.leave("many")
+        await settle()
     assert mine.done()
     for each in waits:
         each.cancel()
     await asyncio.gather(*waits, return_exceptions=True)
+
+
+@pytest.mark.parametrize(("others", "at_once"), [(1, 10), (3, 10), (8, 10), (20, 4), (50, 1)])
+@pytest.mark.parametrize("lasting_s", [(1.0, 5.0), (60.0, 120.0)], ids=["short", "long"])
+def test_whatever_others_hold_a_client_with_few_calls_has_them_admitted(
+    others: int, at_once: int, lasting_s: tuple[float, float]
+) -> None:
+    """220 streams of other clients without limits keep 200 seats busy; this client makes 60 calls."""
+    random, admitted = Random(1), list[bool]()
+
+    async def main() -> None:
+        process = Process(max_in_flight=200, queue=2000, queue_timeout_s=2.0)
+        intake = process.intake
+
+        async def call(owner: str, lasts_s: float) -> bool:
+            try:
+                if not intake.enter(owner):
+                    await intake.wait(0, owner)
+            except Overloaded as refused:
+                await asyncio.sleep(int(refused.headers["retry-after"]) + random.random())
+                return False
+            try:
+                await asyncio.sleep(lasts_s)
+            finally:
+                intake.leave(owner)
+            return True
+
+        async def stream(owner: str) -> None:
+            while True:
+                await call(owner, random.uniform(*lasting_s))
+
+        async def few(calls: int) -> None:
+            for _ in range(calls):
+                admitted.append(await call("few", random.uniform(0.5, 1.5)))
+
+        streams = [asyncio.create_task(stream(f"client {number % others}")) for number in range(220)]
+        await asyncio.sleep(10)
+        assert intake.in_flight >= 175
+        await asyncio.gather(*(few(60 // at_once) for _ in range(at_once)))
+        assert intake.in_flight >= 175
+        for each in streams:
+            each.cancel()
+        await asyncio.gather(*streams, return_exceptions=True)
+        assert intake.in_flight == intake.waiting == 0
+
+    virtual_time.run(main())
+    assert sum(admitted) >= 0.95 * 60

@@ -50,3 +50,12 @@ def test_halves_of_two_choices_and_fields_are_kept_apart() -> None:
         rest = b'data: {"choices":[{"index":%d,"delta":{"reasoning":"\\udd14","content":"\\ude00"}}]}\n\n' % index
         delta = msgspec.json.decode(halves.mend(rest).removeprefix(b"data: "))["choices"][0]["delta"]
         assert delta == {"reasoning": "\U0001f914", "content": "\U0001f600"}
+
+
+def test_an_event_too_long_to_be_mended_passes_beside_others_that_are() -> None:
+    halves = HalfCharacters()
+    long = b'data: {"content":"%b"}\n\n' % (rb"\ud83d" * 200_000)
+    first, second = (b'data: {"content":"%b"}\n\n' % half for half in (rb"\ud83d", rb"\ude00"))
+    assert halves.mend(first + long + second) == (
+        b'data: {"content":""}\n\n' + long + b'data: {"content":"\\ud83d\\ude00"}\n\n'
+    )

@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 
 from gateway.core.attempts import TokensSource
-from gateway.racing.measurement import MOST_TOKENS, Gaps, Measurement, most_tokens
+from gateway.racing.measurement import MOST_TOKENS, SURPLUS_TOKENS, Gaps, Measurement, most_tokens
 from gateway.steering.counts import bucket, edge_s
 from providers.datasheets import Capabilities
 from providers.dialects.chat.events import read_event
@@ -66,6 +66,38 @@ def test_more_tokens_than_can_be_are_bounded_and_marked(window: int | None) -> N
     assert (tokens.completion, tokens.source) == (window or MOST_TOKENS, TokensSource.IMPLAUSIBLE)
     assert measurement.reported.usage is not None
     assert measurement.reported.usage.completion_tokens == 2_000_000_000
+
+
+@pytest.mark.parametrize(("prompt", "bounded"), [(10**6, 3_000 + SURPLUS_TOKENS), (2 * 1_500 + SURPLUS_TOKENS, None)])
+def test_a_prompt_of_text_has_no_more_tokens_than_its_bytes_can_make(prompt: int, bounded: int | None) -> None:
+    measurement = Measurement(10.0, prompt_bytes=1_500)
+    for data in (delta("a"), usage(prompt=prompt, completion=5)):
+        measurement.event(read_event(data.removeprefix(b"data: ").strip()), 10.5)
+    tokens = measurement.tokens()
+    assert tokens is not None
+    assert (tokens.prompt, tokens.completion) == (bounded or prompt, 5)
+    assert tokens.source == (TokensSource.REPORTED if bounded is None else TokensSource.IMPLAUSIBLE)
+    assert tokens.reported == (None if bounded is None else prompt)
+
+
+@pytest.mark.parametrize("said", [2_000_000_000, 10**30])
+def test_what_was_reported_stays_known_as_far_as_json_has_whole_numbers(said: int) -> None:
+    measurement = Measurement(10.0)
+    for data in (delta("a"), usage(prompt=7, completion=said)):
+        measurement.event(read_event(data.removeprefix(b"data: ").strip()), 10.5)
+    tokens = measurement.tokens()
+    assert tokens is not None
+    assert tokens.reported == min(said, 2**53 - 1)
+
+
+def test_a_prompt_that_cannot_be_is_known_where_the_answer_was_only_estimated() -> None:
+    measurement = Measurement(10.0)
+    for data in (delta("abcdefgh"), event(choices=[], usage={"prompt_tokens": 2_000_000_000})):
+        measurement.event(read_event(data.removeprefix(b"data: ").strip()), 10.5)
+    tokens = measurement.tokens()
+    assert tokens is not None
+    assert (tokens.prompt, tokens.completion) == (MOST_TOKENS, 2)
+    assert (tokens.source, tokens.reported) == (TokensSource.ESTIMATED, 2_000_000_000)
 
 
 def with_reasoning(reasoning: int, completion: int) -> bytes:

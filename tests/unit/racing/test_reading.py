@@ -109,3 +109,22 @@ def test_chunks_of_plain_blocks_are_valid_json_all_the_same() -> None:
     assert [msgspec.json.decode(item[6:])["object"] for item in forwarded.split(b"\n\n") if item] == [
         "chat.completion.chunk"
     ] * 4
+
+
+def test_half_a_character_at_the_end_of_a_text_is_told_before_the_next_plain_text() -> None:
+    half, other = (delta("HALF").replace(b"HALF", each) for each in (rb"\ud83d", rb"\ude00"))
+
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        clocks = AttemptClocks(CLOCKS, task, lambda: 0.0, asyncio.get_running_loop())
+        reader = AnswerReader(Measurement(0.0), clocks, (), answers=CHAT.answers, drop_usage=True)
+        for following, said in ((other, rb"\ud83d\ude00"), (delta("a"), rb"\ufffda")):
+            reader.read(delta("first"), 1.0)
+            assert reader.plain(delta("a")) is not None
+            reader.read(half, 1.0)
+            assert reader.plain(following) is None
+            assert b'"%b"' % said in reader.read(following, 1.0).forward
+        clocks.stop()
+
+    asyncio.run(main())

@@ -1,4 +1,4 @@
-"""What `make test-real` shows while it compiles for minutes."""
+"""What `make test WHAT=real` shows while it compiles for minutes."""
 
 import os
 import sys

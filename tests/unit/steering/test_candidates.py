@@ -14,7 +14,7 @@ COST = RaceSettings(objective=Objective.COST, ttft_ms=1000)
 
 
 def seen(name: str, ttft_s: float, times: int) -> Counts:
-    return {event(name, MeasuredApi.ANSWERS, 0, ttft_s): float(times), f"{name}|n": float(times)}
+    return {event(name, MeasuredApi.ANSWERS, ttft_s): float(times), f"{name}|n": float(times)}
 
 
 def made(counts: Counts) -> dict[str, Candidate]:

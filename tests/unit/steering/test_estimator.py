@@ -124,8 +124,8 @@ def test_winners_alone_look_a_fifth_too_fast_and_kaplan_meier_does_not() -> None
 
 
 def test_a_deployment_never_seen_is_expected_to_answer_like_the_models_others() -> None:
-    fast = read_evidence({event("a", ANSWERS, 0, 0.1): 1000.0, "a|n": 1000.0})
-    slow = read_evidence({event("a", ANSWERS, 0, 3.0): 1000.0, "a|n": 1000.0})
+    fast = read_evidence({event("a", ANSWERS, 0.1): 1000.0, "a|n": 1000.0})
+    slow = read_evidence({event("a", ANSWERS, 3.0): 1000.0, "a|n": 1000.0})
     assert standings(fast).of("new").curve.quantile_s(0.5) == pytest.approx(0.1, rel=0.1)
     assert standings(slow).of("new").curve.quantile_s(0.5) == pytest.approx(3.0, rel=0.1)
 
@@ -135,9 +135,9 @@ def test_a_model_never_seen_is_expected_to_answer_like_the_prior() -> None:
 
 
 def test_the_pool_outweighs_one_lucky_sample_and_not_forty() -> None:
-    others = {event("a", ANSWERS, 0, 1.0): 200.0, "a|n": 200.0}
-    lucky = standings(read_evidence({**others, event("b", ANSWERS, 0, 0.1): 1.0}))
-    quick = standings(read_evidence({**others, event("b", ANSWERS, 0, 0.1): 40.0}))
+    others = {event("a", ANSWERS, 1.0): 200.0, "a|n": 200.0}
+    lucky = standings(read_evidence({**others, event("b", ANSWERS, 0.1): 1.0}))
+    quick = standings(read_evidence({**others, event("b", ANSWERS, 0.1): 40.0}))
     assert lucky.of("b").curve.quantile_s(0.5) > 0.9
     assert quick.of("b").curve.quantile_s(0.5) < 0.12
     assert lucky.of("b").events == 1
@@ -155,7 +155,7 @@ def test_errors_lengthen_a_score_by_the_tries_they_cost_at_most_tenfold() -> Non
 
 
 def test_kinds_of_calls_are_populations_of_their_own() -> None:
-    known = read_evidence({event("a", ANSWERS, 0, 0.1): 100.0, event("a", MeasuredApi.MODERATIONS, 0, 4.0): 100.0})
+    known = read_evidence({event("a", ANSWERS, 0.1): 100.0, event("a", MeasuredApi.MODERATIONS, 4.0): 100.0})
     assert standings(known, api=ANSWERS).of("a").curve.quantile_s(0.5) == pytest.approx(0.1, rel=0.1)
     assert standings(known, api=MeasuredApi.MODERATIONS).of("a").curve.quantile_s(0.5) == pytest.approx(4.0, rel=0.1)
 

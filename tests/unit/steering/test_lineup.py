@@ -29,7 +29,7 @@ PRICES = tuple(
 
 
 def answering(**ttft_s: float) -> Standings:
-    counts = {event(name, ANSWERS, 0, seconds): 40.0 for name, seconds in ttft_s.items()}
+    counts = {event(name, ANSWERS, seconds): 40.0 for name, seconds in ttft_s.items()}
     return standings(read_evidence(counts | {f"{name}|n": 40.0 for name in ttft_s}))
 
 
@@ -199,10 +199,10 @@ def test_models_that_nobody_calls_any_more_are_forgotten(healths: dict[str, Heal
 
 def test_racers_are_ranked_beside_the_best_that_can_run(healths: dict[str, Health]) -> None:
     """Beside a deployment of 10 ms nobody adds anything: one that is broken, or gone, must not decide."""
-    counts = {event("gone", ANSWERS, 0, 0.01): 400.0, event("a", ANSWERS, 0, 0.3): 400.0}
+    counts = {event("gone", ANSWERS, 0.01): 400.0, event("a", ANSWERS, 0.3): 400.0}
     for ttft_s, times in ((0.28, 300.0), (6.0, 100.0)):  # often quick, sometimes very slow
-        counts[event("b", ANSWERS, 0, ttft_s)] = times
-    counts[event("c", ANSWERS, 0, 0.5)] = 400.0
+        counts[event("b", ANSWERS, ttft_s)] = times
+    counts[event("c", ANSWERS, 0.5)] = 400.0
     known = standings(read_evidence(counts | {f"{name}|n": 400.0 for name in ("gone", "a", "b", "c")}))
     three = {name: Health() for name in ("a", "b", "c")}
     lineup = Lineups().of(KIND, conditions(three), known, (RACE, TERMS))

@@ -222,14 +222,15 @@ def test_with_all_out_one_is_asked_so_that_the_client_learns_why() -> None:
     assert made.launches[0].deployment == "a"
 
 
-def test_single_is_never_two_at_once_unless_the_first_hangs_and_the_budget_allows_one() -> None:
+def test_single_is_one_at_a_time_unless_it_hangs_and_the_budget_allows_a_rescue_and_another_one() -> None:
     probe = candidate("x", 0.1, state=State.HALF_OPEN, probe_due=True)
     made = planned(A, B, C, probe, mode=Mode.SINGLE, draws=(ALWAYS,))
     assert launched(made) == [
         ("a", 0.0, Role.PRIMARY),
         ("b", 2 * A.estimate.q95_s, Role.HEDGE),
+        ("c", 4 * A.estimate.q95_s, Role.HEDGE),
     ]  # a hedge draws on the budget
-    assert made.rest == ("c", "x")
+    assert made.rest == ("x",)
     assert made.rescue_s is None
     made = planned(A, B, C, probe, mode=Mode.SINGLE, budget=0.0, draws=(ALWAYS,))
     assert launched(made) == [("a", 0.0, Role.PRIMARY)]

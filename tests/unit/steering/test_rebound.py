@@ -3,36 +3,7 @@
 from random import Random
 
 from gateway.core.attempts import Role
-from gateway.core.prompt_classes import MeasuredApi
-from gateway.steering.counts import Evidence, bucket
-from gateway.steering.estimates import Estimate, standings, usuals
-from gateway.steering.outages import Rebounds
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
-
-
-def known(*, usually: dict[float, float], lately: dict[float, float]) -> Estimate:
-    def evidence(ttft_s: dict[float, float]) -> dict[str, Evidence]:
-        return {"a": Evidence(n=100.0, events={MeasuredApi.ANSWERS: {bucket(each): n for each, n in ttft_s.items()}})}
-
-    return standings(evidence(lately), usuals((evidence(usually),), evidence(lately), MeasuredApi.ANSWERS)).of("a")
-
-
-def test_two_first_tokens_as_usual_end_a_slow_time() -> None:
-    slow, rebounds = known(usually={0.2: 500.0}, lately={2.0: 60.0}), Rebounds()
-    assert [rebounds.add("m", "a", slow, 0.2) for _ in range(2)] == [False, True]
-    assert not rebounds.add("m", "a", slow, 2.0)
-
-
-def test_as_long_as_it_is_slow_nothing_is_over() -> None:
-    slow, rebounds = known(usually={0.2: 500.0}, lately={2.0: 60.0}), Rebounds()
-    assert not any(rebounds.add("m", "a", slow, 2.0) for _ in range(100))
-
-
-def test_where_it_is_as_usual_there_is_nothing_to_forget() -> None:
-    random, rebounds = Random(3), Rebounds()
-    usual = {0.2: 200.0, 0.25: 200.0, 0.3: 100.0}
-    same = known(usually=usual, lately={each: n / 10 for each, n in usual.items()})
-    assert not any(rebounds.add("m", "a", same, random.choice([0.2, 0.25, 0.3])) for _ in range(1000))
 
 
 def test_after_a_hang_the_best_is_back_with_its_first_probe() -> None:
@@ -74,24 +45,6 @@ def test_of_a_newcomer_nothing_is_held_to_be_late() -> None:
     for _ in range(20):
         replica.win("new", 5.0)
     assert replica.state("new") == "ok"
-
-
-def test_who_is_slower_than_usual_is_asked_again_beside_the_primary() -> None:
-    replica = VirtualReplica(("a", "b"))
-    for _ in range(600):
-        replica.now_s += 2.0
-        replica.warm_up(1, a=0.2, b=0.4)
-    for _ in range(200):
-        replica.now_s += 1.0
-        replica.win("a", 0.58)  # more than twice as slow as usual, but not late enough to be broken
-    replica.now_s += 60.0
-    asked = [
-        launch.deployment
-        for _ in range(40)
-        for launch in replica.plan(budget=0.1).launches
-        if launch.role is Role.EXPLORE
-    ]
-    assert asked.count("a") >= 5
 
 
 def test_a_racer_that_is_never_heard_of_again_is_broken_though_it_is_cut_young() -> None:

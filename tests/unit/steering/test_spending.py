@@ -5,7 +5,8 @@ from random import Random
 from gateway.core.attempts import Role
 from gateway.settings.model import RaceSettings
 from gateway.steering.board import MemoryBoard
-from gateway.steering.budget import Spending
+from gateway.steering.budget import Budgets, Spending
+from gateway.steering.health import Health
 from gateway.steering.plans import Launch
 from gateway.steering.router import Steering
 
@@ -92,3 +93,13 @@ def test_a_clock_that_jumps_to_another_day_and_back_has_spent_what_it_had_spent(
     assert spending.may_spend("m", 1.0, 1.0)
     clock.now_s -= 86_400
     assert not spending.may_spend("m", 0.1, 1.0)
+
+
+def test_a_lull_of_ten_seconds_makes_no_more_room_under_rate_limits() -> None:
+    budgets, (limited, other) = Budgets(Spending(Clock())), (Health(), Health())
+    for number in range(120):
+        budgets.call("m", number * 0.25)
+        (other if number % 3 else limited).launched(number * 0.25)
+    limited.rate_limited(30.0, 29.9)
+    rooms = [budgets.room("m", [limited, other], now_s)[0] for now_s in (31.0, 40.0)]
+    assert rooms == [0.0, 0.0]

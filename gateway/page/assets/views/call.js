@@ -192,7 +192,7 @@ function facts(call, attempts) {
       ["Read from a cache", cached(call)],
       ["Answer", count(call.completion_tokens)],
       ["Of these reasoning", known(call.reasoning_tokens) ? count(call.reasoning_tokens) : null],
-      ["Counted", { reported: "by the provider", estimated: "estimated from characters" }[call.tokens_source]],
+      ["Counted", countedBy(call, winner)],
       ["Ended with", call.finish_reason],
       ["Answer was", [call.is_empty ? "empty" : "", call.is_truncated ? "cut off at a limit, or broke off" : ""].filter(Boolean).join(", ") || null],
       ["Tool calls", known(call.tool_calls) && call.tool_calls > 0 ? `${call.tool_calls}${call.tool_calls_valid === false ? ", not all valid JSON" : ""}` : null],
@@ -222,6 +222,11 @@ function tags(found) {
 function cached(call) {
   if (!known(call.cached_tokens)) return null;
   return call.prompt_tokens ? `${count(call.cached_tokens)} (${percent(call.cached_tokens / call.prompt_tokens)})` : count(call.cached_tokens);
+}
+
+function countedBy(call, winner) {
+  const beyond = known(winner?.reported_tokens) ? `the provider reported ${count(winner.reported_tokens)}, more than can be` : null;
+  return { reported: "by the provider", estimated: ["estimated from characters", beyond].filter(Boolean).join("; "), implausible: beyond }[call.tokens_source];
 }
 
 function stamp(iso) {

@@ -3,19 +3,19 @@
 import msgspec
 
 from gateway.admin.openapi.operation import TEXT
-from gateway.api.endpoint import Description, Surface
+from gateway.api.endpoint import Description, Endpoint
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, least
-from gateway.api.request import Asked, Decoders, Needs, begin, decoded_fields, required
+from gateway.api.request import Decoders, Needs, ParsedRequest, begin, decoded_fields, required
 from tests.app.gateway.fifth_dialect.dialect import ECHO
 
 _DECODERS: Decoders = {"stream": msgspec.json.Decoder(bool | None), "bits": msgspec.json.Decoder(float | None)}
 
 
-def read_line(contents: Contents, race_header: str | None) -> Asked:
+def read_line(contents: Contents, race_header: str | None) -> ParsedRequest:
     begun = begin(contents, race_header)
     required(begun.fields, "line", "the line to be echoed")
     found = decoded_fields(begun.fields, _DECODERS).get
-    return Asked(
+    return ParsedRequest(
         dialect=ECHO,
         model=begun.model,
         fields=begun.fields,
@@ -35,6 +35,6 @@ _DESCRIPTION = Description(
     answer={"type": "object"},
     events="Bits of the line.",
 )
-ECHO_SURFACE = Surface(
+ECHO_SURFACE = Endpoint(
     dialect=ECHO, read=lambda contents, race, _: read_line(contents, race), description=_DESCRIPTION, fields=_DECODERS
 )

@@ -92,6 +92,16 @@ async def test_a_transcript_streams_to_the_openai_sdk(opened: Open) -> None:
     assert (call["streamed"], call["prompt_tokens"], call["completion_tokens"]) == (1, 14, 4)
 
 
+async def test_a_character_that_is_cut_in_two_events_of_a_transcript_arrives_whole(opened: Open) -> None:
+    texts = (rb"So \ud83d\ude00 \ud83d", rb"\ude00! \ud83d", b"a", rb"\u00e9 \ud800 ", rb"and \ud83d", rb"\ude00.")
+    events = [b'data: {"type":"transcript.text.delta","delta":"%b"}\n\n' % text for text in texts]
+    async with opened(alpha=[plays(*events, kind="text/event-stream")]) as (running, _):
+        file = ("a.wav", io.BytesIO(SOUND), "audio/wav")
+        stream = await running.sdk.audio.transcriptions.create(model=MODEL, file=file, stream=True)
+        said = [event.delta async for event in stream if event.type == "transcript.text.delta"]
+    assert "".join(said) == "So \U0001f600 \U0001f600! \ufffda\u00e9 \ufffd and \U0001f600."
+
+
 async def test_pictures_are_edited_and_varied_by_the_openai_sdk(opened: Open) -> None:
     async with opened(alpha=[says(PICTURES)]) as (running, upstreams):
         files = [("a.png", b"\x89PNG a", "image/png"), ("b.png", b"\x89PNG b", "image/png")]

@@ -1,9 +1,11 @@
 """Embeddings, moderations, rankings and pictures: JSON in, JSON out."""
 
+import json
 from typing import Any
 
 import pytest
 
+from gateway.racing.measurement import MOST_TOKENS, SURPLUS_TOKENS
 from tests.app.gateway.fake_upstream import EMBEDDINGS, Script, hangs, no_such_path, says
 from tests.app.gateway.relayed.samples import PICTURE, PICTURES, Open, in_order
 from tests.app.gateway.running_gateway import MODEL
@@ -94,6 +96,23 @@ async def test_a_known_price_makes_a_cost(opened: Open) -> None:
         raw = await running.sdk.embeddings.with_raw_response.create(model=MODEL, input=["one"])
         assert float(raw.headers["x-holeshot-cost-usd"]) == pytest.approx(3 * 100e-6)
         assert (await running.call())["cost_usd"] == pytest.approx(3 * 100e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "inline"),
+    [("one", True), (["one", "two"], True), ([[1, 2]], True), ([{"image": "https://x.test"}], False)],
+)
+async def test_vectors_of_text_take_no_more_tokens_than_its_bytes_can_make(
+    opened: Open, text: Any, inline: bool
+) -> None:
+    usage = {"prompt_tokens": 2_000_000_000, "total_tokens": 2_000_000_000}
+    async with opened(alpha=[says({**EMBEDDINGS, "usage": usage})]) as (running, _):
+        body = {"model": MODEL, "input": text}
+        async with running.post(body, path="/v1/embeddings") as response:
+            assert response.status == 200
+        [row] = await running.rows("select prompt_tokens, tokens_source, reported_tokens from attempts")
+    most = 2 * len(json.dumps(body)) + SURPLUS_TOKENS if inline else MOST_TOKENS
+    assert row == {"prompt_tokens": most, "tokens_source": "implausible", "reported_tokens": 2_000_000_000}
 
 
 async def test_pictures_have_no_cost_where_only_texts_price_is_known(opened: Open) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 
 import pytest
 
-from gateway.ledger.reports.reports import MOST_KEPT, Kept
+from gateway.ledger.reports.reports import MOST_KEPT, TtlCache
 
 
 class Asked:
@@ -43,7 +43,7 @@ async def started(*calls: Awaitable[int]) -> list[asyncio.Future[int]]:
 
 
 async def test_who_asks_the_same_at_once_shares_one_answer() -> None:
-    kept, asked = Kept(clock=Clock()), Asked()
+    kept, asked = TtlCache(clock=Clock()), Asked()
     both = await started(kept.get("day", asked), kept.get("day", asked), kept.get("week", asked))
     asked.answer()
     assert await asyncio.gather(*both) == [2, 2, 2]
@@ -52,7 +52,7 @@ async def test_who_asks_the_same_at_once_shares_one_answer() -> None:
 
 async def test_what_was_soon_found_is_not_kept_as_long() -> None:
     clock, asked = Clock(), Asked()
-    kept = Kept(clock=clock, kept_s=300, times=10)
+    kept = TtlCache(clock=clock, kept_s=300, times=10)
     [first] = await started(kept.get("day", asked))
     clock.now += 2
     asked.answer()
@@ -65,7 +65,7 @@ async def test_what_was_soon_found_is_not_kept_as_long() -> None:
 
 async def test_an_answer_is_kept_for_its_time_and_then_asked_for_again() -> None:
     clock, asked = Clock(), Asked()
-    kept = Kept(clock=clock, kept_s=10)
+    kept = TtlCache(clock=clock, kept_s=10)
     asked.answer()
     assert [await kept.get("day", asked) for _ in range(2)] == [1, 1]
     clock.now += 10
@@ -73,7 +73,7 @@ async def test_an_answer_is_kept_for_its_time_and_then_asked_for_again() -> None
 
 
 async def test_who_leaves_takes_no_answer_from_others_and_the_last_one_stops_the_question() -> None:
-    kept, asked = Kept(clock=Clock()), Asked()
+    kept, asked = TtlCache(clock=Clock()), Asked()
     first, second = await started(kept.get("day", asked), kept.get("day", asked))
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
@@ -87,7 +87,7 @@ async def test_who_leaves_takes_no_answer_from_others_and_the_last_one_stops_the
 
 
 async def test_an_error_is_everybodys_who_waited_and_nobodys_after() -> None:
-    kept = Kept(clock=Clock())
+    kept = TtlCache(clock=Clock())
 
     async def fails() -> int:
         await asyncio.sleep(0)
@@ -101,7 +101,7 @@ async def test_an_error_is_everybodys_who_waited_and_nobodys_after() -> None:
 
 
 async def test_the_oldest_answers_make_room_for_new_ones() -> None:
-    kept, asked = Kept(clock=Clock()), Asked()
+    kept, asked = TtlCache(clock=Clock()), Asked()
     asked.answer()
     for number in range(MOST_KEPT + 1):
         await kept.get(number, asked)
@@ -113,7 +113,7 @@ async def test_the_oldest_answers_make_room_for_new_ones() -> None:
 
 
 async def test_closing_stops_what_is_asked() -> None:
-    kept, asked = Kept(clock=Clock()), Asked()
+    kept, asked = TtlCache(clock=Clock()), Asked()
     (waiting,) = await started(kept.get("day", asked))
     await kept.aclose()
     with pytest.raises(asyncio.CancelledError):

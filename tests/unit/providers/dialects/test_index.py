@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
-from gateway.api.endpoints import SURFACES
+from gateway.api.endpoints import ENDPOINTS
 from providers.dialects.index import DIALECTS
 
 CHECKOUT = Path(__file__).parents[4]
@@ -62,7 +62,7 @@ def words() -> frozenset[str]:
 
 def mentions(code: str) -> Iterator[str]:
     """Yield each import from the folder of one dialect, and each string that is one's name, path or route."""
-    names, routes = words(), tuple(surface.route for surface in SURFACES.values())
+    names, routes = words(), tuple(surface.route for surface in ENDPOINTS.values())
     for node in ast.walk(ast.parse(code)):
         match node:
             case ast.ImportFrom(module=str(module)) if f"{module.replace('.', '/')}.py".startswith(HOMES):
@@ -94,7 +94,7 @@ if api == "responses" or path == "/v1/chat/completions": ...
         "providers.dialects.chat.events",
         "responses",
     ]
-    without = "from providers.dialects.index import DIALECTS\nfrom gateway.api.endpoints import SURFACES\nkind = 'chat'"
+    without = "from providers.dialects.index import DIALECTS\nfrom gateway.api.endpoints import X\nkind = 'chat'"
     assert not [*mentions(without)]
 
 
@@ -105,4 +105,4 @@ def test_every_dialect_has_its_surface_and_the_names_that_rows_and_files_have() 
         "responses": ("responses", "responses"),
         "messages": ("messages", "messages"),
     }
-    assert set(SURFACES) == set(DIALECTS.values())
+    assert set(ENDPOINTS) == set(DIALECTS.values())

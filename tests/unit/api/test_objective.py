@@ -8,13 +8,13 @@ import pytest
 from gateway.api.endpoints import read_chat
 from gateway.api.json_body import Contents
 from gateway.api.plan_call import resolved_objective
-from gateway.api.request import Asked
+from gateway.api.request import ParsedRequest
 from gateway.core.calls import Objective
 
 FUNCTION = {"type": "function", "function": {"name": "look_up"}}
 
 
-def body(**fields: Any) -> Asked:
+def body(**fields: Any) -> ParsedRequest:
     said = {"model": "m", "messages": [{"role": "user", "content": "x"}], **fields}
     return read_chat(Contents.of(msgspec.json.encode(said)), None)
 

@@ -52,7 +52,7 @@ async def test_a_large_body_is_understood_as_a_small_one_would_be(text: bytes) -
     found = await read_contents(body, work, "messages", MEDIA)
     assert (found.fields, found.size) == (Contents.of(body).fields, len(body))
     assert work.slices > 2 * MIB // bodies._SLICE_BYTES
-    assert found.survey is not None
+    assert found.scan_media is not None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from gateway.admin.openapi.document import OPERATIONS, codes, document
-from gateway.api.endpoints import SURFACES
+from gateway.api.endpoints import ENDPOINTS
 from gateway.api.routes import ROUTES
 from gateway.core.errors import ApiError, ClientDisconnected, RaceFailed
 
@@ -53,11 +53,11 @@ def test_every_route_is_described_and_nothing_else(described: Any) -> None:
     said = {(method, path) for method, path, _ in operations(described)}
     missing, stale = sorted(served - said), sorted(said - served)
     assert not missing, (
-        f"{missing}: add an Operation to gateway/ingress/openapi/ (those of /api are in page_api.py): its path, who may"
+        f"{missing}: add an Operation to gateway/admin/openapi/ (those of /api are in page_api.py): its path, who may"
         " ask, its parameters, the schema of its answer, and its errors; then a request of it to"
         " tests/app/gateway/test_openapi.py, which holds the real answer against the schema"
     )
-    assert not stale, f"{stale}: there is no such route; take its Operation out of gateway/ingress/openapi/"
+    assert not stale, f"{stale}: there is no such route; take its Operation out of gateway/admin/openapi/"
 
 
 def test_it_is_valid_openapi(described: Any) -> None:
@@ -114,7 +114,7 @@ def test_every_error_that_can_be_sent_is_described(described: Any) -> None:
 
 
 def test_the_fields_that_are_read_of_a_body_are_those_of_its_decoders(described: Any) -> None:
-    for surface in SURFACES.values():
+    for surface in ENDPOINTS.values():
         body = described["paths"][surface.route]["post"]["requestBody"]["content"]["application/json"]["schema"]
         assert surface.fields
         assert set(surface.fields) <= set(body["properties"])

@@ -1,0 +1,29 @@
+"""What only operators' pages use, beside the ``Context`` of calls: the ledger's reports, the live view, the process."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from gateway.alerts.alerts import Alerts
+from gateway.core.reports import Reports
+from gateway.live.live import Live
+
+
+class Operations(msgspec.Struct, frozen=True, kw_only=True):
+    """The reports, the live view and the alerts of a process, the state of its stores, and its metrics.
+
+    ``render_metrics`` returns the page and its content type. ``signing_key`` is the one beside a SQLite database, which
+    signs sessions where no other is set.
+    """
+
+    reports: Reports
+    live: Live
+    alerts: Alerts
+    readiness: Callable[[], dict[str, Any]]
+    render_metrics: Callable[[], Awaitable[tuple[bytes, str]]]
+    signing_key: str
+
+
+OPERATIONS = web.AppKey("holeshot.operations", Operations)
