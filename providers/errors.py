@@ -94,9 +94,14 @@ def kind_of_status(status: int) -> ErrorKind:
 # Detects a shortage of file descriptors, ports or memory on this machine, which is not the provider's failure.
 
 _LACKING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
-# A resolver or OpenSSL that cannot open a file reports another error: "no such name", "not trusted".
-_VAGUE = (socket.gaierror, ssl.SSLError)
-_VAGUE_NUMBERS = frozenset({None, errno.EBUSY})  # glibc's resolver says EBUSY when it cannot read its configuration
+# What the network says itself. Beside these, a resolver or OpenSSL that cannot open a file reports any other error: "no
+# such name", "not trusted", or whatever number the C library's resolver has left behind (EBUSY, EINVAL).
+_SAID_BY_NETWORK = frozenset(
+    {
+        *(errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.ETIMEDOUT),
+        *(errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EACCES, errno.EPERM),
+    }
+)
 
 
 def is_shortage(error: BaseException) -> bool:
@@ -105,9 +110,10 @@ def is_shortage(error: BaseException) -> bool:
         return True
     if not isinstance(error, OSError):
         return False
-    if error.errno in _LACKING and not isinstance(error, _VAGUE):
+    is_numbered = not isinstance(error, socket.gaierror | ssl.SSLError)  # these have numbers of their own
+    if is_numbered and error.errno in _LACKING:
         return True
-    return (error.errno in _VAGUE_NUMBERS or isinstance(error, _VAGUE)) and out_of_descriptors()
+    return not (is_numbered and error.errno in _SAID_BY_NETWORK) and out_of_descriptors()
 
 
 def out_of_descriptors() -> bool:

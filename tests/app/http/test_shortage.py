@@ -64,8 +64,14 @@ async def test_no_authorities_that_could_not_be_read_are_kept() -> None:
     assert contexts.offering("auto").cert_store_stats() == fresh
 
 
-def test_a_resolver_that_is_busy_is_our_own_only_without_descriptors() -> None:
-    busy = OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-    assert not is_shortage(busy)
+@pytest.mark.parametrize("number", [errno.EBUSY, errno.EINVAL, errno.ENOENT])
+def test_whatever_a_resolver_says_is_our_own_only_without_descriptors(number: int) -> None:
+    vague = OSError(number, os.strerror(number))
+    assert not is_shortage(vague)
     with without_descriptors():
-        assert is_shortage(busy)
+        assert is_shortage(vague)
+
+
+def test_what_the_network_says_is_the_servers_even_without_descriptors() -> None:
+    with without_descriptors():
+        assert not is_shortage(ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)))
