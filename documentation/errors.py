@@ -10,14 +10,8 @@ from pathlib import Path
 from documentation.error_advice import ERRORS, KINDS, LATER, NOT_SENT, REFUSALS
 from documentation.tables import code, table
 from gateway.connections.connection import MALFORMED_REQUEST
-from gateway.core.errors import (
-    CODES_OF_OPERATORS,
-    ApiError,
-    InvalidRequest,
-    NoDeploymentFits,
-    ProviderMisconfigured,
-    RejectedByProvider,
-)
+from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits
+from gateway.core.race_failures import CODES_OF_OPERATORS, ProviderMisconfigured, RejectedByProvider
 from gateway.ledger.entries import INTERRUPTED, INTERRUPTED_STATUS
 
 ROOT = Path(__file__).resolve().parents[1]

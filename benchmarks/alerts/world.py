@@ -24,7 +24,7 @@ from gateway.alerts.sources import (
     SpendingSource,
     Thresholds,
 )
-from gateway.core.errors import NotAsked
+from gateway.core.race_failures import NotAsked
 from gateway.core.reports import ReportsUnreachable
 from gateway.settings.sections import AlertSettings, Format, WebhookSettings
 from gateway.targets.targets import Burn

@@ -8,7 +8,8 @@ from typing import Protocol
 import msgspec
 
 from gateway.alerts.alert import Condition, Figure, Kind, Severity, Source, SourceUnavailable, key_of
-from gateway.core.errors import ApiError, NotAsked
+from gateway.core.errors import ApiError
+from gateway.core.race_failures import NotAsked
 from gateway.targets.targets import Burn
 
 # Targets whose error budget burns too fast: several windows, several burn rates. The rules are those of the SRE

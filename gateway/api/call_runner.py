@@ -12,17 +12,8 @@ from gateway.api.headers import PLAN_HEADER, written
 from gateway.api.plan_call import PlanCall, PlannedCall, is_counted
 from gateway.api.preferences import Preferences, is_passed_on
 from gateway.core.calls import Call, CallRecord
-from gateway.core.errors import (
-    ApiError,
-    InternalError,
-    NoDeploymentFits,
-    NotAsked,
-    NothingEnabled,
-    RaceFailed,
-    RejectedByProvider,
-    all_cooling,
-    race_failed,
-)
+from gateway.core.errors import ApiError, InternalError, NoDeploymentFits, NothingEnabled
+from gateway.core.race_failures import NotAsked, RaceFailed, RejectedByProvider, all_cooling, race_failed
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.limits.limits import Payer, Use

@@ -28,15 +28,9 @@ from gateway.api.plan_call import PlannedCall, is_counted
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.api.request import needs_of, required_messages
 from gateway.core.calls import Call, CallRecord
-from gateway.core.errors import (
-    ApiError,
-    ClientDisconnected,
-    InvalidRequest,
-    NoDeploymentFits,
-    ResponseNotFound,
-    race_failed,
-)
+from gateway.core.errors import ApiError, ClientDisconnected, InvalidRequest, NoDeploymentFits, ResponseNotFound
 from gateway.core.prompt_classes import PromptClass
+from gateway.core.race_failures import race_failed
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment
 from gateway.racing.call import Unanswered

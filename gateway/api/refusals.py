@@ -15,7 +15,8 @@ import msgspec
 import structlog
 
 from gateway.api.auth import grouped, read_address
-from gateway.core.errors import ApiError, ClientDisconnected, NotSignedIn, RaceFailed
+from gateway.core.errors import ApiError, ClientDisconnected, NotSignedIn
+from gateway.core.race_failures import RaceFailed
 from gateway.core.records import RefusalRecord
 
 # Refusals by the minute, for the ledger: a flood costs a few rows, however many requests it has.

@@ -18,8 +18,8 @@ from gateway.app.gateway import Gateway
 from gateway.cli.race_view import Lanes, View
 from gateway.core.attempts import AttemptRecord, AttemptStart
 from gateway.core.calls import Call, CallRecord, CallStart, Mode, Recorder
-from gateway.core.errors import RaceFailed
 from gateway.core.prompt_classes import PromptClass
+from gateway.core.race_failures import RaceFailed
 from gateway.core.tasks import BackgroundTasks
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model

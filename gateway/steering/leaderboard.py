@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from gateway.core.errors import NotAsked
 from gateway.core.prompt_classes import PromptClass, answer_class, encoded_class
+from gateway.core.race_failures import NotAsked
 from gateway.steering.constants import (
     BUFFERED_ANSWERS,
     LEAST_AUDITS,

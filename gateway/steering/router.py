@@ -14,8 +14,8 @@ import msgspec
 
 from gateway.core.attempts import EXPLORING, AttemptRecord, AttemptStart
 from gateway.core.calls import CallRecord, CallStart, HourlySum
-from gateway.core.errors import NotAsked
 from gateway.core.prompt_classes import PromptClass
+from gateway.core.race_failures import NotAsked
 from gateway.settings.model import RaceSettings
 from gateway.steering import planner
 from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.core.errors import AllProvidersFailed, NotAsked, ProviderMisconfigured, RaceFailed, race_failed
+from gateway.core.race_failures import AllProvidersFailed, NotAsked, ProviderMisconfigured, RaceFailed, race_failed
 from providers.errors import ErrorKind, UpstreamError
 
 OUT = NotAsked("b", "out: not_found (404): no model", for_good=True)

@@ -50,26 +50,28 @@ from gateway.api.passthrough_requests import (
 )
 from gateway.api.preferences import Provider
 from gateway.core.errors import (
-    AllProvidersFailed,
-    AllRateLimited,
-    AllTimedOut,
     ApiError,
-    AtCapacity,
     BodyTimeout,
     BodyTooLarge,
     InvalidRequest,
     ModelNotFound,
     NoDeploymentFits,
     NothingEnabled,
-    NoValidAnswer,
-    OutOfResources,
     Overloaded,
-    ProviderMisconfigured,
-    RejectedByProvider,
     ResponseNotFound,
     ShuttingDown,
     TooManyBodies,
     UnsupportedMediaType,
+)
+from gateway.core.race_failures import (
+    AllProvidersFailed,
+    AllRateLimited,
+    AllTimedOut,
+    AtCapacity,
+    NoValidAnswer,
+    OutOfResources,
+    ProviderMisconfigured,
+    RejectedByProvider,
 )
 from gateway.limits.quota import BudgetSpent, LargerThanLimit, LimitReached
 

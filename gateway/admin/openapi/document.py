@@ -29,7 +29,6 @@ from gateway.admin.openapi.operation import (
     text,
 )
 from gateway.core.errors import (
-    CODES_OF_OPERATORS,
     ApiError,
     ExpectationFailed,
     HeadersTimeout,
@@ -39,9 +38,8 @@ from gateway.core.errors import (
     ModelNotFound,
     NoDeploymentFits,
     NoWebSocket,
-    ProviderMisconfigured,
-    RejectedByProvider,
 )
+from gateway.core.race_failures import CODES_OF_OPERATORS, ProviderMisconfigured, RejectedByProvider
 
 # Schemas of model answers: what all of them have. Providers may send more, and it is passed on.
 

@@ -19,7 +19,7 @@ from gateway.alerts.sources import (
     SpendingSource,
     Thresholds,
 )
-from gateway.core.errors import NotAsked
+from gateway.core.race_failures import NotAsked
 from gateway.core.reports import ReportsUnreachable
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine

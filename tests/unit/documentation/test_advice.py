@@ -11,7 +11,8 @@ from documentation import commands, errors, events
 from documentation.error_advice import ERRORS, KINDS, REFUSALS
 from documentation.event_advice import EVENTS, GROUPS
 from gateway.connections.connection import MALFORMED_BODY
-from gateway.core.errors import ApiError, AtCapacity, KeyExpired, NoKey
+from gateway.core.errors import ApiError, KeyExpired, NoKey
+from gateway.core.race_failures import AtCapacity
 from gateway.limits.quota import BudgetSpent
 from gateway.settings.model import Settings
 from providers.errors import ErrorKind

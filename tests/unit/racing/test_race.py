@@ -3,13 +3,13 @@ import asyncio
 import pytest
 
 from gateway.core.attempts import Outcome, Role, WinOn
-from gateway.core.errors import (
+from gateway.core.errors import ShuttingDown
+from gateway.core.race_failures import (
     AllProvidersFailed,
     AllRateLimited,
     AllTimedOut,
     ProviderMisconfigured,
     RejectedByProvider,
-    ShuttingDown,
 )
 from gateway.fleet.models import Clocks
 from gateway.racing.reader import Block

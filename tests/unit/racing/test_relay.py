@@ -11,15 +11,9 @@ import pytest
 
 from gateway.core.attempts import Role, WinOn
 from gateway.core.calls import Call, CallRecord, Mode, Objective
-from gateway.core.errors import (
-    AllRateLimited,
-    AllTimedOut,
-    ApiError,
-    ClientDisconnected,
-    RejectedByProvider,
-    ShuttingDown,
-)
+from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.core.prompt_classes import MeasuredApi, PromptClass
+from gateway.core.race_failures import AllRateLimited, AllTimedOut, RejectedByProvider
 from gateway.fleet.models import Clocks, Deployment, Model
 from gateway.racing.attempt import Attempt
 from gateway.racing.call import OpenCall, Unanswered

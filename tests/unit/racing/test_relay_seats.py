@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.core.calls import CallRecord
-from gateway.core.errors import AtCapacity
+from gateway.core.race_failures import AtCapacity
 from providers.errors import ErrorKind, UpstreamError
 from tests.unit.racing.server import left_clean, limited
 from tests.unit.racing.test_relay import SLOW, VECTORS, Room, Speaker, TimedRest, in_virtual_time

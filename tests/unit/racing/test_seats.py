@@ -7,7 +7,8 @@ import pytest
 
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.calls import Call, CallRecord
-from gateway.core.errors import AllProvidersFailed, ApiError, AtCapacity, ShuttingDown
+from gateway.core.errors import ApiError, ShuttingDown
+from gateway.core.race_failures import AllProvidersFailed, AtCapacity
 from gateway.racing.call import Unanswered
 from gateway.racing.slots import Seats
 from providers.errors import ErrorKind, UpstreamError

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.core.attempts import Flaw, Invalid, Role, WinOn
-from gateway.core.errors import NoValidAnswer
+from gateway.core.race_failures import NoValidAnswer
 from gateway.racing.sinks import GatheringSink
 from providers.dialects.index import PIVOT
 from tests.unit.racing.track import DONE, FINISH, RememberingSink, Timetable, Track, delta, event

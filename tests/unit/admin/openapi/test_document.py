@@ -13,7 +13,8 @@ from jsonschema import Draft202012Validator
 from gateway.admin.openapi.document import OPERATIONS, codes, document
 from gateway.api.endpoints import ENDPOINTS
 from gateway.api.routes import ROUTES
-from gateway.core.errors import ApiError, ClientDisconnected, RaceFailed
+from gateway.core.errors import ApiError, ClientDisconnected
+from gateway.core.race_failures import RaceFailed
 
 META = Path(__file__).with_name("openapi-3.1.schema.json")
 _LITERAL = re.compile(r"\{\w+:([\w/-]+)\}")  # {rest:input_items}

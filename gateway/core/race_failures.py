@@ -1,0 +1,214 @@
+"""The errors of calls that no provider answered, and how many failures become one error.
+
+The whole tree of errors is drawn in ``errors.py``. If all attempts failed, the message also names the deployments that
+did not run (out, cooling down, broken), and why.
+"""
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from gateway.core.errors import ApiError
+from providers.errors import ErrorKind, UpstreamError
+
+# Errors in a provider's configuration: they stay until the operator changes it.
+OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API})
+RETRY_FULL_S = 1.0  # retry-after of a call without a free seat; it has already waited for queue_timeout_s
+_TIMEOUTS = frozenset(
+    {ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT, ErrorKind.STALL_TIMEOUT, ErrorKind.TOTAL_TIMEOUT}
+)
+
+
+class RaceFailed(ApiError):
+    """No provider answered."""
+
+    status = 502
+    code = "all_providers_failed"
+
+
+class NotAsked(msgspec.Struct, frozen=True):
+    """A deployment that a call did not use because of earlier failures there."""
+
+    deployment: str
+    reason: str  # its state and its last error: "out: provider_auth: Invalid API key"
+    for_good: bool  # until the operator changes its configuration
+    is_broken: bool = True  # otherwise it only cools down
+
+    def __str__(self) -> str:
+        return f"{self.deployment}: not asked, {self.reason}"
+
+
+class AllProvidersFailed(RaceFailed):
+    """Each attempt failed, for reasons of the providers."""
+
+
+class ProviderMisconfigured(RaceFailed):
+    """Each deployment needs its operator: the key, the model's name there or the base URL is wrong."""
+
+    status = 424
+    type = "provider_configuration_error"
+    code = "provider_misconfigured"
+
+    def __init__(self, message: str, kinds: Collection[ErrorKind]) -> None:
+        super().__init__(message)
+        if len(kinds) == 1:
+            self.code = CODES_OF_OPERATORS[next(iter(kinds))]
+
+
+class NoValidAnswer(RaceFailed):
+    """Those that answered gave nothing that can be used (``win_on: valid``)."""
+
+    code = "no_valid_answer"
+
+    def __init__(self, message: str) -> None:
+        # Each of these answers is paid for: whether to pay again is for the program to decide, not for its SDK.
+        super().__init__(message, headers={"x-should-retry": "false"})
+
+
+class AllTimedOut(RaceFailed):
+    """Each attempt timed out."""
+
+    status = 504
+    code = "all_providers_timed_out"
+
+
+class AllRateLimited(RaceFailed):
+    """Every deployment refuses for now; ``retry-after`` is the shortest time."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "rate_limit_exceeded"
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        seconds = max(1, int(-(-retry_after_s // 1)))
+        super().__init__(
+            message, headers={"retry-after": str(seconds), "retry-after-ms": str(int(retry_after_s * 1000))}
+        )
+
+
+class AtCapacity(AllRateLimited):
+    """All deployments have reached max_in_flight, and no attempt ended in time."""
+
+    code = "at_capacity"
+
+
+class OutOfResources(RaceFailed):
+    """The gateway's machine has no more descriptors, ports or memory; ``retry-after`` says when to retry."""
+
+    status = 503
+    type = "service_unavailable"
+    code = ErrorKind.LOCAL_RESOURCES
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, headers={"retry-after": "1", "retry-after-ms": "1000"})
+
+
+class _Said(msgspec.Struct, frozen=True):
+    code: str | int | None = None
+    type: str | None = None
+    message: str | None = None
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    error: _Said = _Said()
+
+
+class RejectedByProvider(RaceFailed):
+    """The provider says that the request is invalid: passed on with its status and message."""
+
+    type = "invalid_request_error"
+    code = "bad_request"
+
+    def __init__(self, error: UpstreamError) -> None:
+        super().__init__(error.message)
+        self._status = error.status or 400
+        self._body = error.body
+
+    @property
+    def code_there(self) -> str | None:
+        """The provider's code of the error, or its type."""
+        said = self._said()
+        return said.code if isinstance(said.code, str) else said.type
+
+    def said(self) -> tuple[str, str]:
+        """Return the provider's own type and message."""
+        said = self._said()
+        return said.type or "", said.message or self.message
+
+    def _said(self) -> "_Said":
+        try:
+            return msgspec.json.decode(self._body or b"{}", type=_Answer).error
+        except msgspec.DecodeError:
+            return _Said()
+
+    @property
+    def status_code(self) -> int:
+        """The provider's status: 400, 413 or 422."""
+        return self._status
+
+    def body(self) -> bytes:
+        """Return the provider's own error object if it has OpenAI's format."""
+        return self._body or super().body()
+
+
+def all_cooling(model: str, out: Sequence[NotAsked], retry_after_s: float) -> AllRateLimited:
+    """Return the error of a call if all deployments are cooling down."""
+    causes = f" ({'; '.join(map(str, out))})" if out else ""
+    return AllRateLimited(f"every deployment of {model!r} is cooling down{causes}", retry_after_s=retry_after_s)
+
+
+def race_failed(
+    model: str,
+    failures: Sequence[tuple[str, UpstreamError]],
+    *,
+    full: Sequence[str] = (),
+    out: Sequence[NotAsked] = (),
+    adhoc: bool = False,
+) -> RaceFailed:
+    """Return one error for ``failures``, pairs of a deployment's name and its error.
+
+    ``full`` are deployments without a free seat under ``max_in_flight``: a retry may succeed. ``out`` are deployments
+    that were not used. ``adhoc``: the request names the deployments itself.
+    """
+    for _, error in failures:
+        if error.kind is ErrorKind.BAD_REQUEST:
+            return RejectedByProvider(error)
+    causes = "; ".join([*(f"{name}: {error.kind}: {error.message}" for name, error in failures), *map(str, out)])
+    kinds = {error.kind for _, error in failures}
+    if ErrorKind.LOCAL_RESOURCES in kinds:
+        return OutOfResources(f"the gateway is short of descriptors, ports or memory; retry soon ({causes})")
+    if full:
+        failed_too = f"; {causes}" if causes else ""
+        message = (
+            f"deployments of {model!r} have max_in_flight requests ({', '.join(full)}), and none ended"
+            f" within queue_timeout_s: retry later{failed_too}"
+        )
+        return AtCapacity(message, retry_after_s=RETRY_FULL_S)
+    if kinds == {ErrorKind.RATE_LIMITED}:
+        least = min(error.retry_after_s or 1.0 for _, error in failures)
+        whoever = "is rate-limited" if not out else "that is available is rate-limited"
+        return AllRateLimited(f"every deployment of {model!r} {whoever} ({causes})", retry_after_s=least)
+    if kinds and kinds <= OPERATORS and all(each.for_good for each in out):
+        fault = _FAULT_OF_CALLER if adhoc else _LACKING if kinds == {ErrorKind.NO_SUCH_API} else _FAULT_OF_OPERATOR
+        return ProviderMisconfigured(f"no deployment of {model!r} {fault} ({causes})", kinds)
+    is_invalid = ErrorKind.INVALID_ANSWER in kinds
+    message = (
+        f"none of the deployments of {model!r} that were asked gave a valid answer ({causes})"
+        if is_invalid
+        else f"every deployment of {model!r} failed ({causes})"
+    )
+    whole = AllTimedOut if kinds and kinds <= _TIMEOUTS else NoValidAnswer if is_invalid else AllProvidersFailed
+    return whole(message)
+
+
+_FAULT_OF_OPERATOR = (
+    "can answer until the gateway's operator has corrected its configuration (key, model name or base_url);"
+    " your request and your key are not at fault"
+)
+_FAULT_OF_CALLER = "can answer: the provider lacks the requested model or API, or refuses the operator's key"
+_LACKING = "has this API: use another model, or let the gateway's operator correct 'base_url' or 'apis'"
+CODES_OF_OPERATORS = {
+    ErrorKind.PROVIDER_AUTH: ErrorKind.PROVIDER_AUTH,
+    ErrorKind.NOT_FOUND: "provider_not_found",  # not_found is an unknown path of the gateway
+    ErrorKind.NO_SUCH_API: ErrorKind.NO_SUCH_API,
+}
