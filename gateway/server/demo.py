@@ -59,6 +59,8 @@ async def simulated_fleet(seed: int = 0) -> AsyncIterator[Mapping[str, str]]:
 async def _log_complaints(stderr: asyncio.StreamReader) -> None:
     """Write the child's standard error to our log."""
     while said := await stderr.read(_LONGEST_COMPLAINT_BYTES):
+        # Event demo.complained: The simulated providers of a gateway without any key wrote this to standard error.
+        # Do: Nothing, if the demo works. Else configure a provider.
         structlog.get_logger().error("demo.complained", problem=said.decode(errors="replace").rstrip())
 
 

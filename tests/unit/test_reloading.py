@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.core.tasks import WatchedFiles
-from gateway.server.server import NEEDS_RESTART, ConfigurationRefusedError, Latest, taken_over
+from gateway.server.reload import NEEDS_RESTART, ConfigurationRefusedError, Latest, taken_over
 from gateway.settings.model import Settings
 
 CLIENT = {"key_sha256": "a" * 64}
