@@ -1,4 +1,4 @@
-"""Every error that a client can receive: its status and code from the code, and what to do from ``error_advice``."""
+"""Every error that a client can receive: its status and code, and what to do about it, from the code."""
 
 import ast
 import importlib
@@ -6,15 +6,19 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
+from typing import NamedTuple
 
-from documentation.error_advice import ERRORS, KINDS, LATER, NOT_SENT, REFUSALS
+from documentation import advice
 from documentation.tables import code, table
-from gateway.connections.connection import MALFORMED_REQUEST
-from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits
+from gateway.connections.connection import MALFORMED_BODY, MALFORMED_REQUEST
+from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, NoKey
 from gateway.core.race_failures import CODES_OF_OPERATORS, ProviderMisconfigured, RejectedByProvider
 from gateway.ledger.entries import INTERRUPTED, INTERRUPTED_STATUS
+from providers.errors import ErrorKind
 
 ROOT = Path(__file__).resolve().parents[1]
+LATER = "after `retry-after`"
+NOT_SENT = "not sent"  # the client is gone, or the process was
 # Codes that are not the one of their class: where one is given, an error has it for a reason of its own.
 GIVEN: Mapping[str, tuple[int, str, str]] = {
     "context_length_exceeded": (NoDeploymentFits.status, "context_length_exceeded", NoDeploymentFits.type),
@@ -55,12 +59,48 @@ failed call: another deployment is asked, as long as there is one. What to do is
 """
 
 
+class Advice(NamedTuple):
+    """What an error means, and what to do: ``operator`` is empty where only the caller can do something."""
+
+    means: str
+    retry: str  # whether the same request may succeed if it is sent again
+    caller: str
+    operator: str = ""
+
+
+@cache
+def by_code() -> Mapping[tuple[int, str], Advice]:
+    """Return the advice for each error, by status and code: at its class, or named by both."""
+    found: dict[tuple[int, str], Advice] = {}
+    for name, block in advice.named("Error").items():
+        status, _, code_ = name.partition(" ")
+        found[int(status), code_] = _advice(block.parts)
+    for each in classes():
+        if parts := advice.of_class(each):
+            status_, code_, _ = _of_class(each)
+            assert (status_, code_) not in found, f"{code_} has advice in two places: one is {each.__name__}"
+            found[status_, code_] = _advice(parts)
+    return found
+
+
+def kinds() -> Mapping[ErrorKind, tuple[str, str]]:
+    """Return what each reason of a failed attempt means, and what to do."""
+    found = advice.of_constants(ROOT / "providers/errors.py")
+    return {ErrorKind[name]: (parts["Means"], parts["Do"]) for name, parts in found.items()}
+
+
+def refusals() -> Mapping[str, str]:
+    """Return what the words for refused requests mean that are no codes of errors."""
+    found = advice.named("Refusal")
+    return {word: found[word].parts["Means"] for word in (NoKey("").kind, MALFORMED_BODY)}
+
+
 def page() -> str:
     """Return the text of docs/reference/errors.md."""
-    found = codes()
+    found, advised = codes(), by_code()
     lines = [_HEAD, "## All", ""]
     rows = [
-        (str(status), f"[{code(name)}](#{_anchor(status, name)})", _short(ERRORS[status, name].retry))
+        (str(status), f"[{code(name)}](#{_anchor(status, name)})", _short(advised[status, name].retry))
         for status, name in found
     ]
     lines += [*table(("status", "code", "retry?"), rows), ""]
@@ -69,12 +109,12 @@ def page() -> str:
         if status != last:
             last = status
             lines += [f"## {status} {_phrase(status)}", ""]
-        lines += [*_entry(status, name, types)]
+        lines += [*_entry(status, name, types, advised[status, name])]
     lines += [_REFUSALS]
-    for name, means in REFUSALS.items():
+    for name, means in refusals().items():
         lines += [f"**{code(name)}**", f": {means}", ""]
     lines += [_KINDS]
-    for kind, (means, do) in KINDS.items():
+    for kind, (means, do) in kinds().items():
         lines += [f"**{code(str(kind))}**", f": {means}", "", f"  *What to do:* {do}", ""]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -82,7 +122,7 @@ def page() -> str:
 def codes() -> Mapping[tuple[int, str], tuple[str, ...]]:
     """Return the types of each error by its status and code, in the order of the page."""
     found: dict[tuple[int, str], set[str]] = {}
-    for status, name, kind in (*_of_classes(), *GIVEN.values(), (INTERRUPTED_STATUS, INTERRUPTED, "")):
+    for status, name, kind in (*map(_of_class, classes()), *GIVEN.values(), (INTERRUPTED_STATUS, INTERRUPTED, "")):
         found.setdefault((status, name), set()).add(kind)
     return {each: tuple(sorted(filter(None, found[each]))) for each in sorted(found)}
 
@@ -111,21 +151,24 @@ def _bases(path: Path) -> Mapping[str, set[str]]:
     }
 
 
-def _of_classes() -> Iterator[tuple[int, str, str]]:
-    for each in classes():
-        # The status of a rejection is the provider's, which is 400, if it does not say otherwise.
-        status = InvalidRequest.status if each is RejectedByProvider else each.status
-        yield status, str(each.code or each.type), each.type
+def _of_class(each: type[ApiError]) -> tuple[int, str, str]:
+    """Return status, code and type."""
+    # The status of a rejection is the provider's, which is 400, if it does not say otherwise.
+    status = InvalidRequest.status if each is RejectedByProvider else each.status
+    return status, str(each.code or each.type), each.type
 
 
-def _entry(status: int, name: str, types: tuple[str, ...]) -> list[str]:
-    advice = ERRORS[status, name]
-    lines = [f"### {status} {code(name)}", "", advice.means, "", f"**Caller:** {advice.caller}", ""]
-    if advice.operator:
-        lines += [f"**Operator:** {advice.operator}", ""]
-    if advice.retry == NOT_SENT:
+def _advice(parts: Mapping[str, str]) -> Advice:
+    return Advice(parts["Means"], parts["Retry"].removesuffix("."), parts["Caller"], parts.get("Operator", ""))
+
+
+def _entry(status: int, name: str, types: tuple[str, ...], said: Advice) -> list[str]:
+    lines = [f"### {status} {code(name)}", "", said.means, "", f"**Caller:** {said.caller}", ""]
+    if said.operator:
+        lines += [f"**Operator:** {said.operator}", ""]
+    if said.retry == NOT_SENT:
         return [*lines, "No client receives this code.", ""]
-    return [*lines, f"*Retry?* {advice.retry}. *Type:* {' or '.join(map(code, types))}.", ""]
+    return [*lines, f"*Retry?* {said.retry}. *Type:* {' or '.join(map(code, types))}.", ""]
 
 
 def _short(retry: str) -> str:

@@ -1,4 +1,4 @@
-"""Every event of the log: name, level and fields as the code writes them, and what to do from ``event_advice``."""
+"""Every event of the log: name, level and fields as the code writes them, and the advice that stands there."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
-from documentation.event_advice import EVENTS, GROUPS
+from documentation import advice
 from documentation.tables import code
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,6 +22,35 @@ class Written(NamedTuple):
     fields: frozenset[str]
 
 
+# What a first part of a name stands for.
+GROUPS: Mapping[str, str] = {
+    "alert": "Alerts",
+    "alerts": "How alerts are kept and sent",
+    "audit": "Audits of losers",
+    "call": "Calls",
+    "configuration": "Configuration",
+    "connections": "Connections from clients",
+    "demo": "The demo's simulated providers",
+    "deployment": "Slowdowns of deployments",
+    "detector": "The detector of slowdowns",
+    "gateway": "The process",
+    "keys": "Clients' keys",
+    "ledger": "The ledger: rows, spool and database",
+    "limits": "Limits of clients",
+    "live": "Live streams",
+    "log": "The log itself",
+    "probe": "Probes",
+    "probes": "Probes that were not made",
+    "report": "Reports of the page and /api",
+    "request": "Refused requests",
+    "responses": "Stored responses",
+    "steering": "Steering: which deployments run",
+    "targets": "Targets (slo)",
+    "tls": "Certificates",
+    "tracing": "Traces",
+    "usage": "What providers count",
+    "worker": "Worker processes",
+}
 # Events whose name is no plain text where they are written, with the file that has it.
 ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "call.finished": (
@@ -87,14 +116,14 @@ This page is made from the code by `make docs`, and a test compares them.
 def page() -> str:
     """Return the text of docs/reference/events.md."""
     lines = [_HEAD]
-    found = written()
+    found, advised = written(), advice.named("Event")
     last = ""
     for name in sorted(found):
         group = name.partition(".")[0]
         if group != last:
             last = group
             lines += [f"## {GROUPS[group]}", ""]
-        lines += _entry(name, found[name])
+        lines += _entry(name, found[name], advised[name].parts)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -102,7 +131,7 @@ def written() -> Mapping[str, Written]:
     """Return how the code writes each event."""
     levels: dict[str, set[str]] = {}
     fields: dict[str, set[str]] = {}
-    for path in _files():
+    for path in advice.files():
         for name, level, named in _events(path):
             levels.setdefault(name, set()).add(level)
             fields.setdefault(name, set(HANDED.get(name, ()))).update(named)
@@ -115,7 +144,7 @@ def written() -> Mapping[str, Written]:
 def unreadable() -> Mapping[str, int]:
     """Return how many calls of the log, by file, have a name that is no plain text: ``ELSEWHERE`` has their events."""
     found: dict[str, int] = {}
-    for path in _files():
+    for path in advice.files():
         for node in _log_calls(path):
             if not list(_names(_said(node))):
                 name = path.relative_to(ROOT).as_posix()
@@ -123,12 +152,11 @@ def unreadable() -> Mapping[str, int]:
     return found
 
 
-def _entry(name: str, one: Written) -> list[str]:
-    advice = EVENTS[name]
+def _entry(name: str, one: Written, said: Mapping[str, str]) -> list[str]:
     levels = ", ".join(
         sorted({"error" if each == "exception" else each for each in one.levels}, key=LEVELS.__getitem__)
     )
-    lines = [f"**{code(name)}** ({levels})", f": {advice.means}", "", f"  *What to do:* {advice.do}", ""]
+    lines = [f"**{code(name)}** ({levels})", f": {said['Means']}", "", f"  *What to do:* {said['Do']}", ""]
     if one.fields:
         lines += [f"  *Fields:* {', '.join(code(each) for each in sorted(one.fields))}.", ""]
     return lines
@@ -136,11 +164,6 @@ def _entry(name: str, one: Written) -> list[str]:
 
 def _shown(level: str) -> str:
     return "error" if level == "exception" else level
-
-
-def _files() -> Iterator[Path]:
-    for folder in ("gateway", "providers"):
-        yield from sorted((ROOT / folder).rglob("*.py"))
 
 
 @cache

@@ -27,23 +27,61 @@ from enum import StrEnum
 class ErrorKind(StrEnum):
     """Why an upstream request failed. The values appear in SQL, metrics and messages."""
 
+    # Means: No connection to the provider: its name was not found, the port is closed, or TLS failed.
+    # Do: Check `base_url`, DNS, firewall and proxy from this machine. For a private authority set `SSL_CERT_FILE`.
     CONNECT_ERROR = "connect_error"
+    # Means: No connection within `connect_timeout_s`.
+    # Do: Check firewall and route. Raise the time-out only for a provider that is far away.
     CONNECT_TIMEOUT = "connect_timeout"
+    # Means: This machine had no file descriptor, port or memory for the request. The provider is not blamed.
+    # Do: Raise the limit of open files (`ulimit -n`, `LimitNOFILE=`).
     LOCAL_RESOURCES = "local_resources"
+    # Means: The connection broke before the answer was complete.
+    # Do: Nothing for single ones: others are asked. If they are many, ask the provider, with `holeshot report
+    # --provider NAME`.
     DISCONNECTED = "disconnected"
+    # Means: No first token within `ttft_timeout_s`.
+    # Do: Compare with its usual time in `/leaderboard`. Raise the time-out for models that think for long.
     TTFT_TIMEOUT = "ttft_timeout"
+    # Means: The stream stood still for `stall_timeout_s`.
+    # Do: Raise it for models that pause; else ask the provider.
     STALL_TIMEOUT = "stall_timeout"
+    # Means: The whole answer took longer than `total_timeout_s`.
+    # Do: Raise it, or leave it out: by default there is none.
     TOTAL_TIMEOUT = "total_timeout"
+    # Means: The provider refuses the key (401 or 403).
+    # Do: Set a valid key and reload. Until then the deployment is tried once a minute.
     PROVIDER_AUTH = "provider_auth"
+    # Means: The provider does not know the model, or the path (404).
+    # Do: Correct the deployment's model name or `base_url`. `holeshot models --live` lists the names.
     NOT_FOUND = "not_found"
+    # Means: The provider does not have this API.
+    # Do: Name in `apis` what it has, so that it is not asked.
     NO_SUCH_API = "no_such_api"
+    # Means: The provider answers 429. It gets no calls until it says that it is ready again.
+    # Do: Nothing for single ones. If they are many, add a key (`api_keys`) or a provider, or buy a higher limit.
     RATE_LIMITED = "rate_limited"
+    # Means: The provider says that the request is wrong (400, 413, 422). The call ends with this answer, and nobody
+    # else is asked.
+    # Do: The caller corrects the request.
     BAD_REQUEST = "bad_request"
+    # Means: The provider has a fault of its own (5xx, or an unknown status).
+    # Do: Nothing for single ones: others are asked. See the provider's status page if it goes on.
     SERVER_ERROR = "server_error"
+    # Means: The answer is not what the API promises: HTML, broken JSON, or no event stream.
+    # Do: Check `base_url`: a web page or a proxy may answer there. Else ask the provider.
     INVALID_RESPONSE = "invalid_response"
+    # Means: The stream began well, and then contained an error.
+    # Do: Its message is in `attempts.error_message`. Ask the provider if it is frequent.
     STREAM_ERROR = "stream_error"
+    # Means: The answer ended without any content.
+    # Do: Nothing for single ones: others are asked.
     UPSTREAM_EMPTY = "upstream_empty"
+    # Means: The stream ended without its last event, so the answer is incomplete.
+    # Do: A proxy between here and the provider may cut long answers; else ask the provider.
     UPSTREAM_TRUNCATED = "upstream_truncated"
+    # Means: The answer does not fit the schema that was asked for (`win_on: valid`).
+    # Do: If one deployment fails often, use another ([valid answers](../valid.md)).
     INVALID_ANSWER = "invalid_answer"
 
 

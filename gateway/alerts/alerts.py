@@ -96,6 +96,8 @@ class Watch:
         else:
             if self.book_is_away:
                 self.book_is_away = False
+                # Event alerts.database_recovered: Alerts are shared by all replicas again.
+                # Do: Nothing.
                 _log.info("alerts.database_recovered")
 
     async def open_alerts(self) -> list[Alert]:
@@ -116,6 +118,9 @@ class Watch:
                 unknown.update(source.kinds)
             except Exception:  # noqa: BLE001 - a defect of one source must not silence the others
                 unknown.update(source.kinds)
+                # Event alerts.source_failed: Alerts of these `kinds` could not be looked for this time. The other kinds
+                # were.
+                # Do: It is a bug: report it with the trace.
                 _log.exception("alerts.source_failed", kinds=[str(kind) for kind in source.kinds])
         now_s = self._clock()
         self._seen_since_s = {key: self._seen_since_s.get(key, now_s) for key, each in seen.items() if each.opens}
@@ -165,6 +170,10 @@ class Watch:
             return  # another replica was faster
         self._listener.alert_opened(alert.kind)
         with suppress(OSError):  # the log may be on a full disk
+            # Event alert.opened: Something is wrong that somebody should know. `summary` says what; `severity` is
+            # `page` (look now) or `ticket` (look today).
+            # Do: Follow the row of its `kind` in [alerts](../alerts.md). `holeshot sql` runs the query in `sql`, which
+            # shows the rows behind it.
             _log.error(
                 "alert.opened",
                 alert=alert.id,
@@ -190,6 +199,8 @@ class Watch:
             return  # it still holds in another replica, or that one was faster
         self._listener.alert_resolved(alert.kind)
         with suppress(OSError):
+            # Event alert.resolved: The condition of an alert was not seen for `alerts.resolve_after_s`.
+            # Do: Nothing.
             _log.info(
                 "alert.resolved",
                 alert=alert.id,
@@ -225,6 +236,9 @@ class Watch:
     def _say_away(self, error: BookAway) -> None:
         if not self.book_is_away:
             self.book_is_away = True
+            # Event alerts.database_away: The table of alerts cannot be reached. Each process now reports by itself, so
+            # a message may come several times.
+            # Do: Make the database reachable. Nothing is lost meanwhile.
             _log.warning(
                 "alerts.database_away",
                 cause=str(error),
@@ -336,6 +350,13 @@ class Delivery:
         self._listener.alert_message(message.webhook, result)
         if not delivery.ok:
             with suppress(OSError):  # the log may be on a full disk
+                # Event alerts.given_up: A message did not reach its webhook: after ten tries in about 16 hours, or
+                # because the receiver answered 410.
+                # Do: Correct the webhook's address or its receiver. `holeshot alerts test` sends a test message;
+                # `holeshot alerts` lists what was missed.
+                # Event alerts.not_sent: One try to send a message failed; `answer` says why. It is tried again, later
+                # each time.
+                # Do: Nothing at first. If it repeats, correct the webhook, and try it with `holeshot alerts test`.
                 _log.warning(
                     "alerts.given_up" if last else "alerts.not_sent",
                     webhook=message.webhook,
@@ -399,6 +420,9 @@ class Alerts:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._own.waiting:
+            # Event alerts.messages_lost: The process ended while the database was away, so messages in its memory were
+            # never sent.
+            # Do: See `holeshot alerts` for what is open.
             _log.warning("alerts.messages_lost", messages=self._own.waiting, hint="the database is away")
         await self._sender.aclose()
         await self._book.aclose()
@@ -420,5 +444,7 @@ class Alerts:
                 await action()
             except Exception:  # noqa: BLE001 - a defect in one round must not stop all later ones
                 with suppress(OSError):  # the log may be on a full disk
+                    # Event alerts.task_failed: One round of looking or sending failed. The next one follows in seconds.
+                    # Do: It is a bug: report it with the trace.
                     _log.exception("alerts.task_failed")
             await asyncio.sleep(every_s)

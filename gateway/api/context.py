@@ -111,6 +111,9 @@ class StoredResponses:
             try:
                 await self._store.set(_key(client, name), deployment, ex=max(1, int(self._ttl_s)))
             except Exception as error:  # noqa: BLE001 - Redis clients raise many types; the answer must not fail
+                # Event responses.not_shared: Redis did not answer, so other replicas do not know who stores a response,
+                # or this one could not ask.
+                # Do: Make Redis reachable. Calls go on meanwhile.
                 structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
 
     async def find(self, client: str | None, response_id: str) -> str | None:

@@ -249,6 +249,9 @@ class Detection:
         except (LedgerError, ApiError) as error:
             self._known = None
             if str(error) != self._problem:
+                # Event detector.not_run: The search for slowdowns could not read the database. It looks again, and
+                # finds them later.
+                # Do: Make the database reachable. Nothing is lost meanwhile.
                 self._log.warning("detector.not_run", cause=str(error), hint="slowdowns are found later")
             self._problem = str(error)
             return []
@@ -350,8 +353,16 @@ class Detection:
         began_at = datetime.fromtimestamp(slowdown.began_s, UTC).isoformat()
         if change.happened is Happened.BEGAN:
             figures = {name: round(getattr(slowdown, name), 3) for name in ("ratio", "low", "high")}
+            # Event deployment.slower: A deployment got slower than usual, or fails more often: its `metric` (`ttft`,
+            # `tps`, `itl`, `errors`) is `ratio` times as bad, with an interval of 95 % from `low` to `high`, of `n`
+            # requests.
+            # Do: See [when a provider is slow](../guides/slow-provider.md). Calls are steered by the new figures
+            # already. `holeshot slowdowns` lists all.
             self._log.warning("deployment.slower", **facts, began_at=began_at, **figures, n=slowdown.n)
         else:
+            # Event deployment.as_usual: A slowdown is over. `ending`: `as_usual` (as fast as before, or its peers are
+            # as slow), `new_usual` (it has lasted so long that this is usual now) or `no_calls`.
+            # Do: Nothing.
             self._log.info("deployment.as_usual", **facts, began_at=began_at, ending=str(change.ending))
 
 
@@ -504,6 +515,9 @@ class TargetWatch:
                 except (ReportsUnreachable, ReportTooSlow):  # logged; the last figures stay
                     pass
                 except Exception:  # noqa: BLE001 - the next look may succeed
+                    # Event targets.not_watched: One look at the targets failed. The next one follows; the last figures
+                    # stay.
+                    # Do: It is a bug: report it with the trace.
                     structlog.get_logger().exception("targets.not_watched")
         finally:
             await self._counting.aclose()

@@ -117,4 +117,7 @@ class Fleets:
         await old.idle()
         await old.aclose(successor=new)
         del self._retired[old]
+        # Event configuration.old_connections_closed: All calls of a configuration that was replaced have ended, and its
+        # connections to providers are closed.
+        # Do: Nothing.
         structlog.get_logger().info("configuration.old_connections_closed")

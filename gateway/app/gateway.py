@@ -288,6 +288,9 @@ class Gateway:
             try:
                 self.steering.refresh()
             except Exception:  # noqa: BLE001 - the next slice may succeed, and without any, calls compute their own
+                # Event steering.not_refreshed: The ranking could not be computed in the background. Calls compute their
+                # own.
+                # Do: It is a bug: report it with the trace.
                 structlog.get_logger().exception("steering.not_refreshed")
                 await asyncio.sleep(_AFTER_A_BUG_S)
 

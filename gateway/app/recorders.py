@@ -125,8 +125,13 @@ class Recollection:
                     self._steering.recollect(sums[start : start + _SUMS_AT_ONCE])
                     await asyncio.sleep(0)
             except LedgerError as error:
+                # Event steering.not_recollected: The figures of the last day could not be read at the start. Steering
+                # learns from new calls alone, and tries again.
+                # Do: Nothing.
                 _log.info("steering.not_recollected", error=str(error))
             else:
+                # Event steering.recollected: The figures of the last day were read at the start.
+                # Do: Nothing.
                 _log.debug("steering.recollected", models=len({each.model for each in sums}))
                 return
 
@@ -139,6 +144,9 @@ class Recollection:
             async with asyncio.timeout(_SPENT_WITHIN_S):
                 rows = await self._ledger.spent()
         except (LedgerError, TimeoutError) as error:
+            # Event limits.not_recollected: What clients have spent before the start could not be read, so limits in
+            # dollars may allow too much until it can.
+            # Do: Make the database reachable: it is tried again.
             _log.warning(
                 "limits.not_recollected",
                 error=str(error) or type(error).__name__,

@@ -34,7 +34,13 @@ if TYPE_CHECKING:
 # log each with a traceback that quotes the client's bytes (a malformed header may contain its key), and quote them in
 # a plain-text answer as well.
 
+# Error 400 malformed_request: What arrived is not a valid HTTP/1.1 request.
+# Retry: no.
+# Caller: Check that the URL begins with `http://` for a port without TLS (`https://` for one with TLS), and that no
+# header or path is longer than 8 KB.
+# Operator: A proxy in front must speak HTTP/1.1 to the gateway.
 MALFORMED_REQUEST = "malformed_request"
+# Refusal malformed_body: The connection ended, or what was sent is not HTTP, in the middle of a body. Nobody is told.
 MALFORMED_BODY = "malformed_body"
 _CLIENTS_FAULTS = (HttpProcessingError, web.RequestPayloadError, web.PayloadAccessError, ConnectionError)
 

@@ -77,6 +77,12 @@ class Cuts:
         if self._untold:
             counts = {str(reason): number for reason, number in self._untold.items()}
             hint = {"hint": _MORE_FILES} if Reason.DESCRIPTORS in self._untold else {}
+            # Event connections.cut: Clients' connections were closed by the gateway, counted by reason since the last
+            # such line: `address` and `strangers` (too many without an admitted request), `descriptors` (no room for
+            # more), `late_head` and `large_head` (headers too slow or too large), `stalled` (reads no answer), `ahead`
+            # (sends much before it has its answer), `key` (revoked or expired).
+            # Do: Nothing for a few. Many of `address`: raise `connections.max_per_address` if they are yours behind one
+            # proxy, or block the address. Many of `descriptors`: raise the limit of open files.
             structlog.get_logger().warning("connections.cut", **counts, open=self._opened(), **hint)
             self._untold.clear()
 

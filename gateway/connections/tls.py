@@ -68,9 +68,14 @@ class Certificate:
         try:
             self.context = open_context(self._settings)
         except TlsError as error:
+            # Event tls.invalid: The changed certificate or key cannot be used (`problem`). The one in use stays, until
+            # it expires.
+            # Do: Correct the files: they are read again when they change.
             self._log.error("tls.invalid", problem=str(error), effect="the certificate in use stays")
             return
         self.on_change(self.context)
+        # Event tls.reloaded: The changed certificate is used for new connections.
+        # Do: Nothing.
         self._log.info("tls.reloaded", certificate=self._settings.certificate)
 
 

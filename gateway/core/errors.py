@@ -89,19 +89,26 @@ class ApiError(Exception):
 
 
 class InvalidRequest(ApiError):
-    """The request is invalid."""
+    """The gateway itself cannot accept the request: a field is missing, has the wrong type, or contradicts another."""
 
+    # Retry: no.
+    # Caller: Correct what the message names; `param` is the field.
     status = 400
     type = "invalid_request_error"
     code = "invalid_request"
 
 
 class Unauthorized(ApiError):
-    """The request cannot be attributed to a client. The code is the one that SDKs know."""
+    """The request has no key, or a key that no client has (it was mistyped, replaced or revoked)."""
 
+    # Retry: no.
+    # Caller: Send `authorization: Bearer hs-…`: `api_key` in OpenAI's SDKs. Use the gateway's key, not a provider's.
+    # Operator: Make a key with `holeshot keys new NAME`. In the metrics and in `refusals` a missing key is
+    # `no_api_key`. Many wrong keys from one address are a program with an old key, or somebody who guesses; after five
+    # the answers to that address are delayed.
     status = 401
     type = "authentication_error"
-    code = "invalid_api_key"
+    code = "invalid_api_key"  # the one that SDKs know
 
 
 class NoKey(Unauthorized):
@@ -110,6 +117,7 @@ class NoKey(Unauthorized):
     @property
     def kind(self) -> str:
         """The word for metrics and rows; the code stays."""
+        # Refusal no_api_key: The request had no key. The client is told `invalid_api_key`.
         return "no_api_key"
 
 
@@ -118,24 +126,34 @@ class WrongKey(Unauthorized):
 
 
 class Forbidden(ApiError):
-    """The key is valid, but not permitted to do this."""
+    """The key is valid, but it may not do this: its models, providers, role or rights exclude it."""
 
+    # Retry: no.
+    # Caller: Read the message: it names what is allowed. Use that, or ask the operator.
+    # Operator: Change the client's `models`, `only`, `role`, `adhoc`, `max_width` or `override`. Without any `clients:`
+    # only programs on this machine are let in, which use the host 127.0.0.1 or localhost.
     status = 403
     type = "permission_error"
     code = "forbidden"
 
 
 class NotFound(ApiError):
-    """No such path."""
+    """There is no such path."""
 
+    # Retry: no.
+    # Caller: Check the base URL: OpenAI's SDKs need `/v1` at its end, Anthropic's must not have it. The message has the
+    # nearest path.
     status = 404
     type = "invalid_request_error"
     code = "not_found"
 
 
 class ModelNotFound(ApiError):
-    """No such model."""
+    """No model of this name is configured."""
 
+    # Retry: no.
+    # Caller: Use a name of `GET /v1/models`; the message has the nearest ones.
+    # Operator: Add it under `models:`. A client with `adhoc: true` may also write `provider/model`.
     status = 404
     type = "invalid_request_error"
     code = "model_not_found"
@@ -144,6 +162,12 @@ class ModelNotFound(ApiError):
 class ResponseNotFound(ApiError):
     """No such stored response."""
 
+    # Means: In `/v1/responses`: the response to continue or to read is unknown, too old, of another key, or its
+    # provider does not serve this model any more.
+    # Retry: no.
+    # Caller: Send the whole conversation as `input`, or make the first response again with `store: true`.
+    # Operator: `response_ids_ttl_s` says how long ids are known. Several replicas know each other's only with
+    # `redis_url`.
     status = 404
     type = "invalid_request_error"
     code = "previous_response_not_found"
@@ -152,6 +176,11 @@ class ResponseNotFound(ApiError):
 class NoDeploymentFits(ApiError):
     """None of a model's deployments can answer this request."""
 
+    # Means: None of the model's deployments can answer such a request: it needs tools, pictures, a schema, an API or a
+    # data policy that they lack. The message has the reason of each deployment.
+    # Retry: no.
+    # Caller: Leave out what the message names, or use another model.
+    # Operator: Add a deployment that can do it. If the catalog is wrong about one, set its `capabilities`.
     status = 400
     type = "invalid_request_error"
     code = "unsupported_by_deployments"
@@ -162,61 +191,85 @@ class NoDeploymentFits(ApiError):
         self.reasons = reasons
         self.too_long = too_long
         if too_long:
+            # Error 400 context_length_exceeded: The prompt has more tokens than the deployments that could answer it
+            # otherwise accept.
+            # Retry: no.
+            # Caller: Shorten the prompt, or use a model with a longer context.
+            # Operator: Give the model a fallback for `causes: [context]`, or correct `capabilities.context_tokens` if
+            # it is too low.
             self.code = "context_length_exceeded"  # OpenAI's code
 
 
 class MethodNotAllowed(ApiError):
-    """The path exists, but not for this method."""
+    """The path exists, but not for this HTTP method."""
 
+    # Retry: no.
+    # Caller: Use a method that the header `allow` names.
     status = 405
     type = "invalid_request_error"
     code = "method_not_allowed"
 
 
 class HeadersTimeout(ApiError):
-    """The headers did not arrive in time."""
+    """The headers of a request did not arrive in time. The connection is closed."""
 
+    # Retry: yes.
+    # Caller: Send it again on a new connection. Do not open connections long before they are used.
+    # Operator: Raise `connections.headers_timeout_s`.
     status = 408
     type = "invalid_request_error"
     code = "headers_timeout"
 
 
 class BodyTimeout(ApiError):
-    """The body did not arrive in time."""
+    """The body of the request arrived too slowly."""
 
+    # Retry: yes.
+    # Caller: Send it again, over a faster connection or smaller.
+    # Operator: Raise `client_timeouts.body_timeout_s`, or lower `body_kib_per_s`.
     status = 408
     type = "invalid_request_error"
     code = "body_timeout"
 
 
 class BodyTooLarge(ApiError):
-    """More bytes than ``max_body_mb`` allows."""
+    """The body, after decompression, is larger than ``max_body_mb``."""
 
+    # Retry: no.
+    # Caller: Send less: smaller pictures, or a link instead of the data.
+    # Operator: Raise `max_body_mb`.
     status = 413
     type = "invalid_request_error"
     code = "body_too_large"
 
 
 class UnsupportedMediaType(ApiError):
-    """Not JSON, or a content-encoding that is not supported."""
+    """The body is in a form that the gateway does not read."""
 
+    # Retry: no.
+    # Caller: Send `content-type: application/json` (audio and pictures: what the message names), and a
+    # `content-encoding` that the answer's `accept-encoding` lists, or none.
     status = 415
     type = "invalid_request_error"
     code = "unsupported_media_type"
 
 
 class ExpectationFailed(ApiError):
-    """The client expects something else than 100-continue."""
+    """The request has a header ``expect`` other than ``100-continue``."""
 
+    # Retry: no.
+    # Caller: Leave the header out.
     status = 417
     type = "invalid_request_error"
     code = "expectation_failed"
 
 
 class NoWebSocket(ApiError):
-    """A client tries a WebSocket. After a 426 Codex continues with POST; after a 405 it retries for seconds."""
+    """The client tries a WebSocket. The path takes POST requests only."""
 
-    status = 426
+    # Retry: no.
+    # Caller: Send a POST request. Codex does so by itself after this answer.
+    status = 426  # after a 405 Codex would try the WebSocket again for seconds
     type = "invalid_request_error"
     code = "websocket_not_supported"
 
@@ -224,66 +277,95 @@ class NoWebSocket(ApiError):
 class TooManyBodies(ApiError):
     """The client has too many unfinished bodies, or too many bytes of bodies."""
 
+    # Means: The client, or its address, has too many requests whose bodies are not complete, or too many bytes of
+    # bodies in the gateway's memory.
+    # Retry: after `retry-after`.
+    # Caller: Send fewer large bodies at the same time.
+    # Operator: Give the gateway more memory, or add replicas ([memory for bodies](../overload.md#memory-for-bodies)).
     status = 429
     type = "rate_limit_error"
     code = "too_many_bodies"
 
 
 class HeadersTooLarge(ApiError):
-    """The headers are too long."""
+    """The headers are longer than 32 KB. The connection is closed."""
 
+    # Retry: no.
+    # Caller: Send fewer or shorter headers; large cookies are the usual cause.
     status = 431
     type = "invalid_request_error"
     code = "headers_too_large"
 
 
 class ClientDisconnected(ApiError):
-    """The client disconnected. No response can be sent; the call's row has this error."""
+    """The client closed its connection before the answer was complete. Its attempts were cancelled."""
 
-    status = 499
+    # Retry: not sent.
+    # Caller: If this was not wanted, raise the client's own time-out.
+    # Operator: Nothing, unless there are many: then clients give up early, see the time to the first token in
+    # `/leaderboard`, or a proxy in front has a shorter time-out.
+    status = 499  # never sent: it is for the row of the call
     code = "client_disconnected"
 
 
 class ClientStalled(ClientDisconnected):
-    """The client did not read its answer for ``write_timeout_s``, and was cut."""
+    """The client read nothing of its answer for ``client_timeouts.write_timeout_s``, and was cut."""
 
+    # Retry: not sent.
+    # Caller: Read the stream while it arrives.
+    # Operator: Raise `write_timeout_s` if clients stop reading for good reasons.
     code = "client_stalled"
 
 
 class InternalError(ApiError):
-    """A bug in the gateway."""
+    """A bug in the gateway. The client is told nothing more."""
 
+    # Retry: yes.
+    # Caller: Retry once. If it happens again, tell the operator the time and the path.
+    # Operator: The log has the trace (`request.crashed`). Report it.
     status = 500
     code = "internal_error"
 
 
 class ShuttingDown(ApiError):
-    """The gateway is stopping and accepts no new calls."""
+    """The gateway is stopping, and accepts no new calls or ended this one."""
 
+    # Retry: yes.
+    # Caller: Retry at once: another replica, or the new process, answers.
+    # Operator: Nothing. If clients see it at each deployment of a new version, raise `lame_duck_s` and
+    # `shutdown_grace_s`.
     status = 503
     type = "service_unavailable"
     code = "shutting_down"
 
 
 class Overloaded(ApiError):
-    """The gateway has as many calls as it can take on."""
+    """The gateway has as many calls as it can serve in time."""
 
+    # Retry: after `retry-after`.
+    # Caller: Wait as long as `retry-after` says.
+    # Operator: Add workers or replicas; give important clients a higher `priority` ([overload](../overload.md)).
     status = 503
     type = "service_unavailable"
     code = "overloaded"
 
 
 class TooManyViewers(ApiError):
-    """As many live streams are open as this process serves."""
+    """In ``/api/live``: this process serves 50 live streams, which is its limit."""
 
+    # Retry: after `retry-after`.
+    # Caller: Close a page, or try again later.
     status = 503
     type = "service_unavailable"
     code = "too_many_viewers"
 
 
 class NothingEnabled(ApiError):
-    """The operator has disabled every deployment of a model."""
+    """Every deployment of the model has ``enabled: false``."""
 
+    # Retry: no.
+    # Caller: Use another model, or ask the operator.
+    # Operator: Set `enabled: true` for one and reload, or give the model a fallback.
     status = 503
     type = "service_unavailable"
     code = "no_deployment_enabled"
@@ -293,13 +375,17 @@ class NothingEnabled(ApiError):
 
 
 class KeyExpired(Unauthorized):
-    """The key was good until it expired. ``client`` had it."""
+    """The key was good until the instant in the message."""
 
+    # Retry: no.
+    # Caller: Ask the operator for a new key.
+    # Operator: To let the same key in again: `holeshot keys limits NAME --expires 90d` for a client in the database,
+    # `expires` for one in the file ([keys](../keys.md)).
     code = "key_expired"
 
     def __init__(self, message: str, *, client: str | None = None) -> None:
         super().__init__(message)
-        self.client = client
+        self.client = client  # whose key it was
 
 
 class NotSignedIn(NoKey):
@@ -307,64 +393,97 @@ class NotSignedIn(NoKey):
 
 
 class SessionEnded(Unauthorized):
-    """The session of a browser is over, or its key was replaced or revoked. It is no guess at a key."""
+    """On the gateway's page: the session is over, or its key was replaced or revoked."""
 
-    code = "session_ended"
+    # Retry: no.
+    # Caller: Sign in again.
+    code = "session_ended"  # it is no guess at a key
 
 
 class HeaderIgnored(Unauthorized):
-    """A header names who has signed in at a proxy, but it is not believed, and there is no session here."""
+    """On the gateway's page: a proxy's header names a person, but the gateway does not believe it.
 
+    The message says why.
+    """
+
+    # Retry: no.
+    # Caller: Sign in with a key.
+    # Operator: Put the proxy's address into `page.trusted_header.from`, and let the proxy send the header once
+    # ([security](../security.md)).
     code = "header_ignored"
 
 
 class KeyUnusable(ApiError):
-    """The database has the key, but this version cannot use the settings of its client."""
+    """The database has the key, but this version of the gateway cannot use the settings of its client."""
 
+    # Retry: after `retry-after`.
+    # Caller: Retry: another replica may be of a newer version. Otherwise ask the operator.
+    # Operator: See `keys.unusable` in the log. Upgrade this replica, or change the client's settings.
     status = 503
     type = "service_unavailable"
     code = "key_unusable"
 
 
 class KeysNotLoaded(ApiError):
-    """The keys could not be read from the database yet, so whether this one is good is not known."""
+    """The gateway has started, but could not read the keys from the database yet."""
 
+    # Retry: after `retry-after`.
+    # Caller: Wait and try again.
+    # Operator: See `keys.stale` in the log, and make the database reachable.
     status = 503
     type = "service_unavailable"
     code = "keys_not_loaded"
 
 
 class KeysUnreachable(ApiError):
-    """The database cannot be asked, so keys can be neither listed nor changed. Calls go on."""
+    """In ``/admin/keys``: the database does not answer, so keys can be neither listed nor changed. Calls go on."""
 
+    # Retry: after `retry-after`.
+    # Caller: List the keys before you repeat a change: it may have been made.
+    # Operator: See `keys.unreachable` in the log, and make the database reachable.
     status = 503
     type = "service_unavailable"
     code = "keys_unreachable"
 
 
 class KeyConflict(ApiError):
-    """The change contradicts what there is: a name that is taken, a client of the file."""
+    """In ``/admin/keys``: the change contradicts what there is.
 
+    The name is taken, or the client or all keys are in the configuration file.
+    """
+
+    # Retry: no.
+    # Caller: Take another name, rotate or change the client that exists, or change it in the file.
+    # Operator: Keys can be changed at run time only with `keys: database`.
     status = 409
     type = "invalid_request_error"
     code = "conflict"
 
 
 class ClientNotFound(ApiError):
-    """No client has this name, or no key of it is valid any more."""
+    """In ``/admin/keys``: no client of the database has this name, or it has no such key."""
 
+    # Retry: no.
+    # Caller: List the names with `GET /admin/keys`; the message has the nearest one.
     status = 404
     type = "invalid_request_error"
     code = "client_not_found"
 
 
 class CutByRevocation(ClientDisconnected):
-    """The call was cut because its key was revoked, replaced or removed."""
+    """The call was cut because its key was revoked, replaced or removed while it ran."""
 
+    # Retry: not sent.
+    # Caller: Use the new key.
+    # Operator: Nothing. To replace a key without cutting calls, let both be valid for a while: `holeshot keys rotate
+    # NAME --grace 24h`.
     code = "key_revoked"
 
 
 class CutByExpiry(ClientDisconnected):
-    """The call was cut because its key expired."""
+    """The call was cut because its key expired while it ran."""
 
+    # Retry: not sent.
+    # Caller: Ask the operator for a new key.
+    # Operator: Replace keys before they expire ([keys](../keys.md)).
     code = "key_expired"

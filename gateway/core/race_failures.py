@@ -39,12 +39,26 @@ class NotAsked(msgspec.Struct, frozen=True):
 
 
 class AllProvidersFailed(RaceFailed):
-    """Each attempt failed, for reasons of the providers."""
+    """Every attempt failed, for different reasons.
+
+    The message has each deployment with its [reason](#why-an-attempt-failed).
+    """
+
+    # Retry: yes.
+    # Caller: Retry with a growing pause. SDKs do so by themselves.
+    # Operator: Look at the reasons. Add a deployment at another provider, or a fallback model ([when a provider
+    # fails](../guides/failing-provider.md)).
 
 
 class ProviderMisconfigured(RaceFailed):
     """Each deployment needs its operator: the key, the model's name there or the base URL is wrong."""
 
+    # Means: Every deployment fails by its configuration, for several of these reasons: the key, the model's name there,
+    # or the base URL is wrong.
+    # Retry: no.
+    # Caller: Nothing is wrong with your request or your key. Tell the operator.
+    # Operator: The message has the reason of each deployment. Correct them and reload; `holeshot check --live` asks
+    # every provider.
     status = 424
     type = "provider_configuration_error"
     code = "provider_misconfigured"
@@ -56,8 +70,16 @@ class ProviderMisconfigured(RaceFailed):
 
 
 class NoValidAnswer(RaceFailed):
-    """Those that answered gave nothing that can be used (``win_on: valid``)."""
+    """With ``win_on: valid``: no deployment gave an answer that fits the schema.
 
+    The message has what is wrong with each. All of these answers are paid for, so ``x-should-retry: false`` keeps SDKs
+    from trying again.
+    """
+
+    # Retry: no.
+    # Caller: Make the schema simpler or the prompt clearer, or decide to pay for another try.
+    # Operator: Use deployments that keep to schemas, or `invalid: best` to pass on the best one ([valid
+    # answers](../valid.md)).
     code = "no_valid_answer"
 
     def __init__(self, message: str) -> None:
@@ -66,8 +88,12 @@ class NoValidAnswer(RaceFailed):
 
 
 class AllTimedOut(RaceFailed):
-    """Each attempt timed out."""
+    """Every attempt timed out. The message has each deployment and its time-out."""
 
+    # Retry: yes.
+    # Caller: Retry. For long answers, stream.
+    # Operator: Look at which time-out it was, under [Why an attempt failed](#why-an-attempt-failed), and add a
+    # deployment that is faster ([when a provider is slow](../guides/slow-provider.md)).
     status = 504
     code = "all_providers_timed_out"
 
@@ -75,6 +101,12 @@ class AllTimedOut(RaceFailed):
 class AllRateLimited(RaceFailed):
     """Every deployment refuses for now; ``retry-after`` is the shortest time."""
 
+    # Means: Either a limit of the gateway is reached (requests, tokens or parallel calls of the client), or every
+    # provider of the model is rate-limited or cooling down. The message says which.
+    # Retry: after `retry-after`.
+    # Caller: Wait as long as `retry-after` says. SDKs do so by themselves.
+    # Operator: For a limit of the gateway: raise `rpm`, `tpm` or `max_parallel`. For providers: add one, add a second
+    # key (`api_keys`), or buy a higher limit there.
     status = 429
     type = "rate_limit_error"
     code = "rate_limit_exceeded"
@@ -87,14 +119,21 @@ class AllRateLimited(RaceFailed):
 
 
 class AtCapacity(AllRateLimited):
-    """All deployments have reached max_in_flight, and no attempt ended in time."""
+    """Every deployment has ``max_in_flight`` requests at the gateway, and none ended within ``queue_timeout_s``."""
 
+    # Retry: after `retry-after`.
+    # Caller: Wait as long as `retry-after` says, and send fewer requests at a time.
+    # Operator: Add a deployment or a server. Raise `max_in_flight` if the server has room, or `queue_timeout_s`.
     code = "at_capacity"
 
 
 class OutOfResources(RaceFailed):
-    """The gateway's machine has no more descriptors, ports or memory; ``retry-after`` says when to retry."""
+    """The machine of the gateway has no more file descriptors, ports or memory for requests to providers."""
 
+    # Retry: after `retry-after`.
+    # Caller: Wait as long as `retry-after` says.
+    # Operator: Raise the limit of open files (`ulimit -n`, `LimitNOFILE=`), or use another machine too. The log has
+    # `gateway.out_of_resources`.
     status = 503
     type = "service_unavailable"
     code = ErrorKind.LOCAL_RESOURCES
@@ -114,8 +153,17 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class RejectedByProvider(RaceFailed):
-    """The provider says that the request is invalid: passed on with its status and message."""
+    """A provider says that the request is wrong.
 
+    Its own status (400, 413 or 422), message and code are passed on, so the body has the provider's code;
+    ``bad_request`` is what the ledger and the metrics say.
+    """
+
+    # Retry: no.
+    # Caller: Read the message: it names the parameter or the limit that the provider does not accept. Correct the
+    # request.
+    # Operator: If only one provider refuses it, set `drop_params: true` for its deployment, or describe what it cannot
+    # do under `capabilities`, so that it is not asked for such requests.
     type = "invalid_request_error"
     code = "bad_request"
 
@@ -208,7 +256,21 @@ _FAULT_OF_OPERATOR = (
 _FAULT_OF_CALLER = "can answer: the provider lacks the requested model or API, or refuses the operator's key"
 _LACKING = "has this API: use another model, or let the gateway's operator correct 'base_url' or 'apis'"
 CODES_OF_OPERATORS = {
+    # Error 424 provider_auth: Every deployment refuses the operator's key (401 or 403 from the provider).
+    # Retry: no.
+    # Caller: Nothing is wrong with your request or your key. Tell the operator.
+    # Operator: Set a valid key for the provider and reload. Without a reload each is tried again once a minute.
     ErrorKind.PROVIDER_AUTH: ErrorKind.PROVIDER_AUTH,
+    # Error 424 provider_not_found: Every deployment answered that it does not know the model's name, or the path.
+    # Retry: no.
+    # Caller: Nothing is wrong with your request or your key. Tell the operator.
+    # Operator: Correct the deployment's model name or the provider's `base_url`, and reload. `holeshot models --live`
+    # lists the names that providers know.
     ErrorKind.NOT_FOUND: "provider_not_found",  # not_found is an unknown path of the gateway
+    # Error 424 no_such_api: Every deployment answered that it does not have this API, such as embeddings or responses.
+    # Retry: no.
+    # Caller: Use another model, or another API.
+    # Operator: Correct the provider's `base_url`, or say in `apis` what it has, then reload. `holeshot check --live`
+    # asks it.
     ErrorKind.NO_SUCH_API: ErrorKind.NO_SUCH_API,
 }

@@ -223,24 +223,36 @@ class Reports(Protocol):
 
 
 class ReportsUnreachable(ApiError):
-    """The database cannot be asked, so there is no report. Calls go on, and their rows wait."""
+    """Reports (``/api``) need the database, which does not answer or lacks a table. Calls go on."""
 
+    # Retry: after `retry-after`.
+    # Caller: Wait and try again.
+    # Operator: See `report.failed` in the log. Start the database, or run `holeshot migrate`.
     status = 503
     type = "service_unavailable"
     code = "database_unreachable"
 
 
 class ReportTooSlow(ApiError):
-    """The database took too long for a report."""
+    """The database took too long for a report, and it was stopped."""
 
+    # Retry: no.
+    # Caller: Ask for a shorter time, or for fewer filters.
+    # Operator: See `report.too_slow` in the log: it has the SQL. Keep fewer attempts (`ledger.keep_attempts_days`).
     status = 503
     type = "service_unavailable"
     code = "report_too_slow"
 
 
 class CallNotFound(ApiError):
-    """No such call."""
+    """In ``/api``: the ledger has no call with this id.
 
+    It was never there, is not written yet, or was deleted by age.
+    """
+
+    # Retry: yes.
+    # Caller: Wait two seconds if the call has only just ended: rows are written once a second.
+    # Operator: `ledger.keep_calls_days` says how long calls are kept.
     status = 404
     type = "invalid_request_error"
     code = "call_not_found"

@@ -91,10 +91,14 @@ class KeyWatch:
         except KeysUnreachable as error:
             self._say_stale(error.message)
         except Exception:  # noqa: BLE001 - a bug in one round must not stop all later ones
+            # Event keys.watch_failed: One look for changed keys failed. The next one follows in a second.
+            # Do: It is a bug: report it with the trace.
             structlog.get_logger().exception("keys.watch_failed")
         else:
             if self._said_at is not None:
                 self._said_at = None
+                # Event keys.fresh_again: The keys can be read from the database again.
+                # Do: Nothing.
                 structlog.get_logger().info("keys.fresh_again", clients=self.clients)
 
     def _say_stale(self, problem: str) -> None:
@@ -106,6 +110,9 @@ class KeyWatch:
                 if self._table.is_loaded
                 else "keys of the database are refused with 503 until they can be read"
             )
+            # Event keys.stale: The keys could not be read from the database for `silent_s`. Known keys stay valid;
+            # changes are not seen. At a start, keys of the database are refused with 503.
+            # Do: Make the database reachable.
             structlog.get_logger().warning(
                 "keys.stale", problem=problem, silent_s=round(now - self._read_at, 1), effect=effect
             )
@@ -197,6 +204,9 @@ class Uses:
             try:
                 await self.write()
             except Exception:  # noqa: BLE001 - a bug in one round must not stop all later ones
+                # Event keys.uses_not_written: When keys were last used could not be written. It is tried again in a
+                # minute.
+                # Do: It is a bug: report it with the trace.
                 structlog.get_logger().exception("keys.uses_not_written")
 
 
@@ -336,11 +346,22 @@ class Keys(Generic[C]):
             raise ClientNotFound(f"no client can be called {name!r}")
         with _discreet():
             change = await store.change(name, decide, who=who, at=self.utc_now())
+        # Event keys.changed: An administrator (`by`) changed the settings of a client over `/admin/keys`.
+        # Do: Nothing, if you know of it.
+        # Event keys.created: An administrator (`by`) made a client and its key over `/admin/keys`.
+        # Do: Nothing, if you know of it.
+        # Event keys.revoked: An administrator (`by`) revoked keys of a client over `/admin/keys`.
+        # Do: Nothing, if you know of it.
+        # Event keys.rotated: An administrator (`by`) replaced the key of a client over `/admin/keys`.
+        # Do: Nothing, if you know of it.
         structlog.get_logger().info(f"keys.{change.action}", client=name, by=who)
         if self._watch is not None:
             try:
                 await self._watch.look()
             except KeysUnreachable as error:
+                # Event keys.change_not_seen: A key was changed in the database, but this process could not read the
+                # change back at once.
+                # Do: Nothing: it is read again each second. If it goes on, `keys.stale` follows.
                 structlog.get_logger().warning("keys.change_not_seen", client=name, problem=error.message)
         return change
 
@@ -367,6 +388,8 @@ def _discreet() -> Iterator[None]:
     try:
         yield
     except KeysUnreachable as error:
+        # Event keys.unreachable: A request to `/admin/keys` failed because the database does not answer.
+        # Do: Make the database reachable, list the keys, and repeat the change if it was not made.
         structlog.get_logger().warning("keys.unreachable", problem=error.message)
         raise KeysUnreachable(
             "the database does not answer, so keys can be neither listed nor changed; calls go on, and the gateway's"

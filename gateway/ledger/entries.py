@@ -166,6 +166,11 @@ OUTAGE_COLUMNS = _OUTAGES.names
 
 # The status of an interrupted call is unknown; for its client it was the gateway's failure.
 INTERRUPTED_STATUS = 500
+# Error 500 interrupted: The gateway died or was killed while the call ran. Only the ledger has it: the next process
+# writes the row.
+# Retry: not sent.
+# Caller: Retry: the connection broke.
+# Operator: Find out why the process ended: `worker.died` in the log, or the kernel's log if memory ran out.
 INTERRUPTED = "interrupted"
 
 

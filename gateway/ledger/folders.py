@@ -108,6 +108,9 @@ def orphaned(spool_dir: Path) -> Iterator[tuple[Path, int]]:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except PermissionError:
+            # Event ledger.spool_skipped: A folder of waiting rows belongs to another user of this machine, and cannot
+            # be read.
+            # Do: Start a gateway as that user once, or give the folder to this gateway's user.
             structlog.get_logger().warning(
                 "ledger.spool_skipped",
                 spool=str(folder),

@@ -128,6 +128,8 @@ class Shipper:
         if self._failing_since_s is not None:
             outage_s = round(self._clock() - self._failing_since_s, 1)
             self._failing_since_s = None
+            # Event ledger.database_recovered: Rows are written again, after `outage_s` seconds.
+            # Do: Nothing.
             self._log.info("ledger.database_recovered", outage_s=outage_s)
 
     def _note_failure(self, error: DatabaseUnreachableError) -> None:
@@ -135,6 +137,8 @@ class Shipper:
         self.last_error = str(error)
         if self._failing_since_s is None:  # once per outage
             self._failing_since_s = self._clock()
+            # Event ledger.database_unreachable: The database does not answer. Calls go on, and their rows wait on disk.
+            # Do: Make the database reachable. Nothing is lost meanwhile.
             self._log.warning(
                 "ledger.database_unreachable", cause=str(error), hint="calls go on, rows wait in the spool"
             )
@@ -303,6 +307,9 @@ async def _adopt_folder(folder: Path, shipper: Shipper, *, was_moved: bool) -> N
     for first in range(0, len(rest), BATCH_MAX_ENTRIES):
         await shipper.ship(rest[first : first + BATCH_MAX_ENTRIES], reader.set_aside)
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    # Event ledger.spool_adopted: The rows of a process that died were found and written. Its `interrupted` calls have
+    # this as their `error_kind`.
+    # Do: Nothing, unless you do not know why that process died: see `worker.died`, or the kernel's log.
     structlog.get_logger().info(
         "ledger.spool_adopted",
         spool=folder.name,

@@ -44,6 +44,9 @@ class Pruning:
             rows = await self._store.prune(self._retention, self._utc_now())
         except DatabaseUnreachableError as error:
             if self._shipper.connected and str(error) != self._problem:
+                # Event ledger.not_pruned: Old rows could not be deleted, mostly because this role does not own the
+                # tables.
+                # Do: Run `holeshot prune` as the tables' owner, for example each night.
                 structlog.get_logger().warning(
                     "ledger.not_pruned", cause=str(error), hint="holeshot prune, as the tables' owner"
                 )
@@ -51,6 +54,8 @@ class Pruning:
             return
         self._problem = None
         if rows and any(rows.values()):
+            # Event ledger.pruned: Rows older than the `ledger.keep_…` settings were deleted: how many, by table.
+            # Do: Nothing.
             structlog.get_logger().info("ledger.pruned", **rows)
 
 
@@ -102,6 +107,8 @@ class Keeper:
         if not names:
             if self._missing:  # it was moved away and back
                 self._missing = False
+                # Event ledger.spool_recovered: The spool is written to disk again.
+                # Do: Nothing.
                 self._say(logging.INFO, "ledger.spool_recovered", folder=str(files.folder))
             return
         self._missing = True
@@ -120,6 +127,9 @@ class Keeper:
             files.mark_moved()
             lost = self._spool.drop_lost(self._taken())
             self._missing = False
+            # Event ledger.spool_restored: Somebody deleted files of the spool while the gateway ran. It has written
+            # them again; `lost` rows are gone.
+            # Do: Find out who deletes there: a cleaner of temporary files, perhaps.
             self._say(
                 logging.ERROR,
                 "ledger.spool_restored",
@@ -130,6 +140,9 @@ class Keeper:
             )
             return
         if self._is_time_to_say():
+            # Event ledger.spool_missing: The folder of waiting rows was deleted and cannot be made again (`cause`).
+            # Calls go on; rows that are not in the database would be lost with this process.
+            # Do: Make `spool_dir` writable now. It is put back by itself.
             self._say(
                 logging.ERROR,
                 "ledger.spool_missing",
@@ -162,6 +175,9 @@ class Keeper:
             try:
                 await asyncio.to_thread(sync_files, unsynced)
             except OSError as error:
+                # Event ledger.sync_failed: The disk did not confirm that it has stored the spool. The rows are lost
+                # only if the machine itself stops.
+                # Do: Check the disk.
                 self._say(logging.ERROR, "ledger.sync_failed", folder=str(self._spool.folder), cause=error.strerror)
 
     def _say(self, level: int, event: str, **facts: object) -> None:
@@ -352,6 +368,10 @@ class Ledger:
             await self._keeper.keep()
             if left:
                 lost, folder = self._spool.only_in_memory, str(self._spool.folder)
+                # Event ledger.closed_with_pending_rows: The process ended before all rows were in the database.
+                # `pending` are in the folder `spool`; `lost` are nowhere, as the disk refused them too.
+                # Do: Start a gateway with the same `spool_dir`: it writes them. Do not delete the folder. While the
+                # disk is full, free space before you stop a gateway: then nothing is lost.
                 self._log.warning(
                     "ledger.closed_with_pending_rows", pending=self.pending - lost, lost=lost, spool=folder
                 )
@@ -417,6 +437,8 @@ class Ledger:
                 failures += 1
             except Exception:  # noqa: BLE001 - a bug in one round must not stop all later ones
                 failures += 1
+                # Event ledger.task_failed: A round of the ledger's work failed. It is repeated.
+                # Do: It is a bug: report it with the trace.
                 self._log.exception("ledger.task_failed", task=getattr(action, "__name__", ""))
             pause_s = backoff_s(failures) if failures else interval_s
             with suppress(TimeoutError):

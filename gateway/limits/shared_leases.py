@@ -305,6 +305,9 @@ class SharedLeases:
                 await self._exchange(list({quota.key: quota for quota in quotas}.values()))
         except _ERRORS as error:
             if not self._link.is_away:
+                # Event limits.redis_away: Redis does not answer. Each of the `processes` allows its share of what was
+                # left of each limit.
+                # Do: Make Redis reachable. Calls go on meanwhile.
                 _log.warning(
                     "limits.redis_away",
                     error=type(error).__name__,
@@ -315,11 +318,15 @@ class SharedLeases:
             self._lose()
             return
         except Exception:  # noqa: BLE001 - the next round may succeed, and without any, shares are used
+            # Event limits.round_failed: One exchange of limits with Redis failed. Shares are used until the next one.
+            # Do: It is a bug: report it with the trace.
             _log.exception("limits.round_failed")
             self._share_again()
             self._lose()
             return
         if self._link.is_away:
+            # Event limits.redis_back: Limits are shared through Redis again.
+            # Do: Nothing.
             _log.info("limits.redis_back")
         self._link.is_away = False
 

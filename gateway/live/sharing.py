@@ -207,6 +207,9 @@ class ForeignCalls:
     def _ignore(self, what: str) -> None:
         self.ignored += 1
         if self.ignored == 1:
+            # Event live.redis_garbage: Another program publishes to the channel `holeshot:live:…` in Redis. What it
+            # sends is ignored and counted.
+            # Do: Give the gateway a Redis, or an ACL, of its own.
             structlog.get_logger().warning(
                 "live.redis_garbage",
                 ignored=what[:100],
@@ -304,6 +307,8 @@ class Sharing:
             except _AWAY as error:
                 self._failed(error)
             except Exception:  # noqa: BLE001 - a defect here must not end for good what others see
+                # Event live.sharing_failed: One exchange of live events failed. The next one follows.
+                # Do: It is a bug: report it with the trace.
                 structlog.get_logger().exception("live.sharing_failed")
                 self._publisher.stop()
             problem = self._problem or self._listener.problem
@@ -349,6 +354,8 @@ class Sharing:
     def _failed(self, error: BaseException) -> None:
         """Keep nothing for a Redis that is away: when it is back, others are told again what runs."""
         if self._problem is None:
+            # Event live.redis_away: Live streams show the calls of one process only, as Redis does not answer.
+            # Do: Make Redis reachable. Calls go on meanwhile.
             structlog.get_logger().warning(
                 "live.redis_away", error=type(error).__name__, effect="live streams have the calls of one process"
             )

@@ -300,6 +300,8 @@ class Prober:
             try:
                 self.look()
             except Exception:  # noqa: BLE001 - a defect in one look must not end all later ones
+                # Event probes.not_looked: One look for quiet deployments failed. The next one follows.
+                # Do: It is a bug: report it with the trace.
                 _log.exception("probes.not_looked")
 
     @property
@@ -377,6 +379,8 @@ class Prober:
                 since=since,
             )
         except ProbesUnreachable as error:
+            # Event probes.unrecorded: A probe was not sent, because its cost could not be written to the database.
+            # Do: Make the database reachable. Nothing is lost meanwhile.
             _log.warning("probes.unrecorded", deployment=probe.deployment, problem=str(error))
             return NotProbed.UNRECORDED
 
@@ -396,6 +400,8 @@ class Prober:
     async def _settle(self, probe: Probe, record: CallRecord) -> None:
         end = _end(record, self._services)
         self._on_end(probe.deployment, end.outcome, probe.reserved_usd if end.cost_usd is None else end.cost_usd)
+        # Event probe: A probe of a quiet deployment has ended: `outcome`, time to the first token, cost.
+        # Do: Nothing.
         _log.info(
             "probe",
             deployment=probe.deployment,
@@ -411,6 +417,9 @@ class Prober:
     def _wait(self, name: str, reason: NotProbed) -> None:
         """Ask no more for a while: nothing that is known here tells when it may be probed."""
         if self._told.get(name) is not reason:
+            # Event probes.not_probed: A quiet deployment is not probed, for this `reason`; said once for each reason.
+            # Do: Nothing, mostly. `no_price`: set `price_per_mtok` or `probes.usd_if_unknown`. `usd_per_day`,
+            # `max_per_day`: the limit of the day is reached. See [probes](../probes.md).
             _log.info("probes.not_probed", deployment=name, reason=str(reason))
         self.not_probed[name] = self._told[name] = reason
         self._ask_again_at[name] = self._services.clock() + min(60.0, self._settings.quiet_s / 4)
@@ -419,6 +428,8 @@ class Prober:
         del self._running[name]
         if not task.cancelled() and (defect := task.exception()) is not None:
             self._ask_again_at[name] = self._services.clock() + self._settings.quiet_s
+            # Event probes.crashed: A probe failed by a bug. The deployment is probed again later.
+            # Do: It is a bug: report it with the trace.
             _log.error("probes.crashed", deployment=name, exc_info=defect)
 
 

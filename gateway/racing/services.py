@@ -133,6 +133,10 @@ class Outbox:
             try:
                 tell(*args)
             except Exception:  # noqa: BLE001 - a defect of a recorder must not end a call, nor hide what others did
+                # Event call.recorder_failed: One of those that keep figures of calls (steering, metrics, live view,
+                # traces) failed on a first token or the end of an attempt. The call and what the others were told are
+                # not affected.
+                # Do: It is a bug: report it with the trace.
                 structlog.get_logger().exception("call.recorder_failed")
 
     def _turn(self) -> None:

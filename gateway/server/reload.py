@@ -104,6 +104,9 @@ class Reloader:
                 try:
                     self._reload()
                 except Exception:  # noqa: BLE001 - whatever a file contains, the next one must be read
+                    # Event configuration.unreadable: Reading the file failed in a way that was not foreseen. The
+                    # running configuration stays.
+                    # Do: It is a bug: report it with the trace.
                     self._log.exception("configuration.unreadable", effect="the running configuration stays")
 
     def _reload(self) -> None:
@@ -123,10 +126,17 @@ class Reloader:
             return
         restart = [name for name in NEEDS_RESTART if getattr(new, name) != getattr(running, name)]
         if restart:
+            # Event configuration.needs_restart: The file was read, but these `settings` are used only by a new process.
+            # Do: Restart the gateway when it suits.
             self._log.warning("configuration.needs_restart", settings=restart)
+        # Event configuration.reloaded: The changed file is in force for new calls.
+        # Do: Nothing.
         self._log.info("configuration.reloaded", models=len(new.models), providers=len(new.providers))
 
     def _say_invalid(self, problem: str) -> None:
+        # Event configuration.invalid: The changed file is not accepted; `problem` has the line and what is wrong. The
+        # running configuration stays.
+        # Do: Correct the file: it is read again when it changes. `holeshot check` tells before.
         self._log.error("configuration.invalid", problem=problem, effect="the running configuration stays")
 
 

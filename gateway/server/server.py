@@ -203,6 +203,10 @@ class Supervisor:
                 continue
             self._on_death(pid)
             if not self._stopping:
+                # Event worker.died: A worker process ended by itself; `exit_code` is negative if a signal ended it (-9:
+                # killed, often as memory ran out). Another one is started. Its running calls are cut, and get
+                # `interrupted` in the ledger.
+                # Do: See `worker.failed` before it, or the kernel's log.
                 structlog.get_logger().error("worker.died", pid=pid, exit_code=os.waitstatus_to_exitcode(status))
                 self._pause(time.monotonic() - born_at)
 
@@ -220,6 +224,9 @@ class Supervisor:
         try:
             sock = self._make_socket()
         except OSError as error:
+            # Event worker.no_socket: A new worker has no socket to listen on (`error`). It is tried again, after at
+            # most 30 s.
+            # Do: Check that no other program uses the port.
             structlog.get_logger().error("worker.no_socket", error=str(error))
             self._pause(0.0)
             return
@@ -241,6 +248,8 @@ class Supervisor:
             self._work(sock, self._lifeline)
             code = 0
         except Exception:  # noqa: BLE001 - the process ends here, and nothing else would log why
+            # Event worker.failed: A worker could not go on. Its trace says why; another one is started.
+            # Do: It is a bug: report it with the trace.
             structlog.get_logger().exception("worker.failed")
         finally:
             self._at_exit()
@@ -263,6 +272,9 @@ def run(settings: Settings, path: Path | None, load: Load) -> None:
     log = logs.configure(settings.log_level, settings.log_format)
     logs.take_standard_error(log)
     descriptors = raise_limit()
+    # Event gateway.descriptors: At the start: how many files and sockets the process may open, and how many of them
+    # clients may have.
+    # Do: Nothing.
     structlog.get_logger().debug("gateway.descriptors", limit=descriptors, clients=descriptor_budget(descriptors))
     _look_for_authorities(os.environ.get("SSL_CERT_FILE"))
     if settings.tls is not None:
@@ -302,6 +314,8 @@ async def _serve(
         _announce(settings, sock)
         await stop.wait()
         await _lame_duck(gateway, stop, settings.shutdown_grace_s)
+    # Event gateway.stopped: It has ended in order: calls are over, and rows are in the database or the spool.
+    # Do: Nothing.
     structlog.get_logger().info("gateway.stopped")
 
 
@@ -322,6 +336,9 @@ async def _open(gateway: Gateway, sock: socket.socket, settings: Settings, stack
 async def _lame_duck(gateway: Gateway, stop: "_StopSignals", grace_s: float) -> None:
     """Continue to answer while reporting not to be ready, so that load balancers can stop sending calls."""
     duck_s = 0.0 if stop.is_urgent.is_set() else gateway.context.settings.lame_duck_s
+    # Event gateway.stopping: It was asked to end. It still answers for `lame_duck_s`; then running calls may end within
+    # `grace_s`.
+    # Do: Nothing.
     structlog.get_logger().info("gateway.stopping", lame_duck_s=duck_s, grace_s=grace_s)
     if duck_s:
         gateway.context.phase = Phase.LAME_DUCK
@@ -338,6 +355,9 @@ def _look_for_authorities(path: str | None) -> None:
     except OSError as error:
         problem = f"SSL_CERT_FILE names {path}, which cannot be used: {error.strerror or 'it holds no certificate'}"
         effect = "providers with a private authority are not trusted; correct the variable, or unset it"
+        # Event tls.authorities_missing: `SSL_CERT_FILE` names a file that cannot be used, so providers with a private
+        # authority are not trusted.
+        # Do: Correct the variable, or unset it, and restart.
         structlog.get_logger().warning("tls.authorities_missing", problem=problem, effect=effect)
 
 
@@ -402,6 +422,8 @@ class _StopSignals:
         self._is_asked.set()
 
     def _orphaned(self) -> None:
+        # Event worker.orphaned: The parent process of the workers is gone, so this one stops.
+        # Do: Find out what killed the parent. The supervisor (systemd, Docker) starts the gateway again.
         structlog.get_logger().error("worker.orphaned", effect="it stops, as its parent process has ended")
         self._hear(signal.SIGINT)
 
@@ -414,6 +436,8 @@ def _announce(settings: Settings, sock: socket.socket) -> None:
     host, port = sock.getsockname()[:2]
     url = f"http{'' if settings.tls is None else 's'}://{f'[{host}]' if ':' in host else host}:{port}"
     log = structlog.get_logger()
+    # Event gateway.started: It listens at `url` and takes calls.
+    # Do: Nothing.
     log.info(
         "gateway.started", url=url, models=list(settings.models), providers=list(settings.providers), pid=os.getpid()
     )

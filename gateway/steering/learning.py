@@ -449,6 +449,9 @@ class Learning:
                 return
             health.trouble = trouble
             if health.refuse(now_s):
+                # Event steering.out: A deployment refuses the key or does not know the model (`kind`). It gets no
+                # calls, but one try a minute.
+                # Do: Correct the key, the model's name or `base_url`, and reload.
                 _log.warning("steering.out", model=model, deployment=name, kind=kind, hint=_HINTS[ErrorKind(kind)])
             return
         health.trouble = trouble

@@ -47,6 +47,10 @@ class Outages:
     def opened(self, deployment: str, reason: str | None, model: str | None, ago_s: float = 0.0) -> None:
         """Log that a breaker opened ``ago_s`` seconds ago; record it, unless it was open and a probe has failed."""
         where = {} if model is None else {"model": model}
+        # Event steering.opened: A deployment failed several times in a row (its breaker is open). It gets no calls for
+        # 5 to 20 s; then one call tries it.
+        # Do: Nothing: others answer. If it goes on, an alert follows. See [when a provider
+        # fails](../guides/failing-provider.md).
         _log.warning("steering.opened", **where, deployment=deployment, cause=reason)
         if deployment in self._lasting:
             return
@@ -63,6 +67,8 @@ class Outages:
 
     def recovered(self, model: str, deployment: str, ago_s: float = 0.0) -> None:
         """Log that a deployment may be used again, since ``ago_s`` seconds; record the end if its breaker was open."""
+        # Event steering.recovered: A deployment that was broken or out answers again.
+        # Do: Nothing.
         _log.info("steering.recovered", model=model, deployment=deployment)
         self._end(deployment, ago_s)
 
@@ -222,6 +228,9 @@ class Shortage:
         now_s = self._clock()
         if now_s < self._told_at_s + TOLD_EVERY_S:
             return
+        # Event gateway.out_of_resources: Attempts failed because this machine has no more file descriptors, ports or
+        # memory. No provider is blamed.
+        # Do: Raise the limit of open files (`ulimit -n`, `LimitNOFILE=`), or send this machine fewer calls.
         _log.error(
             "gateway.out_of_resources",
             error=attempt.error_message,

@@ -121,6 +121,9 @@ class Values:
         if not self._said:
             self._said = True
             hint = "another program writes to holeshot:* there; invalid values are ignored and counted"
+            # Event steering.redis_garbage: Another program writes to keys `holeshot:…` in Redis. What is not a figure
+            # is ignored and counted.
+            # Do: Give the gateway a Redis, a number of a database, or an ACL of its own.
             _log.warning("steering.redis_garbage", model=model, ignored=what, hint=hint)
 
 
@@ -314,6 +317,8 @@ class RedisBoard:
             TypeError,
         ) as error:  # the last two: invalid replies
             if not self._away:
+                # Event steering.redis_away: Each replica steers by its own measurements, as Redis does not answer.
+                # Do: Make Redis reachable. Calls go on meanwhile.
                 _log.warning(
                     "steering.redis_away",
                     error=type(error).__name__,
@@ -322,6 +327,8 @@ class RedisBoard:
             self._away = True
             return False
         if self._away:
+            # Event steering.redis_back: Replicas share their measurements again.
+            # Do: Nothing.
             _log.info("steering.redis_back")
         self._away = False
         return True
@@ -370,6 +377,9 @@ class RedisBoard:
                 known.read_all_at_s = unix_s
         self._learn_strikes(unix_s, replies)
         if lost:
+            # Event steering.redis_lost_data: Redis has lost figures: it was restarted or emptied. Each replica writes
+            # its own again.
+            # Do: Nothing. If it repeats, Redis removes keys because its memory is full: give it more.
             _log.warning("steering.redis_lost_data", hint="this replica writes its counts again")
             self._restoring_until_s = unix_s + RESTORING_S
         return again or lost

@@ -307,6 +307,8 @@ class OtlpExporter:
             session=None if any(os.environ.get(name) for name in _OWN_SESSION) else _heard_by(self._answered),
         )
         if self._words.said is not None:
+            # Event tracing.setting_ignored: The exporter ignores a variable `OTEL_…` (`reason`), and uses its default.
+            # Do: Correct the variable and restart.
             structlog.get_logger().warning("tracing.setting_ignored", reason=self._words.said)
             self._words.forget()
 

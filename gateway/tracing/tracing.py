@@ -91,6 +91,8 @@ class Sender:
             await asyncio.to_thread(self._wait, self._thread)
         if self._queue:
             lost = self._drop(len(self._queue))
+            # Event tracing.spans_dropped: The process ended before the collector had taken these spans.
+            # Do: Nothing, if it is rare.
             self._log.warning("tracing.spans_dropped", spans=lost, effect="the collector did not take them in time")
 
     def _wait(self, thread: threading.Thread) -> None:
@@ -118,6 +120,8 @@ class Sender:
                     return
                 continue
             if self._failures:
+                # Event tracing.exporting_again: The collector accepts spans again; `dropped` were lost since the start.
+                # Do: Nothing.
                 self._log.info("tracing.exporting_again", dropped=self.dropped)
                 self._failures = 0
             if self._exporter.rejected is not None:
@@ -127,6 +131,9 @@ class Sender:
         self.dropped += sum(ended.spans for ended in batch)
         self._failures += 1
         if self._failures == 1:
+            # Event tracing.not_exported: The collector did not accept spans (`reason`). They are dropped and counted
+            # until it does. Calls are not affected.
+            # Do: Check `tracing.endpoint`, its `headers`, and the collector.
             self._log.warning(
                 "tracing.not_exported",
                 reason=problem,
@@ -139,6 +146,9 @@ class Sender:
         self._rejected += spans
         now_s = time.monotonic()
         if self._tell_at_s is None or now_s >= self._tell_at_s:
+            # Event tracing.spans_rejected: The collector accepted exports, but did not keep `spans` of their spans
+            # (`reason`). At most one line a minute.
+            # Do: Check the limits of the collector.
             self._log.warning("tracing.spans_rejected", spans=self._rejected, reason=reason)
             self._rejected, self._tell_at_s = 0, now_s + TELL_EVERY_S
 
@@ -267,6 +277,9 @@ class Tracing:
         try:
             self._set_up(settings)
         except ValueError as error:
+            # Event tracing.not_configured: A variable `OTEL_…` in the environment is invalid (`problem`). Traces stay
+            # as they were.
+            # Do: Correct the variable and restart.
             structlog.get_logger().error(
                 "tracing.not_configured", problem=str(error), effect="traces stay as they were"
             )

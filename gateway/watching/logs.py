@@ -190,6 +190,9 @@ def configure(level: str, style: Literal["auto", "console", "json"]) -> Lines:
         renderer = structlog.processors.JSONRenderer(serializer=_json)
 
     def announce(dropped: int) -> bytes:
+        # Event log.lines_dropped: What reads standard error was too slow or stood still, so this many `lines` were not
+        # written.
+        # Do: Make the reader of the log faster, or set `log_level: warning`.
         event: EventDict = {
             "event": "log.lines_dropped",
             "lines": dropped,
@@ -348,6 +351,10 @@ class _Line(msgspec.Struct, kw_only=True, gc=False):
     answered_model: str | msgspec.UnsetType = msgspec.UNSET  # the fallback that answered
     error_kind: str | msgspec.UnsetType = msgspec.UNSET
     causes: list[str] | msgspec.UnsetType = msgspec.UNSET
+    # Event call.finished: The one line of each call: who answered (`winner`), how soon (`ttft_ms`, ms since the request
+    # arrived) and how fast (`decode_tps`, tokens per second). A failed call has `error_kind` and `causes`, with the
+    # reason of each attempt.
+    # Do: Nothing. For a failed call see [errors](errors.md). It is not written with `log_level` above `info`.
     event: str = "call.finished"
     level: str = "info"
     timestamp: datetime

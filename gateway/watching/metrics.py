@@ -409,6 +409,9 @@ class UsageWatch:
         now_s, key = self._clock(), (model, deployment)
         if now_s - self._told_at_s.get(key, -TOLD_EVERY_S) >= TOLD_EVERY_S:
             self._told_at_s[key] = now_s
+            # Event usage.far_off: A deployment reports `times` as many tokens for its texts as other deployments of the
+            # model do. Costs and tok/s are computed from what providers report.
+            # Do: Compare its usage and its bill with another provider's for the same text.
             _log.warning(
                 "usage.far_off",
                 model=model,

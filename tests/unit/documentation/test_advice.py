@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from documentation import commands, errors, events
-from documentation.error_advice import ERRORS, KINDS, REFUSALS
-from documentation.event_advice import EVENTS, GROUPS
+from documentation import advice, commands, errors, events
+from documentation.events import GROUPS
 from gateway.connections.connection import MALFORMED_BODY
 from gateway.core.errors import ApiError, KeyExpired, NoKey
 from gateway.core.race_failures import AtCapacity
@@ -18,6 +17,8 @@ from gateway.settings.model import Settings
 from providers.errors import ErrorKind
 
 ROOT = Path(__file__).resolve().parents[3]
+ERRORS, KINDS, REFUSALS = errors.by_code(), errors.kinds(), errors.refusals()
+EVENTS = {name: block.parts for name, block in advice.named("Event").items()}
 PAGES = {"errors": errors.page(), "events": events.page()}
 
 
@@ -30,7 +31,7 @@ def test_every_kind_of_failed_attempt_has_advice() -> None:
 
 
 def test_words_for_refusals_are_those_of_the_code() -> None:
-    assert REFUSALS.keys() == {NoKey("").kind, MALFORMED_BODY}
+    assert REFUSALS.keys() == {NoKey("").kind, MALFORMED_BODY} == advice.named("Refusal").keys()
 
 
 def test_errors_are_found_wherever_they_are_defined() -> None:
@@ -78,9 +79,53 @@ def test_an_event_that_is_written_elsewhere_is_in_its_file(name: str) -> None:
     assert f'"{word}"' in (ROOT / path).read_text(encoding="utf-8")
 
 
+def test_an_advice_stands_in_the_file_that_writes_the_event() -> None:
+    astray = {
+        name
+        for name, block in advice.named("Event").items()
+        if name not in events.ELSEWHERE and f'"{name}"' not in block.path.read_text(encoding="utf-8")
+    }
+    assert astray == set()
+
+
+def test_an_advice_has_the_parts_that_its_page_shows_and_no_others() -> None:
+    named = {kind: advice.named(kind).values() for kind in ("Event", "Error", "Refusal")}
+    assert {tuple(block.parts) for block in named["Event"]} == {("Means", "Do")}
+    assert {tuple(block.parts) for block in named["Refusal"]} == {("Means",)}
+    for_errors = [tuple(block.parts) for block in named["Error"]]
+    for_errors += [tuple(parts) for each in errors.classes() if (parts := advice.of_class(each))]
+    assert set(for_errors) <= {("Means", "Retry", "Caller"), ("Means", "Retry", "Caller", "Operator")}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "# Event a.b: It is\n# long.\n# Do: Nothing.\nlog()",
+            [("Event a.b", {"Means": "It is long.", "Do": "Nothing."}, 4)],
+        ),
+        (
+            "# why\n# Event a.b: One.\n# Do: This.\n# Event a.c: Two.\n# Do: That.\nlog()",
+            [
+                ("Event a.b", {"Means": "One.", "Do": "This."}, 4),
+                ("Event a.c", {"Means": "Two.", "Do": "That."}, 6),
+            ],
+        ),
+        (
+            "    # Retry: no.\n    # Caller: Wait.\n    status = 1\n    # why",
+            [("", {"Retry": "no.", "Caller": "Wait."}, 3)],
+        ),
+    ],
+)
+def test_a_block_of_advice_is_read(text: str, expected: list[tuple[object, ...]], tmp_path: Path) -> None:
+    path = tmp_path / "code.py"
+    path.write_text(text)
+    assert [block[:3] for block in advice.blocks(path)] == expected
+
+
 def test_every_advice_is_a_sentence() -> None:
-    texts = [text for advice in ERRORS.values() for text in (advice.means, advice.caller, advice.operator) if text]
-    texts += [text for advice in EVENTS.values() for text in (advice.means, advice.do)]
+    texts = [text for each in ERRORS.values() for text in (each.means, each.caller, each.operator) if text]
+    texts += [text for parts in EVENTS.values() for text in (parts["Means"], parts["Do"])]
     texts += [text for pair in KINDS.values() for text in pair]
     assert [text for text in texts if not re.fullmatch(r"[A-Z`].*[.)]", text, re.DOTALL)] == []
 

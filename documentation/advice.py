@@ -1,0 +1,96 @@
+"""Reads the advice that stands in the code at each error and each event, in comments: they cost a gateway nothing.
+
+A block begins with ``# Event NAME: …``, ``# Error STATUS CODE: …`` or ``# Refusal WORD: …``, which says what it means,
+and goes on with ``# Do: …`` or, for an error, ``# Retry: …``, ``# Caller: …`` and ``# Operator: …``. A block without a
+name belongs to the class that it stands in, or to the constant below it: ``# Means: …`` then says what that means, and
+where it is missing the docstring of the class does.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+_FIRST = re.compile(r"\s*# (Event \S+|Error \d+ \S+|Refusal \S+|Means|Retry): (.*)")
+_NEXT = re.compile(r"\s*# (Retry|Caller|Operator|Do): (.*)")
+_ANY = re.compile(r"\s*# (.*)")
+
+
+class Block(NamedTuple):
+    """One advice: what it is for (``Event ledger.pruned``, or ``""``), its parts, and the line below it."""
+
+    subject: str
+    parts: Mapping[str, str]
+    below: int  # counted from 1
+    path: Path
+
+
+def named(kind: str) -> Mapping[str, Block]:
+    """Return the advice for each ``kind`` (``Event``, ``Error``, ``Refusal``), by the words behind that."""
+    found: dict[str, Block] = {}
+    for block in (each for path in files() for each in blocks(path)):
+        word, _, name = block.subject.partition(" ")
+        if word == kind:
+            assert name not in found, f"{name} has advice in two places: {found[name].path}, {block.path}"
+            found[name] = block
+    return found
+
+
+def of_class(defined: type) -> Mapping[str, str]:
+    """Return the advice that stands in a class; empty if there is none."""
+    path, name = ROOT / f"{defined.__module__.replace('.', '/')}.py", defined.__name__
+    body = _tree(path).body
+    place, node = next((i, each) for i, each in enumerate(body) if isinstance(each, ast.ClassDef) and each.name == name)
+    ends = body[place + 1].lineno if place + 1 < len(body) else sys.maxsize  # a comment may be the last of a class
+    inside = [each for each in blocks(path) if not each.subject and node.lineno < each.below < ends]
+    if not inside:
+        return {}
+    said = " ".join((ast.get_docstring(node) or "").split()).replace("``", "`")
+    return {"Means": said, **inside[0].parts}
+
+
+def of_constants(path: Path) -> Mapping[str, Mapping[str, str]]:
+    """Return the advice above each constant of ``path``, also those of classes, by the constant's name."""
+    below = {each.below: each.parts for each in blocks(path) if not each.subject}
+    return {
+        node.targets[0].id: below[node.lineno]
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.lineno in below
+    }
+
+
+def files() -> Iterator[Path]:
+    """Yield the files of the product."""
+    for folder in ("gateway", "providers"):
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+@cache
+def blocks(path: Path) -> tuple[Block, ...]:
+    """Return the blocks of advice of a file."""
+    found: list[Block] = []
+    subject, parts, last = "", dict[str, str](), ""
+    for number, line in enumerate([*path.read_text(encoding="utf-8").splitlines(), ""], 1):
+        begins, goes_on = _FIRST.fullmatch(line), _NEXT.fullmatch(line)
+        if (parts and not _ANY.fullmatch(line)) or (begins and not (parts and goes_on)):
+            found += [Block(subject, parts, number, path)] if parts else []
+            subject, parts = "", {}
+        if begins and not parts:
+            is_named = begins[1] not in {"Means", "Retry"}
+            subject, last = (begins[1], "Means") if is_named else ("", begins[1])
+            parts[last] = begins[2]
+        elif parts and goes_on:
+            last = goes_on[1]
+            parts[last] = goes_on[2]
+        elif parts and (words := _ANY.fullmatch(line)):
+            parts[last] += f" {words[1]}"
+    return tuple(found)
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
