@@ -2,8 +2,7 @@
 
 A block begins with ``# Event NAME: …``, ``# Error STATUS CODE: …`` or ``# Refusal WORD: …``, which says what it means,
 and goes on with ``# Do: …`` or, for an error, ``# Retry: …``, ``# Caller: …`` and ``# Operator: …``. A block without a
-name belongs to the class that it stands in, or to the constant below it: ``# Means: …`` then says what that means, and
-where it is missing the docstring of the class does.
+name begins with ``# Means: …``, and belongs to the class that it stands in, or to the constant below it.
 """
 
 import ast
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-_FIRST = re.compile(r"\s*# (Event \S+|Error \d+ \S+|Refusal \S+|Means|Retry): (.*)")
+_FIRST = re.compile(r"\s*# (Event \S+|Error \d+ \S+|Refusal \S+|Means): (.*)")
 _NEXT = re.compile(r"\s*# (Retry|Caller|Operator|Do): (.*)")
 _ANY = re.compile(r"\s*# (.*)")
 
@@ -47,10 +46,7 @@ def of_class(defined: type) -> Mapping[str, str]:
     place, node = next((i, each) for i, each in enumerate(body) if isinstance(each, ast.ClassDef) and each.name == name)
     ends = body[place + 1].lineno if place + 1 < len(body) else sys.maxsize  # a comment may be the last of a class
     inside = [each for each in blocks(path) if not each.subject and node.lineno < each.below < ends]
-    if not inside:
-        return {}
-    said = " ".join((ast.get_docstring(node) or "").split()).replace("``", "`")
-    return {"Means": said, **inside[0].parts}
+    return inside[0].parts if inside else {}
 
 
 def of_constants(path: Path) -> Mapping[str, Mapping[str, str]]:
@@ -75,18 +71,16 @@ def blocks(path: Path) -> tuple[Block, ...]:
     found: list[Block] = []
     subject, parts, last = "", dict[str, str](), ""
     for number, line in enumerate([*path.read_text(encoding="utf-8").splitlines(), ""], 1):
-        begins, goes_on = _FIRST.fullmatch(line), _NEXT.fullmatch(line)
-        if (parts and not _ANY.fullmatch(line)) or (begins and not (parts and goes_on)):
-            found += [Block(subject, parts, number, path)] if parts else []
-            subject, parts = "", {}
-        if begins and not parts:
-            is_named = begins[1] not in {"Means", "Retry"}
-            subject, last = (begins[1], "Means") if is_named else ("", begins[1])
-            parts[last] = begins[2]
+        begins, goes_on, words = _FIRST.fullmatch(line), _NEXT.fullmatch(line), _ANY.fullmatch(line)
+        if parts and (begins or not words):
+            found.append(Block(subject, parts, number, path))
+            parts = {}
+        if begins:
+            subject, last, parts = begins[1].removeprefix("Means"), "Means", {"Means": begins[2]}
         elif parts and goes_on:
             last = goes_on[1]
             parts[last] = goes_on[2]
-        elif parts and (words := _ANY.fullmatch(line)):
+        elif parts and words:
             parts[last] += f" {words[1]}"
     return tuple(found)
 

@@ -89,8 +89,10 @@ class ApiError(Exception):
 
 
 class InvalidRequest(ApiError):
-    """The gateway itself cannot accept the request: a field is missing, has the wrong type, or contradicts another."""
+    """The request is invalid."""
 
+    # Means: The gateway itself cannot accept the request: a field is missing, has the wrong type, or contradicts
+    # another.
     # Retry: no.
     # Caller: Correct what the message names; `param` is the field.
     status = 400
@@ -99,8 +101,9 @@ class InvalidRequest(ApiError):
 
 
 class Unauthorized(ApiError):
-    """The request has no key, or a key that no client has (it was mistyped, replaced or revoked)."""
+    """The request cannot be attributed to a client. The code is the one that SDKs know."""
 
+    # Means: The request has no key, or a key that no client has (it was mistyped, replaced or revoked).
     # Retry: no.
     # Caller: Send `authorization: Bearer hs-…`: `api_key` in OpenAI's SDKs. Use the gateway's key, not a provider's.
     # Operator: Make a key with `holeshot keys new NAME`. In the metrics and in `refusals` a missing key is
@@ -108,7 +111,7 @@ class Unauthorized(ApiError):
     # the answers to that address are delayed.
     status = 401
     type = "authentication_error"
-    code = "invalid_api_key"  # the one that SDKs know
+    code = "invalid_api_key"
 
 
 class NoKey(Unauthorized):
@@ -126,8 +129,9 @@ class WrongKey(Unauthorized):
 
 
 class Forbidden(ApiError):
-    """The key is valid, but it may not do this: its models, providers, role or rights exclude it."""
+    """The key is valid, but not permitted to do this."""
 
+    # Means: The key is valid, but it may not do this: its models, providers, role or rights exclude it.
     # Retry: no.
     # Caller: Read the message: it names what is allowed. Use that, or ask the operator.
     # Operator: Change the client's `models`, `only`, `role`, `adhoc`, `max_width` or `override`. Without any `clients:`
@@ -138,8 +142,9 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """There is no such path."""
+    """No such path."""
 
+    # Means: There is no such path.
     # Retry: no.
     # Caller: Check the base URL: OpenAI's SDKs need `/v1` at its end, Anthropic's must not have it. The message has the
     # nearest path.
@@ -149,8 +154,9 @@ class NotFound(ApiError):
 
 
 class ModelNotFound(ApiError):
-    """No model of this name is configured."""
+    """No such model."""
 
+    # Means: No model of this name is configured.
     # Retry: no.
     # Caller: Use a name of `GET /v1/models`; the message has the nearest ones.
     # Operator: Add it under `models:`. A client with `adhoc: true` may also write `provider/model`.
@@ -201,8 +207,9 @@ class NoDeploymentFits(ApiError):
 
 
 class MethodNotAllowed(ApiError):
-    """The path exists, but not for this HTTP method."""
+    """The path exists, but not for this method."""
 
+    # Means: The path exists, but not for this HTTP method.
     # Retry: no.
     # Caller: Use a method that the header `allow` names.
     status = 405
@@ -211,8 +218,9 @@ class MethodNotAllowed(ApiError):
 
 
 class HeadersTimeout(ApiError):
-    """The headers of a request did not arrive in time. The connection is closed."""
+    """The headers did not arrive in time."""
 
+    # Means: The headers of a request did not arrive in time. The connection is closed.
     # Retry: yes.
     # Caller: Send it again on a new connection. Do not open connections long before they are used.
     # Operator: Raise `connections.headers_timeout_s`.
@@ -222,8 +230,9 @@ class HeadersTimeout(ApiError):
 
 
 class BodyTimeout(ApiError):
-    """The body of the request arrived too slowly."""
+    """The body did not arrive in time."""
 
+    # Means: The body of the request arrived too slowly.
     # Retry: yes.
     # Caller: Send it again, over a faster connection or smaller.
     # Operator: Raise `client_timeouts.body_timeout_s`, or lower `body_kib_per_s`.
@@ -233,8 +242,9 @@ class BodyTimeout(ApiError):
 
 
 class BodyTooLarge(ApiError):
-    """The body, after decompression, is larger than ``max_body_mb``."""
+    """More bytes than ``max_body_mb`` allows."""
 
+    # Means: The body, after decompression, is larger than `max_body_mb`.
     # Retry: no.
     # Caller: Send less: smaller pictures, or a link instead of the data.
     # Operator: Raise `max_body_mb`.
@@ -244,8 +254,9 @@ class BodyTooLarge(ApiError):
 
 
 class UnsupportedMediaType(ApiError):
-    """The body is in a form that the gateway does not read."""
+    """Not JSON, or a content-encoding that is not supported."""
 
+    # Means: The body is in a form that the gateway does not read.
     # Retry: no.
     # Caller: Send `content-type: application/json` (audio and pictures: what the message names), and a
     # `content-encoding` that the answer's `accept-encoding` lists, or none.
@@ -255,8 +266,9 @@ class UnsupportedMediaType(ApiError):
 
 
 class ExpectationFailed(ApiError):
-    """The request has a header ``expect`` other than ``100-continue``."""
+    """The client expects something else than 100-continue."""
 
+    # Means: The request has a header `expect` other than `100-continue`.
     # Retry: no.
     # Caller: Leave the header out.
     status = 417
@@ -265,11 +277,12 @@ class ExpectationFailed(ApiError):
 
 
 class NoWebSocket(ApiError):
-    """The client tries a WebSocket. The path takes POST requests only."""
+    """A client tries a WebSocket. After a 426 Codex continues with POST; after a 405 it retries for seconds."""
 
+    # Means: The client tries a WebSocket. The path takes POST requests only.
     # Retry: no.
     # Caller: Send a POST request. Codex does so by itself after this answer.
-    status = 426  # after a 405 Codex would try the WebSocket again for seconds
+    status = 426
     type = "invalid_request_error"
     code = "websocket_not_supported"
 
@@ -288,8 +301,9 @@ class TooManyBodies(ApiError):
 
 
 class HeadersTooLarge(ApiError):
-    """The headers are longer than 32 KB. The connection is closed."""
+    """The headers are too long."""
 
+    # Means: The headers are longer than 32 KB. The connection is closed.
     # Retry: no.
     # Caller: Send fewer or shorter headers; large cookies are the usual cause.
     status = 431
@@ -298,19 +312,21 @@ class HeadersTooLarge(ApiError):
 
 
 class ClientDisconnected(ApiError):
-    """The client closed its connection before the answer was complete. Its attempts were cancelled."""
+    """The client disconnected. No response can be sent; the call's row has this error."""
 
+    # Means: The client closed its connection before the answer was complete. Its attempts were cancelled.
     # Retry: not sent.
     # Caller: If this was not wanted, raise the client's own time-out.
     # Operator: Nothing, unless there are many: then clients give up early, see the time to the first token in
     # `/leaderboard`, or a proxy in front has a shorter time-out.
-    status = 499  # never sent: it is for the row of the call
+    status = 499
     code = "client_disconnected"
 
 
 class ClientStalled(ClientDisconnected):
-    """The client read nothing of its answer for ``client_timeouts.write_timeout_s``, and was cut."""
+    """The client did not read its answer for ``write_timeout_s``, and was cut."""
 
+    # Means: The client read nothing of its answer for `client_timeouts.write_timeout_s`, and was cut.
     # Retry: not sent.
     # Caller: Read the stream while it arrives.
     # Operator: Raise `write_timeout_s` if clients stop reading for good reasons.
@@ -318,8 +334,9 @@ class ClientStalled(ClientDisconnected):
 
 
 class InternalError(ApiError):
-    """A bug in the gateway. The client is told nothing more."""
+    """A bug in the gateway."""
 
+    # Means: A bug in the gateway. The client is told nothing more.
     # Retry: yes.
     # Caller: Retry once. If it happens again, tell the operator the time and the path.
     # Operator: The log has the trace (`request.crashed`). Report it.
@@ -328,8 +345,9 @@ class InternalError(ApiError):
 
 
 class ShuttingDown(ApiError):
-    """The gateway is stopping, and accepts no new calls or ended this one."""
+    """The gateway is stopping and accepts no new calls."""
 
+    # Means: The gateway is stopping, and accepts no new calls or ended this one.
     # Retry: yes.
     # Caller: Retry at once: another replica, or the new process, answers.
     # Operator: Nothing. If clients see it at each deployment of a new version, raise `lame_duck_s` and
@@ -340,8 +358,9 @@ class ShuttingDown(ApiError):
 
 
 class Overloaded(ApiError):
-    """The gateway has as many calls as it can serve in time."""
+    """The gateway has as many calls as it can take on."""
 
+    # Means: The gateway has as many calls as it can serve in time.
     # Retry: after `retry-after`.
     # Caller: Wait as long as `retry-after` says.
     # Operator: Add workers or replicas; give important clients a higher `priority` ([overload](../overload.md)).
@@ -351,8 +370,9 @@ class Overloaded(ApiError):
 
 
 class TooManyViewers(ApiError):
-    """In ``/api/live``: this process serves 50 live streams, which is its limit."""
+    """As many live streams are open as this process serves."""
 
+    # Means: In `/api/live`: this process serves 50 live streams, which is its limit.
     # Retry: after `retry-after`.
     # Caller: Close a page, or try again later.
     status = 503
@@ -361,8 +381,9 @@ class TooManyViewers(ApiError):
 
 
 class NothingEnabled(ApiError):
-    """Every deployment of the model has ``enabled: false``."""
+    """The operator has disabled every deployment of a model."""
 
+    # Means: Every deployment of the model has `enabled: false`.
     # Retry: no.
     # Caller: Use another model, or ask the operator.
     # Operator: Set `enabled: true` for one and reload, or give the model a fallback.
@@ -375,8 +396,9 @@ class NothingEnabled(ApiError):
 
 
 class KeyExpired(Unauthorized):
-    """The key was good until the instant in the message."""
+    """The key was good until it expired. ``client`` had it."""
 
+    # Means: The key was good until the instant in the message.
     # Retry: no.
     # Caller: Ask the operator for a new key.
     # Operator: To let the same key in again: `holeshot keys limits NAME --expires 90d` for a client in the database,
@@ -385,7 +407,7 @@ class KeyExpired(Unauthorized):
 
     def __init__(self, message: str, *, client: str | None = None) -> None:
         super().__init__(message)
-        self.client = client  # whose key it was
+        self.client = client
 
 
 class NotSignedIn(NoKey):
@@ -393,19 +415,19 @@ class NotSignedIn(NoKey):
 
 
 class SessionEnded(Unauthorized):
-    """On the gateway's page: the session is over, or its key was replaced or revoked."""
+    """The session of a browser is over, or its key was replaced or revoked. It is no guess at a key."""
 
+    # Means: On the gateway's page: the session is over, or its key was replaced or revoked.
     # Retry: no.
     # Caller: Sign in again.
-    code = "session_ended"  # it is no guess at a key
+    code = "session_ended"
 
 
 class HeaderIgnored(Unauthorized):
-    """On the gateway's page: a proxy's header names a person, but the gateway does not believe it.
+    """A header names who has signed in at a proxy, but it is not believed, and there is no session here."""
 
-    The message says why.
-    """
-
+    # Means: On the gateway's page: a proxy's header names a person, but the gateway does not believe it. The message
+    # says why.
     # Retry: no.
     # Caller: Sign in with a key.
     # Operator: Put the proxy's address into `page.trusted_header.from`, and let the proxy send the header once
@@ -414,8 +436,9 @@ class HeaderIgnored(Unauthorized):
 
 
 class KeyUnusable(ApiError):
-    """The database has the key, but this version of the gateway cannot use the settings of its client."""
+    """The database has the key, but this version cannot use the settings of its client."""
 
+    # Means: The database has the key, but this version of the gateway cannot use the settings of its client.
     # Retry: after `retry-after`.
     # Caller: Retry: another replica may be of a newer version. Otherwise ask the operator.
     # Operator: See `keys.unusable` in the log. Upgrade this replica, or change the client's settings.
@@ -425,8 +448,9 @@ class KeyUnusable(ApiError):
 
 
 class KeysNotLoaded(ApiError):
-    """The gateway has started, but could not read the keys from the database yet."""
+    """The keys could not be read from the database yet, so whether this one is good is not known."""
 
+    # Means: The gateway has started, but could not read the keys from the database yet.
     # Retry: after `retry-after`.
     # Caller: Wait and try again.
     # Operator: See `keys.stale` in the log, and make the database reachable.
@@ -436,8 +460,9 @@ class KeysNotLoaded(ApiError):
 
 
 class KeysUnreachable(ApiError):
-    """In ``/admin/keys``: the database does not answer, so keys can be neither listed nor changed. Calls go on."""
+    """The database cannot be asked, so keys can be neither listed nor changed. Calls go on."""
 
+    # Means: In `/admin/keys`: the database does not answer, so keys can be neither listed nor changed. Calls go on.
     # Retry: after `retry-after`.
     # Caller: List the keys before you repeat a change: it may have been made.
     # Operator: See `keys.unreachable` in the log, and make the database reachable.
@@ -447,11 +472,10 @@ class KeysUnreachable(ApiError):
 
 
 class KeyConflict(ApiError):
-    """In ``/admin/keys``: the change contradicts what there is.
+    """The change contradicts what there is: a name that is taken, a client of the file."""
 
-    The name is taken, or the client or all keys are in the configuration file.
-    """
-
+    # Means: In `/admin/keys`: the change contradicts what there is. The name is taken, or the client or all keys are in
+    # the configuration file.
     # Retry: no.
     # Caller: Take another name, rotate or change the client that exists, or change it in the file.
     # Operator: Keys can be changed at run time only with `keys: database`.
@@ -461,8 +485,9 @@ class KeyConflict(ApiError):
 
 
 class ClientNotFound(ApiError):
-    """In ``/admin/keys``: no client of the database has this name, or it has no such key."""
+    """No client has this name, or no key of it is valid any more."""
 
+    # Means: In `/admin/keys`: no client of the database has this name, or it has no such key.
     # Retry: no.
     # Caller: List the names with `GET /admin/keys`; the message has the nearest one.
     status = 404
@@ -471,8 +496,9 @@ class ClientNotFound(ApiError):
 
 
 class CutByRevocation(ClientDisconnected):
-    """The call was cut because its key was revoked, replaced or removed while it ran."""
+    """The call was cut because its key was revoked, replaced or removed."""
 
+    # Means: The call was cut because its key was revoked, replaced or removed while it ran.
     # Retry: not sent.
     # Caller: Use the new key.
     # Operator: Nothing. To replace a key without cutting calls, let both be valid for a while: `holeshot keys rotate
@@ -481,8 +507,9 @@ class CutByRevocation(ClientDisconnected):
 
 
 class CutByExpiry(ClientDisconnected):
-    """The call was cut because its key expired while it ran."""
+    """The call was cut because its key expired."""
 
+    # Means: The call was cut because its key expired while it ran.
     # Retry: not sent.
     # Caller: Ask the operator for a new key.
     # Operator: Replace keys before they expire ([keys](../keys.md)).

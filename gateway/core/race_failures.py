@@ -39,11 +39,10 @@ class NotAsked(msgspec.Struct, frozen=True):
 
 
 class AllProvidersFailed(RaceFailed):
-    """Every attempt failed, for different reasons.
+    """Each attempt failed, for reasons of the providers."""
 
-    The message has each deployment with its [reason](#why-an-attempt-failed).
-    """
-
+    # Means: Every attempt failed, for different reasons. The message has each deployment with its
+    # [reason](#why-an-attempt-failed).
     # Retry: yes.
     # Caller: Retry with a growing pause. SDKs do so by themselves.
     # Operator: Look at the reasons. Add a deployment at another provider, or a fallback model ([when a provider
@@ -70,12 +69,10 @@ class ProviderMisconfigured(RaceFailed):
 
 
 class NoValidAnswer(RaceFailed):
-    """With ``win_on: valid``: no deployment gave an answer that fits the schema.
+    """Those that answered gave nothing that can be used (``win_on: valid``)."""
 
-    The message has what is wrong with each. All of these answers are paid for, so ``x-should-retry: false`` keeps SDKs
-    from trying again.
-    """
-
+    # Means: With `win_on: valid`: no deployment gave an answer that fits the schema. The message has what is wrong with
+    # each. All of these answers are paid for, so `x-should-retry: false` keeps SDKs from trying again.
     # Retry: no.
     # Caller: Make the schema simpler or the prompt clearer, or decide to pay for another try.
     # Operator: Use deployments that keep to schemas, or `invalid: best` to pass on the best one ([valid
@@ -88,8 +85,9 @@ class NoValidAnswer(RaceFailed):
 
 
 class AllTimedOut(RaceFailed):
-    """Every attempt timed out. The message has each deployment and its time-out."""
+    """Each attempt timed out."""
 
+    # Means: Every attempt timed out. The message has each deployment and its time-out.
     # Retry: yes.
     # Caller: Retry. For long answers, stream.
     # Operator: Look at which time-out it was, under [Why an attempt failed](#why-an-attempt-failed), and add a
@@ -119,8 +117,9 @@ class AllRateLimited(RaceFailed):
 
 
 class AtCapacity(AllRateLimited):
-    """Every deployment has ``max_in_flight`` requests at the gateway, and none ended within ``queue_timeout_s``."""
+    """All deployments have reached max_in_flight, and no attempt ended in time."""
 
+    # Means: Every deployment has `max_in_flight` requests at the gateway, and none ended within `queue_timeout_s`.
     # Retry: after `retry-after`.
     # Caller: Wait as long as `retry-after` says, and send fewer requests at a time.
     # Operator: Add a deployment or a server. Raise `max_in_flight` if the server has room, or `queue_timeout_s`.
@@ -128,8 +127,9 @@ class AtCapacity(AllRateLimited):
 
 
 class OutOfResources(RaceFailed):
-    """The machine of the gateway has no more file descriptors, ports or memory for requests to providers."""
+    """The gateway's machine has no more descriptors, ports or memory; ``retry-after`` says when to retry."""
 
+    # Means: The machine of the gateway has no more file descriptors, ports or memory for requests to providers.
     # Retry: after `retry-after`.
     # Caller: Wait as long as `retry-after` says.
     # Operator: Raise the limit of open files (`ulimit -n`, `LimitNOFILE=`), or use another machine too. The log has
@@ -153,12 +153,10 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class RejectedByProvider(RaceFailed):
-    """A provider says that the request is wrong.
+    """The provider says that the request is invalid: passed on with its status and message."""
 
-    Its own status (400, 413 or 422), message and code are passed on, so the body has the provider's code;
-    ``bad_request`` is what the ledger and the metrics say.
-    """
-
+    # Means: A provider says that the request is wrong. Its own status (400, 413 or 422), message and code are passed
+    # on, so the body has the provider's code; `bad_request` is what the ledger and the metrics say.
     # Retry: no.
     # Caller: Read the message: it names the parameter or the limit that the provider does not accept. Correct the
     # request.

@@ -223,8 +223,9 @@ class Reports(Protocol):
 
 
 class ReportsUnreachable(ApiError):
-    """Reports (``/api``) need the database, which does not answer or lacks a table. Calls go on."""
+    """The database cannot be asked, so there is no report. Calls go on, and their rows wait."""
 
+    # Means: Reports (`/api`) need the database, which does not answer or lacks a table. Calls go on.
     # Retry: after `retry-after`.
     # Caller: Wait and try again.
     # Operator: See `report.failed` in the log. Start the database, or run `holeshot migrate`.
@@ -234,8 +235,9 @@ class ReportsUnreachable(ApiError):
 
 
 class ReportTooSlow(ApiError):
-    """The database took too long for a report, and it was stopped."""
+    """The database took too long for a report."""
 
+    # Means: The database took too long for a report, and it was stopped.
     # Retry: no.
     # Caller: Ask for a shorter time, or for fewer filters.
     # Operator: See `report.too_slow` in the log: it has the SQL. Keep fewer attempts (`ledger.keep_attempts_days`).
@@ -245,11 +247,10 @@ class ReportTooSlow(ApiError):
 
 
 class CallNotFound(ApiError):
-    """In ``/api``: the ledger has no call with this id.
+    """No such call."""
 
-    It was never there, is not written yet, or was deleted by age.
-    """
-
+    # Means: In `/api`: the ledger has no call with this id. It was never there, is not written yet, or was deleted by
+    # age.
     # Retry: yes.
     # Caller: Wait two seconds if the call has only just ended: rows are written once a second.
     # Operator: `ledger.keep_calls_days` says how long calls are kept.

@@ -341,16 +341,15 @@ class LimitReached(ApiError):
 
 
 class BudgetSpent(LimitReached):
-    """The client, or the model, has spent its limit in US dollars of the day or the month (UTC).
+    """A limit in dollars is reached. Type and code are OpenAI's for that."""
 
-    The message says when it begins again. ``x-should-retry: false`` keeps OpenAI's SDKs from trying again at once.
-    """
-
+    # Means: The client, or the model, has spent its limit in US dollars of the day or the month (UTC). The message says
+    # when it begins again. `x-should-retry: false` keeps OpenAI's SDKs from trying again at once.
     # Retry: no.
     # Caller: Wait for the next day or month, or ask the operator for a higher limit.
     # Operator: Raise `usd_per_day` or `usd_per_month` of the client, or `usd_per_day` of the model. `GET /api/usage`
     # shows who has spent what ([limits](../limits.md)).
-    type = "insufficient_quota"  # OpenAI's words for that
+    type = "insufficient_quota"
     code = "insufficient_quota"
 
     def __init__(self, quota: Quota, whose: str, unix_s: float, *, of_model: bool) -> None:
@@ -359,8 +358,9 @@ class BudgetSpent(LimitReached):
 
 
 class LargerThanLimit(InvalidRequest):
-    """The prompt alone has more tokens than this key may use in a minute (``tpm``)."""
+    """A prompt that no minute of the client has room for."""
 
+    # Means: The prompt alone has more tokens than this key may use in a minute (`tpm`).
     # Retry: no.
     # Caller: Shorten the prompt, or ask the operator for a higher limit.
     # Operator: Raise `tpm` of this client ([limits](../limits.md)).

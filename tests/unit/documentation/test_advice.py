@@ -112,8 +112,8 @@ def test_an_advice_has_the_parts_that_its_page_shows_and_no_others() -> None:
             ],
         ),
         (
-            "    # Retry: no.\n    # Caller: Wait.\n    status = 1\n    # why",
-            [("", {"Retry": "no.", "Caller": "Wait."}, 3)],
+            "    # Means: Late.\n    # Do: Wait.\n    status = 1\n    # why",
+            [("", {"Means": "Late.", "Do": "Wait."}, 3)],
         ),
     ],
 )
