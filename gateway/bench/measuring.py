@@ -164,7 +164,8 @@ class _Request:
         answered_by = exchange.headers.get(_ANSWERED_BY)
         if answered_by is not None and answered_by != self._deployment.name:
             raise UpstreamError(ErrorKind.NOT_FOUND, f"the gateway asked {answered_by} instead")
-        passage = self.passage = AnswerStream(self._call, measurement, clocks, exchange.secrets, self._clock)
+        passage = self.passage = AnswerStream(self._call, measurement, clocks, self._clock)
+        passage.reader.mask(exchange.secrets)
         while not passage.reader.done:
             data = await exchange.read()
             block = passage.read(data, self._clock(), finishing=exchange.finishing)

@@ -1,6 +1,6 @@
 """The data of one answer: read as they arrive, kept until the win, then written to the sink."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from gateway.core.attempts import AnswerKind, Flaw, Outcome, WinOn
 from gateway.core.calls import Call
@@ -40,7 +40,6 @@ class AnswerStream:
         call: Call,
         measurement: Measurement,
         clocks: AttemptClocks,
-        secrets: Sequence[str],
         clock: Callable[[], float],
     ) -> None:
         self.announced = False  # whether its first token was reported
@@ -52,7 +51,6 @@ class AnswerStream:
         self.reader = AnswerReader(
             measurement,
             clocks,
-            secrets,
             answers=call.dialect.answers,
             drop_usage=call.streamed and not call.wants_usage,
             text=self.text or self.speech,

@@ -216,7 +216,7 @@ class Attempt:
         self.seat: Seat | None = None  # if there is a limit; the provider may work until the task ends
         self._sendings = SendCount()
         self.race = race
-        self._passage: AnswerStream | None = None  # set when there is an answer
+        self._passage: AnswerStream | None = None  # set when it is asked
         self._turn: asyncio.Future[None] | None = None  # done when the hold is over, however it ends
         self._watch: Watch | None = None  # set when it is WATCHED
 
@@ -318,10 +318,20 @@ class Attempt:
     async def _ask(self, clocks: AttemptClocks) -> tuple[Exchange, AnswerStream]:
         """Send the request; return the exchange and the passage of the answer."""
         clock, call, measurement = self.race.open_call.services.clock, self.race.call, self.measurement
+        self.race.loop.call_soon(self._expect, clocks)  # while the provider works
         exchange = self.exchange = await open_exchange(self.deployment, call, self.start.id, self._sendings)
         measurement.headers_at, measurement.connect_ms = clock(), exchange.connect_ms
-        passage = self._passage = AnswerStream(call, measurement, clocks, exchange.secrets, clock)
+        passage = self._expect(clocks)
+        passage.reader.mask(exchange.secrets)
         return exchange, passage
+
+    def _expect(self, clocks: AttemptClocks) -> AnswerStream:
+        """Make what reads the answer, unless there is one."""
+        passage = self._passage
+        if passage is None:
+            clock = self.race.open_call.services.clock
+            passage = self._passage = AnswerStream(self.race.call, self.measurement, clocks, clock)
+        return passage
 
     async def _read(self, exchange: Exchange, passage: AnswerStream, clocks: AttemptClocks) -> bool:
         """Read events until the answer is complete or useless; return whether it is complete."""

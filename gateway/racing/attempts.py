@@ -1,7 +1,7 @@
 """The attempts of one race: launches, cuts, audits and waits for them."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
@@ -144,13 +144,12 @@ class Attempts:
         first = [self._prepare(launch) for launch in launches]
         if first:
             self._open_call.begin([attempt.start for attempt in first])
-        for attempt in first:
-            self._ask(attempt)
+        self._ask(first)
         return bool(first)
 
     def launch(self, launch: Launch) -> None:
         """Launch one more attempt."""
-        self._ask(self._prepare(launch))
+        self._ask([self._prepare(launch)])
 
     def launch_extra(self, launch: Launch | None) -> bool:
         """Launch one more besides an invalid answer, which is paid for; return whether there is one to launch."""
@@ -277,12 +276,16 @@ class Attempts:
         self.all.append(attempt)
         return attempt
 
-    def _ask(self, attempt: Attempt) -> None:
-        """Start the attempt's task."""
+    def _ask(self, attempts: Sequence[Attempt]) -> None:
+        """Start the tasks of attempts. Recorders are told of the launches when all requests are on their way."""
         assert self._race is not None
-        services, loop = self._open_call.services, self._race.loop
-        services.recorder.attempt_started(self._open_call.call, attempt.start)
-        attempt.started(services.tasks.start(attempt.run(), attempt, loop))
+        services, loop, call = self._open_call.services, self._race.loop, self._open_call.call
+        try:
+            for attempt in attempts:
+                attempt.started(services.tasks.start(attempt.run(), attempt, loop))
+        finally:
+            for attempt in attempts:
+                services.outbox.add(services.recorder.attempt_started, call, attempt.start)
 
     def _expected_s(self, loser: Attempt, now: float) -> float | None:
         """Return the predicted time to first token of the primary, in seconds; None in exploring races."""

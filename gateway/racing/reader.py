@@ -121,7 +121,6 @@ class AnswerReader:
         self,
         measurement: Measurement,
         clocks: AttemptClocks,
-        secrets: Sequence[str],
         *,
         answers: AnswerFormat,
         drop_usage: bool,
@@ -131,8 +130,8 @@ class AnswerReader:
         self.done = False  # the last event was seen: [DONE], or the dialect's equivalent
         self._measurement = measurement
         self._clocks = clocks
-        self._secrets = secrets
-        self._sent_secrets = as_sent(tuple(secrets))
+        self._secrets: Sequence[str]
+        self._sent_secrets: Sequence[bytes]
         self._read_event = answers.read_event
         self._learned = answers.learned
         self._text = text  # of an answer that must be JSON
@@ -141,6 +140,11 @@ class AnswerReader:
         self._halves = HalfCharacters()
         self._pattern: Pattern | None = None
         self._lessons = LESSONS
+        self._lesson: tuple[bytes, Chunk] | None = None  # the latest event with something in it, to learn from
+
+    def mask(self, secrets: Sequence[str]) -> None:
+        """Mask ``secrets`` in what is read. To be called before the first read."""
+        self._secrets, self._sent_secrets = secrets, as_sent(tuple(secrets))
 
     def read(self, data: bytes, now: float) -> Block:
         """Parse one read (``b""`` at the end of the stream). Data after the end of the answer are dropped."""
@@ -149,6 +153,8 @@ class AnswerReader:
             block = self._halves.mend(block)
         draft = _Draft()
         at = 0
+        if self._lesson is not None:
+            self._learn(self._lesson)
         if self._pattern is None and self._learned is not None and len(block) >= MANY_BYTES:
             at = self._parse_head(block, now, draft)
             if self.done or draft.error is not None:
@@ -170,8 +176,10 @@ class AnswerReader:
     def plain(self, data: bytes) -> Run | None:
         """Return the run if a read has only whole, plain events; pass it to ``take`` instead of calling ``read``.
 
-        Changes nothing. None: the data must be passed to ``read``.
+        None: the data must be passed to ``read``.
         """
+        if self._lesson is not None:
+            self._learn(self._lesson)
         if self._pattern is None or self.finished or self.done or self._halves.held or self._splitter.holds_back:
             return None
         run = self._pattern.find(data)
@@ -189,8 +197,12 @@ class AnswerReader:
         at = 0
         for _ in range(HEAD_EVENTS):
             begin, at = at, _end_of_event(block, at)
-            if not self._parse(block[begin:at], now, draft) or self._pattern is not None or at == len(block):
+            if not self._parse(block[begin:at], now, draft) or at == len(block):
                 break
+            if self._lesson is not None:
+                self._learn(self._lesson)
+                if self._pattern is not None:
+                    break
         return at
 
     def _parse(self, block: bytes, now: float, draft: "_Draft") -> bool:
@@ -231,7 +243,7 @@ class AnswerReader:
             alive = alive or not chunk.idle
             if chunk.meaningful:
                 meaningful = True
-                self._learn(event.raw, chunk)
+                self._lesson = event.raw, chunk
         if alive:
             self._clocks.event(now, meaningful=meaningful)
         self._take_text(chunks)
@@ -269,9 +281,13 @@ class AnswerReader:
                 if chunk.answer:
                     self._text.take(chunk.data)
 
-    def _learn(self, raw: bytes, chunk: Chunk) -> None:
-        """Learn the pattern of the following events from this one: some streams change it from time to time."""
-        learned = self._learned
+    def _learn(self, lesson: tuple[bytes, Chunk]) -> None:
+        """Learn the pattern of the following events from this one: some streams change it from time to time.
+
+        Not before it is needed: the first event is on its way to the client by then.
+        """
+        self._lesson = None
+        learned, (raw, chunk) = self._learned, lesson
         if learned is None or not self._lessons:
             return
         if self._pattern is not None and raw.startswith(self._pattern.before):

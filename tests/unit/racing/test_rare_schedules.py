@@ -15,7 +15,17 @@ from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request
 from tests.unit.racing.server import limited
 from tests.unit.racing.test_race import answers, refuses
-from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingRecorder, Timetable, Track, delta, usage
+from tests.unit.racing.track import (
+    DONE,
+    FINISH,
+    ROLE,
+    DefectiveTasks,
+    RememberingRecorder,
+    Timetable,
+    Track,
+    delta,
+    usage,
+)
 from tests.unit.racing.virtual_time import VirtualTimeLoop, run
 
 RESET = UpstreamError(ErrorKind.DISCONNECTED, "reset")
@@ -131,18 +141,12 @@ def test_the_total_clock_takes_no_whole_answer_back() -> None:
 
 
 def test_a_defect_at_a_launch_by_timer_ends_the_call() -> None:
-    class Recorder(RememberingRecorder):
-        def attempt_started(self, call: Call, start: AttemptStart) -> None:
-            if start.deployment == "b":
-                raise RuntimeError("a defect")
-            super().attempt_started(call, start)
-
     track = Track(
         refuses("a", ErrorKind.SERVER_ERROR, 500, at=1.0),
         answers("b", 0.1),
         launches=[("a", 0.0, Role.PRIMARY), ("b", 0.5, Role.HEDGE)],
     )
-    track.recorder = Recorder()
+    track.tasks = DefectiveTasks("b")
 
     async def main() -> CallRecord:
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
@@ -153,19 +157,24 @@ def test_a_defect_at_a_launch_by_timer_ends_the_call() -> None:
     assert len(track.recorder.records) == 1
 
 
-def test_a_defect_at_the_start_cuts_who_was_asked() -> None:
+def test_a_defect_of_a_recorder_that_is_told_of_a_launch_ends_no_call() -> None:
     class Recorder(RememberingRecorder):
         def attempt_started(self, call: Call, start: AttemptStart) -> None:
-            if start.deployment == "b":
-                raise RuntimeError("a defect")
-            super().attempt_started(call, start)
+            raise RuntimeError("a defect")
 
+    track = Track(answers("a", 0.1))
+    track.recorder = Recorder()
+    assert run(track.run()).status_code == 200
+
+
+def test_a_defect_at_the_start_cuts_who_was_asked() -> None:
     a = answers("a", 30.0)
     track = Track(a, answers("b", 0.1))
-    track.recorder = Recorder()
+    track.tasks = DefectiveTasks("b")
     with pytest.raises(RuntimeError, match="a defect"):
         run(track.run())
     assert [each.error_kind for each in track.recorder.records] == ["internal_error"]
+    assert sorted(each.deployment for each in track.recorder.launched) == ["a", "b"]
     assert sorted(each.deployment for each in track.recorder.ended) == ["a", "b"]
 
 

@@ -39,7 +39,8 @@ def read(reads: list[bytes]) -> tuple[dict[str, Any], list[bool], bytes]:
         assert task is not None
         clocks = AttemptClocks(CLOCKS, task, lambda: 0.0, asyncio.get_running_loop())
         measurement = Measurement(0.0)
-        reader = AnswerReader(measurement, clocks, (), answers=CHAT.answers, drop_usage=True)
+        reader = AnswerReader(measurement, clocks, answers=CHAT.answers, drop_usage=True)
+        reader.mask(())
         blocks = [reader.read(data, float(number)) for number, data in enumerate(reads, start=1)]
         clocks.stop()
         facts = {name: getattr(measurement, name) for name in Measurement.__slots__}
@@ -118,7 +119,8 @@ def test_half_a_character_at_the_end_of_a_text_is_told_before_the_next_plain_tex
         task = asyncio.current_task()
         assert task is not None
         clocks = AttemptClocks(CLOCKS, task, lambda: 0.0, asyncio.get_running_loop())
-        reader = AnswerReader(Measurement(0.0), clocks, (), answers=CHAT.answers, drop_usage=True)
+        reader = AnswerReader(Measurement(0.0), clocks, answers=CHAT.answers, drop_usage=True)
+        reader.mask(())
         for following, said in ((other, rb"\ud83d\ude00"), (delta("a"), rb"\ufffda")):
             reader.read(delta("first"), 1.0)
             assert reader.plain(delta("a")) is not None

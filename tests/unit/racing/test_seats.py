@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from gateway.core.attempts import AttemptStart, Role
-from gateway.core.calls import Call, CallRecord
+from gateway.core.attempts import Role
+from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError, ShuttingDown
 from gateway.core.race_failures import AllProvidersFailed, AtCapacity
 from gateway.racing.call import Unanswered
 from gateway.racing.slots import Seats
 from providers.errors import ErrorKind, UpstreamError
 from tests.unit.racing.server import PATIENCE_S, Server, left_clean, limited, server
-from tests.unit.racing.track import RememberingRecorder, Timetable, Track
+from tests.unit.racing.track import DefectiveTasks, Timetable, Track
 from tests.unit.racing.virtual_time import run
 
 BROKEN = UpstreamError(ErrorKind.SERVER_ERROR, "broken", status=500)
@@ -289,13 +289,9 @@ def test_losers_that_are_cut_give_their_seats_back() -> None:
 
 
 def test_a_launch_that_breaks_the_gateway_keeps_no_seat() -> None:
-    class Defective(RememberingRecorder):
-        def attempt_started(self, call: Call, start: AttemptStart) -> None:
-            raise RuntimeError("a defect")
-
     upstream, seats = server("a", total=0.5), limited(a=1)
     fine, broken, last = (single(upstream, seats=seats) for _ in range(3))
-    broken.recorder = Defective()
+    broken.tasks = DefectiveTasks("a")
 
     async def crowd() -> list[object]:
         return await asyncio.gather(*(called(each) for each in (fine, broken, last)), return_exceptions=True)
@@ -308,13 +304,9 @@ def test_a_launch_that_breaks_the_gateway_keeps_no_seat() -> None:
 
 
 def test_a_defect_at_the_first_launch_keeps_no_seat_either() -> None:
-    class Defective(RememberingRecorder):
-        def attempt_started(self, call: Call, start: AttemptStart) -> None:
-            raise RuntimeError("a defect")
-
     seats = limited(a=1)
     track = single(server("a"), seats=seats)
-    track.recorder = Defective()
+    track.tasks = DefectiveTasks("a")
 
     async def crash() -> None:
         with pytest.raises(RuntimeError):

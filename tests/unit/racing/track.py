@@ -1,7 +1,7 @@
 """A race track in memory: upstreams that answer by a timetable, a sink and a recorder that remember what they saw."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -201,6 +201,22 @@ class RememberingSink:
         return b"".join(self.blocks)
 
 
+class DefectiveTasks(AttemptTasks[Attempt, OpenCall]):
+    """Tasks that cannot be started for some deployments, by a bug."""
+
+    def __init__(self, *deployments: str) -> None:
+        super().__init__()
+        self._cannot_start = deployments
+
+    def start(
+        self, work: Coroutine[Any, Any, None], attempt: Attempt, loop: asyncio.AbstractEventLoop
+    ) -> asyncio.Task[None]:
+        if attempt.deployment.name in self._cannot_start:
+            work.close()
+            raise RuntimeError("a defect")
+        return super().start(work, attempt, loop)
+
+
 class RememberingRecorder:
     """A recorder that keeps what it heard, in order."""
 
@@ -291,7 +307,7 @@ class Track:
         self._paces = paces or Paces()
         self.upstreams = {upstream.name: upstream for upstream in upstreams}
         self.recorder = RememberingRecorder()
-        self.tasks = AttemptTasks[Attempt, OpenCall]()
+        self.tasks: AttemptTasks[Attempt, OpenCall] = AttemptTasks()
         self.sink = sink or RememberingSink()
         self._permits = permits
         names = list(self.upstreams)
