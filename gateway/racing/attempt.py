@@ -40,10 +40,16 @@ from providers.sendings import SendCount
 if TYPE_CHECKING:
     from gateway.racing.slots import Seat
 
-# The states of an attempt and their transitions. ┌─────────► HELD ────────┐ │ ▼ ASKED ┼───────────────────► ANSWERING
-# ──► ANSWERED ──► DRAINING │ ▲ │ │ ├─────────► EMPTY ───────┘ ▼ ▼ └─────────► WATCHED ───────────────► OVER
-# ◄─────────┘ An attempt may go to OVER from every state: it failed, was cut, or its client left. HELD may also become
-# WATCHED.
+# The states of an attempt and their transitions.
+#
+#           ┌─────────► HELD ────────┐
+#           │                        ▼
+#     ASKED ┼───────────────────► ANSWERING ──► ANSWERED ──► DRAINING
+#           │                        ▲             │            │
+#           ├─────────► EMPTY ───────┘             ▼            ▼
+#           └─────────► WATCHED ───────────────► OVER ◄─────────┘
+#
+# An attempt may go to OVER from every state: it failed, was cut, or its client left. HELD may also become WATCHED.
 
 
 class State(Enum):

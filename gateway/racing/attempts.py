@@ -18,10 +18,14 @@ from gateway.racing.validation import flaw_rank
 from gateway.steering.plans import Launch, Plan
 from providers.dialects.dialect import Dialect
 
-# The rival that runs on behind the winner (``race.keep_rival``): it answers if the winner breaks. NOBODY ──► BEHIND
-# ──► CALLED the winner has broken; it is an attempt like any other again │ └──────► DISMISSED the winner's answer is
-# whole, or the rival cannot answer any more Only whole answers have one: of a stream the client has a part already.
-# It began as any extra attempt did, under the same limits, which count a whole answer for each.
+# The rival that runs on behind the winner (``race.keep_rival``): it answers if the winner breaks.
+#
+#     NOBODY ──► BEHIND ──► CALLED         the winner has broken; it is an attempt like any other again
+#                  │
+#                  └──────► DISMISSED      the winner's answer is whole, or the rival cannot answer any more
+#
+# Only whole answers have one: of a stream the client has a part already. It began as any extra attempt did, under the
+# same limits, which count a whole answer for each.
 
 _MAY_ANSWER = frozenset({State.ASKED, State.HELD})
 

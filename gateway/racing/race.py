@@ -32,9 +32,13 @@ from providers.exchange import Exchange
 if TYPE_CHECKING:
     from gateway.racing.hold import Held
 
-# The phases of a race and their transitions. RUNNING ──► HOLDING ──► ANSWERING ──► OVER ▲ │ ▲ │ ▲ │ │ │ └────────┘ │
-# │ back to RUNNING: the held attempt has failed, │ └─────────────────────┘ │ or the winner, whose answer is gathered
-# and not committed └───────────────────────────┘ OVER may follow any
+# The phases of a race and their transitions.
+#
+#     RUNNING ──► HOLDING ──► ANSWERING ──► OVER
+#       ▲ │ ▲        │          ▲   │
+#       │ │ └────────┘          │   │    back to RUNNING: the held attempt has failed,
+#       │ └─────────────────────┘   │    or the winner, whose answer is gathered and not committed
+#       └───────────────────────────┘    OVER may follow any
 
 
 class Phase(Enum):
