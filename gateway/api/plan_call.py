@@ -24,8 +24,7 @@ from gateway.steering.affinity import Prefix, prefix_of
 from gateway.steering.candidates import Terms
 from gateway.steering.constants import PREFIX_BYTES
 from gateway.steering.plans import Launch, Plan
-
-_RACING = frozenset({Mode.RACE, Mode.HEDGE})
+from gateway.steering.strategies import STRATEGIES
 
 
 class PlannedCall(msgspec.Struct, frozen=True):
@@ -82,7 +81,7 @@ def plan_call(
         resolved.keep_to(made_by)
     fitting = resolved.fitted(origin.client)
     model = resolved.model
-    if len(fitting.deployments) == 1 < len(found.deployments) and model.race.mode in _RACING:
+    if len(fitting.deployments) == 1 < len(found.deployments) and STRATEGIES[model.race.mode].races_itself:
         # Only a model with a single configured deployment may race it against itself.
         model = msgspec.structs.replace(model, race=model.race.model_copy(update={"mode": Mode.SINGLE}))
     kind = Kind(

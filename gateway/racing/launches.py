@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gateway.core.attempts import Role
-from gateway.core.calls import Mode
 from gateway.racing.attempts import Attempts
 from gateway.racing.call import OpenCall
 from gateway.racing.slots import Line
 from gateway.racing.timeouts import Timer, Timers
 from gateway.steering.plans import Launch, Plan
+from gateway.steering.strategies import STRATEGIES
 
 if TYPE_CHECKING:
     from gateway.racing.slots import Wait
@@ -61,7 +61,7 @@ class LaunchSchedule:
     @property
     def is_in_turn(self) -> bool:
         """Whether deployments are asked one after the other, so that the next one is no extra attempt."""
-        return self._plan.mode is Mode.SINGLE
+        return STRATEGIES[self._plan.mode].in_turn
 
     def open(self) -> Iterator[Launch]:
         """Start the timers; yield what is launched now. Each must have its seat before the next is taken."""

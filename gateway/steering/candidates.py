@@ -11,11 +11,10 @@ import msgspec
 from msgspec.structs import replace
 
 from gateway.core.attempts import AnswerKind
-from gateway.core.calls import Kind, Mode, Objective
+from gateway.core.calls import Kind, Objective
 from gateway.core.prompt_classes import PromptClass
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import Held, Prefix
-from gateway.steering.budget import raced_share
 from gateway.steering.constants import (
     COLD_EVENTS,
     HEADROOM_LOW,
@@ -33,6 +32,7 @@ from gateway.steering.constants import (
 from gateway.steering.estimates import Estimate, Standings
 from gateway.steering.health import Condition, State
 from gateway.steering.prediction import tokens_of
+from gateway.steering.strategies import STRATEGIES
 from providers.datasheets import Price
 
 
@@ -144,9 +144,7 @@ def weighed_share(race: RaceSettings, terms: Terms) -> float:
     """
     if terms.objective is not Objective.READING or terms.holds:
         return 0.0
-    if race.mode is Mode.AUTO:
-        return round(raced_share(race.budget), 1)  # in steps, so that lineups can be kept
-    return 1.0 if race.mode is Mode.RACE else 0.0
+    return STRATEGIES[race.mode].raced_share(race)
 
 
 def _after_s(

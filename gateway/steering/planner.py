@@ -9,10 +9,10 @@ from random import Random
 import msgspec
 
 from gateway.core.attempts import EXPLORING, Role
-from gateway.core.calls import Mode, Objective
+from gateway.core.calls import Objective
 from gateway.settings.model import RaceSettings
 from gateway.steering.affinity import NOTHING_HELD, Affinity, Held
-from gateway.steering.budget import hedge_quantile, hedged_at_s, raced_share
+from gateway.steering.budget import hedge_quantile, hedged_at_s
 from gateway.steering.candidates import Candidate, Lineup, Terms, Tier
 from gateway.steering.constants import (
     BURST_TOKENS,
@@ -35,18 +35,19 @@ from gateway.steering.constants import (
 )
 from gateway.steering.health import State, probe_limit_s
 from gateway.steering.plans import Launch, Plan, Why
+from gateway.steering.strategies import STRATEGIES, Start
 
 # Selects deployments to explore.
 
 _A_DAY_S = 86_400.0
 
 
-def is_to_explore(race: RaceSettings, others: Sequence[Candidate], random: Random) -> bool:
-    """Draw whether to explore: more often in mode auto if one of the deployments is unknown."""
+def is_to_explore(others: Sequence[Candidate], random: Random, *, prefers_new: bool) -> bool:
+    """Draw whether to explore: more often if one of the deployments is unknown, and the mode ``prefers_new`` ones."""
     drawn = random.random()
     if drawn >= EXPLORE_NEW_SHARE:  # the usual case: conditions are not checked
         return False
-    return drawn < EXPLORE_SHARE or (race.mode is Mode.AUTO and any(map(is_new, others)))
+    return drawn < EXPLORE_SHARE or (prefers_new and any(map(is_new, others)))
 
 
 def stalest_of(primary: Candidate, others: Sequence[Candidate], random: Random, now_s: float) -> Candidate | None:
@@ -85,20 +86,26 @@ class Draft:
         now_s: float,
     ) -> None:
         self._now_s = now_s
-        self._long_prompt = terms.prompt_tokens > race.max_prompt_tokens
+        self.long_prompt = terms.prompt_tokens > race.max_prompt_tokens
         self.launches = [Launch(primary.deployment, 0.0, Role.PRIMARY, why=why)]
-        self.reasons = ["long prompt: hedged"] if self._long_prompt else []
+        self.reasons = ["long prompt: hedged"] if self.long_prompt else []
         self._primary = primary
         self._others = others
         self._spare = list(others)  # not launched yet, best first
         self._lineup = lineup
         # Without holds the first token is sent, so that a race is worth what the first one is worth.
         self._is_first_sent = bool(lineup.after_s) and not terms.holds
-        self._race = race
+        self.race = race
+        self._strategy = STRATEGIES[race.mode]
         self._bills_losers = terms.bills_losers
-        self._thrifty = terms.objective is Objective.COST
-        self._random = random
+        self.thrifty = terms.objective is Objective.COST
+        self.random = random
         self.explores = False
+
+    @property
+    def is_in_turn(self) -> bool:
+        """Whether deployments are asked one after the other."""
+        return self._strategy.in_turn
 
     def add_second(self, probe: Candidate | None, tokens: float) -> None:
         """Fill the second slot, from the start of the call, with an attempt from which something is learnt.
@@ -108,19 +115,19 @@ class Draft:
         long prompts, as every attempt pays for its prompt, and under ``cost`` not if they are more expensive than the
         primary, as they would never be chosen.
         """
-        race, random = self._race, self._random
+        strategy, random = self._strategy, self.random
         if probe is not None:
             self._explore(probe, Why.PROBE)
             return
-        if self._long_prompt or not self._others or (race.mode is Mode.RACE and race.width > len(self._others)):
+        if self.long_prompt or not self._others or strategy.fills_with(self.race) > len(self._others):
             return
-        if is_to_explore(race, self._others, random):
+        if is_to_explore(self._others, random, prefers_new=strategy.decides):
             bearable = [each for each in self._others if self._may_explore(each)]
             if (stalest := stalest_of(self._primary, bearable, random, self._now_s)) is not None:
                 self._explore(stalest, Why.EXPLORE)
         elif (
-            race.mode is Mode.AUTO
-            and not self._thrifty
+            strategy.decides
+            and not self.thrifty
             and self._primary.estimate.events < COLD_EVENTS
             and tokens >= BURST_TOKENS / 2
             and self._others[0].tier < Tier.FLAWED
@@ -137,7 +144,7 @@ class Draft:
         if not self._is_first_sent or not each.estimate.speed_known:
             return True
         harm_s = -self._lineup.gain_s(self._primary, each)
-        return harm_s <= EXPLORE_HARM_S or self._random.random() < EXPLORE_HARM_S / harm_s
+        return harm_s <= EXPLORE_HARM_S or self.random.random() < EXPLORE_HARM_S / harm_s
 
     def add_standby(self, budget: float) -> None:
         """Add a rescue for a primary that is only tried to test its answers.
@@ -150,28 +157,27 @@ class Draft:
     def add_late_and_raced(self, *, alone: bool) -> None:
         """Add hedges and racers, as many as the mode or the budget allows.
 
-        A deployment that is ``alone`` in its model races itself only if the mode asks for it: that helps against a slow
-        tail too.
+        A deployment that is ``alone`` in its model races itself only if the mode asks for it.
         """
-        if self._waits_for_the_deadline():
+        if self._strategy.waits_for_the_deadline(self):
             in_time = [each for each, _ in self._rivals(late=True)]
-            if self._add_before_the_deadline(in_time) or self._thrifty:
+            if self._add_before_the_deadline(in_time) or self.thrifty:
                 return
-        for delay_s, why in self._starts():
-            if alone and self._race.mode is not Mode.AUTO and self._primary.tier < Tier.FULL:
+        for delay_s, why in self._strategy.starts(self):
+            if alone and self._strategy.races_itself and self._primary.tier < Tier.FULL:
                 self._launch(self._primary, delay_s, Role.RACE if why in _RACED else Role.HEDGE, why)
             else:
                 self._add_best(delay_s, why)
 
     def _add_best(self, delay_s: float, why: Why) -> None:
-        """Add the best deployment for such a start. In mode auto it is left out if the call should lose by it."""
+        """Add the best deployment for such a start: if the mode decides, only if the call should gain by it."""
         rival, gain_s = next(self._rivals(late=delay_s > 0), (None, 0.0))
         if rival is not None and why is Why.BUDGET and (instead := self._rather_hedged(rival, gain_s)) is not None:
             delay_s, why = self._late_s(HEDGE_SHARE), instead
             rival, gain_s = next(self._rivals(late=True)) if instead is Why.SLOWER else (rival, inf)
         if rival is None:
             return
-        if gain_s <= 0 and self._race.mode is Mode.AUTO:
+        if gain_s <= 0 and self._strategy.decides:
             self.reasons.append(NOT_HEDGED)
         else:
             self._launch(rival, delay_s, Role.RACE if why in _RACED else Role.HEDGE, why)
@@ -199,7 +205,7 @@ class Draft:
 
     def _is_dear(self, rival: Candidate) -> bool:
         """Whether the loser would be billed in full while dollars are limited."""
-        race = self._race
+        race = self.race
         if not self._bills_losers or (race.usd_per_day is None and race.extra_usd_per_call is None):
             return False
         return not self._bills_losers.isdisjoint((rival.deployment, self._primary.deployment))
@@ -231,7 +237,7 @@ class Draft:
         The draw must be independent of everything: these calls represent all calls in what racing saves. Exploring
         races are always watched and are not part of this sample.
         """
-        if len(self.launches) > 1 and not self.explores and self._random.random() < share:
+        if len(self.launches) > 1 and not self.explores and self.random.random() < share:
             self.launches = [
                 msgspec.structs.replace(each, audited=True) if each.delay_s == 0 else each for each in self.launches
             ]
@@ -240,25 +246,19 @@ class Draft:
         """Whether ``spare`` is worth racing the primary. Ordered by tier: after the first that is not, none is."""
         return spare.tier <= self._primary.tier and spare.tier < Tier.FULL
 
-    def _waits_for_the_deadline(self) -> bool:
-        """Whether extra attempts are kept for primaries that may miss ``ttft_ms``."""
-        if self._race.mode is Mode.AUTO:
-            return self._thrifty or self._race.ttft_ms is not None
-        return self._race.mode is Mode.HEDGE and self._race.hedge_delay_s is None and self._race.ttft_ms is not None
-
     def _add_before_the_deadline(self, rivals: Iterable[Candidate]) -> bool:
         """Launch the best of ``rivals`` that can still keep ``ttft_ms`` if the primary may miss it.
 
         It starts at the last moment at which it probably can: until then the primary may still save its cost. A budget
         too small for that is used for the longest waits instead, if that saves more. Return whether one was added.
         """
-        if self._race.ttft_ms is None:
+        if self.race.ttft_ms is None:
             return False
-        late_s = self._race.ttft_ms / 1000
+        late_s = self.race.ttft_ms / 1000
         for rival in rivals:
             delay_s = late_s - rival.estimate.quantile_s(MEETS_QUANTILE)
             if delay_s > 0:
-                paid_s = self._primary.estimate.quantile_s(max(0.0, 1.0 - self._race.budget))
+                paid_s = self._primary.estimate.quantile_s(max(0.0, 1.0 - self.race.budget))
                 if delay_s < paid_s < late_s and self._saved(rival, paid_s) > self._saved(rival, delay_s):
                     delay_s = paid_s
                 self._launch(rival, max(HEDGE_MIN_S, delay_s), Role.HEDGE, Why.DEADLINE)
@@ -267,34 +267,13 @@ class Draft:
 
     def _saved(self, rival: Candidate, delay_s: float) -> float:
         """Return the share of the primary's late calls that ``rival`` saves if it starts then, as often as paid."""
-        late_s = (self._race.ttft_ms or 0.0) / 1000
-        paid = self._race.budget / max(self._race.budget, self._primary.estimate.later_than(delay_s))
+        late_s = (self.race.ttft_ms or 0.0) / 1000
+        paid = self.race.budget / max(self.race.budget, self._primary.estimate.later_than(delay_s))
         return paid * (1.0 - rival.estimate.later_than(late_s - delay_s))
 
-    def _starts(self) -> list[tuple[float, Why]]:
-        """Return the start of each further attempt, with the reason."""
-        race = self._race
-        if race.mode is Mode.HEDGE and race.hedge_delay_s is not None:
-            asked = (race.hedge_delay_s, Why.ASKED_DELAY)
-            return [max(asked, self._late()) if self._long_prompt else asked]
-        if race.mode is Mode.HEDGE or self._long_prompt:
-            return [self._late()]
-        if race.mode is Mode.RACE:
-            return [(0.0, Why.WIDTH)] * (race.width - len(self.launches))
-        # Above one attempt per call races become wider.
-        raced = (0.0, Why.BUDGET)
-        is_raced = self._random.random() < raced_share(race.budget)
-        starts = [raced if is_raced else self._late()]
-        beyond = race.budget - 1.0
-        while beyond > 0:
-            if beyond >= 1 or self._random.random() < beyond:
-                starts.append(raced)
-            beyond -= 1.0
-        return starts
-
-    def _late(self) -> tuple[float, Why]:
+    def late(self) -> Start:
         """Return the start of a hedge that the budget pays for."""
-        return hedged_at_s(self._primary.estimate.quantile_s(hedge_quantile(self._race.budget))), Why.LATE
+        return hedged_at_s(self._primary.estimate.quantile_s(hedge_quantile(self.race.budget))), Why.LATE
 
     def _late_s(self, share: float) -> float:
         """Return the time when only a ``share`` of the primary's first tokens is still to come."""
@@ -364,7 +343,7 @@ def plan(
     others = [each for each in lineup.ranked if each is not primary]
     draft = Draft(primary, others, race, terms, random, lineup=lineup, why=why, now_s=now_s)
     rescue_s = None
-    if race.mode is not Mode.SINGLE:
+    if not draft.is_in_turn:
         if why is Why.FLAWED:
             draft.add_standby(race.budget)
         elif race.budget > 0:
