@@ -5,16 +5,24 @@ continuation must begin with that word: it is swallowed, as the client has it. I
 not this answer's.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
+import msgspec
 import regex
 
-from gateway.racing.call import OpenCall
+from gateway.core.attempts import Role
+from gateway.core.calls import Call, CallRecord, Mode
+from gateway.fleet.models import Deployment, Model
+from gateway.racing.call import FINISHED, Broken, OpenCall, Unanswered
 from gateway.racing.measurement import estimated_tokens
+from gateway.racing.race import Race
 from gateway.racing.reader import Block, Part
-from gateway.racing.sinks import Sink, Winner
-from providers.dialects.continuing import Ended, Splice
+from gateway.racing.sinks import ClientGone, Sink, Winner
+from gateway.settings.sections import When
+from gateway.steering.plans import Launch, Plan
+from providers.dialects.continuing import Begun, Continuing, Ended, Splice
 from providers.dialects.dialect import AnswerFormat
 from providers.dialects.events import Chunk
 from providers.errors import ErrorKind, UpstreamError
@@ -181,6 +189,12 @@ class Delivered:
 class Running(Sink, Protocol):
     """The sink of the answer that broke off."""
 
+    def begun(self, continuing: Continuing) -> Begun:
+        """Return what the client has of the answer."""
+
+    def keep_alive(self, every_s: float) -> None:
+        """Send a comment every ``every_s`` seconds until the answer goes on."""
+
     async def close(self) -> None:
         """Stop sending comments."""
 
@@ -286,3 +300,144 @@ class ContinuingSink:
         if part.chunks is not None:
             return part.chunks
         return [self._answers.read_event(event.data, ()) for event in events(part.data)]
+
+
+# Has another deployment finish an answer that breaks, so that its client sees one answer.
+
+CANDIDATES = 2
+COMMENT_S = 2.0  # between two comments while the client waits for more
+
+
+def delivered_of(call: Call, model: Model, open_call: OpenCall) -> Delivered | None:
+    """Return what keeps a call's answer until it is whole; None if it is to end where it breaks."""
+    if model.takeover.when is not When.ALWAYS:
+        return None
+    continuing = call.dialect.continuing
+    obstacle = "dialect" if continuing is None else continuing.obstacle(call.fields)
+    return Delivered(open_call, obstacle)
+
+
+class Takeover:
+    """Finishes one call's answer as often as it breaks. ``plan`` says who may, and in which order."""
+
+    def __init__(self, call: Call, model: Model, plan: Plan, open_call: OpenCall, sink: Running) -> None:
+        self._call = call
+        self._model = model
+        self._plan = plan
+        self._open_call = open_call
+        self._sink = sink
+
+    async def finish(self, broken: Broken) -> CallRecord | Broken:
+        """Have another deployment finish an answer; if none does, tell its client that it broke off."""
+        model, open_call, sink = self._model, self._open_call, self._sink
+        continuing = self._call.dialect.continuing
+        assert continuing is not None  # else the answer would not have been kept
+        begun = sink.begun(continuing)
+        open_call.broken.append(msgspec.structs.replace(broken, again_tokens=again_tokens(begun.text)))
+        candidates = self._candidates(broken, begun)
+        ending: CallRecord | Unanswered | Broken = Unanswered()
+        if begun.obstacle is not None or not candidates:
+            open_call.takeover = begun.obstacle or "nobody"
+        else:
+            open_call.takeover = FINISHED
+            await sink.close()
+            sink.keep_alive(min(COMMENT_S, model.keepalive_s or COMMENT_S))
+            ending = await _in_time(self._race(begun, candidates), model.takeover.within_s)
+            await sink.close()
+        if isinstance(ending, Unanswered):
+            open_call.broken.pop()  # nobody went on from here
+            if open_call.takeover == FINISHED:
+                open_call.takeover = "failed"
+            ending = open_call.finish(
+                broken.attempt,
+                status_code=200,
+                error_kind=broken.error.kind,
+                ttft_ms=broken.times.ttft_ms,
+                overhead_ms=broken.times.overhead_ms,
+                alone=broken.times.alone,
+            )
+            with suppress(ClientGone):
+                await sink.fail(broken.error)
+        return ending
+
+    def _candidates(self, broken: Broken, begun: Begun) -> list[Deployment]:
+        """Return who may go on, in the plan's order: only those that are known to, unless nothing was delivered yet.
+
+        Those that have failed in this call are last.
+        """
+        plan, dialect = self._plan, self._call.dialect
+        names = dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])
+        found = []
+        for name in names:
+            deployment = self._model.deployments[name]
+            is_free = name != broken.attempt.deployment and name not in plan.tripped
+            if is_free and (not begun.text or deployment.can_continue(dialect)):
+                found.append(deployment)
+        failed = {attempt.deployment for attempt in self._open_call.attempts if attempt.error_kind is not None}
+        return sorted(found, key=lambda each: each.name in failed)[:CANDIDATES]
+
+    def _race(self, begun: Begun, candidates: list[Deployment]) -> Race:
+        call, model, open_call = self._call, self._model, self._open_call
+        continuing = call.dialect.continuing
+        assert continuing is not None
+        # A token has at least one byte: a provider that reports more than it has sent must not use up the call's limit.
+        spent = min(sum(each.attempt.completion_tokens or 0 for each in open_call.broken), len(begun.text.encode()))
+        prefix, tail = split(begun.text)
+        wordings = {each.name: _wording(each, call, prefix, spent) for each in candidates}
+        within_s = model.takeover.within_s
+        going_on = open_call.call
+        open_call.continue_as(msgspec.structs.replace(going_on, wordings={**call.wordings, **wordings}))
+        # The first has all of the call's time; the next starts beside it after half of it, or as soon as it has failed.
+        delays_s = (number * within_s / len(candidates) for number in range(len(candidates)))
+        launches = (
+            Launch(each.name, delay_s, Role.TAKEOVER) for each, delay_s in zip(candidates, delays_s, strict=True)
+        )
+        plan = Plan(launches=tuple(launches), rest=(), mode=Mode.SINGLE)
+        stops = continuing.stops(call.fields)
+        answers = call.dialect.answers
+        repeating = {each.name for each in candidates if each.way_to_continue(call.dialect) == "repeated_prefix"}
+
+        def new_seam(deployment: str) -> Seam:
+            repeated = begun.text if deployment in repeating else tail
+            return Seam(repeated, before=begun.text, stops=stops)
+
+        def usage(sent: int | None, tokens: int) -> tuple[int, int] | None:
+            if not (call.wants_usage or continuing.always_counts):
+                return None
+            prompt = open_call.broken[0].attempt.prompt_tokens
+            if prompt is None:  # the others were sent what was delivered as well
+                prompt = call.prompt_tokens if sent is None else max(0, sent - spent)
+            return prompt, spent + max(0, tokens - sum(each.again_tokens for each in open_call.broken))
+
+        ending = ContinuingSink(self._sink, continuing.splice(begun), new_seam, answers, usage)
+        return Race(open_call, _hurried(model, candidates, within_s), plan, ending, permit=lambda _: True)
+
+
+async def _in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Broken:
+    """Run the race; give it up if no deployment continues in time: it waits for a seat, or a word does not end."""
+    error = UpstreamError(ErrorKind.TTFT_TIMEOUT, f"did not continue the answer within {within_s:g} s")
+    timer = race.loop.call_later(within_s, race.give_up, error)
+    try:
+        return await race.run()
+    finally:
+        timer.cancel()
+
+
+def _wording(deployment: Deployment, call: Call, prefix: str, spent: int) -> Mapping[str, msgspec.Raw]:
+    """Return what a deployment is sent, in the dialect that it is asked in."""
+    fields = call.wordings.get(deployment.name, call.fields)
+    continuing = deployment.spoken_to(call.dialect).continuing
+    if continuing is None:
+        return fields
+    return continuing.request(fields, prefix, deployment.way_to_continue(call.dialect), spent)
+
+
+def _hurried(model: Model, candidates: list[Deployment], within_s: float) -> Model:
+    """Return the model with so little time for a first token: a client is waiting in the middle of an answer."""
+    hurried = {}
+    for each in candidates:
+        clocks = msgspec.structs.replace(
+            each.clocks, connect_s=min(each.clocks.connect_s, within_s), ttft_s=min(each.clocks.ttft_s, within_s)
+        )
+        hurried[each.name] = msgspec.structs.replace(each, clocks=clocks)
+    return msgspec.structs.replace(model, deployments={**model.deployments, **hurried})

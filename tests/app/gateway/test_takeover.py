@@ -7,8 +7,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateway.api import handler
 from gateway.fleet.models import Deployment
+from gateway.racing.takeover import Takeover
 from providers.simulator.script import (
     Chunk,
     Delta,
@@ -285,7 +285,7 @@ async def test_a_client_that_leaves_as_nobody_can_finish_it_is_no_crash(
             connection.transport.abort()
         return []
 
-    monkeypatch.setattr(handler, "_candidates", nobody)
+    monkeypatch.setattr(Takeover, "_candidates", nobody)
     async with serve(alpha=half(Drop()), beta=None, config=allowed()) as running:
         with pytest.raises(aiohttp.ClientError):
             await told(running)
