@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -12,19 +12,21 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = "docs/reference"
 
 
+MADE: Mapping[str, Callable[[], str]] = {
+    f"{FOLDER}/configuration.md": configuration.page,
+    f"{FOLDER}/command-line.md": commands.page,
+    f"{FOLDER}/http-api.md": http_api.page,
+    f"{FOLDER}/headers.md": headers.page,
+    f"{FOLDER}/errors.md": errors.page,
+    f"{FOLDER}/events.md": events.page,
+    "migrations/comments.json": ledger_comments.text,
+}
+
+
 @cache
 def pages() -> Mapping[str, str]:
     """Return the text of each file, by its path below the checkout."""
-    made = {
-        "configuration": configuration.page(),
-        "command-line": commands.page(),
-        "http-api": http_api.page(),
-        "headers": headers.page(),
-        "errors": errors.page(),
-        "events": events.page(),
-    }
-    written = {f"{FOLDER}/{name}.md": text for name, text in made.items()}
-    return written | {"migrations/comments.json": ledger_comments.text()}
+    return {path: make() for path, make in MADE.items()}
 
 
 def main() -> None:

@@ -2,7 +2,8 @@
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,21 +18,30 @@ from gateway.settings.model import Settings
 from providers.errors import ErrorKind
 
 ROOT = Path(__file__).resolve().parents[3]
-ERRORS, KINDS, REFUSALS = errors.by_code(), errors.kinds(), errors.refusals()
-EVENTS = {name: block.parts for name, block in advice.named("Event").items()}
-PAGES = {"errors": errors.page(), "events": events.page()}
+# Read in the tests: every process collects all of them.
+PAGES = {"errors": errors.page, "events": events.page}
+
+
+@cache
+def of_errors() -> Mapping[tuple[int, str], errors.Advice]:
+    return errors.by_code()
+
+
+@cache
+def of_events() -> Mapping[str, Mapping[str, str]]:
+    return {name: block.parts for name, block in advice.named("Event").items()}
 
 
 def test_every_error_has_advice_and_every_advice_its_error() -> None:
-    assert errors.codes().keys() == ERRORS.keys()
+    assert errors.codes().keys() == of_errors().keys()
 
 
 def test_every_kind_of_failed_attempt_has_advice() -> None:
-    assert KINDS.keys() == set(ErrorKind)
+    assert errors.kinds().keys() == set(ErrorKind)
 
 
 def test_words_for_refusals_are_those_of_the_code() -> None:
-    assert REFUSALS.keys() == {NoKey("").kind, MALFORMED_BODY} == advice.named("Refusal").keys()
+    assert errors.refusals().keys() == {NoKey("").kind, MALFORMED_BODY} == advice.named("Refusal").keys()
 
 
 def test_errors_are_found_wherever_they_are_defined() -> None:
@@ -58,8 +68,8 @@ def test_a_code_that_is_given_to_an_error_later_is_known_to_the_page() -> None:
 
 
 def test_every_event_has_advice_and_every_advice_its_event() -> None:
-    assert events.written().keys() == EVENTS.keys()
-    assert {name.partition(".")[0] for name in EVENTS} == GROUPS.keys()
+    assert events.written().keys() == of_events().keys()
+    assert {name.partition(".")[0] for name in of_events()} == GROUPS.keys()
 
 
 def test_an_event_whose_name_cannot_be_read_is_known_to_the_page() -> None:
@@ -124,16 +134,16 @@ def test_a_block_of_advice_is_read(text: str, expected: list[tuple[object, ...]]
 
 
 def test_every_advice_is_a_sentence() -> None:
-    texts = [text for each in ERRORS.values() for text in (each.means, each.caller, each.operator) if text]
-    texts += [text for parts in EVENTS.values() for text in (parts["Means"], parts["Do"])]
-    texts += [text for pair in KINDS.values() for text in pair]
+    texts = [text for each in of_errors().values() for text in (each.means, each.caller, each.operator) if text]
+    texts += [text for parts in of_events().values() for text in (parts["Means"], parts["Do"])]
+    texts += [text for pair in errors.kinds().values() for text in pair]
     assert [text for text in texts if not re.fullmatch(r"[A-Z`].*[.)]", text, re.DOTALL)] == []
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_a_page_names_only_events_and_settings_that_there_are(name: str) -> None:
     groups = "|".join(sorted(GROUPS))
-    named = set(re.findall(rf"`((?:{groups})\.[a-z_]+)`", PAGES[name])) - EVENTS.keys()
+    named = set(re.findall(rf"`((?:{groups})\.[a-z_]+)`", PAGES[name]())) - of_events().keys()
     known = {f"{section}.{key}" for section in GROUPS.keys() & Settings.model_fields.keys() for key in _keys(section)}
     assert named <= known
 
@@ -141,7 +151,7 @@ def test_a_page_names_only_events_and_settings_that_there_are(name: str) -> None
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_a_page_names_only_commands_that_there_are(name: str) -> None:
     there_are = set(re.findall(r"^## `(holeshot .+)`$", commands.page(), re.MULTILINE))
-    named = re.findall(r"`(holeshot [a-z]+(?: (?!NAME)[a-z]+)?)", PAGES[name])
+    named = re.findall(r"`(holeshot [a-z]+(?: (?!NAME)[a-z]+)?)", PAGES[name]())
     assert named
     assert {each for each in named if each not in there_are} == set()
 
