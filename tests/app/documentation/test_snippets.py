@@ -6,6 +6,8 @@ import itertools
 import json
 import os
 import re
+import shutil
+import signal
 import sys
 import tomllib
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -182,8 +184,8 @@ def test_whatever_a_shell_or_python_is_given_is_marked_or_run() -> None:
 
 
 @pytest.mark.parametrize("page", sorted({each.page for each in snippets(*SHELL, "python") if not each.is_file}))
-async def test_what_is_typed_works(page: str, tmp_path: Path) -> None:
-    async with demo(tmp_path) as run:
+async def test_what_is_typed_works(page: str, tmp_path: Path, migrated_file: Path) -> None:
+    async with demo(tmp_path, migrated_file) as run:
         for snippet in snippets(*RUN):
             if snippet.page == page and snippet.is_file:
                 (tmp_path / snippet.variant).parent.mkdir(exist_ok=True)
@@ -193,8 +195,8 @@ async def test_what_is_typed_works(page: str, tmp_path: Path) -> None:
                 assert code == 0, f"{snippet}: {said}"
 
 
-async def test_what_is_typed_wrongly_does_not_work(tmp_path: Path) -> None:
-    async with demo(tmp_path) as run:
+async def test_what_is_typed_wrongly_does_not_work(tmp_path: Path, migrated_file: Path) -> None:
+    async with demo(tmp_path, migrated_file) as run:
         wrong = Snippet("p", 1, "bash", "", "holeshot sql 'select no_such_column from calls'\ntrue\n", None)
         code, said = await run(wrong)
     assert (code, "no_such_column" in said) == (1, True)
@@ -204,8 +206,13 @@ Run = Callable[[Snippet], Any]
 
 
 @asynccontextmanager
-async def demo(folder: Path) -> AsyncIterator[Run]:
-    """Serve the simulated providers, as ``holeshot serve`` does without keys; yield what runs a block against them."""
+async def demo(folder: Path, migrated: Path) -> AsyncIterator[Run]:
+    """Serve the simulated providers, as ``holeshot serve`` does without keys; yield what runs a block against them.
+
+    ``migrated``: a ledger without rows, to begin with a copy of.
+    """
+    (folder / "var").mkdir()
+    shutil.copy(migrated, folder / "var" / "holeshot.db")
     clean = {
         name: value
         for name, value in os.environ.items()
@@ -247,5 +254,5 @@ async def demo(folder: Path) -> AsyncIterator[Run]:
             gateway.url = (await gateway.event("gateway.started"))["url"]
         yield run
     finally:
-        process.terminate()
+        process.send_signal(signal.SIGINT)  # after SIGTERM it would go on answering for a while
         await gateway.ended()
