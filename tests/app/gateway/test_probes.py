@@ -7,7 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gateway.core.records import NotProbed
+from gateway.probing import prober
 from providers.simulator.script import Gate, Hang, answer
 from tests.app.gateway.running_gateway import RunningGateway, Serve, read
 from tests.app.gateway.watcher import watching
@@ -97,8 +100,9 @@ def _rounded(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in {"requests_s", "tokens_s"}}
 
 
-async def test_no_view_and_no_api_of_users_has_probes(serve: Serve) -> None:
+async def test_no_view_and_no_api_of_users_has_probes(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """The deployment that is called, and one that is only probed."""
+    monkeypatch.setattr(prober, "LOOK_MAX_S", prober.LOOK_MIN_S)  # else the reload is noticed after 15 s
     config = probing("alpha", model={"race": {"mode": "single"}}, enabled=False)
     async with serve(config=config, alpha=None) as running:
         for _ in range(3):
