@@ -1,5 +1,6 @@
 """The list of /api's routes, and of the page's own."""
 
+import asyncio
 import gzip
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
@@ -9,7 +10,6 @@ import msgspec
 from aiohttp import web
 
 from gateway.admin import boards, reports, visitors
-from gateway.admin.openapi.document import document
 from gateway.admin.visitors import admit_caller
 from gateway.api.bodies import withhold_continue
 from gateway.api.endpoints import CHAT_ENDPOINT
@@ -116,7 +116,7 @@ ROUTES = (
 
 async def describe(request: web.Request) -> web.StreamResponse:
     """Return the description of this API; the same for everybody, so it needs no key."""
-    return served(request, _described())
+    return served(request, await asyncio.to_thread(_described))  # calls go on while it is made
 
 
 async def docs(request: web.Request) -> web.StreamResponse:
@@ -126,6 +126,8 @@ async def docs(request: web.Request) -> web.StreamResponse:
 
 @cache
 def _described() -> Asset:
+    from gateway.admin.openapi.document import document  # noqa: PLC0415 - memory: few are asked for it
+
     body = msgspec.json.encode(document())
     etag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
     return Asset(body, gzip.compress(body, mtime=0), "application/json", etag)

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from gateway.admin.openapi.operation import Schema
 from gateway.api.json_body import Contents, Media
 from gateway.api.request import Decoders, ParsedRequest
 from gateway.core.errors import ApiError
@@ -16,18 +15,18 @@ from providers.dialects.dialect import Dialect
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """The words and schemas for one API. ``model`` is in no example: it is added to each."""
+    """The words and JSON Schemas for one API. ``model`` is in no example: it is added to each."""
 
     id: str  # of the operation: SDKs that are made from the document call their methods so
     summary: str
-    prompt: Schema
+    prompt: Mapping[str, Any]
     example: Mapping[str, Any]
-    answer: Schema  # of a whole answer
+    answer: str | None = None  # the name of a whole answer's schema; None: any object
     events: str
     required: tuple[str, ...] = ()  # fields, beside the model and the prompt
     optional_prompt: bool = False
     errors: tuple[type[ApiError], ...] = ()  # beyond those of every raced call
-    headers: Mapping[str, Schema] = {}  # of answers, beyond those of every raced call
+    headers: Mapping[str, str] = {}  # of answers, with what they say, beyond those of every raced call
     error_schema: str = "Error"
 
 

@@ -5,8 +5,6 @@ from typing import Any
 
 import msgspec
 
-from gateway.admin.openapi.operation import ref
-from gateway.admin.openapi.operation import text as text_schema
 from gateway.api.endpoint import Description, Endpoint
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, is_set, least
 from gateway.api.request import (
@@ -108,7 +106,7 @@ _DESCRIPTION = Description(
     summary="OpenAI's chat completions",
     prompt={"type": "array", "minItems": 1, "items": {"type": "object"}},
     example={"messages": [{"role": "user", "content": "Say hello."}], "stream": True},
-    answer=ref("ChatCompletion"),
+    answer="ChatCompletion",
     events="Events of `chat.completion.chunk`, then `data: [DONE]`.",
 )
 
@@ -161,7 +159,7 @@ _COMPLETIONS_DESCRIPTION = Description(
     summary="OpenAI's older completions of a raw prompt",
     prompt={"type": ["string", "array"], "description": "A string, or an array of strings or tokens."},
     example={"prompt": "Once upon a time", "max_tokens": 40},
-    answer=ref("Completion"),
+    answer="Completion",
     events="Events of `text_completion`, then `data: [DONE]`.",
 )
 
@@ -246,7 +244,7 @@ _MESSAGES_DESCRIPTION = Description(
     summary="Anthropic's messages",
     prompt={"type": "array", "minItems": 1, "items": {"type": "object"}},
     example={"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 100},
-    answer=ref("Message"),
+    answer="Message",
     events="Anthropic's events, from `message_start` to `message_stop`.",
     required=("max_tokens",),
     error_schema="MessagesError",
@@ -360,11 +358,11 @@ _RESPONSES_DESCRIPTION = Description(
     summary="OpenAI's responses",
     prompt={"type": ["string", "array"], "description": "A string, or an array of items."},
     example={"input": "Say hello.", "store": False},
-    answer=ref("Response"),
+    answer="Response",
     events="OpenAI's events, from `response.created` to `response.completed`.",
     optional_prompt=True,  # where it continues something
     errors=(ResponseNotFound,),
-    headers={STORE_HEADER: text_schema("The value of `store` that was sent, as the request had none.")},
+    headers={STORE_HEADER: "The value of `store` that was sent, as the request had none."},
 )
 
 RESPONSES_ENDPOINT = Endpoint(

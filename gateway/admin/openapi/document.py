@@ -4,115 +4,22 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gateway import __version__
-from gateway.admin.openapi import calls, operation, page_api, shapes
-from gateway.admin.openapi.calls import DESCRIBED, described
-from gateway.admin.openapi.operation import (
-    API_KEY,
-    CLIENT,
-    JSON,
-    KEY,
-    SESSION,
-    TEXT,
-    Answer,
-    Operation,
-    Parameter,
-    Schema,
-    Tag,
-    array,
-    count,
-    flag,
-    instant,
-    nullable,
-    number,
-    record,
-    ref,
-    text,
-)
+from gateway.admin.openapi import calls, page_api
+from gateway.admin.openapi.answers import ANSWERS
+from gateway.admin.openapi.operation import API_KEY, JSON, KEY, SESSION, Answer, Operation, Parameter, Tag
+from gateway.admin.openapi.schemas import of_records, ref, schema
 from gateway.core.errors import (
     ApiError,
     ExpectationFailed,
     HeadersTimeout,
     HeadersTooLarge,
-    InvalidRequest,
     MethodNotAllowed,
-    ModelNotFound,
     NoDeploymentFits,
     NoWebSocket,
 )
 from gateway.core.race_failures import CODES_OF_OPERATORS, ProviderMisconfigured, RejectedByProvider
 
-# Schemas of model answers: what all of them have. Providers may send more, and it is passed on.
-
-_CHAT_USAGE = record({"prompt_tokens": count(), "completion_tokens": count(), "total_tokens": count()})
-_USAGE = record({"input_tokens": count(), "output_tokens": count()})
-
-ANSWER_SCHEMAS: Mapping[str, Schema] = {
-    "ChatCompletion": record(
-        {
-            "id": TEXT,
-            "object": text(one_of=("chat.completion",)),
-            "created": count("Unix seconds."),
-            "model": text("The model that was asked for, or what the provider calls it."),
-            "choices": array(
-                record(
-                    {
-                        "index": count(),
-                        "message": record(
-                            {"role": text(one_of=("assistant",))},
-                            {"content": nullable(TEXT), "tool_calls": array({"type": "object"})},
-                        ),
-                        "finish_reason": nullable(TEXT),
-                    }
-                )
-            ),
-        },
-        {"usage": _CHAT_USAGE},
-        "OpenAI's chat completion.",
-    ),
-    "Completion": record(
-        {
-            "id": TEXT,
-            "object": text(one_of=("text_completion",)),
-            "choices": array(record({"index": count(), "text": TEXT, "finish_reason": nullable(TEXT)})),
-        },
-        {"created": count("Unix seconds."), "model": TEXT, "usage": _CHAT_USAGE},
-        "OpenAI's completion.",
-    ),
-    "Message": record(
-        {
-            "id": TEXT,
-            "type": text(one_of=("message",)),
-            "role": text(one_of=("assistant",)),
-            "model": TEXT,
-            "content": array({"type": "object"}),
-            "stop_reason": nullable(TEXT),
-            "usage": _USAGE,
-        },
-        {"stop_sequence": nullable(TEXT)},
-        "Anthropic's message.",
-    ),
-    "Response": record(
-        {
-            "id": TEXT,
-            "object": text(one_of=("response",)),
-            "status": TEXT,
-            "model": TEXT,
-            "output": array({"type": "object"}),
-        },
-        {"created_at": number("Unix seconds."), "usage": nullable(_USAGE)},
-        "OpenAI's response.",
-    ),
-    "Embeddings": record(
-        {
-            "object": text(one_of=("list",)),
-            "data": array(record({"index": count(), "embedding": {"type": ["array", "string"]}})),
-            "model": TEXT,
-        },
-        {"usage": record({"prompt_tokens": count(), "total_tokens": count()})},
-        "OpenAI's embeddings.",
-    ),
-}
-
+OPERATIONS: tuple[Operation, ...] = (*calls.OPERATIONS, *page_api.OPERATIONS)
 
 # The errors of the API, described from the classes that are raised.
 
@@ -123,30 +30,6 @@ _CODES: Mapping[type[ApiError], tuple[str, ...]] = {
     ProviderMisconfigured: tuple(CODES_OF_OPERATORS.values()),
 }
 
-ERROR_SCHEMAS: Mapping[str, Schema] = {
-    "Error": record(
-        {
-            "error": record(
-                {
-                    "message": text("What happened, and what to do."),
-                    "type": nullable(text("The kind of error, as OpenAI names them.")),
-                    "param": nullable(text("The field that is at fault, if it is one.")),
-                    "code": nullable(text("The word to decide on.")),
-                }
-            )
-        },
-        about="An error in OpenAI's format. Where a provider says that the request is invalid, its own object is sent.",
-    ),
-    "MessagesError": record(
-        {
-            "type": text(one_of=("error",)),
-            "error": record({"type": text("As Anthropic names them."), "message": text("What happened.")}),
-        },
-        {"request_id": nullable(text())},
-        about="An error in Anthropic's format.",
-    ),
-}
-
 
 def codes(error: type[ApiError]) -> tuple[str, ...]:
     """Return all codes that errors of a class have."""
@@ -154,16 +37,16 @@ def codes(error: type[ApiError]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*own, *map(str, _CODES.get(error, ())))))
 
 
-def responses(errors: Iterable[type[ApiError]], schema: str) -> dict[str, Any]:
+def responses(errors: Iterable[type[ApiError]], name: str) -> dict[str, Any]:
     """Return the response objects of ``errors`` by status, with what each code means."""
     by_status: dict[int, list[type[ApiError]]] = {}
     for error in dict.fromkeys(errors):
         for status in _STATUSES.get(error, (error.status,)):
             by_status.setdefault(status, []).append(error)
-    return {str(status): _response(by_status[status], schema) for status in sorted(by_status)}
+    return {str(status): _response(by_status[status], name) for status in sorted(by_status)}
 
 
-def _response(errors: Iterable[type[ApiError]], schema: str) -> dict[str, Any]:
+def _response(errors: Iterable[type[ApiError]], name: str) -> dict[str, Any]:
     meanings: dict[str, list[str]] = {}
     for error in errors:
         for code in codes(error):
@@ -171,7 +54,7 @@ def _response(errors: Iterable[type[ApiError]], schema: str) -> dict[str, Any]:
     described = "\n".join(f"- `{code}`: {' '.join(dict.fromkeys(said))}" for code, said in meanings.items())
     return {
         "description": described,
-        "content": {JSON: {"schema": ref(schema)}},
+        "content": {JSON: {"schema": ref(name)}},
         "x-error-codes": list(meanings),
     }
 
@@ -181,104 +64,6 @@ def _first_sentence(error: type[ApiError]) -> str:
     return f"{said.partition('. ')[0].rstrip('.')}."
 
 
-# The list of models, in three formats.
-
-_OPENAI = record(
-    {
-        "id": text(),
-        "object": text(one_of=("model",)),
-        "created": count("Always 0: a configured name has no date."),
-        "owned_by": text(one_of=("holeshot",)),
-        "deployments": array(TEXT),
-        "name": text(),
-    },
-    {
-        "context_length": count("The smallest of all deployments, in tokens."),
-        "top_provider": record({}, {"context_length": count(), "max_completion_tokens": count()}),
-        "pricing": {
-            "type": "object",
-            "description": "US dollars per token, the highest of all deployments.",
-            "additionalProperties": TEXT,
-        },
-        "supported_parameters": array(TEXT),
-        "architecture": record({"input_modalities": array(TEXT), "output_modalities": array(TEXT)}),
-    },
-    "A model in OpenAI's format, with what is known about it in OpenRouter's fields.",
-)
-_ANTHROPIC = record(
-    {
-        "type": text(one_of=("model",)),
-        "id": text(),
-        "display_name": text(),
-        "created_at": instant(),
-        "lifecycle": text(),
-        "max_input_tokens": nullable(count()),
-        "max_tokens": nullable(count()),
-    },
-    about="A model in Anthropic's format.",
-)
-MODEL_SCHEMAS: dict[str, Schema] = {"Model": _OPENAI, "AnthropicModel": _ANTHROPIC}
-
-_FORMAT = "In Anthropic's format for requests with `anthropic-version` or `x-api-key`, else in OpenAI's."
-_LIST = record({"object": text(one_of=("list",)), "data": array(ref("Model"))})
-_PAGE = record(
-    {
-        "data": array(ref("AnthropicModel")),
-        "has_more": flag(),
-        "first_id": nullable(TEXT),
-        "last_id": nullable(TEXT),
-    }
-)
-
-
-def operations() -> list[Operation]:
-    """Return the operations."""
-    paging = "Anthropic's format only: "
-    return [
-        Operation(
-            method="GET",
-            path="/v1/models",
-            id="listModels",
-            tag=Tag.MODELS,
-            summary="The models this key may use",
-            description=_FORMAT,
-            access=CLIENT,
-            parameters=(
-                Parameter(name="limit", schema=count(), description=f"{paging}models in a page, 1 to 1000."),
-                Parameter(name="after_id", description=f"{paging}the page after this model."),
-                Parameter(name="before_id", description=f"{paging}the page before this model."),
-            ),
-            answers={200: Answer(description="The models.", content={JSON: {"anyOf": [_LIST, _PAGE]}})},
-            errors=(InvalidRequest,),
-        ),
-        Operation(
-            method="GET",
-            path="/v1/models/{id}",
-            id="getModel",
-            tag=Tag.MODELS,
-            summary="One model",
-            description=_FORMAT,
-            access=CLIENT,
-            parameters=(Parameter(name="id", place="path", description="Its name; slashes need no escape."),),
-            answers={
-                200: Answer(description="The model.", content={JSON: {"anyOf": [ref("Model"), ref("AnthropicModel")]}})
-            },
-            errors=(InvalidRequest, ModelNotFound),
-        ),
-    ]
-
-
-OPERATIONS: tuple[Operation, ...] = (
-    *calls.raced_operations(),
-    *calls.relayed_operations(),
-    *operations(),
-    *shapes.status_operations(),
-    *shapes.key_operations("/admin/keys", Tag.KEYS),
-    *page_api.operations(),
-    *page_api.sessions(),
-    *shapes.key_operations("/api/keys", Tag.PAGE_API),
-    *operation.page_operations(),
-)
 ANY_REQUEST: tuple[type[ApiError], ...] = (
     MethodNotAllowed,
     HeadersTimeout,
@@ -330,19 +115,9 @@ def document() -> dict[str, Any]:
         "tags": [{"name": str(tag), "description": about} for tag, about in _TAGS.items()],
         "paths": paths,
         "components": {
-            "schemas": {
-                **ANSWER_SCHEMAS,
-                **ERROR_SCHEMAS,
-                **MODEL_SCHEMAS,
-                **shapes.STATUS_SCHEMAS,
-                **shapes.KEY_SCHEMAS,
-                **page_api.SCHEMAS,
-                **shapes.schemas(),
-            },
-            "headers": {name: _header(schema) for name, schema in {**DESCRIBED, **calls.own_headers()}.items()},
-            "responses": {
-                schema: _any_request(schema) for schema in sorted({each.error_schema for each in OPERATIONS})
-            },
+            "schemas": {**{name: schema(of) for name, of in ANSWERS.items()}, **of_records()},
+            "headers": {name: _header(*said) for name, said in calls.HEADERS.items()},
+            "responses": {name: _any_request(name) for name in sorted({each.error_schema for each in OPERATIONS})},
             "securitySchemes": _SECURITY,
         },
     }
@@ -369,7 +144,7 @@ def _operation(each: Operation) -> dict[str, Any]:
     if each.parameters:
         found["parameters"] = [_parameter(parameter) for parameter in each.parameters]
     if each.body is not None:
-        media = {name: {"schema": schema} for name, schema in each.body.content.items()}
+        media = _media(each.body.content)
         if each.body.example is not None:
             media[next(iter(media))]["example"] = each.body.example
         found["requestBody"] = {"required": each.body.required, "content": media}
@@ -385,10 +160,14 @@ def _beside(each: Operation) -> dict[str, Any]:
 def _answer(answer: Answer) -> dict[str, Any]:
     found: dict[str, Any] = {"description": answer.description}
     if answer.headers:
-        found["headers"] = described(answer.headers)
+        found["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in answer.headers}
     if answer.content:
-        found["content"] = {media: {"schema": schema} for media, schema in answer.content.items()}
+        found["content"] = _media(answer.content)
     return found
+
+
+def _media(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {media: {"schema": schema(of)} for media, of in content.items()}
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
@@ -401,14 +180,13 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _header(schema: Mapping[str, Any]) -> dict[str, Any]:
-    said = {name: each for name, each in schema.items() if name != "description"}
-    return {"description": schema["description"], "schema": said}
+def _header(kind: type, about: str) -> dict[str, Any]:
+    return {"description": about, "schema": schema(kind)}
 
 
-def _any_request(schema: str) -> dict[str, Any]:
+def _any_request(name: str) -> dict[str, Any]:
     """Return the response for errors of any request, which come before its operation is known."""
-    [first, *rest] = responses(ANY_REQUEST, schema).values()
+    [first, *rest] = responses(ANY_REQUEST, name).values()
     listed = "\n".join(each["description"] for each in (first, *rest))
     codes = [code for each in (first, *rest) for code in each["x-error-codes"]]
     return {**first, "description": f"Errors of any request:\n{listed}", "x-error-codes": codes}

@@ -1,37 +1,35 @@
-"""The API under /api, which the page shows. Queries are described from the structs that they are read into."""
+"""What is for operators and for the page: health, figures, keys, sessions, and the page's own files.
+
+Queries are described from the structs that they are read into.
+"""
 
 from collections.abc import Mapping
+from typing import Any, Literal
 
 import msgspec
 
 from gateway.admin.boards import UsageQuery
-from gateway.admin.explain import Explained
+from gateway.admin.explain import Explained, HypotheticalCall
 from gateway.admin.openapi import calls
+from gateway.admin.openapi.answers import NEW_KEY, NEXT, REPLAYED, ROW, SQL, STANDING, WORTH
 from gateway.admin.openapi.operation import (
+    ADMIN,
+    ADMIN_VISITOR,
     ANYBODY,
     CALLING_VISITOR,
     EVENTS,
     JSON,
-    TEXT,
-    UNCHANGED,
+    VIEWER,
     VISITOR,
+    Access,
     Answer,
     Body,
     Operation,
     Parameter,
-    Schema,
     Tag,
-    array,
-    count,
-    flag,
-    instant,
-    nullable,
-    number,
-    record,
-    ref,
-    text,
+    in_path,
 )
-from gateway.admin.openapi.shapes import HYPOTHETICAL_CALL, MODEL, of, of_type
+from gateway.admin.openapi.schemas import OBJECT, Made, either, of, of_type, ref, schema
 from gateway.admin.reports import (
     CallsQuery,
     HeatQuery,
@@ -42,302 +40,14 @@ from gateway.admin.reports import (
     WorthQuery,
 )
 from gateway.api.endpoints import CHAT_ENDPOINT
-from gateway.core.errors import (
-    ApiError,
-    BodyTimeout,
-    BodyTooLarge,
-    Forbidden,
-    InvalidRequest,
-    KeyExpired,
-    KeysNotLoaded,
-    KeyUnusable,
-    ModelNotFound,
-    TooManyViewers,
-    UnsupportedMediaType,
-    WrongKey,
-)
-from gateway.core.reports import CallNotFound, ReportsUnreachable, ReportTooSlow, Window
-from gateway.limits.limits import Standing
+from gateway.api.overrides import RaceOverride
+from gateway.core import errors
+from gateway.core.errors import ApiError, InvalidRequest, ModelNotFound
+from gateway.core.reports import CallNotFound, ReportsUnreachable, ReportTooSlow
 from gateway.live.events import Wanted
-from gateway.settings.sections import Role
+from gateway.steering.leaderboard import Leaderboard
 
-# The schemas of what the API of the page answers.
-
-SQL = text("One statement that gives the same figures in `holeshot sql`.")
-NEXT = nullable(text("What to ask with as `after` for the next page; null on the last one."))
-ROW: Schema = {"type": "object", "description": "All columns of its table: docs/sql.md.", "additionalProperties": True}
-WORTH: Schema = {
-    "type": "object",
-    "description": "`model` or `client`, and the columns of the view `race_value`: docs/sql.md.",
-    "additionalProperties": True,
-}
-REPLAYED: Schema = {
-    "type": "object",
-    "description": "What other settings would have done, in milliseconds and US dollars per call: docs/replay.md.",
-    "additionalProperties": True,
-}
-SETTINGS: Schema = {
-    "type": "object",
-    "description": "As in the configuration file, with defaults; secrets are `***`.",
-    "additionalProperties": True,
-}
-_COUNTS = array(count())
-_FIGURES = array(nullable(number()))
-
-SCHEMAS: Mapping[str, Schema] = {
-    "Session": record(
-        {
-            "user": record({"name": nullable(TEXT), "role": text(one_of=tuple(Role))}),
-            "authentication": text("Whether a key is needed.", one_of=("none", "key")),
-            "version": TEXT,
-            "replica": TEXT,
-            "region": nullable(TEXT),
-            "stores": record(
-                {"database": text(one_of=("sqlite", "postgresql")), "database_ok": nullable(flag()), "redis": flag()}
-            ),
-            "trusted_header": flag("Whether a proxy in front has said who it is."),
-            "demo": flag("Whether the providers are the simulated ones, as no key was found."),
-            "models": array(TEXT),
-            "clients": array(TEXT),
-            "calls_ever": nullable(flag("Whether there has ever been a call; null: the database cannot say.")),
-        }
-    ),
-    "PagePrice": nullable(record({"prompt": number("US dollars per million tokens."), "completion": number()})),
-    "PageBoard": record(
-        {
-            "model": TEXT,
-            "window_s": number("Attempts launched within so many seconds."),
-            "prompt_class": count("Of the scores."),
-            "deployments": array(
-                {
-                    "allOf": [
-                        ref("LeaderboardRow"),
-                        record(
-                            {
-                                "price": ref("PagePrice"),
-                                "itl_p50_ms": nullable(number("Gaps between chunks, of the last 24 hours.")),
-                                "itl_p95_ms": nullable(number()),
-                            }
-                        ),
-                    ]
-                }
-            ),
-        }
-    ),
-    "ListedCall": record(
-        {
-            "id": text(),
-            "started_at": instant(),
-            "client": nullable(TEXT),
-            "model": text("As asked for."),
-            "answered_model": nullable(text("The one that answered.")),
-            "api": text("`chat`, `messages`, `embeddings` …"),
-            "streamed": nullable(flag()),
-            "mode": nullable(TEXT),
-            "status_code": nullable(count()),
-            "error_kind": nullable(TEXT),
-            "ttft_ms": nullable(number()),
-            "total_ms": nullable(number()),
-            "launched": nullable(count("Attempts.")),
-            "deployment": nullable(text("The winner's.")),
-            "prompt_tokens": nullable(count()),
-            "completion_tokens": nullable(count()),
-            "decode_tps": nullable(number("Tokens per second after the first.")),
-            "cost_usd": nullable(number()),
-            "duplicate_cost_usd": nullable(number("Of its losers.")),
-            "tags": nullable({"type": "object", "additionalProperties": TEXT}),
-            "request_id": nullable(TEXT),
-            "replica": nullable(TEXT),
-            "is_stored": flag("False: from memory, as its row is not in the database yet."),
-        },
-        optional={"attempts": array({**ROW, "description": "With `attempts=true`: some columns of its table."})},
-    ),
-    "Alerts": record(
-        {
-            "enabled": flag("False: `alerts.enabled` is off."),
-            "webhooks": array(text("A name in `alerts.webhooks`.")),
-            "open": array(ROW),
-            "data": nullable(array(ROW)),
-            "sql": nullable(SQL),
-        },
-        about="`open` is what this process knows, also while the database is away; then `data`, its rows, is null.",
-    ),
-    "HistorySeries": record(
-        {
-            "model": TEXT,
-            "deployment": TEXT,
-            "provider": TEXT,
-            "t": array(count("The start of the step, in seconds since 1970.")),
-            **dict.fromkeys(("n", "errors", "rate_limited", "won", "first_tokens"), _COUNTS),
-            **dict.fromkeys(("ttft_p50_ms", "ttft_p95_ms", "ttft_p99_ms"), _FIGURES),
-            **dict.fromkeys(("tps_p50", "tps_p95", "itl_p50_ms", "itl_p95_ms"), _FIGURES),
-        },
-        about="One deployment of one model: columns of equal length.",
-    ),
-    "History": record(
-        {
-            "window": of_type(Window),
-            "from": instant(),
-            "to": instant(),
-            "step_s": count(),
-            "series": array(ref("HistorySeries")),
-            "outages": array(
-                record(
-                    {
-                        "deployment": TEXT,
-                        "from": instant(),
-                        "to": nullable(instant("Null while it lasts, and if its end was not seen.")),
-                        "may_last": flag("No end is known, and it began less than a day ago."),
-                        "reason": nullable(TEXT),
-                        "replica": nullable(TEXT),
-                    }
-                )
-            ),
-            "sql": SQL,
-            "outages_sql": SQL,
-        }
-    ),
-    "Slowdowns": record(
-        {
-            "data": array(
-                record(
-                    {
-                        "id": TEXT,
-                        "deployment": TEXT,
-                        "model": TEXT,
-                        "metric": text("What got worse.", one_of=("ttft", "tps", "itl", "errors")),
-                        "began_at": instant(),
-                        "noticed_at": instant(),
-                        "ended_at": nullable(instant("Null while it lasts.")),
-                        "ending": nullable(text("Why it is over.", one_of=("as_usual", "new_usual", "no_calls"))),
-                        "ratio": number("How many times as slow, or as many errors, as expected."),
-                        "low": number("The lower end of its interval of 95 %."),
-                        "high": number("The upper end."),
-                        "n": count("First tokens, answers or attempts it was noticed by."),
-                        "evidence_sql": SQL,
-                    }
-                )
-            ),
-            "sql": SQL,
-        }
-    ),
-    "Heat": record(
-        {
-            "metric": TEXT,
-            "rows": array(
-                record(
-                    {
-                        "deployment": TEXT,
-                        "model": TEXT,
-                        "cells": array(
-                            record(
-                                {
-                                    "weekday": count("0 is Monday."),
-                                    "hour": count("UTC."),
-                                    "value": nullable(number()),
-                                    "n": count("Attempts."),
-                                }
-                            )
-                        ),
-                    }
-                )
-            ),
-            "sql": SQL,
-        }
-    ),
-    "Refused": record(
-        {
-            "data": array(
-                record(
-                    {
-                        "client": nullable(TEXT),
-                        "status_code": count(),
-                        "reason": TEXT,
-                        "n": count(),
-                        "n_addresses": count(),
-                        "first_seen_at": instant(),
-                        "last_seen_at": instant(),
-                    }
-                )
-            ),
-            "wrong_keys": array(
-                record(
-                    {
-                        "address": nullable(TEXT),
-                        "n": count(),
-                        "n_minutes": count(),
-                        "peak_per_minute": count(),
-                        "first_seen_at": instant(),
-                        "last_seen_at": instant(),
-                    }
-                )
-            ),
-            "sql": SQL,
-            "wrong_keys_sql": SQL,
-        }
-    ),
-    "Usage": record(
-        {
-            "data": array(
-                record(
-                    {
-                        "client": nullable(TEXT),
-                        "calls": count(),
-                        "failed": count(),
-                        "prompt_tokens": nullable(count()),
-                        "completion_tokens": nullable(count()),
-                        "cost_usd": nullable(number()),
-                        "duplicate_cost_usd": nullable(number()),
-                        "limits": array(of_type(Standing)),
-                    }
-                )
-            ),
-            "sql": SQL,
-        }
-    ),
-    "Configuration": record({"settings": SETTINGS, "models": array(SETTINGS), "providers": array(SETTINGS)}),
-}
-
-
-# The schema of where a target stands.
-
-BURN = record(
-    {
-        "window_s": count("Of the last so many seconds."),
-        "calls": count(),
-        "bad": count(),
-        "burn_rate": nullable(number("1 spends the budget just within the target's days; null without calls.")),
-        "sql": SQL,
-    }
-)
-STANDING = record(
-    {
-        "name": TEXT,
-        "model": nullable(text("Whose calls; null: any.")),
-        "client": nullable(TEXT),
-        "profile": nullable(TEXT),
-        "ttft_ms": nullable(number("The first token comes sooner.")),
-        "tok_s": nullable(number("At least, after it.")),
-        "gap_ms": nullable(number("The longest between two chunks.")),
-        "objective": number("The share of calls that is to be good."),
-        "days": count("Over how long."),
-        "subject": text("Whose calls, in words."),
-        "condition": text("What a good call is, in words."),
-        "calls": count("That count: docs/targets.md."),
-        "bad": count(),
-        "failed": count("Of the bad ones."),
-        "late": count("Of the bad ones: the first token came too late, or the client left before it."),
-        "slow": count("Of the bad ones."),
-        "halting": count("Of the bad ones: with too long a gap."),
-        "good_share": nullable(number()),
-        "budget_left": nullable(number("The share of the error budget; below 0 the target is missed.")),
-        "burns": array(BURN),
-        "verdict": text("Whether it is kept, in words."),
-        "sql": SQL,
-        "misses_sql": text("A statement that lists its newest bad calls."),
-    }
-)
-
+# Queries.
 
 _ABOUT: Mapping[str, str] = {
     "window": "How far back.",
@@ -357,208 +67,314 @@ _ABOUT: Mapping[str, str] = {
     "without": "As if these providers had not been there; with commas.",
     "budget": "Extra attempts per call, several with commas.",
 }
-_OF_REPORTS: tuple[type[ApiError], ...] = (InvalidRequest, ReportsUnreachable, ReportTooSlow)
-
-
-def operations() -> list[Operation]:
-    """Return the operations."""
-    return [
-        _get("/session", "getSession", "Who looks, and at which gateway", ref("Session")),
-        _get(
-            "/leaderboard",
-            "getBoards",
-            "How fast and how good each deployment is",
-            record({"models": array(ref("PageBoard"))}),
-            parameters=(MODEL,),
-            errors=(ModelNotFound,),
-        ),
-        _get(
-            "/explain",
-            "getPlans",
-            "Who would run for a model's next call, and why",
-            record({"models": array(of(Explained))}),
-            parameters=(MODEL, *HYPOTHETICAL_CALL),
-            errors=(InvalidRequest, ModelNotFound),
-        ),
-        _get(
-            "/calls",
-            "listCalls",
-            "Calls, the newest first",
-            record({"data": array(ref("ListedCall")), "next": NEXT, "sql": SQL}),
-            parameters=_query(CallsQuery),
-            errors=_OF_REPORTS,
-        ),
-        _get(
-            "/calls/{id}",
-            "getCall",
-            "One call with its attempts",
-            record(
-                {
-                    "call": ROW,
-                    "attempts": array(ROW),
-                    "source": text("Where it was found.", one_of=("ledger", "memory", "running")),
-                    "sql": SQL,
-                    "call_sql": SQL,
-                }
-            ),
-            parameters=(Parameter(name="id", place="path", description="As in `x-holeshot-call-id`."),),
-            errors=(*_OF_REPORTS, CallNotFound),
-        ),
-        _report("/history", "getHistory", "How fast and reliable deployments were, over time", "History", HistoryQuery),
-        _report("/heat", "getHeat", "One figure by weekday and hour", "Heat", HeatQuery),
-        _report("/slowdowns", "getSlowdowns", "When deployments were slower than usual", "Slowdowns", SlowdownsQuery),
-        _get(
-            "/race-value",
-            "getRaceValue",
-            "What racing saved, and what it cost",
-            record({"data": array(WORTH), "sql": SQL}),
-            parameters=_query(WorthQuery),
-            errors=_OF_REPORTS,
-        ),
-        _get(
-            "/replay",
-            "getReplay",
-            "What other settings would have done with a model's calls",
-            record(
-                {
-                    "models": array(text("With calls, the busiest first.")),
-                    "data": array(REPLAYED),
-                    "note": nullable(text("Why there is no data.")),
-                }
-            ),
-            parameters=_query(ReplayQuery),
-            errors=_OF_REPORTS,
-        ),
-        _get(
-            "/slo",
-            "getTargets",
-            "Whether the targets are kept, and what is left of their error budgets",
-            record({"targets": array(STANDING)}),
-            errors=_OF_REPORTS,
-        ),
-        _report("/refusals", "getRefusals", "What was refused, and who guesses keys", "Refused", RefusalsQuery),
-        _get(
-            "/alerts",
-            "getAlerts",
-            "What is wrong now, and what was",
-            ref("Alerts"),
-            errors=(InvalidRequest,),
-        ),
-        _report("/usage", "getUsage", "What each client has used, and its limits", "Usage", UsageQuery),
-        _get(
-            "/configuration",
-            "getConfiguration",
-            "What is configured, without secrets",
-            ref("Configuration"),
-            errors=(InvalidRequest,),
-        ),
-        Operation(
-            method="GET",
-            path="/api/live",
-            id="watchRaces",
-            tag=Tag.PAGE_API,
-            summary="Races as they happen",
-            description="Server-sent events: docs/operations.md lists them. A comment every 15 seconds.",
-            access=VISITOR,
-            parameters=_query(Wanted),
-            answers={200: Answer(description="The events.", content={EVENTS: TEXT})},
-            errors=(InvalidRequest, TooManyViewers),
-        ),
-        _playground(),
-    ]
-
-
-def sessions() -> list[Operation]:
-    """Return the operations that sign in and out."""
-    done = Answer(description="Done; the cookie is set, or gone.")
-    body = Body(content={JSON: record({"key": text("`hs-…`")})}, example={"key": "hs-…"})
-    return [
-        Operation(
-            method="POST",
-            path="/api/session",
-            id="signIn",
-            tag=Tag.PAGE_API,
-            summary="Exchange the key of an admin or a viewer for a session",
-            description="From the gateway's own page only.",
-            access=ANYBODY,
-            body=body,
-            answers={204: done},
-            errors=(
-                WrongKey,
-                KeyExpired,
-                KeysNotLoaded,
-                KeyUnusable,
-                Forbidden,
-                InvalidRequest,
-                UnsupportedMediaType,
-                BodyTooLarge,
-                BodyTimeout,
-            ),
-        ),
-        Operation(
-            method="DELETE",
-            path="/api/session",
-            id="signOut",
-            tag=Tag.PAGE_API,
-            summary="End the session",
-            access=ANYBODY,
-            answers={204: done},
-            errors=(Forbidden,),
-        ),
-    ]
-
-
-def _playground() -> Operation:
-    """Return the chat of the page: as any other, but with the page's session."""
-    [chat] = (each for each in calls.raced_operations() if each.path == CHAT_ENDPOINT.route)
-    return msgspec.structs.replace(
-        chat,
-        path="/api/playground",
-        id="play",
-        tag=Tag.PAGE_API,
-        summary=f"{chat.summary}, from the page",
-        access=CALLING_VISITOR,
-    )
-
-
-def _report(path: str, name: str, summary: str, schema: str, query: type[msgspec.Struct]) -> Operation:
-    return _get(path, name, summary, ref(schema), parameters=_query(query), errors=_OF_REPORTS)
+_ABOUT_CALL: Mapping[str, str] = {
+    "prompt_tokens": "The prompt's length.",
+    "max_tokens": "The limit of the answer, if one is set.",
+    "stream": "Whether the answer is streamed.",
+    "tools": "Whether there are tools.",
+    "json_schema": "Whether the answer must follow a schema.",
+    "vision": "Whether there are pictures in the prompt.",
+}
+_MODEL = Parameter("model", "Only this model; by default all.")
+# Which call an explanation is of: its size and kind, and how it is raced.
+_CALL = tuple(
+    Parameter(each.name, _ABOUT_CALL.get(each.name, f"As `{each.name}` in a request's `race`."), of_type(each.type))
+    for each in (*msgspec.structs.fields(HypotheticalCall), *msgspec.structs.fields(RaceOverride))
+)
 
 
 def _query(kind: type[msgspec.Struct]) -> tuple[Parameter, ...]:
-    """Return the parameters that are read into a struct."""
-    return tuple(
-        Parameter(name=field.encode_name, schema=_value(field), description=_ABOUT[field.encode_name])
-        for field in msgspec.structs.fields(kind)
+    """Return the parameters that are read into a struct: without null, which no query has, and with defaults."""
+    found = []
+    for field in msgspec.structs.fields(kind):
+        whole = of_type(field.type)
+        [value] = [each for each in whole.get("anyOf", [whole]) if each.get("type") != "null"]
+        default = {} if field.default in {None, msgspec.NODEFAULT} else {"default": field.default}
+        found.append(Parameter(field.encode_name, _ABOUT[field.encode_name], Made(value, **default)))
+    return tuple(found)
+
+
+# Health, metrics and the leaderboard.
+
+_READY = {JSON: "Readiness"}
+_BOARDS = either({"models": [of(Leaderboard)]}, {"models": [of(Explained)]})
+_STATUS = (
+    Operation(
+        "GET /health/live",
+        "isAlive",
+        "Whether the process responds",
+        Tag.STATUS,
+        ANYBODY,
+        {200: Answer("It does.", {JSON: {"status": Literal["ok"]}})},
+    ),
+    Operation(
+        "GET /health/ready",
+        "isReady",
+        "Whether new calls are accepted, and the state of the stores",
+        Tag.STATUS,
+        ANYBODY,
+        {
+            200: Answer("They are.", _READY),
+            503: Answer("It stops, or does not know the keys of the database yet.", _READY),
+        },
+        description="The gateway stays ready when its database or Redis goes away.",
+    ),
+    Operation(
+        "GET /metrics",
+        "getMetrics",
+        "Metrics in Prometheus' text format",
+        Tag.STATUS,
+        VIEWER,
+        {200: Answer("The metrics.", {"text/plain": str})},
+    ),
+    Operation(
+        "GET /leaderboard",
+        "getLeaderboard",
+        "How fast and how good each deployment is, or who would run next, and why",
+        Tag.STATUS,
+        VIEWER,
+        {200: Answer("Each model's deployments, best first; with `explain` its plan.", {JSON: _BOARDS})},
+        (
+            _MODEL,
+            Parameter(
+                "explain", "`1`: the plans of next calls instead. The other parameters are for these.", schema(bool)
+            ),
+            *_CALL,
+        ),
+        (InvalidRequest, ModelNotFound),
+    ),
+)
+
+# Clients and their keys, for programs (/admin/keys) and for the page (/api/keys).
+
+_OF_BODY = (InvalidRequest, errors.UnsupportedMediaType, errors.BodyTimeout, errors.BodyTooLarge)
+_OF_KEYS = (*_OF_BODY, errors.KeysUnreachable)
+_OF_CHANGES = (errors.ClientNotFound, errors.KeyConflict, *_OF_KEYS)
+_NAME = in_path("name", "The client's name.")
+_THE_CLIENT = {200: Answer("The client.", {JSON: "Client"})}
+_WITH_KEY = Answer("The client, with its new key.", {JSON: "ClientWithKey"})
+_CLIENTS = {"object": Literal["list"], "data": ["Client"]}
+_REVOKED = {"name": str, "revoked": [{"id hint": str}]}
+_NEW = Made(
+    allOf=[ref("ClientSettings"), schema({"name": (str, "Letters, digits, dots, dashes, underscores.")})],
+    unevaluatedProperties=False,
+)
+_PATCH = (OBJECT, "A merge patch (RFC 7396) of `ClientSettings`: null means the default.")
+_ROTATION = {"grace_s?": (float, "Seconds for which the older keys stay valid; 0 by default.")}
+
+
+def _keys(root: str, tag: Tag, reads: Access, changes: Access, suffix: str = "") -> tuple[Operation, ...]:
+    """Return the operations below ``root``."""
+    return (
+        Operation(
+            f"GET {root}",
+            f"listKeys{suffix}",
+            "Every client with its keys",
+            tag,
+            reads,
+            {200: Answer("The clients of the file, then those of the database.", {JSON: _CLIENTS})},
+            (Parameter("all", "`1`: revoked keys too.", schema(bool)),),
+            _OF_KEYS,
+        ),
+        Operation(
+            f"POST {root}",
+            f"createKey{suffix}",
+            "Make a client with a key",
+            tag,
+            changes,
+            {201: _WITH_KEY},
+            (),
+            (errors.KeyConflict, *_OF_KEYS),
+            Body({JSON: _NEW}, {"name": "search", "rpm": 60}),
+        ),
+        Operation(
+            f"GET {root}/{{name}}",
+            f"getKey{suffix}",
+            "One client",
+            tag,
+            reads,
+            _THE_CLIENT,
+            (_NAME,),
+            (errors.ClientNotFound, *_OF_KEYS),
+        ),
+        Operation(
+            f"PATCH {root}/{{name}}",
+            f"changeKey{suffix}",
+            "Change a client's settings",
+            tag,
+            changes,
+            _THE_CLIENT,
+            (_NAME,),
+            _OF_CHANGES,
+            Body({JSON: _PATCH}, {"rpm": 120, "expires": None}),
+        ),
+        Operation(
+            f"DELETE {root}/{{name}}",
+            f"revokeKey{suffix}",
+            "End a client's keys, and the calls that run with them",
+            tag,
+            changes,
+            {200: Answer("Which keys were ended.", {JSON: _REVOKED})},
+            (_NAME, Parameter("key", "Only the key with this id or hint.")),
+            _OF_CHANGES,
+        ),
+        Operation(
+            f"POST {root}/{{name}}/rotate",
+            f"rotateKey{suffix}",
+            "Give a client a new key",
+            tag,
+            changes,
+            {200: _WITH_KEY},
+            (_NAME,),
+            _OF_CHANGES,
+            Body({JSON: _ROTATION}, {"grace_s": 3600}, required=False),
+        ),
     )
 
 
-def _value(field: msgspec.structs.FieldInfo) -> Schema:
-    """Return the schema of a parameter: without null, which no query has, and with its default."""
-    schema = of_type(field.type)
-    [value] = [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
-    return value if field.default in {None, msgspec.NODEFAULT} else {**value, "default": field.default}
+# The API under /api, which the page shows.
+
+UNCHANGED = Answer("The caller has it: its etag is in `if-none-match`.")
+_OF_REPORTS = (InvalidRequest, ReportsUnreachable, ReportTooSlow)
+_LISTED = {"data": ["ListedCall"], "next": NEXT, "sql": SQL}
+_FOUND = {
+    "call": ROW,
+    "attempts": [ROW],
+    "source": (Literal["ledger", "memory", "running"], "Where it was found."),
+    "sql call_sql": SQL,
+}
+_REPLAYS = {
+    "models": [(str, "With calls, the busiest first.")],
+    "data": [REPLAYED],
+    "note": (str | None, "Why there is no data."),
+}
+_DONE = {204: Answer("Done; the cookie is set, or gone.")}
+_HTML = {"text/html": str}
 
 
-def _get(
+def _figures(
     path: str,
     name: str,
     summary: str,
-    schema: Schema,
-    *,
-    description: str = "",
-    parameters: tuple[Parameter, ...] = (),
-    errors: tuple[type[ApiError], ...] = (),
+    answer: Any,
+    *raises: type[ApiError],
+    takes: tuple[Parameter, ...] = (),
 ) -> Operation:
-    return Operation(
-        method="GET",
-        path=f"/api{path}",
-        id=name,
+    answers = {200: Answer("The figures.", {JSON: answer}, ("etag",)), 304: UNCHANGED}
+    return Operation(f"GET /api/{path}", name, summary, Tag.PAGE_API, VISITOR, answers, takes, raises)
+
+
+def _report(path: str, name: str, summary: str, answer: Any, query: type[msgspec.Struct]) -> Operation:
+    return _figures(path, name, summary, answer, *_OF_REPORTS, takes=_query(query))
+
+
+def _file(path: str, name: str, summary: str, content: Mapping[str, Any]) -> Operation:
+    answers = {200: Answer("The file.", content, ("etag",)), 304: UNCHANGED}
+    return Operation(f"GET /{path}", name, summary, Tag.PAGE, ANYBODY, answers)
+
+
+OPERATIONS = (
+    *_STATUS,
+    *_keys("/admin/keys", Tag.KEYS, VIEWER, ADMIN),
+    _figures("session", "getSession", "Who looks, and at which gateway", "Session"),
+    _figures(
+        "leaderboard",
+        "getBoards",
+        "How fast and how good each deployment is",
+        {"models": ["PageBoard"]},
+        ModelNotFound,
+        takes=(_MODEL,),
+    ),
+    _figures(
+        "explain",
+        "getPlans",
+        "Who would run for a model's next call, and why",
+        {"models": [of(Explained)]},
+        InvalidRequest,
+        ModelNotFound,
+        takes=(_MODEL, *_CALL),
+    ),
+    _report("calls", "listCalls", "Calls, the newest first", _LISTED, CallsQuery),
+    _figures(
+        "calls/{id}",
+        "getCall",
+        "One call with its attempts",
+        _FOUND,
+        *_OF_REPORTS,
+        CallNotFound,
+        takes=(in_path("id", "As in `x-holeshot-call-id`."),),
+    ),
+    _report("history", "getHistory", "How fast and reliable deployments were, over time", "History", HistoryQuery),
+    _report("heat", "getHeat", "One figure by weekday and hour", "Heat", HeatQuery),
+    _report("slowdowns", "getSlowdowns", "When deployments were slower than usual", "Slowdowns", SlowdownsQuery),
+    _report(
+        "race-value", "getRaceValue", "What racing saved, and what it cost", {"data": [WORTH], "sql": SQL}, WorthQuery
+    ),
+    _report("replay", "getReplay", "What other settings would have done with a model's calls", _REPLAYS, ReplayQuery),
+    _figures(
+        "slo",
+        "getTargets",
+        "Whether the targets are kept, and what is left of their error budgets",
+        {"targets": [STANDING]},
+        *_OF_REPORTS,
+    ),
+    _report("refusals", "getRefusals", "What was refused, and who guesses keys", "Refused", RefusalsQuery),
+    _figures("alerts", "getAlerts", "What is wrong now, and what was", "Alerts", InvalidRequest),
+    _report("usage", "getUsage", "What each client has used, and its limits", "Usage", UsageQuery),
+    _figures(
+        "configuration", "getConfiguration", "What is configured, without secrets", "Configuration", InvalidRequest
+    ),
+    Operation(
+        "GET /api/live",
+        "watchRaces",
+        "Races as they happen",
+        Tag.PAGE_API,
+        VISITOR,
+        {200: Answer("The events.", {EVENTS: str})},
+        _query(Wanted),
+        (InvalidRequest, errors.TooManyViewers),
+        description="Server-sent events: docs/operations.md lists them. A comment every 15 seconds.",
+    ),
+    # The chat of the page: as any other, but with the page's session.
+    msgspec.structs.replace(
+        calls.raced(CHAT_ENDPOINT),
+        asked="POST /api/playground",
+        id="play",
+        summary=f"{CHAT_ENDPOINT.description.summary}, from the page",
         tag=Tag.PAGE_API,
-        summary=summary,
-        description=description,
-        access=VISITOR,
-        parameters=parameters,
-        answers={200: Answer(description="The figures.", content={JSON: schema}, headers=("etag",)), 304: UNCHANGED},
-        errors=errors,
-    )
+        access=CALLING_VISITOR,
+    ),
+    Operation(
+        "POST /api/session",
+        "signIn",
+        "Exchange the key of an admin or a viewer for a session",
+        Tag.PAGE_API,
+        ANYBODY,
+        _DONE,
+        (),
+        (
+            *(errors.WrongKey, errors.KeyExpired, errors.KeysNotLoaded, errors.KeyUnusable, errors.Forbidden),
+            *_OF_BODY,
+        ),
+        Body({JSON: {"key": NEW_KEY}}, {"key": "hs-…"}),
+        "From the gateway's own page only.",
+    ),
+    Operation(
+        "DELETE /api/session", "signOut", "End the session", Tag.PAGE_API, ANYBODY, _DONE, (), (errors.Forbidden,)
+    ),
+    *_keys("/api/keys", Tag.PAGE_API, ADMIN_VISITOR, ADMIN_VISITOR, "OnPage"),
+    _file(
+        "",
+        "getPage",
+        "The page, for a browser; for a program where to go",
+        {**_HTML, JSON: {"name chat models api page": str}},
+    ),
+    _file("docs", "getDocs", "This description as a page", _HTML),
+    _file("openapi.json", "getDescription", "This description, OpenAPI 3.1", {JSON: OBJECT}),
+    _file("favicon.ico", "getIcon", "The icon", {"image/svg+xml": str}),
+    msgspec.structs.replace(
+        _file("page/{path}", "getFile", "A file of the page", {"*/*": Made()}),
+        parameters=(in_path("path", "The file's path, with slashes."),),
+        errors=(errors.NotFound,),
+    ),
+)

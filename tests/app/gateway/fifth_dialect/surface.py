@@ -2,7 +2,6 @@
 
 import msgspec
 
-from gateway.admin.openapi.operation import TEXT
 from gateway.api.endpoint import Description, Endpoint
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, least
 from gateway.api.request import Decoders, Needs, ParsedRequest, begin, decoded_fields, required
@@ -30,9 +29,8 @@ def read_line(contents: Contents, race_header: str | None) -> ParsedRequest:
 _DESCRIPTION = Description(
     id="createEcho",
     summary="A line, echoed",
-    prompt=TEXT,
+    prompt={"type": "string"},
     example={"line": "Hello."},
-    answer={"type": "object"},
     events="Bits of the line.",
 )
 ECHO_SURFACE = Endpoint(
