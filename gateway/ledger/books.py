@@ -364,6 +364,7 @@ class Slowdowns:
         self._reader = reader
         self._engine = create_engine(url, pool_size=1)
         self._holder = holder
+        self._may_hold = False
 
     async def elected(self, now: datetime, lasts: timedelta) -> bool:
         """Return whether this process is the one that looks, until ``lasts`` from now unless it says so again."""
@@ -372,10 +373,13 @@ class Slowdowns:
             "where id = 1 and (holder is null or holder = :holder or until_at < :now)"
         )
         values = {"holder": self._holder, "until": self._instant(now + lasts), "now": self._instant(now)}
+        self._may_hold = True  # from before it is written: the answer may get lost
         return await self._write(statement, values) == 1
 
     async def resign(self) -> None:
-        """Let another process look at once."""
+        """Let another process look at once. Asks nothing of the database if this one has never looked."""
+        if not self._may_hold:
+            return
         statement = text("update detector set holder = null where id = 1 and holder = :holder")
         await self._write(statement, {"holder": self._holder})
 

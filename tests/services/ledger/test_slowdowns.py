@@ -199,6 +199,14 @@ async def test_another_process_looks_once_the_first_one_is_silent(ledger_url: st
     await other.aclose()
 
 
+async def test_a_process_that_has_never_looked_ends_without_asking_the_database(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    slowdowns = Slowdowns(url, Reader(url), "one")
+    await slowdowns.resign()
+    await slowdowns.aclose()
+    assert not (tmp_path / "ledger.db").exists()
+
+
 async def test_attempts_that_were_cut_are_counted_by_their_age_and_hours_without_them_are_left_out(
     ledger_url: str, tmp_path: Path
 ) -> None:
