@@ -2,8 +2,10 @@
 
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -173,10 +175,12 @@ def apis_of(vendor: Vendor | None, kind: Kind | None) -> tuple[Api, ...]:
     return vendor.apis or _USUAL[vendor.kind]
 
 
+@cache
 def load_catalog() -> Mapping[str, Vendor]:
-    """Read the catalog: vendors by name, in the order of the file. Each call reads the file, so keep the result."""
+    """Return the catalog: vendors by name, in the order of the file, which is read once."""
     rows = tomllib.loads(files("providers").joinpath("vendors.toml").read_text(encoding="utf-8"))
-    return msgspec.convert({name: {"name": name, **row} for name, row in rows.items()}, dict[str, Vendor])
+    named = {name: {"name": name, **row} for name, row in rows.items()}
+    return MappingProxyType(msgspec.convert(named, dict[str, Vendor]))
 
 
 # Optional dependencies, and the commands that install them.
