@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -50,7 +51,7 @@ class RunningGateway:
         url: str,
         providers: Mapping[str, ScriptedProvider],
         http: aiohttp.ClientSession,
-        sdk: openai.AsyncOpenAI,
+        key: str,
     ) -> None:
         self.gateway = gateway
         self.connections = connections
@@ -59,10 +60,20 @@ class RunningGateway:
         self.url = url
         self.providers = providers
         self.http = http
-        self.sdk = sdk
+        self._key = key
 
     def __getitem__(self, provider: str) -> ScriptedProvider:
         return self.providers[provider]
+
+    @cached_property
+    def sdk(self) -> openai.AsyncOpenAI:
+        """A client of OpenAI's. Few tests ask for it, and reading the authorities that it trusts takes long."""
+        return openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key=self._key, max_retries=0, timeout=PATIENCE_S)
+
+    async def close(self) -> None:
+        """Close what was made on the way."""
+        if "sdk" in vars(self):
+            await self.sdk.close()
 
     @property
     def requests(self) -> int:
@@ -190,10 +201,7 @@ async def serving(
         connections = await stack.enter_async_context(listening(gateway, sock, grace_s=1.0))
         url = f"http://127.0.0.1:{sock.getsockname()[1]}"
         http = await stack.enter_async_context(aiohttp.ClientSession())
-        sdk = await stack.enter_async_context(
-            openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=PATIENCE_S)
-        )
-        yield RunningGateway(
+        running = RunningGateway(
             gateway=gateway,
             connections=connections,
             config=config,
@@ -201,8 +209,10 @@ async def serving(
             url=url,
             providers=providers,
             http=http,
-            sdk=sdk,
+            key=key,
         )
+        stack.push_async_callback(running.close)
+        yield running
 
 
 def _since_a_full_minute() -> Callable[[], float]:
