@@ -11,12 +11,12 @@ from gateway.admin.openapi.operation import (
     EVENTS,
     JSON,
     Access,
-    Answer,
-    Body,
     Operation,
-    Parameter,
     Tag,
+    answer,
+    body,
     in_path,
+    parameter,
 )
 from gateway.admin.openapi.schemas import OBJECT, TEXT, Made, either, nullable, of, of_type, schema
 from gateway.api import overrides
@@ -51,8 +51,7 @@ _SENT: Mapping[str, tuple[type, str]] = {
     overrides.LLM_D_TPOT: (float, "Milliseconds per token after the first: 20 stands for `min_tok_s: 50`."),
     PLAN_HEADER: (str, "`1`: the answer has the plan of its race in this same header."),
 }
-CALL_HEADERS = tuple(Parameter(name, about, schema(kind), "header") for name, (kind, about) in _SENT.items())
-REQUEST_ID = CALL_HEADERS[0]
+CALL_HEADERS = tuple(parameter(name, about, of, "header") for name, (of, about) in _SENT.items())
 
 # Headers of answers. Which of them an answer has depends on how it was made.
 _OF_CALLS: Mapping[str, Any] = {
@@ -140,26 +139,24 @@ def raced(endpoint: Endpoint) -> Operation:
     """Return the operation of a raced API."""
     api, prompt = endpoint.description, endpoint.dialect.requests.prompt
     read = {name: of_type(decoder.type) for name, decoder in endpoint.fields.items()}
-    body = Made(
+    sent = Made(
         OBJECT,
         properties={"model": MODEL, prompt: api.prompt, **read, **OWN_FIELDS},
         required=[*api.required, *(() if api.optional_prompt else (prompt,))],
         anyOf=[{"required": ["model"]}, {"required": ["models"]}],
     )
+    about = f"The answer; with `stream: true` as events. {api.events}"
     content = {JSON: api.answer or OBJECT, EVENTS: str}
-    answer = Answer(
-        f"The answer; with `stream: true` as events. {api.events}", content, (*_OF_CALLS, *_OF_RACES, *api.headers)
-    )
     return Operation(
         f"POST {endpoint.route}",
         api.id,
         api.summary,
         Tag.RACED,
         CALLER,
-        {200: answer},
+        {200: answer(about, content, (*_OF_CALLS, *_OF_RACES, *api.headers))},
         CALL_HEADERS,
         (*OF_CALLS, *api.errors),
-        Body({JSON: body}, {"model": "demo-chat", **api.example}),
+        body({JSON: sent}, {"model": "demo-chat", **api.example}),
         "Raced as the model's settings, the key's profile and this request say: the first meaningful token wins, and"
         " the other attempts are cancelled. Fields that are not listed are passed on as they are, byte for byte where"
         " the deployment speaks this API; what a deployment cannot be told keeps it out of the race. An error after the"
@@ -196,10 +193,10 @@ def _relayed(path: str, api: relayed.RelayedApi, name: str, summary: str, conten
         summary,
         Tag.RELAYED,
         CALLER,
-        {200: Answer(_AS_IT_IS, content, tuple(_OF_CALLS))},
+        {200: answer(_AS_IT_IS, content, _OF_CALLS)},
         CALL_HEADERS,
         OF_CALLS,
-        Body({media: _body(api, media) for media in api.takes}),
+        body({media: _body(api, media) for media in api.takes}),
         "Sent to one deployment after the other, the best first, until one answers. Fields that are not listed are"
         " passed on as they are.",
     )
@@ -230,10 +227,10 @@ _COUNTING = Operation(
     "How many tokens a prompt has",
     Tag.RELAYED,
     CALLER,
-    {200: Answer("The number of tokens.", {JSON: {"input_tokens": int}}, (*_OF_CALLS, ESTIMATED))},
+    {200: answer("The number of tokens.", {JSON: {"input_tokens": int}}, (*_OF_CALLS, ESTIMATED))},
     CALL_HEADERS,
     OF_CALLS,
-    Body(
+    body(
         {
             JSON: Made(
                 OBJECT,
@@ -255,8 +252,8 @@ def _stored(method: str, rest: str, name: str, summary: str, access: Access) -> 
         summary,
         Tag.RELAYED,
         access,
-        {200: Answer(_AS_IT_IS, _ANY, _OF_STORED)},
-        (in_path("id", "The id of a response that was stored for this key."), REQUEST_ID),
+        {200: answer(_AS_IT_IS, _ANY, _OF_STORED)},
+        (*in_path("id", "The id of a response that was stored for this key."), CALL_HEADERS[0]),
         (errors.InvalidRequest, errors.ResponseNotFound, *OF_UPSTREAM),
         description="Passed on to the deployment that stores the response. No model is asked: this is not a call.",
     )
@@ -273,11 +270,11 @@ _MODELS = Operation(
     "The models this key may use",
     Tag.MODELS,
     CLIENT,
-    {200: Answer("The models.", {JSON: either(_LIST, _PAGE)})},
+    {200: answer("The models.", {JSON: either(_LIST, _PAGE)})},
     (
-        Parameter("limit", f"{_ONLY}models in a page, 1 to 1000.", schema(int)),
-        Parameter("after_id", f"{_ONLY}the page after this model."),
-        Parameter("before_id", f"{_ONLY}the page before this model."),
+        parameter("limit", f"{_ONLY}models in a page, 1 to 1000.", int),
+        parameter("after_id", f"{_ONLY}the page after this model."),
+        parameter("before_id", f"{_ONLY}the page before this model."),
     ),
     (errors.InvalidRequest,),
     description="In Anthropic's format for requests with `anthropic-version` or `x-api-key`, else in OpenAI's.",
@@ -287,8 +284,8 @@ _MODEL = msgspec.structs.replace(
     asked="GET /v1/models/{id}",
     id="getModel",
     summary="One model",
-    parameters=(in_path("id", "Its name; slashes need no escape."),),
-    answers={200: Answer("The model.", {JSON: either("Model", "AnthropicModel")})},
+    parameters=in_path("id", "Its name; slashes need no escape."),
+    answers={200: answer("The model.", {JSON: either("Model", "AnthropicModel")})},
     errors=(errors.InvalidRequest, errors.ModelNotFound),
 )
 

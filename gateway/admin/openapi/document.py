@@ -6,8 +6,8 @@ from typing import Any
 from gateway import __version__
 from gateway.admin.openapi import calls, page_api
 from gateway.admin.openapi.answers import ANSWERS
-from gateway.admin.openapi.operation import API_KEY, JSON, KEY, SESSION, Answer, Operation, Parameter, Tag
-from gateway.admin.openapi.schemas import of_records, ref, schema
+from gateway.admin.openapi.operation import API_KEY, JSON, KEY, SESSION, Operation, Tag, answer
+from gateway.admin.openapi.schemas import of_records, schema
 from gateway.core.errors import (
     ApiError,
     ExpectationFailed,
@@ -52,11 +52,7 @@ def _response(errors: Iterable[type[ApiError]], name: str) -> dict[str, Any]:
         for code in codes(error):
             meanings.setdefault(code, []).append(_first_sentence(error))
     described = "\n".join(f"- `{code}`: {' '.join(dict.fromkeys(said))}" for code, said in meanings.items())
-    return {
-        "description": described,
-        "content": {JSON: {"schema": ref(name)}},
-        "x-error-codes": list(meanings),
-    }
+    return {**answer(described, {JSON: name}), "x-error-codes": list(meanings)}
 
 
 def _first_sentence(error: type[ApiError]) -> str:
@@ -86,16 +82,12 @@ _TAGS: Mapping[Tag, str] = {
     Tag.PAGE_API: "What the page shows, as JSON. Unknown figures are null. Answers have an `etag`.",
     Tag.PAGE: "Files. They hold no data, so they need no key.",
 }
+_IN = {"type": "apiKey"}
 _SECURITY: Mapping[str, Mapping[str, str]] = {
     KEY: {"type": "http", "scheme": "bearer", "description": "A gateway key, `hs-…`."},
-    API_KEY: {
-        "type": "apiKey",
-        "in": "header",
-        "name": "x-api-key",
-        "description": "The same, as Anthropic's SDKs do.",
-    },
+    API_KEY: {**_IN, "in": "header", "name": "x-api-key", "description": "The same, as Anthropic's SDKs do."},
     SESSION: {
-        "type": "apiKey",
+        **_IN,
         "in": "cookie",
         "name": "holeshot",
         "description": "The page's session, got for a key. It counts for the page and its API only.",
@@ -116,7 +108,9 @@ def document() -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": {**{name: schema(of) for name, of in ANSWERS.items()}, **of_records()},
-            "headers": {name: _header(*said) for name, said in calls.HEADERS.items()},
+            "headers": {
+                name: {"description": about, "schema": schema(of)} for name, (of, about) in calls.HEADERS.items()
+            },
             "responses": {name: _any_request(name) for name in sorted({each.error_schema for each in OPERATIONS})},
             "securitySchemes": _SECURITY,
         },
@@ -127,27 +121,23 @@ _LICENCE = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
 
 
 def _operation(each: Operation) -> dict[str, Any]:
-    described_ = f"{each.description} {each.access.words}".strip()
     found: dict[str, Any] = {
         "operationId": each.id,
         "tags": [str(each.tag)],
         "summary": each.summary,
-        "description": described_,
+        "description": f"{each.description} {each.access.words}".strip(),
         # An empty requirement: where no clients are configured, local programs need no key.
         "security": [*({scheme: []} for scheme in each.access.security), {}],
         "responses": {
-            **{str(status): _answer(answer) for status, answer in each.answers.items()},
+            **{str(status): said for status, said in each.answers.items()},
             **_beside(each),
             "default": {"$ref": f"#/components/responses/{each.error_schema}"},
         },
     }
     if each.parameters:
-        found["parameters"] = [_parameter(parameter) for parameter in each.parameters]
+        found["parameters"] = each.parameters
     if each.body is not None:
-        media = _media(each.body.content)
-        if each.body.example is not None:
-            media[next(iter(media))]["example"] = each.body.example
-        found["requestBody"] = {"required": each.body.required, "content": media}
+        found["requestBody"] = each.body
     return found
 
 
@@ -155,33 +145,6 @@ def _beside(each: Operation) -> dict[str, Any]:
     """Return the errors of an operation, but for a status that has an answer of its own."""
     found = responses(each.all_errors, each.error_schema)
     return {status: response for status, response in found.items() if int(status) not in each.answers}
-
-
-def _answer(answer: Answer) -> dict[str, Any]:
-    found: dict[str, Any] = {"description": answer.description}
-    if answer.headers:
-        found["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in answer.headers}
-    if answer.content:
-        found["content"] = _media(answer.content)
-    return found
-
-
-def _media(content: Mapping[str, Any]) -> dict[str, Any]:
-    return {media: {"schema": schema(of)} for media, of in content.items()}
-
-
-def _parameter(parameter: Parameter) -> dict[str, Any]:
-    return {
-        "name": parameter.name,
-        "in": parameter.place,
-        "required": parameter.place == "path",
-        "description": parameter.description,
-        "schema": parameter.schema,
-    }
-
-
-def _header(kind: type, about: str) -> dict[str, Any]:
-    return {"description": about, "schema": schema(kind)}
 
 
 def _any_request(name: str) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """One operation of the HTTP API as /openapi.json describes it: what it takes, who may ask, and what it answers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from gateway.admin.openapi.schemas import TEXT, Made
+from gateway.admin.openapi.schemas import Made, schema
 from gateway.core.errors import (
     ApiError,
     Forbidden,
@@ -61,31 +61,6 @@ CALLING_VISITOR = Access(
 )
 
 
-class Parameter(msgspec.Struct, frozen=True):
-    """One parameter. Those of paths are required, others are not."""
-
-    name: str
-    description: str
-    schema: Made = TEXT
-    place: Literal["path", "query", "header"] = "query"
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """One answer that is no error. ``content``: by media type, in the notation of ``schemas.schema``."""
-
-    description: str
-    content: Mapping[str, Any] = {}
-    headers: tuple[str, ...] = ()  # names of those that are described
-
-
-class Body(msgspec.Struct, frozen=True):
-    """What is sent: by media type, in the notation of ``schemas.schema``, and an example of the first one."""
-
-    content: Mapping[str, Any]
-    example: Any = None
-    required: bool = True
-
-
 class Operation(msgspec.Struct, frozen=True):
     """One method of one path. ``errors`` are those beyond the access's; any handler may crash."""
 
@@ -94,10 +69,10 @@ class Operation(msgspec.Struct, frozen=True):
     summary: str
     tag: Tag
     access: Access
-    answers: Mapping[int, Answer]
-    parameters: tuple[Parameter, ...] = ()
+    answers: Mapping[int, Made]
+    parameters: tuple[Made, ...] = ()
     errors: tuple[type[ApiError], ...] = ()
-    body: Body | None = None
+    body: Made | None = None
     description: str = ""
     error_schema: str = "Error"
 
@@ -117,6 +92,34 @@ class Operation(msgspec.Struct, frozen=True):
         return (*self.access.errors, *self.errors, InternalError)
 
 
-def in_path(name: str, description: str) -> Parameter:
-    """Return a parameter of the path."""
-    return Parameter(name, description, place="path")
+def parameter(name: str, about: str, of: Any = str, place: str = "query") -> Made:
+    """Return a parameter, in the notation of ``schemas.schema``. Those of paths are required, others are not."""
+    is_in_path = place == "path"
+    return Made({"name": name, "in": place, "required": is_in_path, "description": about, "schema": schema(of)})
+
+
+def in_path(name: str, about: str) -> tuple[Made, ...]:
+    """Return the one parameter of a path."""
+    return (parameter(name, about, place="path"),)
+
+
+def answer(about: str, content: Mapping[str, Any] | None = None, headers: Iterable[str] = ()) -> Made:
+    """Return an answer that is no error: its content by media type, and the names of headers that are described."""
+    found = Made(description=about)
+    if named := {name: {"$ref": f"#/components/headers/{name}"} for name in headers}:
+        found["headers"] = named
+    if content:
+        found["content"] = _media(content)
+    return found
+
+
+def body(content: Mapping[str, Any], example: Any = None, *, required: bool = True) -> Made:
+    """Return what is sent: by media type, and an example of the first one."""
+    media = _media(content)
+    if example is not None:
+        next(iter(media.values()))["example"] = example
+    return Made(required=required, content=media)
+
+
+def _media(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {media: {"schema": schema(of)} for media, of in content.items()}

@@ -21,13 +21,12 @@ from gateway.admin.openapi.operation import (
     JSON,
     VIEWER,
     VISITOR,
-    Access,
-    Answer,
-    Body,
     Operation,
-    Parameter,
     Tag,
+    answer,
+    body,
     in_path,
+    parameter,
 )
 from gateway.admin.openapi.schemas import OBJECT, Made, either, of, of_type, ref, schema
 from gateway.admin.reports import (
@@ -75,22 +74,22 @@ _ABOUT_CALL: Mapping[str, str] = {
     "json_schema": "Whether the answer must follow a schema.",
     "vision": "Whether there are pictures in the prompt.",
 }
-_MODEL = Parameter("model", "Only this model; by default all.")
+_MODEL = parameter("model", "Only this model; by default all.")
 # Which call an explanation is of: its size and kind, and how it is raced.
 _CALL = tuple(
-    Parameter(each.name, _ABOUT_CALL.get(each.name, f"As `{each.name}` in a request's `race`."), of_type(each.type))
+    parameter(each.name, _ABOUT_CALL.get(each.name, f"As `{each.name}` in a request's `race`."), of_type(each.type))
     for each in (*msgspec.structs.fields(HypotheticalCall), *msgspec.structs.fields(RaceOverride))
 )
 
 
-def _query(kind: type[msgspec.Struct]) -> tuple[Parameter, ...]:
+def _query(kind: type[msgspec.Struct]) -> tuple[Made, ...]:
     """Return the parameters that are read into a struct: without null, which no query has, and with defaults."""
     found = []
     for field in msgspec.structs.fields(kind):
         whole = of_type(field.type)
         [value] = [each for each in whole.get("anyOf", [whole]) if each.get("type") != "null"]
         default = {} if field.default in {None, msgspec.NODEFAULT} else {"default": field.default}
-        found.append(Parameter(field.encode_name, _ABOUT[field.encode_name], Made(value, **default)))
+        found.append(parameter(field.encode_name, _ABOUT[field.encode_name], Made(value, **default)))
     return tuple(found)
 
 
@@ -105,7 +104,7 @@ _STATUS = (
         "Whether the process responds",
         Tag.STATUS,
         ANYBODY,
-        {200: Answer("It does.", {JSON: {"status": Literal["ok"]}})},
+        {200: answer("It does.", {JSON: {"status": Literal["ok"]}})},
     ),
     Operation(
         "GET /health/ready",
@@ -114,8 +113,8 @@ _STATUS = (
         Tag.STATUS,
         ANYBODY,
         {
-            200: Answer("They are.", _READY),
-            503: Answer("It stops, or does not know the keys of the database yet.", _READY),
+            200: answer("They are.", _READY),
+            503: answer("It stops, or does not know the keys of the database yet.", _READY),
         },
         description="The gateway stays ready when its database or Redis goes away.",
     ),
@@ -125,7 +124,7 @@ _STATUS = (
         "Metrics in Prometheus' text format",
         Tag.STATUS,
         VIEWER,
-        {200: Answer("The metrics.", {"text/plain": str})},
+        {200: answer("The metrics.", {"text/plain": str})},
     ),
     Operation(
         "GET /leaderboard",
@@ -133,12 +132,10 @@ _STATUS = (
         "How fast and how good each deployment is, or who would run next, and why",
         Tag.STATUS,
         VIEWER,
-        {200: Answer("Each model's deployments, best first; with `explain` its plan.", {JSON: _BOARDS})},
+        {200: answer("Each model's deployments, best first; with `explain` its plan.", {JSON: _BOARDS})},
         (
             _MODEL,
-            Parameter(
-                "explain", "`1`: the plans of next calls instead. The other parameters are for these.", schema(bool)
-            ),
+            parameter("explain", "`1`: the plans of next calls instead. The other parameters are for these.", bool),
             *_CALL,
         ),
         (InvalidRequest, ModelNotFound),
@@ -149,92 +146,57 @@ _STATUS = (
 
 _OF_BODY = (InvalidRequest, errors.UnsupportedMediaType, errors.BodyTimeout, errors.BodyTooLarge)
 _OF_KEYS = (*_OF_BODY, errors.KeysUnreachable)
-_OF_CHANGES = (errors.ClientNotFound, errors.KeyConflict, *_OF_KEYS)
 _NAME = in_path("name", "The client's name.")
-_THE_CLIENT = {200: Answer("The client.", {JSON: "Client"})}
-_WITH_KEY = Answer("The client, with its new key.", {JSON: "ClientWithKey"})
-_CLIENTS = {"object": Literal["list"], "data": ["Client"]}
-_REVOKED = {"name": str, "revoked": [{"id hint": str}]}
-_NEW = Made(
-    allOf=[ref("ClientSettings"), schema({"name": (str, "Letters, digits, dots, dashes, underscores.")})],
-    unevaluatedProperties=False,
+_CLIENT = {200: answer("The client.", {JSON: "Client"})}
+_WITH_KEY = {200: answer("The client, with its new key.", {JSON: "ClientWithKey"})}
+_MADE = {201: _WITH_KEY[200]}
+_LIST = {"object": Literal["list"], "data": ["Client"]}
+_CLIENTS = {200: answer("The clients of the file, then those of the database.", {JSON: _LIST})}
+_REVOKED = {200: answer("Which keys were ended.", {JSON: {"name": str, "revoked": [{"id hint": str}]}})}
+_ALL = (parameter("all", "`1`: revoked keys too.", bool),)
+_ONE_KEY = (*_NAME, parameter("key", "Only the key with this id or hint."))
+_NAMED = schema({"name": (str, "Letters, digits, dots, dashes, underscores.")})
+_NEW = body(
+    {JSON: Made(allOf=[ref("ClientSettings"), _NAMED], unevaluatedProperties=False)}, {"name": "search", "rpm": 60}
 )
-_PATCH = (OBJECT, "A merge patch (RFC 7396) of `ClientSettings`: null means the default.")
-_ROTATION = {"grace_s?": (float, "Seconds for which the older keys stay valid; 0 by default.")}
-
-
-def _keys(root: str, tag: Tag, reads: Access, changes: Access, suffix: str = "") -> tuple[Operation, ...]:
-    """Return the operations below ``root``."""
-    return (
-        Operation(
-            f"GET {root}",
-            f"listKeys{suffix}",
-            "Every client with its keys",
-            tag,
-            reads,
-            {200: Answer("The clients of the file, then those of the database.", {JSON: _CLIENTS})},
-            (Parameter("all", "`1`: revoked keys too.", schema(bool)),),
-            _OF_KEYS,
-        ),
-        Operation(
-            f"POST {root}",
-            f"createKey{suffix}",
-            "Make a client with a key",
-            tag,
-            changes,
-            {201: _WITH_KEY},
-            (),
-            (errors.KeyConflict, *_OF_KEYS),
-            Body({JSON: _NEW}, {"name": "search", "rpm": 60}),
-        ),
-        Operation(
-            f"GET {root}/{{name}}",
-            f"getKey{suffix}",
-            "One client",
-            tag,
-            reads,
-            _THE_CLIENT,
-            (_NAME,),
-            (errors.ClientNotFound, *_OF_KEYS),
-        ),
-        Operation(
-            f"PATCH {root}/{{name}}",
-            f"changeKey{suffix}",
-            "Change a client's settings",
-            tag,
-            changes,
-            _THE_CLIENT,
-            (_NAME,),
-            _OF_CHANGES,
-            Body({JSON: _PATCH}, {"rpm": 120, "expires": None}),
-        ),
-        Operation(
-            f"DELETE {root}/{{name}}",
-            f"revokeKey{suffix}",
-            "End a client's keys, and the calls that run with them",
-            tag,
-            changes,
-            {200: Answer("Which keys were ended.", {JSON: _REVOKED})},
-            (_NAME, Parameter("key", "Only the key with this id or hint.")),
-            _OF_CHANGES,
-        ),
-        Operation(
-            f"POST {root}/{{name}}/rotate",
-            f"rotateKey{suffix}",
-            "Give a client a new key",
-            tag,
-            changes,
-            {200: _WITH_KEY},
-            (_NAME,),
-            _OF_CHANGES,
-            Body({JSON: _ROTATION}, {"grace_s": 3600}, required=False),
-        ),
+_PATCH = body(
+    {JSON: (OBJECT, "A merge patch (RFC 7396) of `ClientSettings`: null means the default.")},
+    {"rpm": 120, "expires": None},
+)
+_ROTATION = body(
+    {JSON: {"grace_s?": (float, "Seconds for which the older keys stay valid; 0 by default.")}},
+    {"grace_s": 3600},
+    required=False,
+)
+_OF_NEW, _OF_ONE = (errors.KeyConflict, *_OF_KEYS), (errors.ClientNotFound, *_OF_KEYS)
+_OF_CHANGE = (errors.ClientNotFound, *_OF_NEW)
+_CHANGE, _REVOKE = "Change a client's settings", "End a client's keys, and the calls that run with them"
+_ROTATE = "POST /admin/keys/{name}/rotate"
+_KEYS = (
+    Operation("GET /admin/keys", "listKeys", "Every client with its keys", Tag.KEYS, VIEWER, _CLIENTS, _ALL, _OF_KEYS),
+    Operation("POST /admin/keys", "createKey", "Make a client with a key", Tag.KEYS, ADMIN, _MADE, (), _OF_NEW, _NEW),
+    Operation("GET /admin/keys/{name}", "getKey", "One client", Tag.KEYS, VIEWER, _CLIENT, _NAME, _OF_ONE),
+    Operation("PATCH /admin/keys/{name}", "changeKey", _CHANGE, Tag.KEYS, ADMIN, _CLIENT, _NAME, _OF_CHANGE, _PATCH),
+    Operation("DELETE /admin/keys/{name}", "revokeKey", _REVOKE, Tag.KEYS, ADMIN, _REVOKED, _ONE_KEY, _OF_CHANGE),
+    Operation(
+        _ROTATE, "rotateKey", "Give a client a new key", Tag.KEYS, ADMIN, _WITH_KEY, _NAME, _OF_CHANGE, _ROTATION
+    ),
+)
+_KEYS_OF_PAGE = tuple(
+    msgspec.structs.replace(
+        each,
+        asked=each.asked.replace("/admin/", "/api/"),
+        id=f"{each.id}OnPage",
+        tag=Tag.PAGE_API,
+        access=ADMIN_VISITOR,
     )
+    for each in _KEYS
+)
 
 
 # The API under /api, which the page shows.
 
-UNCHANGED = Answer("The caller has it: its etag is in `if-none-match`.")
+UNCHANGED = answer("The caller has it: its etag is in `if-none-match`.")
 _OF_REPORTS = (InvalidRequest, ReportsUnreachable, ReportTooSlow)
 _LISTED = {"data": ["ListedCall"], "next": NEXT, "sql": SQL}
 _FOUND = {
@@ -248,7 +210,7 @@ _REPLAYS = {
     "data": [REPLAYED],
     "note": (str | None, "Why there is no data."),
 }
-_DONE = {204: Answer("Done; the cookie is set, or gone.")}
+_DONE = {204: answer("Done; the cookie is set, or gone.")}
 _HTML = {"text/html": str}
 
 
@@ -256,26 +218,26 @@ def _figures(
     path: str,
     name: str,
     summary: str,
-    answer: Any,
+    shown: Any,
     *raises: type[ApiError],
-    takes: tuple[Parameter, ...] = (),
+    takes: tuple[Made, ...] = (),
 ) -> Operation:
-    answers = {200: Answer("The figures.", {JSON: answer}, ("etag",)), 304: UNCHANGED}
+    answers = {200: answer("The figures.", {JSON: shown}, ("etag",)), 304: UNCHANGED}
     return Operation(f"GET /api/{path}", name, summary, Tag.PAGE_API, VISITOR, answers, takes, raises)
 
 
-def _report(path: str, name: str, summary: str, answer: Any, query: type[msgspec.Struct]) -> Operation:
-    return _figures(path, name, summary, answer, *_OF_REPORTS, takes=_query(query))
+def _report(path: str, name: str, summary: str, shown: Any, query: type[msgspec.Struct]) -> Operation:
+    return _figures(path, name, summary, shown, *_OF_REPORTS, takes=_query(query))
 
 
 def _file(path: str, name: str, summary: str, content: Mapping[str, Any]) -> Operation:
-    answers = {200: Answer("The file.", content, ("etag",)), 304: UNCHANGED}
+    answers = {200: answer("The file.", content, ("etag",)), 304: UNCHANGED}
     return Operation(f"GET /{path}", name, summary, Tag.PAGE, ANYBODY, answers)
 
 
 OPERATIONS = (
     *_STATUS,
-    *_keys("/admin/keys", Tag.KEYS, VIEWER, ADMIN),
+    *_KEYS,
     _figures("session", "getSession", "Who looks, and at which gateway", "Session"),
     _figures(
         "leaderboard",
@@ -302,7 +264,7 @@ OPERATIONS = (
         _FOUND,
         *_OF_REPORTS,
         CallNotFound,
-        takes=(in_path("id", "As in `x-holeshot-call-id`."),),
+        takes=in_path("id", "As in `x-holeshot-call-id`."),
     ),
     _report("history", "getHistory", "How fast and reliable deployments were, over time", "History", HistoryQuery),
     _report("heat", "getHeat", "One figure by weekday and hour", "Heat", HeatQuery),
@@ -330,7 +292,7 @@ OPERATIONS = (
         "Races as they happen",
         Tag.PAGE_API,
         VISITOR,
-        {200: Answer("The events.", {EVENTS: str})},
+        {200: answer("The events.", {EVENTS: str})},
         _query(Wanted),
         (InvalidRequest, errors.TooManyViewers),
         description="Server-sent events: docs/operations.md lists them. A comment every 15 seconds.",
@@ -356,13 +318,13 @@ OPERATIONS = (
             *(errors.WrongKey, errors.KeyExpired, errors.KeysNotLoaded, errors.KeyUnusable, errors.Forbidden),
             *_OF_BODY,
         ),
-        Body({JSON: {"key": NEW_KEY}}, {"key": "hs-…"}),
+        body({JSON: {"key": NEW_KEY}}, {"key": "hs-…"}),
         "From the gateway's own page only.",
     ),
     Operation(
         "DELETE /api/session", "signOut", "End the session", Tag.PAGE_API, ANYBODY, _DONE, (), (errors.Forbidden,)
     ),
-    *_keys("/api/keys", Tag.PAGE_API, ADMIN_VISITOR, ADMIN_VISITOR, "OnPage"),
+    *_KEYS_OF_PAGE,
     _file(
         "",
         "getPage",
@@ -374,7 +336,7 @@ OPERATIONS = (
     _file("favicon.ico", "getIcon", "The icon", {"image/svg+xml": str}),
     msgspec.structs.replace(
         _file("page/{path}", "getFile", "A file of the page", {"*/*": Made()}),
-        parameters=(in_path("path", "The file's path, with slashes."),),
+        parameters=in_path("path", "The file's path, with slashes."),
         errors=(errors.NotFound,),
     ),
 )

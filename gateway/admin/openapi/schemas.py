@@ -18,7 +18,7 @@ _REF = "#/components/schemas/{name}"
 
 
 class Made(dict[str, Any]):
-    """A schema."""
+    """A schema, or another part of the document, as JSON."""
 
 
 OBJECT = Made(type="object")  # with fields that are somebody else's

@@ -244,7 +244,7 @@ async def test_whoever_has_no_key_is_refused_as_described(serve: Serve) -> None:
     async with described(serve, **in_database()) as (running, description):
         for operation in OPERATIONS:
             path = operation.path.replace("{id}", "x").replace("{name}", "x").replace("{path}", "style.css")
-            kind = next(iter(operation.body.content)) if operation.body else "application/json"
+            kind = next(iter(operation.body["content"])) if operation.body else "application/json"
             options: dict[str, Any] = {"data": b"{}", "headers": {"content-type": kind}}
             if operation.method == "GET":
                 options = {}
