@@ -206,7 +206,7 @@ def _body(api: relayed.RelayedApi, media: str) -> Made:
     """Return the schema of a body: one of alternative names is enough, and the model may have a default."""
     properties = {"model": MODEL}
     required = [] if api.kind is not None else ["model"]
-    either: list[Any] = []
+    one_of: list[Any] = []
     for field, hint in api.demands.items():
         names = field.split("|")
         for name in names:
@@ -215,9 +215,9 @@ def _body(api: relayed.RelayedApi, media: str) -> Made:
         if len(names) == 1:
             required.append(field)
         else:
-            either.append({"anyOf": [{"required": [name]} for name in names]})
+            one_of.append({"anyOf": [{"required": [name]} for name in names]})
     own = OWN_FIELDS if media == JSON else {name: schema((str, "JSON, as in bodies of JSON.")) for name in OWN_FIELDS}
-    return Made(OBJECT, properties={**properties, **own}, required=required, **({"allOf": either} if either else {}))
+    return Made(OBJECT, properties={**properties, **own}, required=required, **({"allOf": one_of} if one_of else {}))
 
 
 _COUNTED = MESSAGES_ENDPOINT.description
