@@ -5,6 +5,7 @@ import gzip
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
+from pathlib import Path
 
 import msgspec
 from aiohttp import web
@@ -15,7 +16,6 @@ from gateway.api.bodies import withhold_continue
 from gateway.api.endpoints import CHAT_ENDPOINT
 from gateway.api.handler import answering
 from gateway.core.errors import NotFound
-from gateway.page.assets import Asset, assets
 
 # GET / and the page's files. They hold no data, so they need no key: everything that is shown comes from /api.
 
@@ -29,6 +29,16 @@ GUARDS: Mapping[str, str] = {
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
 }
+FOLDER = Path(__file__).parents[1] / "page" / "assets"
+TYPES: Mapping[str, str] = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".ico": "image/x-icon",
+    ".txt": "text/plain; charset=utf-8",
+}
 _WELCOME = {
     "name": "Holeshot",
     "chat": "v1/chat/completions",
@@ -36,6 +46,29 @@ _WELCOME = {
     "api": "openapi.json",
     "page": "open this address in a browser",
 }
+
+
+class Asset(msgspec.Struct, frozen=True):
+    """One file: its bytes, plain and as gzip, and the headers' values that name them."""
+
+    body: bytes
+    compressed: bytes
+    content_type: str
+    etag: str
+
+
+@cache
+def assets() -> Mapping[str, Asset]:
+    """Return the page's files, read and compressed once, by their path below ``FOLDER``, with slashes."""
+    return {
+        path.relative_to(FOLDER).as_posix(): _asset(path.read_bytes(), TYPES[path.suffix])
+        for path in sorted(FOLDER.rglob("*"))
+        if path.is_file() and path.suffix in TYPES
+    }
+
+
+def _asset(body: bytes, content_type: str) -> Asset:
+    return Asset(body, gzip.compress(body, mtime=0), content_type, f'"{hashlib.sha256(body).hexdigest()[:20]}"')
 
 
 async def home(request: web.Request) -> web.StreamResponse:
@@ -128,6 +161,4 @@ async def docs(request: web.Request) -> web.StreamResponse:
 def _described() -> Asset:
     from gateway.admin.openapi.document import document  # noqa: PLC0415 - memory: few are asked for it
 
-    body = msgspec.json.encode(document())
-    etag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
-    return Asset(body, gzip.compress(body, mtime=0), "application/json", etag)
+    return _asset(msgspec.json.encode(document()), "application/json")

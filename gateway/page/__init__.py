@@ -1,1 +1,1 @@
-"""The page: what a browser is served, read once."""
+"""The files of the page: ``gateway/admin/routes.py`` serves them."""

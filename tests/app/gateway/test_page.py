@@ -6,8 +6,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from gateway.admin.routes import GUARDS, POLICY
-from gateway.page.assets import assets
+from gateway.admin.routes import GUARDS, POLICY, assets
 from tests.app.gateway.running_gateway import MODEL, Serve
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.page.assets import FOLDER
+from gateway.admin.routes import FOLDER
 
 _SUMS = sorted(FOLDER.glob("vendor/*/SHA256SUMS"))
 
