@@ -5,6 +5,7 @@ Poisson too, seen and cut ones alike, so that this is exact.
 """
 
 import random
+from functools import cache
 from math import erfc, exp, log, pi, sin, sqrt
 
 import msgspec
@@ -110,7 +111,7 @@ class Simulated:
             return Histogram()
         if metric is Metric.TTFT:
             shares = _shares(level, world.call_sd, world.slow_calls)
-            rival = _shares(log(_USUAL[metric]), world.call_sd, world.slow_calls)
+            rival = _of_rivals(world.call_sd, world.slow_calls)
             seen, cut = {}, {}
             above, rival_above = 1.0, 1.0
             keys = sorted(set(shares) | set(rival))
@@ -191,6 +192,11 @@ def traffic(world: World, at_s: float) -> float:
     """Return calls as a share of those by day."""
     hour = at_s % DAY_S / HOUR_S
     return world.nights if hour < 6 else 1.0
+
+
+@cache
+def _of_rivals(sd: float, slow: float) -> dict[int, float]:
+    return _shares(log(_USUAL[Metric.TTFT]), sd, slow)
 
 
 def _shares(level: float, sd: float, slow: float) -> dict[int, float]:

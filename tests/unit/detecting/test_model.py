@@ -1,8 +1,10 @@
 """The detector over simulated weeks: what it notices, and what it does not."""
 
+import copy
 from collections.abc import Callable
+from functools import cache
 
-from benchmarks.detector.trial import Trial
+from benchmarks.detector.trial import HISTORY_DAYS, Trial
 from benchmarks.detector.worlds import Change as Made
 from benchmarks.detector.worlds import Noise, World
 from gateway.detecting.slowdowns import (
@@ -21,6 +23,16 @@ from gateway.detecting.slowdowns import (
 WORLD = World(calls_s=0.2, noise=Noise(0.05), nights=1.0)
 
 
+def a_trial(seed: int, history_days: int = HISTORY_DAYS) -> Trial:
+    """Return a model after some weeks with nothing amiss, to watch from there on."""
+    return copy.deepcopy(_a_history(seed, history_days))
+
+
+@cache
+def _a_history(seed: int, history_days: int) -> Trial:
+    return Trial(WORLD, seed, history_days)
+
+
 def watched(
     trial: Trial,
     windows: int,
@@ -37,7 +49,7 @@ def watched(
 
 
 def test_what_gets_twice_as_slow_is_noticed_with_its_factor_and_its_end() -> None:
-    trial = Trial(WORLD, 1)
+    trial = a_trial(1)
     began_s = trial.now_s
     [change] = watched(trial, 12, changes={"d0": Made(Metric.TTFT, 2.0, began_s)})
     slowdown = change.slowdown
@@ -52,7 +64,7 @@ def test_what_gets_twice_as_slow_is_noticed_with_its_factor_and_its_end() -> Non
 
 def test_each_metric_is_watched() -> None:
     for metric in SPEEDS:
-        trial = Trial(WORLD, 2)
+        trial = a_trial(1)
         found = watched(trial, 24, changes={"d1": Made(metric, 2.0, trial.now_s)})
         assert [(change.slowdown.deployment, change.slowdown.metric) for change in found] == [("d1", metric)]
 
@@ -64,41 +76,41 @@ def test_errors_that_double_are_noticed_unless_the_peers_have_them_too() -> None
             for name, one in some.items()
         }
 
-    trial = Trial(WORLD, 3)
+    trial = a_trial(1)
     found = watched(trial, 12, seen=failing("d0"))
     assert [(change.slowdown.deployment, change.slowdown.metric) for change in found] == [("d0", Metric.ERRORS)]
     assert found[0].slowdown.ratio > 5
-    trial = Trial(WORLD, 3)
+    trial = a_trial(1)
     assert watched(trial, 24, seen=failing("d0", "d1", "d2")) == []
 
 
 def test_what_happens_to_all_deployments_is_no_slowdown() -> None:
-    trial = Trial(WORLD, 4)
+    trial = a_trial(1)
     longer = {name: Made(Metric.TTFT, 1.8, trial.now_s) for name in trial.model.names}
     assert watched(trial, 60, changes=longer) == []
 
 
 def test_a_peer_that_gets_faster_makes_nobody_slow() -> None:
-    trial = Trial(WORLD, 5)
+    trial = a_trial(1)
     assert watched(trial, 60, changes={"d2": Made(Metric.TTFT, 0.5, trial.now_s)}) == []
 
 
 def test_ten_minutes_are_no_slowdown() -> None:
-    trial = Trial(WORLD, 6)
+    trial = a_trial(1)
     assert watched(trial, 2, changes={"d0": Made(Metric.TTFT, 5.0, trial.now_s)}) == []
     assert watched(trial, 12) == []
 
 
 def test_below_a_week_only_what_is_twice_as_slow_is_told() -> None:
-    trial = Trial(WORLD, 7, history_days=4)
+    trial = a_trial(7, history_days=4)
     assert watched(trial, 36, changes={"d0": Made(Metric.TTFT, 1.4, trial.now_s)}) == []
-    trial = Trial(WORLD, 7, history_days=4)
+    trial = a_trial(7, history_days=4)
     found = watched(trial, 36, changes={"d0": Made(Metric.TTFT, 2.2, trial.now_s)})
     assert [change.slowdown.deployment for change in found] == ["d0"]
 
 
 def test_a_slowdown_without_calls_or_that_lasts_a_week_is_over() -> None:
-    trial = Trial(WORLD, 8)
+    trial = a_trial(1)
     slow = {"d0": Made(Metric.TTFT, 2.0, trial.now_s)}
     watched(trial, 12, changes=slow)
     last_s = trial.now_s
@@ -107,7 +119,7 @@ def test_a_slowdown_without_calls_or_that_lasts_a_week_is_over() -> None:
     [end] = trial.watch.look_at(last_s + DAY_S)
     assert (end.ending, end.ended_s) == (Ending.NO_CALLS, last_s)
 
-    trial = Trial(WORLD, 8)
+    trial = a_trial(1)
     [change] = watched(trial, 12, changes=slow)
     watched(trial, 1, changes=slow)
     trial.now_s = change.slowdown.began_s + 7 * DAY_S - 2 * WINDOW_S
@@ -117,7 +129,7 @@ def test_a_slowdown_without_calls_or_that_lasts_a_week_is_over() -> None:
 
 
 def test_a_preview_changes_nothing() -> None:
-    trial = Trial(WORLD, 9)
+    trial = a_trial(1)
     slow = {"d0": Made(Metric.TTFT, 2.0, trial.now_s)}
     windows = [
         (trial.now_s + at * WINDOW_S, trial.model.windows(trial.now_s + at * WINDOW_S, changes=slow)) for at in range(6)
@@ -131,7 +143,7 @@ def test_a_preview_changes_nothing() -> None:
 
 
 def test_windows_without_anything_say_nothing() -> None:
-    trial = Trial(WORLD, 10)
+    trial = a_trial(1)
     nothing = {name: Window(trial.now_s, {metric: Histogram() for metric in SPEEDS}) for name in trial.model.names}
     assert trial.watch.add(trial.now_s, nothing) == []
     assert trial.watch.add(trial.now_s + WINDOW_S, {}) == []
