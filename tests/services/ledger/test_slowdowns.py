@@ -5,9 +5,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import text
 
 from benchmarks.detector.worlds import Change, Model, Noise, World
+from gateway.app import background
 from gateway.app.background import Detection
 from gateway.core.calls import CallRecord
 from gateway.core.ids import new_id
@@ -21,6 +23,12 @@ from tests.unit.ledger import records
 
 DAYS = 9
 WORLD = World(calls_s=0.5, noise=Noise(0.05), nights=1.0, deployments=2)
+
+
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No calls run beside these tests that reading the hours of nine days could hold up."""
+    monkeypatch.setattr(background, "_PAUSE_S", 0.0)
 
 
 class Sums:
