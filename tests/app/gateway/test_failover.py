@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gateway.steering.constants import RESCUE_MIN_S
 from providers.simulator.script import (
     Comment,
     Delta,
@@ -160,7 +161,7 @@ async def test_one_that_hangs_alone_is_rescued_where_the_budget_allows_it(serve:
     "fields", [{"store": True}, {"provider": {"order": ["first", "second"]}}], ids=["stored", "ordered"]
 )
 async def test_what_must_not_be_sent_twice_at_a_time_is_not_rescued(serve: Serve, fields: dict[str, Any]) -> None:
-    config = single() | {"timeouts": {"ttft_timeout_s": 2.5}}
+    config = single() | {"timeouts": {"ttft_timeout_s": 2 * RESCUE_MIN_S}}  # a rescue would be due by then
     async with serve(first=[Hang()], second=[Hang()], config=config) as running:
         running.prefer("first", "second")
         async with running.chat(stream=True, **fields) as response:

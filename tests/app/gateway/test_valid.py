@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import openai
 import pytest
 
+from gateway.racing import timeouts
 from providers.simulator.script import Delta, Done, Finish, Gate, Hang, Raw, Step, ToolCall, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_dialects import event
@@ -222,7 +223,10 @@ async def test_without_anything_to_check_the_first_token_wins(serve: Serve) -> N
         assert (await running.call())["win_on"] == "any"
 
 
-async def test_an_answer_whose_end_never_follows_its_finish_reason_still_wins(serve: Serve) -> None:
+async def test_an_answer_whose_end_never_follows_its_finish_reason_still_wins(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeouts, "FINISH_GRACE_S", 0.5)
     hangs: list[Step] = [*calls()[:-1], Hang()]
     fields = {"max_tokens": 100, "messages": [{"role": "user", "content": "Where?"}]}
     tools = {"tools": [{"name": "weather", "input_schema": SCHEMA}]}

@@ -78,7 +78,10 @@ async def told(watcher: Watcher, scope: str) -> dict[str, Any]:
     return watcher.of("scope")[-1]
 
 
-async def test_a_replica_publishes_only_while_somebody_looks_elsewhere(tmp_path: Path, redis_url: str) -> None:
+async def test_a_replica_publishes_only_while_somebody_looks_elsewhere(
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "VIEWER_EXPIRY_S", 2)  # it must be seen once, and then its end is waited for
     async with replicas(tmp_path, redis_url, redis_url) as [here, there]:
         assert not sharing_of(there).publishes
         async with look(here):
