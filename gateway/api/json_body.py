@@ -62,12 +62,12 @@ class MediaScan(msgspec.Struct):
 
 
 def scan_media(prompt: msgspec.Raw, media: Media) -> MediaScan:
-    """MediaScan a ``prompt`` of at most a few megabytes."""
+    """Scan a ``prompt`` of at most a few megabytes."""
     return finished(survey_steps(prompt, media))
 
 
 def survey_steps(prompt: msgspec.Raw, media: Media) -> Steps[MediaScan]:
-    """MediaScan a ``prompt`` of any size, in slices."""
+    """Scan a ``prompt`` of any size, in slices."""
     found = MediaScan()
     view = memoryview(prompt)
     size = len(view)
