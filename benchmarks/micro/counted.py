@@ -28,6 +28,7 @@ from benchmarks.micro.hot_path import WAYS
 from gateway.app.gateway import Gateway
 from gateway.connections.listener import bind, listening
 from gateway.live import events
+from gateway.server.server import quicken_enums
 from gateway.settings import load
 from gateway.watching import logs
 
@@ -141,4 +142,5 @@ def _say_done() -> None:
 
 def main() -> None:
     """Run in the folder given."""
+    quicken_enums()  # as each serving process does
     uvloop.run(obey(Path(sys.argv[1]), traced=sys.argv[2:] == ["traced"]))

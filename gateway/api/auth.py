@@ -333,8 +333,10 @@ class Client(msgspec.Struct, frozen=True):
             Forbidden: it may not.
 
         """
+        if self.models is None:
+            return
         names = [name.strip() for name in model.split(",")]  # a comma list is a request for all of its models
-        if self.models is not None and not self.models.issuperset(names):
+        if not self.models.issuperset(names):
             raise Forbidden(f"this key may not use the model {model!r}; it may use: {', '.join(sorted(self.models))}")
 
     def deployments(self, model: Model) -> list[Deployment]:

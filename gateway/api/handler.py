@@ -220,7 +220,7 @@ def answering(surface: Endpoint, admit: Admit | None = None) -> Handler:
             if asked.preferences is not NO_PREFERENCES:  # they override the race settings
                 asked = msgspec.structs.replace(asked, preferences=tightened(asked.preferences, deadlines))
         made_by = None if asked.continues is None else await _maker(context, asked.continues, origin.client)
-        with context.fleet.lease():
+        with context.fleet:
             return await _Answer(context, request, asked, origin, made_by).give()
 
     return seated(answer, admit=admit)

@@ -199,7 +199,7 @@ def relaying(api: RelayedApi) -> Handler:
     async def relay(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
         context = request.app[CONTEXT]
         asked, origin = await receive(request, client, received, api, waited_s=waited_s)
-        with context.fleet.lease():
+        with context.fleet:
             return await answered(context, request, api, asked, origin)
 
     return seated(relay, api.takes)
@@ -314,7 +314,7 @@ async def _count(request: web.Request, client: Client, received: Received, waite
             headers={**fields, ESTIMATED: "true"},
         )
 
-    with context.fleet.lease():
+    with context.fleet:
         return await answered(context, request, COUNT_TOKENS, asked, origin, answer_here=estimate)
 
 
@@ -339,7 +339,7 @@ async def kept_response(request: web.Request) -> web.Response:
     if "stream" in request.query:
         raise InvalidRequest("a stored response is returned as a whole: leave out 'stream'", param="stream")
     made_by = await context.responses.find(client.name, response_id)
-    with context.fleet.lease():
+    with context.fleet:
         deployment = None if made_by is None else _deployment(context.fleet, made_by)
         if deployment is None or not deployment.upstream.can_fetch:
             raise ResponseNotFound(f"the response {response_id!r} is not known here, or not to this key")

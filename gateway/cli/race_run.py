@@ -126,7 +126,7 @@ async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
         assert not isinstance(ending, Broken)  # lanes are never continued
         return ending
 
-    with context.fleet.lease():
+    with context.fleet:
         journey = CallRunner(context, None, asked.model, asked.preferences, entered, may_fall_back=False, services=both)
         view.begins(lanes)
         try:

@@ -7,8 +7,8 @@ newer fleet took over are closed when the last lease ends.
 
 import asyncio
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Self
 
 import msgspec
 
@@ -245,8 +245,7 @@ class Fleet:
         self._settings = settings
         self.limits = limits(settings)
         self._leases = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._idle: asyncio.Event | None = None  # made by who waits until it is not leased
         self._upstreams: dict[str, Upstream] = {}
         self._resolver = Resolver(settings, catalog, self._upstreams, find_datasheet)
         for name, provider in settings.providers.items():
@@ -290,29 +289,30 @@ class Fleet:
         """Every provider's upstream, by the provider's name."""
         return self._upstreams
 
-    @contextmanager
-    def lease(self) -> Iterator[None]:
+    def __enter__(self) -> Self:
         """Keep this fleet's upstreams open while a call uses them."""
-        self.hold()
-        try:
-            yield
-        finally:
-            self.let_go()
+        self._leases += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.let_go()
 
     def hold(self) -> None:
         """Keep this fleet's upstreams open until ``let_go``."""
         self._leases += 1
-        self._idle.clear()
 
     def let_go(self, _task: object = None) -> None:
         """Undo one ``hold``."""
         self._leases -= 1
-        if not self._leases:
+        if not self._leases and self._idle is not None:
             self._idle.set()
 
     async def idle(self) -> None:
         """Wait until no call uses this fleet."""
-        await self._idle.wait()
+        while self._leases:
+            self._idle = self._idle or asyncio.Event()
+            self._idle.clear()
+            await self._idle.wait()
 
     async def aclose(self, successor: "Fleet | None" = None) -> None:
         """Close the upstreams that ``successor`` did not take over."""

@@ -330,7 +330,7 @@ class Prober:
         """Probe one deployment, if the book has money for it."""
         settings, services = self._settings, self._services
         fleet = self._gateway.fleet
-        with fleet.lease():
+        with fleet:
             probe_id = services.new_id()
             fields = asked(settings, model.name, probe_id[-8:])
             fitting = phrased(model, deployment, fields, settings.max_tokens)

@@ -111,7 +111,8 @@ class OpenCall:
     def launch(self, deployment: Deployment, role: Role, *, now: float, audited: bool = False) -> AttemptStart:
         """Return the start record of the next attempt. Recorders know by then what has happened before."""
         services, call = self.services, self.call
-        services.outbox.drain()
+        if services.outbox.waiting:
+            services.outbox.drain()
         self.launched += 1
         return AttemptStart(
             id=services.new_id(),
@@ -172,7 +173,8 @@ class OpenCall:
         """
         if self.record is not None:
             return self.record
-        self.services.outbox.drain()  # its attempts' records first
+        if self.services.outbox.waiting:  # its attempts' records first
+            self.services.outbox.drain()
         if self.broken:
             times = self.broken[0].times
             ttft_ms, overhead_ms, alone, held = times.ttft_ms, times.overhead_ms, times.alone, times.held

@@ -76,6 +76,8 @@ class LaunchSchedule:
 
     def close(self) -> None:
         """Cancel pending launches; their deployments become the first candidates for failover."""
+        if not self._timers:
+            return
         for _, _, timer in self._timers:
             timer.cancel()
         self._candidates[:0] = [launch.deployment for _, launch, _ in self._timers]

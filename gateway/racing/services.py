@@ -111,13 +111,13 @@ class Outbox:
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self.waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()  # to look before calling ``drain``
         self._loop: asyncio.AbstractEventLoop | None = None  # each ``get_running_loop`` may take a system call
         self._is_due = False  # in the next turn
 
     def add(self, tell: Callable[..., None], *args: Any) -> None:
         """Call ``tell`` with ``args`` later. It must use the time of the event, not of the call."""
-        self._waiting.append((tell, args))
+        self.waiting.append((tell, args))
         if not self._is_due:
             loop = self._loop
             if loop is None:
@@ -127,7 +127,7 @@ class Outbox:
 
     def drain(self) -> None:
         """Tell all that waits now. What a recorder raises is logged, and the others are told."""
-        waiting = self._waiting
+        waiting = self.waiting
         while waiting:
             tell, args = waiting.popleft()
             try:

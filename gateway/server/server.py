@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from enum import EnumType
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -269,6 +270,7 @@ def run(settings: Settings, path: Path | None, load: Load) -> None:
         LedgerError: the database's schema is missing or old.
 
     """
+    quicken_enums()
     log = logs.configure(settings.log_level, settings.log_format)
     logs.take_standard_error(log)
     descriptors = raise_limit()
@@ -366,6 +368,16 @@ def _settle_garbage() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, 20, 20)
+
+
+def quicken_enums() -> None:
+    """Let a look at a member of an enum (``Outcome.WON``) take a ninth of its time on Python 3.11, as it does on 3.12.
+
+    There ``EnumType`` has a ``__getattr__``, and for its sake every look goes by a slow hook, though all members are
+    found without: 3 % of a call's instructions. 3.12 has removed it.
+    """
+    if sys.version_info < (3, 12) and "__getattr__" in vars(EnumType):
+        delattr(EnumType, "__getattr__")
 
 
 async def prepare_schema(url: str) -> None:

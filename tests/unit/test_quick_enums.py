@@ -1,0 +1,38 @@
+"""Members of enums are found as before when a serving process has made looks at them cheap. In a process of its own."""
+
+import subprocess
+import sys
+
+_CHECKED = """
+import copy, pickle, re, signal, ssl
+from enum import Enum
+from gateway.core.attempts import Outcome
+from gateway.core.calls import Mode
+from gateway.racing.attempt import State
+from gateway.server.server import quicken_enums
+
+class Shape(Enum):
+    name = "hidden by the property of the same name"
+    FLAT = 2
+
+quicken_enums()
+quicken_enums()
+for kind in (Outcome, Mode, State, signal.Signals, re.RegexFlag, ssl.TLSVersion, Shape):
+    for name, member in kind.__members__.items():
+        assert getattr(kind, name) is member, (kind, name)
+        assert kind[name] is member
+        assert pickle.loads(pickle.dumps(member)) is member
+        assert copy.deepcopy(member) is member
+assert Shape.name.name == "name"
+assert Outcome("won") is Outcome.WON
+assert not hasattr(Outcome, "NEVER")
+try:
+    Outcome.NEVER
+except AttributeError as error:
+    assert "NEVER" in str(error)
+"""
+
+
+def test_members_are_found_as_before() -> None:
+    done = subprocess.run([sys.executable, "-c", _CHECKED], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
