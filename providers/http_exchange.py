@@ -150,7 +150,7 @@ class TranslatedExchange:
 
     def _translated(self, block: bytes) -> bytes:
         """Apply all translations to ``block``; at the end of the stream, end each after the one before it."""
-        if b"event:" in block:
+        if block.find(b"event:") >= 0:
             self._check_names(block)
         for translation in self._translations:
             block = translation.feed(block) if block else b""

@@ -18,6 +18,8 @@ from providers.redaction import MASK, SHORTEST_SECRET, redact, redact_json
 _MIB = 1024 * 1024
 
 _BOM = b"\xef\xbb\xbf"
+# Numbers: `in` first tries bytes on its left as a number, and the error that this is costs more than the search.
+_LF, _CR = b"\n\r"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 # Atomic groups keep a CRLF together. A CR at the end may be the first half of a CRLF, so it does not count yet.
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r(?!\Z))")
@@ -96,13 +98,13 @@ class EventSplitter:
 
 def events(block: bytes) -> list[Event]:
     """Split a block into its events; their ``raw`` joined are the block. The last one may lack its blank line."""
-    blank_line = b"\r\n\r\n" if b"\r" in block else b"\n\n"
+    blank_line = b"\r\n\r\n" if _CR in block else b"\n\n"
     found = []
     parts = block.split(blank_line)
     unfinished = parts.pop()
     for part in parts:
         # Nearly every event is one line, "data: {...}".
-        if part.startswith(b"data: ") and b"\n" not in part and b"\r" not in part:
+        if part.startswith(b"data: ") and _LF not in part and _CR not in part:
             found.append(Event(part + blank_line, part[6:], True))  # noqa: FBT003  # by position: a keyword costs more
         else:
             found += _events_with_any_line_ends(part + blank_line)
@@ -257,7 +259,7 @@ def _is_named_line(event: Event) -> bool:
 
 def complains(data: bytes) -> bool:
     """Whether data that adds nothing to an answer has the text of an error, though it is not called an error."""
-    if _CHOICES in data or len(data) > _LONGEST_ERROR or _COMPLAINT.search(data) is None:
+    if data.find(_CHOICES) >= 0 or len(data) > _LONGEST_ERROR or _COMPLAINT.search(data) is None:
         return False
     try:
         said = msgspec.json.decode(data)

@@ -105,7 +105,7 @@ def needs_of(
             text = bytes(prompt)
             if size > _LONG:
                 size -= text.count(b"\\u") * _ESCAPE_OVERHEAD
-            inline = not is_odd and ESCAPED_ASCII not in text
+            inline = not is_odd and text.find(ESCAPED_ASCII) < 0
             return Needs(size // CHARS_PER_TOKEN, max_tokens, tools, json_schema, inline=inline)
         seen = scan_media(prompt, media)
     if size > _LONG:
