@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,7 +40,7 @@ def browser() -> "Iterator[Browser]":
 
 @pytest.fixture(scope="session", autouse=True)
 def gateways(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, migrated_file: Path
 ) -> "Iterator[Mapping[str, Future[Installation]]]":
     """Those that the chosen tests ask for, by fixture: all start at once, beside the browser and the first tests."""
     asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
@@ -47,7 +48,7 @@ def gateways(
     def start(name: str) -> Installation:
         guarded = name == "guarded"
         more = people() if guarded else {"slo": TARGETS} if name == "demo" else {}
-        running = installed(folders[name] / "gateway", **more)
+        running = installed(folders[name] / "gateway", migrated_file, **more)
         installation = stack.enter_context(running)
         assert set(installation.calls(CALLS[name], key=KEYS["app"] if guarded else None)) <= {200}
         return installation

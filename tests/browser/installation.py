@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -78,10 +79,11 @@ class Installation:
 
 
 @contextmanager
-def installed(folder: Path, **config: Any) -> Iterator[Installation]:
-    """Start a gateway with the simulated fleet; stop it when the block ends."""
+def installed(folder: Path, migrated: Path, **config: Any) -> Iterator[Installation]:
+    """Start a gateway with the simulated fleet; stop it when the block ends. ``migrated``: a ledger without rows."""
     folder.mkdir(parents=True)
     path, database = folder / "gateway.yaml", folder / "ledger.db"
+    shutil.copy(migrated, database)
     settings = {"port": 0, "database_url": f"sqlite:///{database}", "spool_dir": str(folder / "spool"), **config}
     path.write_text(yaml.safe_dump({**settings, "lame_duck_s": 0, "log_format": "json"}), encoding="utf-8")
     clean = {name: value for name, value in os.environ.items() if not name.endswith(("_KEY", "_TOKEN"))}

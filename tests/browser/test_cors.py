@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,12 +88,13 @@ def unlisted() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, listed: str) -> Iterator[Installation]:
+def shared(tmp_path_factory: pytest.TempPathFactory, migrated_file: Path, listed: str) -> Iterator[Installation]:
     config = people()
     config["clients"]["app"]["rpm"] = RPM
     with odd_upstream() as url:
         config |= odd_fleet(url)
-        with installed(tmp_path_factory.mktemp("shared") / "gateway", cors=[listed], **config) as installation:
+        folder = tmp_path_factory.mktemp("shared") / "gateway"
+        with installed(folder, migrated_file, cors=[listed], **config) as installation:
             yield installation
 
 

@@ -23,9 +23,9 @@ WHY = """async ([held, awaited, gain]) => {
 
 
 @pytest.fixture(scope="module")
-def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+def odd(tmp_path_factory: pytest.TempPathFactory, migrated_file: Path) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("odd") / "gateway"
-    with odd_upstream() as url, installed(folder, **odd_fleet(url)) as installation:
+    with odd_upstream() as url, installed(folder, migrated_file, **odd_fleet(url)) as installation:
         yield installation
 
 
