@@ -43,6 +43,7 @@ REASONS: Mapping[str, Reasons] = {
         ),
         "redis_url": (
             "A Redis that shares leaderboard and limits between workers and replicas. Without it each has its own."
+            " One Redis or Valkey: a Redis Cluster of several masters is refused at the start."
         ),
         "spool_dir": (
             "The folder of rows that are not in the database yet. They survive a crash, so it must be on a disk that"

@@ -52,6 +52,38 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     store: Store | None = None  # None: the database in the settings
 
 
+class ClusterUnsupportedError(Exception):
+    """``redis_url`` names a Redis Cluster of several masters, over which limits would not be kept."""
+
+
+async def refuse_cluster(settings: Settings) -> None:
+    """Check that Redis, if there is one and it answers, is not a cluster of several masters.
+
+    Raises:
+        ClusterUnsupportedError: it is.
+
+    """
+    if settings.redis_url is None:
+        return
+    from redis.exceptions import RedisError  # noqa: PLC0415 - 14 MB
+
+    from gateway.steering.redis_board import connect  # noqa: PLC0415 - likewise
+
+    redis = connect(settings.redis_url.get_secret_value())
+    try:
+        told = await redis.execute_command("CLUSTER INFO")  # type: ignore[no-untyped-call] # it returns a dictionary
+        masters = int(told.get("cluster_size", 1))
+    except (RedisError, OSError, TimeoutError, ValueError, AttributeError):  # away, or no cluster, as most are
+        return
+    finally:
+        await redis.aclose()
+    if masters > 1:
+        raise ClusterUnsupportedError(
+            f"redis_url names a Redis Cluster of {masters} masters, over which limits and standings cannot be shared:"
+            " use one Redis or Valkey, with a replica if it shall be highly available"
+        )
+
+
 def leases(settings: Settings, runtime: Runtime) -> Leases:
     """Return how far this process may use limits: by leases from Redis, or without it by its own share."""
     if settings.redis_url is None:

@@ -39,7 +39,8 @@ def serve(
     """
     overrides = {"host": host, "port": port, "workers": workers}
     settings, path = read_settings(config, overrides, exit_code=MISUSED)
-    from gateway.connections.tls import TlsError  # noqa: PLC0415 - imports the whole gateway, so only here
+    from gateway.app.stores import ClusterUnsupportedError  # noqa: PLC0415 - imports the whole gateway, so only here
+    from gateway.connections.tls import TlsError  # noqa: PLC0415 - likewise
     from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
     from gateway.server.demo import DemoFailedError  # noqa: PLC0415 - likewise
     from gateway.server.server import run  # noqa: PLC0415 - likewise
@@ -54,7 +55,7 @@ def serve(
             run(settings, path, lambda: load(path, os.environ, overrides))
     except TlsError as error:
         fail(str(error), MISUSED)
-    except (DemoFailedError, LedgerError) as error:
+    except (DemoFailedError, LedgerError, ClusterUnsupportedError) as error:
         fail(str(error))
     except OSError as error:
         fail(_explained(error))

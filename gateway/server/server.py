@@ -27,6 +27,7 @@ import uvloop
 
 from gateway.api.context import Phase
 from gateway.app.gateway import Gateway
+from gateway.app.stores import refuse_cluster
 from gateway.connections.listener import SharedPort, bind, descriptor_budget, listening, raise_limit
 from gateway.connections.tls import Certificate, open_context
 from gateway.core import tasks
@@ -268,6 +269,7 @@ def run(settings: Settings, path: Path | None, load: Load) -> None:
         OSError: a system resource is missing.
         TlsError: the certificate or its key cannot be used.
         LedgerError: the database's schema is missing or old.
+        ClusterUnsupportedError: Redis is a cluster of several masters.
 
     """
     quicken_enums()
@@ -305,7 +307,7 @@ async def _serve(
                 fresh = given()
                 return fresh if fresh.providers else with_demo(fresh, base_urls)
 
-        await prepare_schema(settings.database_url.get_secret_value())
+        await prepare_stores(settings)
         gateway = Gateway(settings)
         await gateway.start()
         stack.push_async_callback(gateway.close)
@@ -378,6 +380,18 @@ def quicken_enums() -> None:
     """
     if sys.version_info < (3, 12) and "__getattr__" in vars(EnumType):
         delattr(EnumType, "__getattr__")
+
+
+async def prepare_stores(settings: Settings) -> None:
+    """Check the database's schema, and that Redis is of use.
+
+    Raises:
+        SchemaOutdatedError, SchemaTooNewError: as of ``prepare_schema``.
+        ClusterUnsupportedError: Redis is a cluster of several masters.
+
+    """
+    await prepare_schema(settings.database_url.get_secret_value())
+    await refuse_cluster(settings)
 
 
 async def prepare_schema(url: str) -> None:
@@ -461,7 +475,7 @@ def _announce(settings: Settings, sock: socket.socket) -> None:
 def _supervise(settings: Settings, port: SharedPort, path: Path | None, load: Load, log: Lines) -> None:
     """Run the workers as child processes, after checking that they can start."""
     with asyncio.Runner() as runner:
-        runner.run(prepare_schema(settings.database_url.get_secret_value()))
+        runner.run(prepare_stores(settings))
     latest = Latest(settings, path, load)
 
     def work(sock: socket.socket, lifeline: Lifeline) -> None:

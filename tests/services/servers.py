@@ -73,8 +73,11 @@ def postgres(candidates: Iterable[Path] | None = None) -> Iterator[str]:
 
 
 @contextmanager
-def redis_server(port: int | None = None) -> Iterator[str]:
-    """Run a Redis (or Valkey) server on ``port``, or a free one; yield the URL of its database 0, ``redis://…``."""
+def redis_server(port: int | None = None, *options: str) -> Iterator[str]:
+    """Run a Redis (or Valkey) server on ``port``, or a free one; yield the URL of its database 0, ``redis://…``.
+
+    ``options`` are added to its command line.
+    """
     binary = next(_redis_binaries(), None)
     if binary is None:
         raise ServerUnavailableError(
@@ -83,7 +86,7 @@ def redis_server(port: int | None = None) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="holeshot-redis-", ignore_cleanup_errors=True) as folder:
         port = port or free_port()
         command = [str(binary), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-        with _running([*command, "--dir", folder], Path(folder) / "server.log", signal.SIGTERM) as until:
+        with _running([*command, "--dir", folder, *options], Path(folder) / "server.log", signal.SIGTERM) as until:
             until(lambda: _answers_ping(port))
             yield f"redis://127.0.0.1:{port}/0"
 
