@@ -64,7 +64,7 @@ def test_what_gets_twice_as_slow_is_noticed_with_its_factor_and_its_end() -> Non
 
 def test_each_metric_is_watched() -> None:
     for metric in SPEEDS:
-        trial = a_trial(1)
+        trial = a_trial(2)
         found = watched(trial, 24, changes={"d1": Made(metric, 2.0, trial.now_s)})
         assert [(change.slowdown.deployment, change.slowdown.metric) for change in found] == [("d1", metric)]
 
@@ -76,11 +76,11 @@ def test_errors_that_double_are_noticed_unless_the_peers_have_them_too() -> None
             for name, one in some.items()
         }
 
-    trial = a_trial(1)
+    trial = a_trial(3)
     found = watched(trial, 12, seen=failing("d0"))
     assert [(change.slowdown.deployment, change.slowdown.metric) for change in found] == [("d0", Metric.ERRORS)]
     assert found[0].slowdown.ratio > 5
-    trial = a_trial(1)
+    trial = a_trial(3)
     assert watched(trial, 24, seen=failing("d0", "d1", "d2")) == []
 
 
@@ -91,12 +91,12 @@ def test_what_happens_to_all_deployments_is_no_slowdown() -> None:
 
 
 def test_a_peer_that_gets_faster_makes_nobody_slow() -> None:
-    trial = a_trial(1)
+    trial = a_trial(2)
     assert watched(trial, 60, changes={"d2": Made(Metric.TTFT, 0.5, trial.now_s)}) == []
 
 
 def test_ten_minutes_are_no_slowdown() -> None:
-    trial = a_trial(1)
+    trial = a_trial(3)
     assert watched(trial, 2, changes={"d0": Made(Metric.TTFT, 5.0, trial.now_s)}) == []
     assert watched(trial, 12) == []
 
@@ -110,7 +110,7 @@ def test_below_a_week_only_what_is_twice_as_slow_is_told() -> None:
 
 
 def test_a_slowdown_without_calls_or_that_lasts_a_week_is_over() -> None:
-    trial = a_trial(1)
+    trial = a_trial(2)
     slow = {"d0": Made(Metric.TTFT, 2.0, trial.now_s)}
     watched(trial, 12, changes=slow)
     last_s = trial.now_s
@@ -119,7 +119,7 @@ def test_a_slowdown_without_calls_or_that_lasts_a_week_is_over() -> None:
     [end] = trial.watch.look_at(last_s + DAY_S)
     assert (end.ending, end.ended_s) == (Ending.NO_CALLS, last_s)
 
-    trial = a_trial(1)
+    trial = a_trial(2)
     [change] = watched(trial, 12, changes=slow)
     watched(trial, 1, changes=slow)
     trial.now_s = change.slowdown.began_s + 7 * DAY_S - 2 * WINDOW_S
@@ -129,7 +129,7 @@ def test_a_slowdown_without_calls_or_that_lasts_a_week_is_over() -> None:
 
 
 def test_a_preview_changes_nothing() -> None:
-    trial = a_trial(1)
+    trial = a_trial(3)
     slow = {"d0": Made(Metric.TTFT, 2.0, trial.now_s)}
     windows = [
         (trial.now_s + at * WINDOW_S, trial.model.windows(trial.now_s + at * WINDOW_S, changes=slow)) for at in range(6)
