@@ -57,6 +57,7 @@ def test_long_names_and_large_figures_fit(
                     "itl_p95_ms": 12345,
                 }
                 row |= {"ttft_p50_ms": 12345, "ttft_p95_ms": 123456, "biased": True, "buffered": True, "e2e_tps": 1234}
+                row |= {"sentence_p50_ms": 12345, "sentence_p95_ms": 123456, "sentence_biased": True}
                 row |= {
                     "win_share": 1,
                     "error_rate": 1,
