@@ -166,6 +166,7 @@ def test_lanes_move_and_pause(demo: Installation, visit: Callable[..., Visit]) -
     first = page.evaluate(PICTURE)
     page.wait_for_function(f"first => ({PICTURE})() !== first", arg=first)
     page.get_by_role("button", name="Pause").click()
+    page.evaluate(TEN_FRAMES)  # the next one draws the instant of the click
     still = page.evaluate(PICTURE)
     page.evaluate(TEN_FRAMES)
     assert page.evaluate(PICTURE) == still
