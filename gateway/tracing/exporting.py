@@ -456,6 +456,7 @@ def _first_words() -> _FirstWords:
     """Return the handler of all that OpenTelemetry's packages log in this process."""
     logger = logging.getLogger("opentelemetry")
     logger.propagate = False
+    logger.setLevel(logging.WARNING)  # whatever the gateway's own log leaves out
     for handler in logger.handlers:
         if isinstance(handler, _FirstWords):
             return handler
