@@ -19,7 +19,7 @@ _MIB = 1024 * 1024
 
 _BOM = b"\xef\xbb\xbf"
 # Numbers: `in` first tries bytes on its left as a number, and the error that this is costs more than the search.
-_LF, _CR = b"\n\r"
+LF, CR, QUOTE, BACKSLASH = b'\n\r"\\'
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 # Atomic groups keep a CRLF together. A CR at the end may be the first half of a CRLF, so it does not count yet.
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r(?!\Z))")
@@ -98,13 +98,13 @@ class EventSplitter:
 
 def events(block: bytes) -> list[Event]:
     """Split a block into its events; their ``raw`` joined are the block. The last one may lack its blank line."""
-    blank_line = b"\r\n\r\n" if _CR in block else b"\n\n"
+    blank_line = b"\r\n\r\n" if CR in block else b"\n\n"
     found = []
     parts = block.split(blank_line)
     unfinished = parts.pop()
     for part in parts:
         # Nearly every event is one line, "data: {...}".
-        if part.startswith(b"data: ") and _LF not in part and _CR not in part:
+        if part.startswith(b"data: ") and LF not in part and CR not in part:
             found.append(Event(part + blank_line, part[6:], True))  # noqa: FBT003  # by position: a keyword costs more
         else:
             found += _events_with_any_line_ends(part + blank_line)

@@ -7,7 +7,7 @@ its other one becomes U+FFFD, the replacement character.
 import re
 from collections.abc import Callable
 
-from providers.sse import events
+from providers.sse import BACKSLASH, events
 
 _HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _PAIR, _HALF = _HIGH + _LOW, rb"(?:%s(?!%s)|%s)" % (_HIGH, _LOW, _LOW)
@@ -19,7 +19,6 @@ _LAST_HALF = re.compile(rb"(?:[^\\]++|%s|(?!%s\Z)\\.)*+(?P<half>%s)" % (_PAIR, _
 _FIRST_HALF = re.compile(_LOW)
 _REPLACED = rb"\ufffd"
 _HALF_BYTES = len(_REPLACED)
-_BACKSLASH = b"\\"[0]  # a number, which is quicker to look for (``sse``)
 _MOST_FIELDS = 64  # of one event
 _LONGEST_BYTES = 1024 * 1024  # a longer event or body passes as it is: mending it would hold up the others
 _MOST_HELD = 64  # halves; a choice, an item and a block have one each
@@ -27,7 +26,7 @@ _MOST_HELD = 64  # halves; a choice, an item and a block have one each
 
 def _may_have_halves(data: bytes) -> bool:
     """Whether JSON may have a half of a character; fast."""
-    return _BACKSLASH in data and (data.find(b"\\ud") >= 0 or data.find(b"\\uD") >= 0)
+    return BACKSLASH in data and (data.find(b"\\ud") >= 0 or data.find(b"\\uD") >= 0)
 
 
 def without_halves(data: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import sys
@@ -48,8 +49,12 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
     """Undo what a command under test has set up: it would hide another test's warnings."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
     yield
     structlog.reset_defaults()
+    root.setLevel(level)
+    root.handlers[:] = handlers
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

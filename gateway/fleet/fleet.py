@@ -291,7 +291,7 @@ class Fleet:
 
     def __enter__(self) -> Self:
         """Keep this fleet's upstreams open while a call uses them."""
-        self._leases += 1
+        self.hold()
         return self
 
     def __exit__(self, *_: object) -> None:

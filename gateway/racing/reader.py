@@ -14,7 +14,7 @@ from providers.dialects.dialect import AnswerFormat
 from providers.dialects.events import Chunk, Pattern, Run
 from providers.error_bodies import named_error
 from providers.errors import ErrorKind, UpstreamError
-from providers.sse import Event, EventSplitter, as_sent, complains, events, masked, masked_block
+from providers.sse import BACKSLASH, Event, EventSplitter, as_sent, complains, events, masked, masked_block
 from providers.surrogates import HalfCharacters
 
 # The text of an answer that must be JSON, kept until it has been judged.
@@ -80,7 +80,6 @@ MANY_BYTES = 1_000  # a block of several events: once the pattern is known, it i
 HEAD_EVENTS = 3  # the first text should be among these; the pattern is learnt from it
 LESSONS = 8  # after so many useless patterns, the stream is taken to have none
 _END = b"\n\n"
-_BACKSLASH = b"\\"[0]  # a number, which is quicker to look for (``providers/sse.py``)
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
@@ -151,7 +150,7 @@ class AnswerReader:
         """Parse one read (``b""`` at the end of the stream). Data after the end of the answer are dropped."""
         block = self._splitter.feed(data) if data else self._splitter.rest()
         # The first look costs a tenth of the second.
-        if (_BACKSLASH in block and block.find(b"\\u") >= 0) or self._halves.held:
+        if (BACKSLASH in block and block.find(b"\\u") >= 0) or self._halves.held:
             block = self._halves.mend(block)
         draft = _Draft()
         at = 0

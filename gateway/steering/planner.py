@@ -96,16 +96,11 @@ class Draft:
         # Without holds the first token is sent, so that a race is worth what the first one is worth.
         self._is_first_sent = bool(lineup.after_s) and not terms.holds
         self.race = race
-        self._strategy = STRATEGIES[race.mode]
+        self.strategy = STRATEGIES[race.mode]
         self._bills_losers = terms.bills_losers
         self.thrifty = terms.objective is Objective.COST
         self.random = random
         self.explores = False
-
-    @property
-    def is_in_turn(self) -> bool:
-        """Whether deployments are asked one after the other."""
-        return self._strategy.in_turn
 
     def add_second(self, probe: Candidate | None, tokens: float) -> None:
         """Fill the second slot, from the start of the call, with an attempt from which something is learnt.
@@ -115,7 +110,7 @@ class Draft:
         long prompts, as every attempt pays for its prompt, and under ``cost`` not if they are more expensive than the
         primary, as they would never be chosen.
         """
-        strategy, random = self._strategy, self.random
+        strategy, random = self.strategy, self.random
         if probe is not None:
             self._explore(probe, Why.PROBE)
             return
@@ -159,12 +154,12 @@ class Draft:
 
         A deployment that is ``alone`` in its model races itself only if the mode asks for it.
         """
-        if self._strategy.waits_for_the_deadline(self):
+        if self.strategy.waits_for_the_deadline(self):
             in_time = [each for each, _ in self._rivals(late=True)]
             if self._add_before_the_deadline(in_time) or self.thrifty:
                 return
-        for delay_s, why in self._strategy.starts(self):
-            if alone and self._strategy.races_itself and self._primary.tier < Tier.FULL:
+        for delay_s, why in self.strategy.starts(self):
+            if alone and self.strategy.races_itself and self._primary.tier < Tier.FULL:
                 self._launch(self._primary, delay_s, Role.RACE if why in _RACED else Role.HEDGE, why)
             else:
                 self._add_best(delay_s, why)
@@ -177,7 +172,7 @@ class Draft:
             rival, gain_s = next(self._rivals(late=True)) if instead is Why.SLOWER else (rival, inf)
         if rival is None:
             return
-        if gain_s <= 0 and self._strategy.decides:
+        if gain_s <= 0 and self.strategy.decides:
             self.reasons.append(NOT_HEDGED)
         else:
             self._launch(rival, delay_s, Role.RACE if why in _RACED else Role.HEDGE, why)
@@ -343,7 +338,7 @@ def plan(
     others = [each for each in lineup.ranked if each is not primary]
     draft = Draft(primary, others, race, terms, random, lineup=lineup, why=why, now_s=now_s)
     rescue_s = None
-    if not draft.is_in_turn:
+    if not draft.strategy.in_turn:
         if why is Why.FLAWED:
             draft.add_standby(race.budget)
         elif race.budget > 0:

@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from providers.errors import ErrorKind, UpstreamError
+from providers.sse import BACKSLASH, CR, LF, QUOTE
 from providers.usage import Usage
 
 DONE = b"[DONE]"  # the data of the last event of OpenAI's streams
@@ -48,7 +49,6 @@ _MARK_BYTES = len(b'"content":"')  # before the texts of chat's events
 _REST_OF_STRING = re.compile(rb'((?:[^"\\]|\\.)*)"')
 _START = b"data: "
 _END = b"\n\n"
-_LF, _CR, _QUOTE, _BACKSLASH = b'\n\r"\\'  # numbers, which are quicker to look for (``providers/sse.py``)
 _SIMPLE_TEXT = re.compile(rb"[ !#-\[\]-~]+")  # ASCII that JSON writes as it is
 _texts = msgspec.json.Decoder(list[str])
 
@@ -108,7 +108,7 @@ def learned(raw: bytes, chunk: Chunk, opening: re.Pattern[bytes]) -> Pattern | N
     if not chunk.answer or chunk.reasoning or chunk.finished or chunk.usage is not None or chunk.error is not None:
         return None
     found = opening.search(raw)
-    if found is None or not raw.startswith(_START) or raw.find(b"\n") != len(raw) - len(_END) or _CR in raw:
+    if found is None or not raw.startswith(_START) or raw.find(b"\n") != len(raw) - len(_END) or CR in raw:
         return None
     text = _REST_OF_STRING.match(raw, found.end())
     if text is None:
@@ -121,9 +121,9 @@ def learned(raw: bytes, chunk: Chunk, opening: re.Pattern[bytes]) -> Pattern | N
 
 def _chars(raw: list[bytes], together: bytes) -> int | None:
     """Count the characters; None unless each text is the inside of a JSON string and not empty."""
-    if _LF in together or _CR in together or b"" in raw:
+    if LF in together or CR in together or b"" in raw:
         return None
-    if _QUOTE in together or _BACKSLASH in together:
+    if QUOTE in together or BACKSLASH in together:
         try:
             if len(_decoded(raw)) != len(raw):
                 return None

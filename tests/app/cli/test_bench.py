@@ -3,12 +3,11 @@
 import asyncio
 import hashlib
 import json
-import logging
 import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -26,16 +25,6 @@ RIGHT_KEY = "hs-the-right-key-of-a-client"
 SECRET = "sk-secret-of-the-bench"
 SAID = "Danube"
 ANSWER: list[Step] = [Delta(SAID), Delta(" and"), Finish(), Usage(prompt_tokens=20, completion_tokens=2), Done()]
-
-
-@pytest.fixture
-def own_log() -> Iterator[None]:
-    """Put the standard log back as it was: a command sets that of its process."""
-    root = logging.getLogger()
-    level, handlers = root.level, root.handlers[:]
-    yield
-    root.setLevel(level)
-    root.handlers[:] = handlers
 
 
 class Field(NamedTuple):
@@ -278,7 +267,7 @@ async def test_a_gateway_that_wants_a_key_says_so(tmp_path: Path) -> None:
         assert code == 0, err
 
 
-@pytest.mark.usefixtures("field", "holeshot", "own_log")  # its file, in the folder that is the working directory
+@pytest.mark.usefixtures("field", "holeshot")  # its file, in the folder that is the working directory
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [

@@ -40,7 +40,6 @@ Configured = Callable[[str, Literal["console", "json"]], Written]
 def configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Configured]:
     """Configures the log as a process does, to be put back; returns what is then written to its standard error."""
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
     path = tmp_path / "stderr"
 
     def configure(level: str, style: Literal["console", "json"]) -> Written:
@@ -51,11 +50,8 @@ def configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Conf
 
     with path.open("w", encoding="utf-8") as stream:
         yield configure
-        structlog.reset_defaults()
         for handler in root.handlers:
             handler.flush()
-        root.handlers[:] = handlers
-        root.setLevel(level)
 
 
 def test_the_line_of_a_call_says_what_became_of_it(configured: Configured) -> None:
