@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.cli.terminal import json_text
 
 if TYPE_CHECKING:
-    from gateway.ledger.queries import Answer
+    from gateway.ledger import queries
 
 GROUP_ROWS = 20_000  # of a row group, which is kept in memory: about 20 MB of attempts
 HOW_TO_INSTALL = "--parquet needs pyarrow; run: pip install 'holeshot[parquet]'"
@@ -63,7 +63,7 @@ async def kinds_of_sqlite(columns: Sequence[str], batches: AsyncIterator[list[tu
     return [_common(kinds) if kinds else usual.get(name, Kind.TEXT) for name, kinds in zip(columns, seen, strict=True)]
 
 
-async def write_parquet(answer: "Answer", kinds: Sequence[Kind], path: Path) -> int:
+async def write_parquet(answer: "queries.Answer", kinds: Sequence[Kind], path: Path) -> int:
     """Write ``answer`` to ``path``, one row group at a time; return the number of rows.
 
     Raises:

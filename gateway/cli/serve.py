@@ -102,19 +102,20 @@ def migrate(
     from alembic.util import CommandError  # noqa: PLC0415 - SQLAlchemy and Alembic only here
     from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - likewise
 
-    from gateway.ledger import database  # noqa: PLC0415 - likewise
+    from gateway.ledger.database import downgrade, head_revision  # noqa: PLC0415 - likewise
+    from gateway.ledger.database import migrate as upgrade
     from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
 
     try:
         if down_to is None:
-            asyncio.run(database.migrate(url))
+            asyncio.run(upgrade(url))
         else:
-            asyncio.run(database.downgrade(url, down_to))
+            asyncio.run(downgrade(url, down_to))
     except (LedgerError, CommandError) as error:
         fail(str(error))
     except SQLAlchemyError as error:
         fail(f"the database refuses: {str(getattr(error, 'orig', None) or error).partition(chr(10))[0]}")
-    say(f"the ledger's schema is {down_to or database.head_revision()}")
+    say(f"the ledger's schema is {down_to or head_revision()}")
 
 
 # ``holeshot prune``: deletes rows that are too old, now.
@@ -157,8 +158,9 @@ def prune(
 
 
 async def _prune(url: str, retention: "Retention", *, dry_run: bool) -> dict[str, int] | None:
-    from gateway.ledger import retention as rows  # noqa: PLC0415 - as above
     from gateway.ledger.database import create_engine  # noqa: PLC0415 - as above
+    from gateway.ledger.retention import expired  # noqa: PLC0415 - as above
+    from gateway.ledger.retention import prune as delete
 
     engine = create_engine(url)
     now = datetime.now(UTC)
@@ -170,7 +172,7 @@ async def _prune(url: str, retention: "Retention", *, dry_run: bool) -> dict[str
             sys.stderr.write(f"\r{table}: {counted(gone[table], 'row')} ")
 
     try:
-        return await (rows.expired(engine, retention, now) if dry_run else rows.prune(engine, retention, now, tell))
+        return await (expired(engine, retention, now) if dry_run else delete(engine, retention, now, tell))
     finally:
         await engine.dispose()
         if gone and sys.stderr.isatty():

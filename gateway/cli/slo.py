@@ -69,13 +69,13 @@ async def _standings(url: str, targets: "Sequence[Target]") -> "list[Standing]":
     from gateway.ledger import queries  # noqa: PLC0415 - as above
     from gateway.ledger.database import is_sqlite, parse_url  # noqa: PLC0415 - likewise
     from gateway.ledger.reports.reader import Words  # noqa: PLC0415 - likewise
-    from gateway.ledger.targets import counting  # noqa: PLC0415 - likewise
+    from gateway.ledger.targets.counting import standings  # noqa: PLC0415 - likewise
 
     async def ask(sql: str) -> queries.Result:
         return await queries.run(url, sql)
 
     words = Words(is_postgres=not is_sqlite(parse_url(url)))
-    return await counting.standings(ask, words, targets, datetime.now(UTC))
+    return await standings(ask, words, targets, datetime.now(UTC))
 
 
 def _write(standings: "Sequence[Standing]") -> None:
@@ -194,13 +194,12 @@ async def _read(url: str, wanted: "SlowdownsWanted") -> list[dict[str, Any]]:
 
     from gateway.ledger import queries  # noqa: PLC0415 - likewise
     from gateway.ledger.database import is_sqlite, parse_url  # noqa: PLC0415 - likewise
-    from gateway.ledger.reports import reader  # noqa: PLC0415 - likewise
     from gateway.ledger.reports.incidents import slowdowns_sql  # noqa: PLC0415 - likewise
-    from gateway.ledger.reports.reader import Answer, Words  # noqa: PLC0415 - likewise
+    from gateway.ledger.reports.reader import Answer, Words, rows  # noqa: PLC0415 - likewise
 
     words = Words(is_postgres=not is_sqlite(parse_url(url)))
     result = await queries.run(url, slowdowns_sql(words, wanted, datetime.now(UTC)))
-    return reader.rows(Answer(result.columns, result.rows))
+    return rows(Answer(result.columns, result.rows))
 
 
 def _line(row: dict[str, Any]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from gateway.cli.terminal import MISUSED, fail, json_text, on_a_terminal, say, w
 from gateway.core.terminal_text import counted, visible
 
 if TYPE_CHECKING:
-    from gateway.ledger.queries import Answer
+    from gateway.ledger import queries
 
 
 def sql(
@@ -140,7 +140,7 @@ async def _answer(url: str, statement: str, form: str, limit: int) -> None:
         await _write(answer, form, limit)
 
 
-def _warn_of_role(answer: "Answer") -> None:
+def _warn_of_role(answer: "queries.Answer") -> None:
     if answer.role_may is not None:
         typer.echo(
             f"holeshot: {answer.role_may}; use a reader role: holeshot sql --reader-role prints the SQL for one",
@@ -148,7 +148,7 @@ def _warn_of_role(answer: "Answer") -> None:
         )
 
 
-async def _write(answer: "Answer", form: str, limit: int) -> None:
+async def _write(answer: "queries.Answer", form: str, limit: int) -> None:
     if form == "csv":
         await _write_csv(answer)
     elif form == "jsonl":
@@ -161,14 +161,14 @@ async def _write(answer: "Answer", form: str, limit: int) -> None:
         await _write_table(answer, limit)
 
 
-async def _write_csv(answer: "Answer") -> None:
+async def _write_csv(answer: "queries.Answer") -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(map(_csv_cell, answer.columns))
     async for batch in answer.batches:
         writer.writerows(map(_csv_cell, row) for row in batch)
 
 
-async def _write_table(answer: "Answer", limit: int) -> None:
+async def _write_table(answer: "queries.Answer", limit: int) -> None:
     shown: list[tuple[Any, ...]] = []
     number = 0
     async for batch in answer.batches:

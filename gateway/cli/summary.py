@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gateway.settings import checks, section_checks
+from gateway.settings.checks import doubtful
 from gateway.settings.model import Settings
 from gateway.settings.presets import Catalog, Datasheets, bills_on, vendor_of, withheld_keys
-from gateway.settings.section_checks import without_secrets
+from gateway.settings.section_checks import doubtful_model, doubtful_takeovers, set_price, without_secrets
 from providers.catalog import Api, apis_of
 from providers.datasheets import Capabilities, DatasheetTable
 
@@ -155,12 +155,12 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine], catalog: Catal
             unpriced.setdefault(line.deployment, line.model)
     for where in dict.fromkeys(unpriced.values()):
         names = ", ".join(name for name, its_model in unpriced.items() if its_model == where)
-        found.append(f"price unknown, so the cost of calls is unknown too: {names}; {section_checks.set_price(where)}")
+        found.append(f"price unknown, so the cost of calls is unknown too: {names}; {set_price(where)}")
     priced = {line.model for line in lines if line.input_usd is not None}
     counted = settings.limits_dollars
     for name, model in settings.models.items():
-        found += section_checks.doubtful(name, model, priced=name in priced, counted=counted)
-    return [*found, *section_checks.doubtful_takeovers(settings, catalog), *checks.doubtful(settings)]
+        found += doubtful_model(name, model, priced=name in priced, counted=counted)
+    return [*found, *doubtful_takeovers(settings, catalog), *doubtful(settings)]
 
 
 def withheld(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> list[str]:

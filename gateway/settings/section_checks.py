@@ -394,7 +394,7 @@ def impossible(name: str, model: ModelSettings, is_priced: Callable[[DeploymentS
         yield Complaint((*place, "objective"), f"cost needs a known price: {set_price(name)}")
 
 
-def doubtful(name: str, model: ModelSettings, *, priced: bool, counted: bool = False) -> Iterator[str]:
+def doubtful_model(name: str, model: ModelSettings, *, priced: bool, counted: bool = False) -> Iterator[str]:
     """Yield what works but may not be intended.
 
     ``priced``: the price of at least one of its deployments is known; ``counted``: clients have limits in dollars.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.settings import Settings
-from gateway.settings.section_checks import doubtful
+from gateway.settings.section_checks import doubtful_model
 
 Load = Callable[..., Settings]
 Problems = Callable[..., list[str]]
@@ -92,17 +92,17 @@ def test_what_can_be_meant_is_taken(loaded: Load, race: str, deployments: str) -
 def test_a_daily_limit_without_any_price_is_noted(loaded: Load) -> None:
     settings = loaded(model("usd_per_day: 5"))
 
-    (note,) = doubtful("m", settings.models["m"], priced=False)
+    (note,) = doubtful_model("m", settings.models["m"], priced=False)
 
     where = "models.m.deployments[]"
     assert note == f"model 'm': usd_per_day has no effect, because no price is known: set price_per_mtok in {where}"
-    assert not list(doubtful("m", settings.models["m"], priced=True))
+    assert not list(doubtful_model("m", settings.models["m"], priced=True))
 
 
 def test_a_width_the_budget_does_not_pay_for_is_noted(loaded: Load) -> None:
     settings = loaded(model("mode: race, width: 2, budget: 0.1"))
 
-    (note,) = doubtful("m", settings.models["m"], priced=True)
+    (note,) = doubtful_model("m", settings.models["m"], priced=True)
 
     assert "races of 2 start 1 extra attempts a call, the budget pays for 0.1" in note
 
@@ -110,7 +110,7 @@ def test_a_width_the_budget_does_not_pay_for_is_noted(loaded: Load) -> None:
 def test_a_hold_that_compares_nothing_is_noted(loaded: Load) -> None:
     settings = loaded(model("objective: cost, ttft_ms: 800, hold: true", PRICED))
 
-    (note,) = doubtful("m", settings.models["m"], priced=True)
+    (note,) = doubtful_model("m", settings.models["m"], priced=True)
 
     assert note == "model 'm': hold has no effect under the objective cost, which compares no speeds"
 
@@ -127,7 +127,7 @@ def test_waiting_for_a_valid_answer_with_nobody_else_to_ask_is_noted(
 ) -> None:
     settings = loaded(model(race, deployments))
 
-    (note,) = doubtful("m", settings.models["m"], priced=True)
+    (note,) = doubtful_model("m", settings.models["m"], priced=True)
 
     assert words in note
 
@@ -136,4 +136,4 @@ def test_waiting_for_a_valid_answer_with_nobody_else_to_ask_is_noted(
 def test_a_race_for_a_valid_answer_is_not(loaded: Load, deployments: str) -> None:
     settings = loaded(model("win_on: valid, mode: race", deployments))
 
-    assert not list(doubtful("m", settings.models["m"], priced=True))
+    assert not list(doubtful_model("m", settings.models["m"], priced=True))
