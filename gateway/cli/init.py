@@ -78,13 +78,13 @@ def write_configuration(
     Exits if that is not possible.
     """
     from gateway.settings.presets import found_vendors  # noqa: PLC0415 - pydantic only where it is needed
-    from gateway.settings.starter import starter  # noqa: PLC0415 - likewise
+    from gateway.settings.starter import starter_text  # noqa: PLC0415 - likewise
 
     if path.exists() and not force:  # before providers are asked
         fail(f"{path} already exists; --force overwrites it")
     found = list(found_vendors(environ, catalog))
     market = None if top is None else _ask(environ, catalog, top)
-    _write(path, starter(found, environ, market), force=force)
+    _write(path, starter_text(found, environ, market), force=force)
     names = (
         ", ".join(vendor.name for vendor in found)
         or "none: set one such as GROQ_API_KEY and run it again, or edit the file"
@@ -120,7 +120,7 @@ def _write(path: Path, text: str, *, force: bool) -> None:
 def _ask(environ: Mapping[str, str], catalog: "Catalog", top: int) -> "Market":
     """Return what the vendors with a key in ``environ`` sell."""
     from gateway.cli.live import ask_with_progress  # noqa: PLC0415 - an HTTP client, only for --live
-    from gateway.settings.market import TRAINED_ONLY, market, same_models  # noqa: PLC0415 - likewise
+    from gateway.settings.market import TRAINED_ONLY, proposed_market, same_models  # noqa: PLC0415 - likewise
     from gateway.settings.presets import found, found_vendors  # noqa: PLC0415 - likewise
 
     usable = found(found_vendors(environ, catalog), environ)
@@ -138,7 +138,7 @@ def _ask(environ: Mapping[str, str], catalog: "Catalog", top: int) -> "Market":
         for name, answer in answers.items()
         if not answer.listed
     }
-    return market(
+    return proposed_market(
         same_models({name: answer.listed for name, answer in answers.items()}, TRAINED_ONLY),
         top,
         silent,

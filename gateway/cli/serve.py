@@ -103,7 +103,7 @@ def migrate(
     from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - likewise
 
     from gateway.ledger.database import downgrade, head_revision  # noqa: PLC0415 - likewise
-    from gateway.ledger.database import migrate as upgrade
+    from gateway.ledger.database import migrate as upgrade  # noqa: PLC0415 - likewise
     from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
 
     try:
@@ -160,7 +160,7 @@ def prune(
 async def _prune(url: str, retention: "Retention", *, dry_run: bool) -> dict[str, int] | None:
     from gateway.ledger.database import create_engine  # noqa: PLC0415 - as above
     from gateway.ledger.retention import expired  # noqa: PLC0415 - as above
-    from gateway.ledger.retention import prune as delete
+    from gateway.ledger.retention import prune as delete  # noqa: PLC0415 - as above
 
     engine = create_engine(url)
     now = datetime.now(UTC)

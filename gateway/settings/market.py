@@ -170,7 +170,7 @@ class Market(msgspec.Struct, frozen=True):
         return vendor not in self.listed or model in self.listed[vendor]
 
 
-def market(
+def proposed_market(
     models: Sequence[SameModel], top: int, silent: Mapping[str, str], listed: Mapping[str, frozenset[str]]
 ) -> Market:
     """Return the proposal for ``models``, the most sold first: the first ``top`` are to be raced."""

@@ -150,7 +150,7 @@ _TAIL = """
 """
 
 
-def starter(found: Sequence[Vendor], environ: Mapping[str, str], market: Market | None = None) -> str:
+def starter_text(found: Sequence[Vendor], environ: Mapping[str, str], market: Market | None = None) -> str:
     """Return a configuration that loads with ``environ`` as it is; ``found`` are vendors with a key in it.
 
     ``market`` is what they listed when asked; without it, well-known models are proposed.

@@ -1,6 +1,6 @@
 """Which offers of several providers are one model, and what is proposed of them."""
 
-from gateway.settings.market import SameModel, market, same_models
+from gateway.settings.market import SameModel, proposed_market, same_models
 from providers.listings import Listed
 
 
@@ -59,7 +59,7 @@ def test_identical_names_that_say_too_little_come_together_with_a_note() -> None
 
 
 def test_what_is_not_certainly_one_model_is_proposed_for_no_race() -> None:
-    proposed = market(models(a=["demo-chat", "qwen3-8b"], b=["demo-chat", "qwen3-8b"]), 5, {}, {})
+    proposed = proposed_market(models(a=["demo-chat", "qwen3-8b"], b=["demo-chat", "qwen3-8b"]), 5, {}, {})
     assert [sold.name for sold in proposed.raced] == ["qwen-3-8b"]
     assert [sold.name for sold in proposed.others] == ["demo-chat"]
 

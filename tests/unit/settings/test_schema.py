@@ -9,7 +9,7 @@ from jsonschema import Draft7Validator
 
 from gateway.settings import ConfigurationError, load
 from gateway.settings.presets import found_vendors
-from gateway.settings.starter import json_schema, starter
+from gateway.settings.starter import json_schema, starter_text
 from providers.catalog import load_catalog
 
 EXAMPLE = Path(__file__).parents[3] / "config" / "gateway.example.yaml"
@@ -127,7 +127,7 @@ def test_sections_are_described(validator: Draft7Validator) -> None:
 
 @pytest.mark.parametrize("environ", [{}, {"GROQ_API_KEY": "k", "CEREBRAS_API_KEY": "k"}])
 def test_what_init_writes_is_plain_yaml_and_valid(validator: Draft7Validator, environ: dict[str, str]) -> None:
-    text = starter(list(found_vendors(environ, load_catalog())), environ)
+    text = starter_text(list(found_vendors(environ, load_catalog())), environ)
 
     assert problems(validator, text) == []  # an editor knows nothing of references without quotes
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from gateway.settings import Settings, load
 from gateway.settings.presets import found_vendors
-from gateway.settings.starter import EQUIVALENTS, EXAMPLES, starter
+from gateway.settings.starter import EQUIVALENTS, EXAMPLES, starter_text
 from providers.catalog import load_catalog
 
 CATALOG = load_catalog()
@@ -19,7 +19,7 @@ EVERY_KEY = {variable: "made-up" for vendor in CATALOG.values() for variable in 
 
 
 def started(environ: dict[str, str], folder: Path) -> tuple[str, Settings]:
-    text = starter(list(found_vendors(environ, CATALOG)), environ)
+    text = starter_text(list(found_vendors(environ, CATALOG)), environ)
     path = folder / "gateway.yaml"
     path.write_text(text, encoding="utf-8")
     return text, load(path, environ)
