@@ -2,8 +2,8 @@
 
     python -m benchmarks.house [--list]
 
-An import counts where it stands: at the top, in a function, or for type hints alone. A name that a room's
-``__init__.py`` re-exports is resolved to the file that defines it; such a door is no importer.
+An import counts where it stands: at the top, in a function, or for type hints alone. A name that a room's front door
+(its ``__init__.pyi``) lists is resolved to the file that defines it; a door is no importer.
 ``tests/unit/test_house.py`` fails beyond ``LIMITS``.
 """
 
@@ -96,12 +96,10 @@ def measure(root: Path = ROOT) -> House:
     """Read every module of the product below ``root``."""
     paths = {_name(path.relative_to(root)): path for package in PACKAGES for path in (root / package).rglob("*.py")}
     trees = {module: ast.parse(path.read_text()) for module, path in paths.items()}
-    doors = {module: _re_exports(trees[module]) for module, path in paths.items() if path.name == "__init__.py"}
+    doors = doors_of(root)
     imports = {
         module: frozenset(
-            found
-            for name in _imported(tree)
-            if (found := _resolved(name, paths, doors)) is not None and found != module
+            found for name in imported(tree) if (found := _resolved(name, paths, doors)) is not None and found != module
         )
         for module, tree in trees.items()
         if not doors.get(module)
@@ -113,19 +111,27 @@ def _name(path: Path) -> str:
     return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
 
 
-def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+def imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield the module and the name of each ``from module import name``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             for alias in node.names:
                 yield node.module, alias.name
 
 
-def _re_exports(tree: ast.Module) -> dict[str, str]:
+def doors_of(root: Path = ROOT) -> dict[str, dict[str, str]]:
+    """Return for each room with a front door the names it lists, each with the module that defines it."""
+    stubs = {
+        _name(path.relative_to(root)): path for package in PACKAGES for path in (root / package).rglob("__init__.pyi")
+    }
     return {
-        alias.asname or alias.name: node.module
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.split(".")[0] in PACKAGES
-        for alias in node.names
+        room: {
+            alias.name: f"{room}.{node.module or alias.name}"
+            for node in ast.parse(path.read_text()).body
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        for room, path in stubs.items()
     }
 
 

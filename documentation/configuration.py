@@ -7,7 +7,7 @@ from typing import Any
 from documentation.reasons import DEFAULTS, REASONS, SECTIONS
 from documentation.tables import code
 from gateway.server.reload import NEEDS_RESTART
-from gateway.settings.starter import json_schema
+from gateway.settings import json_schema
 
 ANY = "NAME"  # stands for a name that the operator chooses
 ROOT = "Settings"  # the class of the first level, whose title in the schema is another one

@@ -13,8 +13,8 @@ from documentation.tables import code, table
 from gateway.connections.connection import MALFORMED_BODY, MALFORMED_REQUEST
 from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, NoKey
 from gateway.core.race_failures import CODES_OF_OPERATORS, ProviderMisconfigured, RejectedByProvider
-from gateway.ledger.entries import INTERRUPTED, INTERRUPTED_STATUS
-from providers.errors import ErrorKind
+from gateway.ledger import INTERRUPTED, INTERRUPTED_STATUS
+from providers import ErrorKind
 
 ROOT = Path(__file__).resolve().parents[1]
 LATER = "after `retry-after`"

@@ -8,7 +8,7 @@ from typing import Any
 from alembic import context
 from sqlalchemy import Connection, event, text
 
-from gateway.ledger.tables import metadata
+from gateway.ledger import metadata
 
 DROPS_COLUMN = re.compile(r"\s*alter table \S+ drop column", re.IGNORECASE)
 COMMENTS = Path(__file__).with_name("comments.json")  # made of docs/sql.md: python -m documentation

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from providers.dialects.continuing import Way
-from providers.dialects.index import DIALECTS, PIVOT
-from providers.dialects.wording import Loss
+from providers.dialects import DIALECTS, PIVOT, Loss, Way
 
 # How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog
 # lists parameters that the vendor rejects or renames, so that one client request can be sent to all. Only the top

@@ -9,9 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from providers.dialects.dialect import Dialect
-from providers.dialects.index import PIVOT
-from providers.dialects.wording import Loss
+from providers.dialects import PIVOT, Dialect, Loss
 from providers.errors import UpstreamError
 from providers.listings import Listing
 from providers.multipart import Form

@@ -6,12 +6,11 @@ from functools import lru_cache
 
 import msgspec
 
-from providers.dialects.dialect import Translation
+from providers.dialects import Translation
 from providers.error_bodies import error_in, named_error, read_answer, says_error
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange
-from providers.http.encoding import Body
-from providers.http.message import Response
+from providers.http import Body, Response
 from providers.redaction import holds, redact
 from providers.sse import Event, EventSplitter, complains, events, masked, masked_answer, masked_body
 from providers.surrogates import HalfCharacters, without_halves

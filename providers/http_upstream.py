@@ -13,17 +13,12 @@ import msgspec
 from yarl import URL
 
 from providers.catalog import Auth, Quirks, losses, shape
-from providers.dialects.dialect import Dialect
-from providers.dialects.index import DIALECTS, PIVOT
-from providers.dialects.wording import Loss
+from providers.dialects import DIALECTS, PIVOT, Dialect, Loss
 from providers.error_bodies import error_of_response, read_answer
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request
-from providers.http.client import Client
-from providers.http.dialing import TlsContexts, Versions
-from providers.http.encoding import ACCEPTED, Body, decoded
-from providers.http.message import Head, Response, checked
-from providers.http.message import Request as HttpRequest
+from providers.http import ACCEPTED, Body, Client, Head, Response, TlsContexts, Versions, checked, decoded
+from providers.http import Request as HttpRequest
 from providers.http_exchange import HttpExchange, HttpRest, TranslatedExchange, comes_whole, read_beginning, read_body
 from providers.http_exchange import masked_headers as masked
 from providers.listings import Listing, read_pages

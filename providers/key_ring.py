@@ -13,8 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from providers.availability import Availability, Readiness, Waits
-from providers.dialects.dialect import Dialect
-from providers.dialects.wording import Loss
+from providers.dialects import Dialect, Loss
 from providers.error_bodies import headroom
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request, Upstream

@@ -9,10 +9,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.answers import events_of_answer
-from providers.dialects.chat.dialect import CHAT
-from providers.dialects.dialect import Dialect
-from providers.dialects.wording import Loss
+from providers.dialects import CHAT, Dialect, Loss, events_of_answer
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError, is_shortage, out_of_descriptors
 from providers.exchange import Answer, Exchange, Request

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from providers.dialects.wording import Malformed
+from providers.dialects import Malformed
 from providers.redaction import MaskedRecord
 
 _MAX_PARTS = 1000

@@ -6,7 +6,7 @@ import msgspec
 
 from providers.catalog import Kind, Vendor
 from providers.exchange import Upstream
-from providers.http.dialing import TlsContexts, Versions
+from providers.http import TlsContexts, Versions
 from providers.http_upstream import HttpUpstream
 from providers.key_ring import KeyRing
 from providers.litellm_library import LiteLLM

@@ -13,7 +13,7 @@ import hypothesis
 import pytest
 import structlog
 
-from gateway.ledger.database import migrate
+from gateway.ledger import migrate
 
 # What an example takes depends on what else the machine does.
 hypothesis.settings.register_profile("no deadline", deadline=None)

@@ -26,7 +26,7 @@ from gateway.alerts.sources import (
 )
 from gateway.core.race_failures import NotAsked
 from gateway.core.reports import ReportsUnreachable
-from gateway.settings.sections import AlertSettings, Format, WebhookSettings
+from gateway.settings import AlertSettings, Format, WebhookSettings
 from gateway.targets.targets import Burn
 
 START = datetime(2030, 1, 1, tzinfo=UTC)

@@ -9,8 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gateway.cli.main import main
-from gateway.steering.plans import Plan
-from gateway.steering.router import Steering
+from gateway.steering import Plan, Steering
 
 
 def audit_everything() -> None:

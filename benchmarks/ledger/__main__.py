@@ -26,8 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from benchmarks.ledger.reports import GOAL_MS, Ask, asked, open_reports
 from benchmarks.ledger.rows import fill_by_shipping, fill_postgres, ship
-from gateway.ledger import queries
-from gateway.ledger.database import create_engine, is_sqlite, migrate
+from gateway.ledger import create_engine, is_sqlite, migrate, queries
 from tests.services.servers import postgres
 
 CALLS = {"postgres": 2_000_000, "sqlite": 200_000}

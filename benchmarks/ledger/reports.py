@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from gateway.core.reports import By, CallsWanted, Ended, HeatMetric, HeatWanted, HistoryWanted, Window
-from gateway.ledger.reports.reader import Reader
-from gateway.ledger.reports.reports import LedgerReports, Replays
+from gateway.ledger import LedgerReports, Reader, Replays
 
 GOAL_MS = 500.0  # of what a view shows first: a page of fifty, or a day
 Ask = Callable[[], Awaitable[object]]

@@ -13,9 +13,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource, WinOn
 from gateway.core.calls import CallRecord, Mode, Objective
 from gateway.core.ids import uuid7
-from gateway.ledger.entries import Entry, Finished
+from gateway.ledger import Finished, Retention, prune
+from gateway.ledger.entries import Entry
 from gateway.ledger.inserts import insert
-from gateway.ledger.retention import Retention, prune
 
 DAYS = 60
 SLICE = 50_000  # calls made in one statement; what is summed up of them is held in memory meanwhile

@@ -22,10 +22,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from benchmarks.ledger.__main__ import database
 from benchmarks.ledger.rows import DAYS, fill_by_shipping, make_partitions
-from gateway.ledger.database import create_engine, is_sqlite, migrate
-from gateway.ledger.reports.reader import Reader
+from gateway.ledger import Reader, TargetCounting, create_engine, is_sqlite, migrate
 from gateway.ledger.targets import statements
-from gateway.ledger.targets.counting import TargetCounting
 from gateway.ledger.targets.statements import begin
 from gateway.targets.targets import Definition, Target
 

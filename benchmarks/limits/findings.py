@@ -13,7 +13,7 @@ from benchmarks.limits.ledger import Booked
 from benchmarks.limits.provider import Seen
 from benchmarks.limits.trials import MEAN_TOKENS as EXPECTED_AT_FIRST
 from benchmarks.limits.trials import PARALLEL, PROMPT_TOKENS, REACHED_AT, Job, Trial, Use
-from gateway.limits.shared_leases import USUAL
+from gateway.limits import USUAL
 
 UNREPORTED_S = 2 * USUAL.round_s  # a round may be late
 NEAR_S = 0.5  # after the kill: calls over connections that had not yet noticed

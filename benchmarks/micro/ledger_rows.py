@@ -27,8 +27,7 @@ import uvloop
 from benchmarks.micro.recorded import deployments, races
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord, CallStart
-from gateway.ledger.database import migrate
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger, migrate
 from gateway.server.server import GC_THRESHOLD
 from tests.services.servers import postgres
 

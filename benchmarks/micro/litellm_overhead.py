@@ -27,15 +27,9 @@ import uvloop
 from aiohttp import web
 
 from benchmarks.harness.figures import quantile
-from providers.dialects.chat.dialect import CHAT
-from providers.dialects.dialect import Dialect
-from providers.dialects.messages.dialect import MESSAGES
-from providers.dialects.responses.dialect import RESPONSES
-from providers.exchange import Exchange, Request, Upstream
-from providers.http.dialing import TlsContexts
-from providers.http_upstream import HttpUpstream
-from providers.litellm_library import LiteLLM
-from providers.litellm_upstream import LiteLLMUpstream
+from providers import Exchange, HttpUpstream, LiteLLM, LiteLLMUpstream, Request, Upstream
+from providers.dialects import CHAT, MESSAGES, RESPONSES, Dialect
+from providers.http import TlsContexts
 from tests.app.providers.families import FAMILIES, Family
 from tests.app.providers.origin import Connection, Origin, chunked, tls_pair
 

@@ -22,12 +22,9 @@ from benchmarks.micro.recorded import MODEL, deployments, races
 from gateway.core.attempts import AttemptStart, Outcome, Role
 from gateway.core.calls import CallRecord, CallStart, Kind, Objective
 from gateway.core.prompt_classes import answer_class
-from gateway.settings.model import RaceSettings
-from gateway.steering.board import Board, MemoryBoard
-from gateway.steering.candidates import Terms
-from gateway.steering.constants import REFRESH_EVERY_S
-from gateway.steering.redis_board import RedisBoard, connect
-from gateway.steering.router import Steering
+from gateway.settings import RaceSettings
+from gateway.steering import REFRESH_EVERY_S, MemoryBoard, RedisBoard, Steering, Terms, connect
+from gateway.steering.board import Board
 from tests.services.servers import redis_server
 
 SHORT = answer_class(0)

@@ -23,10 +23,8 @@ from gateway.core.calls import CallRecord, CallStart, Objective
 from gateway.core.ids import new_id
 from gateway.core.prompt_classes import answer_class
 from gateway.ledger.spool import Spool
-from gateway.settings.model import RaceSettings
-from gateway.steering.board import MemoryBoard
-from gateway.steering.candidates import Terms
-from gateway.steering.router import Steering
+from gateway.settings import RaceSettings
+from gateway.steering import MemoryBoard, Steering, Terms
 from gateway.watching import logs
 from gateway.watching.metrics import Metrics
 

@@ -21,10 +21,10 @@ from random import Random
 
 from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
 from gateway.core.prompt_classes import answer_class
-from gateway.steering.constants import HALF_LIFE_S, SLOT_S, SLOTS_KEPT
+from gateway.steering import SLOT_S, SLOTS_KEPT, RedisBoard, connect
+from gateway.steering.constants import HALF_LIFE_S
 from gateway.steering.counts import Counts, read_tallies
 from gateway.steering.learning import of_end, of_token
-from gateway.steering.redis_board import RedisBoard, connect
 from gateway.steering.snapshots import Snapshots
 from tests.services.servers import redis_server
 

@@ -18,8 +18,7 @@ from benchmarks.harness.figures import Row, row, skipped
 from benchmarks.harness.measured_servers import MeasuredServers
 from benchmarks.harness.nginx import Missing
 from benchmarks.speed.measuring import Effort
-from providers.http.client import Client
-from providers.http.message import Request, Response
+from providers.http import Client, Request, Response
 
 NAME = "stream memory"
 STREAMS, WARM_UP = 1000, 50

@@ -8,7 +8,7 @@ from benchmarks.replay.worlds import RATE_S
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.core.calls import CallRecord, Mode, Objective
 from gateway.core.ids import new_id
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger
 from gateway.replay.rows import Call, Try
 
 _BATCH = 1_000  # calls

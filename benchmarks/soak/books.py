@@ -11,7 +11,7 @@ from benchmarks.soak.clients import Made
 from benchmarks.soak.configuration import NOWHERE
 from benchmarks.soak.endings import Ending
 from gateway.ledger import tables
-from providers.errors import ErrorKind
+from providers import ErrorKind
 
 _MOST = 100  # calls whose attempts are told
 

@@ -25,7 +25,7 @@ from benchmarks.soak.growth import growth
 from benchmarks.soak.jobs import KINDS, Job, drawn
 from benchmarks.soak.report import Report
 from benchmarks.soak.samples import Sample, look
-from gateway.ledger.database import create_engine
+from gateway.ledger import create_engine
 from tests.services.servers import postgres, redis_server
 
 SAMPLE_S = 1.0

@@ -9,7 +9,7 @@ from benchmarks.steering.fleet import Answer
 from benchmarks.steering.traffic import Request
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, TokensSource
 from gateway.racing.measurement import BURST_S
-from providers.errors import ErrorKind
+from providers import ErrorKind
 
 if TYPE_CHECKING:
     from benchmarks.steering.timeline import Timer

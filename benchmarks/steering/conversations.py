@@ -33,13 +33,13 @@ from benchmarks.steering.worlds import WORLDS, World
 from gateway.core.attempts import AttemptStart
 from gateway.core.calls import CallRecord, Mode, Objective
 from gateway.core.prompt_classes import answer_class
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.affinity import Prefix
 from gateway.steering.board import Board
 from gateway.steering.candidates import Terms
 from gateway.steering.constants import PREFIX_BYTES
 from gateway.steering.plans import Plan
-from providers.datasheets import Price
+from providers import Price
 
 SEEDS = (11, 12, 13)
 CALLS = 4800  # a quarter of an hour

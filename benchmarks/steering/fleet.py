@@ -7,7 +7,7 @@ from msgspec import Struct
 from benchmarks.steering.traffic import Request, luck
 from benchmarks.steering.weather import Fault, Weather
 from benchmarks.steering.worlds import CAPACITY_POWER, COLD_AFTER_S, QUEUE_MAX, TIMEOUT_S, Provider, World
-from providers.errors import ErrorKind
+from providers import ErrorKind
 
 ACCOUNT_S = 10.0  # an account may use so many seconds' worth at once
 REFUSAL_S = 0.05  # how long a 429 takes, or a refused connection

@@ -13,13 +13,13 @@ from benchmarks.steering.traffic import Request
 from benchmarks.steering.worlds import World
 from gateway.core.attempts import AttemptRecord, AttemptStart
 from gateway.core.calls import CallRecord, Objective
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.board import Board
 from gateway.steering.candidates import Terms
 from gateway.steering.outages import Strikes
 from gateway.steering.plans import Launch, Plan
 from gateway.steering.router import Steering
-from providers.datasheets import Price
+from providers import Price
 
 UNIX_S = 1_767_225_600.0  # when the simulated time begins
 

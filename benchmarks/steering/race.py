@@ -20,9 +20,9 @@ from gateway.core.prompt_classes import encoded_class
 from gateway.racing.hold import Hold
 from gateway.racing.launches import EXTRA_ROLES, LaunchSchedule
 from gateway.racing.measurement import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.plans import Launch, Plan
-from providers.errors import ErrorKind
+from providers import ErrorKind
 
 READING_TOK_S = RaceSettings().reading_tok_s
 

@@ -19,7 +19,7 @@ from benchmarks.steering.traffic import Request, requests
 from benchmarks.steering.weather import Weather
 from benchmarks.steering.worlds import World
 from gateway.core.calls import Mode, Objective
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.board import Board, MemoryBoard
 from gateway.steering.outages import Strikes
 

@@ -24,10 +24,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from gateway.ledger.database import migrate
+from gateway.ledger import migrate
 from gateway.racing.takeover import split
+from providers import events
 from providers.simulator.script import Drop, ErrorEvent, Gate, Raw, Reasoning, RoleOnly, Step
-from providers.sse import events
 from tests.app.gateway.broken_answers import BODIES, ENDS, SAYS, WAYS, completion, text_in
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.app.gateway.test_dialects import event

@@ -27,7 +27,7 @@ from benchmarks.truth.faults import Planted, bend, bendable, plant
 from benchmarks.truth.figure import Figure
 from benchmarks.truth.figures import figures
 from benchmarks.truth.fleet import Fleet, serving
-from gateway.ledger.database import create_engine, migrate
+from gateway.ledger import create_engine, migrate
 from tests.services.servers import postgres, redis_server
 
 CALLS, QUICK_CALLS = 6_000, 800

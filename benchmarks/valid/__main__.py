@@ -18,7 +18,7 @@ import msgspec
 from gateway.core.attempts import Role, WinOn
 from gateway.core.calls import CallRecord
 from gateway.core.race_failures import NoValidAnswer
-from providers.datasheets import Price
+from providers import Price
 from tests.unit.racing.track import DONE, RememberingSink, Step, Timetable, Track, delta, event, usage
 from tests.unit.racing.virtual_time import run
 

@@ -17,7 +17,7 @@ import msgspec
 from benchmarks.voice.texts import Text, text
 from gateway.core.attempts import Role, WinOn
 from gateway.core.calls import CallRecord
-from providers.datasheets import Price
+from providers import Price
 from tests.unit.racing.track import DONE, FINISH, Step, Timetable, Track, delta, usage
 from tests.unit.racing.virtual_time import run
 

@@ -24,12 +24,10 @@ from gateway.api.context import CONTEXT, Context
 from gateway.core.errors import ApiError, ModelNotFound
 from gateway.core.reports import Gaps, Window
 from gateway.fleet.models import Deployment, Model
-from gateway.limits.limits import Standing
-from gateway.limits.quota import DOLLARS
+from gateway.limits import DOLLARS, Standing
 from gateway.live.events import Viewer, Wanted
-from gateway.settings.model import ModelSettings
-from providers.datasheets import Price
-from providers.redaction import MASK, redact
+from gateway.settings import ModelSettings
+from providers import MASK, Price, redact
 
 # GET /api/configuration: what is configured, without its secrets.
 

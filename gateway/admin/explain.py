@@ -18,10 +18,9 @@ from gateway.core.calls import Kind
 from gateway.core.errors import InvalidRequest, ModelNotFound, NoDeploymentFits, NothingEnabled
 from gateway.core.prompt_classes import answer_class
 from gateway.fleet.models import Model
-from gateway.settings.sections import Profile
-from gateway.steering.candidates import Terms
-from gateway.steering.plans import Explanation
-from providers.dialects.index import PIVOT
+from gateway.settings import Profile
+from gateway.steering import Explanation, Terms
+from providers.dialects import PIVOT
 
 
 class HypotheticalCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -20,7 +20,7 @@ from gateway.api.json_body import NO_TEXT, TOO_DEEP
 from gateway.core.errors import ClientNotFound, Forbidden, InvalidRequest, UnsupportedMediaType
 from gateway.keys import changes
 from gateway.keys.stored import Change, Decide, NewKey, check_name, client_settings, new_key, shown_stored
-from gateway.settings.document import nearest
+from gateway.settings import nearest
 
 MERGE_PATCH = "application/merge-patch+json"
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from gateway.core.errors import InvalidRequest
 from gateway.core.reports import Position
-from gateway.settings.document import nearest
+from gateway.settings import nearest
 
 MOST = 500  # in a page of a list
 LONGEST = 512  # characters of a value

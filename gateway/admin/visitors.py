@@ -43,7 +43,7 @@ from gateway.core.errors import (
     UnsupportedMediaType,
 )
 from gateway.keys.keys import RETRY_S
-from gateway.settings.sections import Role
+from gateway.settings import Role
 from providers.simulator.persona import are_demo
 
 FORWARDED_PROTO = "x-forwarded-proto"

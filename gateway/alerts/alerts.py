@@ -24,7 +24,7 @@ from gateway.alerts.alert import (
 )
 from gateway.alerts.memory_book import MemoryBook
 from gateway.alerts.sender import Answered, Sender
-from gateway.settings.sections import WebhookSettings
+from gateway.settings import WebhookSettings
 
 # Opens an alert when a source sees a condition, and resolves it when nobody has seen it for a while.
 

@@ -15,8 +15,8 @@ import msgspec
 
 from gateway.alerts.alert import Alert, Delivery, Event, Message, Scope, Severity, signed_headers, unsigned_headers
 from gateway.core.terminal_text import visible
-from gateway.settings.sections import Format, WebhookSettings, key_of
-from providers.redaction import redact
+from gateway.settings import Format, WebhookSettings, key_of
+from providers import redact
 
 # Messages as JSON, and as Slack's incoming webhooks take them.
 

@@ -18,13 +18,12 @@ from gateway.core.errors import Overloaded
 from gateway.core.ids import TraceContext
 from gateway.core.prompt_classes import PromptClass
 from gateway.fleet.models import Model
-from gateway.limits.quota import LimitReached
-from providers.dialects.dialect import Dialect
-from providers.dialects.index import PIVOT
-from providers.redaction import redact_word
+from gateway.limits import LimitReached
+from providers import redact_word
+from providers.dialects import PIVOT, Dialect
 
 if TYPE_CHECKING:
-    from gateway.limits.limits import Begun
+    from gateway.limits import Begun
 
 
 class ClientContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,10 +29,16 @@ from gateway.core.errors import (
 from gateway.fleet.models import Deployment, Model
 from gateway.keys.keys import RETRY_S, Keys
 from gateway.keys.table import Known
-from gateway.settings.checks import is_loopback
-from gateway.settings.deployment import DataPolicy
-from gateway.settings.model import ClientSettings, Settings, signing_secret
-from gateway.settings.sections import LimitSettings, Profile, Role
+from gateway.settings import (
+    ClientSettings,
+    DataPolicy,
+    LimitSettings,
+    Profile,
+    Role,
+    Settings,
+    is_loopback,
+    signing_secret,
+)
 
 if TYPE_CHECKING:
     from gateway.keys.table import KeyTable

@@ -14,7 +14,7 @@ from gateway.api.context import BodyWork, Context
 from gateway.api.json_body import NO_TEXT, Contents, Media, Steps, read_fields, survey_steps
 from gateway.core.errors import BodyTimeout, BodyTooLarge, ExpectationFailed, InvalidRequest, UnsupportedMediaType
 from gateway.overload.bodies import SEATED_BYTES, Bodies, Body
-from providers.dialects.index import DIALECTS
+from providers.dialects import DIALECTS
 
 # Decompresses a request body in pieces of limited size.
 

@@ -16,12 +16,10 @@ from gateway.core.errors import ApiError, InternalError, NoDeploymentFits, Nothi
 from gateway.core.race_failures import NotAsked, RaceFailed, RejectedByProvider, all_cooling, race_failed
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
-from gateway.limits.limits import Payer, Use
-from gateway.limits.quota import LimitReached
-from gateway.racing.call import Kept, OpenCall, Unanswered
-from gateway.racing.services import Services
-from gateway.settings.sections import Cause
-from gateway.steering.plans import Plan
+from gateway.limits import LimitReached, Payer, Use
+from gateway.racing import Kept, OpenCall, Services, Unanswered
+from gateway.settings import Cause
+from gateway.steering import Plan
 
 # Classifies why a model could not answer: it decides which fallback models are tried.
 

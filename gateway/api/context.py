@@ -17,12 +17,12 @@ from gateway.api.json_body import Steps
 from gateway.api.refusals import Refusals
 from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.fleet.fleet import Fleet
-from gateway.limits.limits import Begun, Limits
+from gateway.limits import Begun, Limits
 from gateway.overload.bodies import Bodies
 from gateway.overload.intake import Intake
-from gateway.racing.services import Services
-from gateway.settings.model import Settings
-from gateway.steering.router import Steering
+from gateway.racing import Services
+from gateway.settings import Settings
+from gateway.steering import Steering
 from gateway.tracing.tracing import Tracing
 
 if TYPE_CHECKING:

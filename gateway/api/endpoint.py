@@ -8,8 +8,8 @@ import msgspec
 from gateway.api.json_body import Contents, Media
 from gateway.api.request import Decoders, ParsedRequest
 from gateway.core.errors import ApiError
-from gateway.settings.model import Settings
-from providers.dialects.dialect import Dialect
+from gateway.settings import Settings
+from providers.dialects import Dialect
 
 # What /openapi.json says of a raced API, beside what its dialect and its decoders know.
 

@@ -18,11 +18,7 @@ from gateway.api.request import (
     required_messages,
 )
 from gateway.core.errors import ResponseNotFound
-from providers.dialects.chat.dialect import CHAT
-from providers.dialects.completions.dialect import COMPLETIONS
-from providers.dialects.dialect import Dialect
-from providers.dialects.messages.dialect import MESSAGES
-from providers.dialects.responses.dialect import RESPONSES
+from providers.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Dialect
 
 # Reads requests for OpenAI's chat completions.
 

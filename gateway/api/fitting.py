@@ -10,12 +10,9 @@ from gateway.api.request import Needs, ParsedRequest
 from gateway.core.attempts import Role
 from gateway.core.errors import InvalidRequest, NoDeploymentFits, ResponseNotFound
 from gateway.fleet.models import Deployment, Model, Parameters
-from gateway.settings.deployment import DataPolicy
-from gateway.steering.plans import Launch, Plan, Start
-from providers.dialects.dialect import Dialect, Habits
-from providers.dialects.index import DIALECTS
-from providers.dialects.translation import rendered
-from providers.dialects.wording import Fields, Malformed, Wording
+from gateway.settings import DataPolicy
+from gateway.steering import Launch, Plan, Start
+from providers.dialects import DIALECTS, Dialect, Fields, Habits, Malformed, Wording, rendered
 
 # The estimate of tokens may be too high by this factor: a prompt that seems too long for all is still tried.
 _ESTIMATE_SLACK = 4 / 3

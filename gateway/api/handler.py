@@ -23,12 +23,22 @@ from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound
 from gateway.fleet.fleet import Fleet
-from gateway.racing.call import Broken, Unanswered, forget_prompt
-from gateway.racing.reader import Block
-from gateway.racing.sinks import ClientGone, Forward, GatheringSink, Sink, Winner
-from gateway.racing.takeover import Delivered, Takeover, delivered_of
-from providers.dialects.continuing import Begun, Continuing
-from providers.errors import UpstreamError
+from gateway.racing import (
+    Block,
+    Broken,
+    ClientGone,
+    Delivered,
+    Forward,
+    GatheringSink,
+    Sink,
+    Takeover,
+    Unanswered,
+    Winner,
+    delivered_of,
+    forget_prompt,
+)
+from providers import UpstreamError
+from providers.dialects import Begun, Continuing
 
 # The sink of a streamed answer: it forwards the winner's server-sent events as they arrive.
 

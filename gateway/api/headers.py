@@ -8,8 +8,8 @@ from multidict import CIMultiDictProxy, istr
 
 from gateway.core.calls import Call
 from gateway.core.ids import TRACEPARENT, TRACESTATE, TraceContext, begun_by
-from gateway.racing.sinks import Winner
-from gateway.steering.plans import Explanation
+from gateway.racing import Winner
+from gateway.steering import Explanation
 
 SERVER = "holeshot"  # without versions: they would help an attacker
 _UPSTREAM = frozenset({"openai-beta", TRACEPARENT, TRACESTATE})

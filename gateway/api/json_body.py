@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gateway.core.errors import InvalidRequest
-from providers.redaction import redact_word
+from providers import redact_word
 
 # Searches a prompt's raw JSON, without parsing, for images, audio, documents and Base64 data.
 

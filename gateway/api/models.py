@@ -12,10 +12,8 @@ from gateway.api.context import CONTEXT
 from gateway.api.fitting import against_policy
 from gateway.core.errors import Forbidden, InvalidRequest, NothingEnabled
 from gateway.fleet.models import Deployment, Model
-from providers.datasheets import Price
-from providers.dialects.dialect import Dialect
-from providers.dialects.index import DIALECTS, PIVOT
-from providers.dialects.messages.dialect import MESSAGES
+from providers import Price
+from providers.dialects import DIALECTS, MESSAGES, PIVOT, Dialect
 
 # What is known about a model from its deployments: context length, capabilities, price.
 

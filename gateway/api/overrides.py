@@ -16,9 +16,16 @@ from gateway.core.attempts import Invalid, WinOn
 from gateway.core.calls import Mode, Objective
 from gateway.core.errors import Forbidden, InvalidRequest
 from gateway.fleet.models import Model
-from gateway.settings.model import RaceSettings
-from gateway.settings.section_checks import ONE_AT_A_TIME, contradictions
-from gateway.settings.sections import FASTEST_TOK_S, SOONEST_TTFT_MS, Profile, TakeoverSettings, When
+from gateway.settings import (
+    FASTEST_TOK_S,
+    ONE_AT_A_TIME,
+    SOONEST_TTFT_MS,
+    Profile,
+    RaceSettings,
+    TakeoverSettings,
+    When,
+    contradictions,
+)
 
 HEADER = "x-holeshot-race"
 

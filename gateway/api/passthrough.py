@@ -33,13 +33,11 @@ from gateway.core.prompt_classes import PromptClass
 from gateway.core.race_failures import race_failed
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment
-from gateway.racing.call import Unanswered
-from gateway.racing.passthrough import Asking, Relay, Relayed
-from gateway.racing.sinks import ClientGone
-from gateway.settings.deployment import DataPolicy
-from gateway.steering.candidates import Terms
-from providers.dialects.messages.dialect import MESSAGES
-from providers.errors import ErrorKind, UpstreamError
+from gateway.racing import Asking, ClientGone, Relay, Relayed, Unanswered
+from gateway.settings import DataPolicy
+from gateway.steering import Terms
+from providers import ErrorKind, UpstreamError
+from providers.dialects import MESSAGES
 
 # From a request to a relay: builds the call, selects its deployments, and plans their order.
 

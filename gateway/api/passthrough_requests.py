@@ -12,10 +12,9 @@ from gateway.api.request import INLINE
 from gateway.core.errors import InvalidRequest
 from gateway.core.prompt_classes import MeasuredApi
 from gateway.fleet.fleet import Fleet
-from gateway.settings.model_names import ModelKind, parsed_name
-from providers.catalog import Api
-from providers.dialects.wording import Malformed
-from providers.multipart import Form, read_form
+from gateway.settings import ModelKind, parsed_name
+from providers import Api, Form, read_form
+from providers.dialects import Malformed
 
 # The list of APIs with routing and failover but without races: names, paths and required fields.
 

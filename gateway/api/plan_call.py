@@ -15,16 +15,8 @@ from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Call, Kind, Mode, Objective
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
-from gateway.racing.call import OpenCall
-from gateway.racing.race import Race
-from gateway.racing.sinks import Sink
-from gateway.racing.slots import MAX_IN_FLIGHT
-from gateway.racing.validation import answer_kind, asks_for_several
-from gateway.steering.affinity import Prefix, prefix_of
-from gateway.steering.candidates import Terms
-from gateway.steering.constants import PREFIX_BYTES
-from gateway.steering.plans import Launch, Plan
-from gateway.steering.strategies import STRATEGIES
+from gateway.racing import MAX_IN_FLIGHT, OpenCall, Race, Sink, answer_kind, asks_for_several
+from gateway.steering import PREFIX_BYTES, STRATEGIES, Launch, Plan, Prefix, Terms, prefix_of
 
 
 class PlannedCall(msgspec.Struct, frozen=True):

@@ -20,10 +20,7 @@ from gateway.api.json_body import LONGEST_MODEL
 from gateway.core.calls import Mode, Objective
 from gateway.core.errors import Forbidden, InvalidRequest
 from gateway.fleet.models import Deployment, Model
-from gateway.settings.deployment import DataPolicy
-from gateway.settings.model import RaceSettings
-from gateway.settings.section_checks import ONE_AT_A_TIME
-from gateway.settings.sections import PROFILES, Profile
+from gateway.settings import ONE_AT_A_TIME, PROFILES, DataPolicy, Profile, RaceSettings
 
 # OpenRouter's provider slugs, and the deployments they match here. A slug is a provider's name, ``deepinfra``, or one
 # of its endpoints, ``deepinfra/fp8``, ``google-vertex/europe``. Case and punctuation are ignored. The part after the

@@ -21,7 +21,7 @@ from gateway.api.overrides import RaceOverride, read_override
 from gateway.api.preferences import Preferences, read_preferences
 from gateway.core.errors import InvalidRequest
 from gateway.core.prompt_classes import PromptClass, answer_class
-from providers.dialects.dialect import Dialect
+from providers.dialects import Dialect
 
 _TOKENS_PER_PAYLOAD = 1000  # about as many as a picture has
 _LONG = 8 * 1024  # bytes; shorter prompts fit every context window

@@ -46,9 +46,8 @@ from gateway.core.errors import (
     Unauthorized,
     WrongKey,
 )
-from providers.dialects.dialect import Dialect
-from providers.dialects.index import PIVOT
-from providers.redaction import redact
+from providers import redact
+from providers.dialects import PIVOT, Dialect
 
 # Suggests the path that was meant when a request has an unknown one.
 

@@ -33,19 +33,21 @@ from gateway.detecting.levels import DAYS, Yardstick, added
 from gateway.detecting.model import ModelWatch
 from gateway.detecting.slowdowns import DAY_S, HOUR_S, SPEEDS, WINDOW_S, Change, Happened, Metric, Slowdown
 from gateway.fleet.fleet import Fleet
-from gateway.ledger.books import Slowdowns, SqlAlertBook, SqlProbeBook, Windows
-from gateway.ledger.errors import LedgerError
-from gateway.ledger.reports.reader import Reader
-from gateway.ledger.reports.reports import LedgerReports
-from gateway.ledger.targets.counting import TargetCounting
-from gateway.ledger.writer import Ledger
+from gateway.ledger import (
+    Ledger,
+    LedgerError,
+    LedgerReports,
+    Reader,
+    Slowdowns,
+    SqlAlertBook,
+    SqlProbeBook,
+    TargetCounting,
+    Windows,
+)
 from gateway.probing.prober import Prober, ProbeRecorder
-from gateway.racing.attempt import Attempt
-from gateway.racing.call import OpenCall
-from gateway.racing.services import AttemptTasks
-from gateway.settings.model import Settings
-from gateway.settings.sections import AlertSettings
-from gateway.steering.health import Health
+from gateway.racing import Attempt, AttemptTasks, OpenCall
+from gateway.settings import AlertSettings, Settings
+from gateway.steering import Health
 from gateway.targets.targets import Standing, Target, duration
 from gateway.watching.metrics import Metrics, Readings
 from gateway.watching.series import TARGET_BAD, TARGET_BUDGET, TARGET_BURN, TARGET_CALLS, Family

@@ -7,15 +7,9 @@ import structlog
 
 from gateway.core.tasks import BackgroundTasks
 from gateway.fleet.fleet import Fleet, OpenUpstream
-from gateway.settings.deployment import ProviderSettings
-from gateway.settings.model import Settings
-from gateway.settings.presets import Datasheets
-from providers.catalog import Vendor, load_catalog
-from providers.datasheets import DatasheetTable
-from providers.exchange import Upstream
-from providers.http.dialing import TlsContexts
-from providers.litellm_library import LiteLLM
-from providers.opening import open_upstream
+from gateway.settings import Datasheets, ProviderSettings, Settings
+from providers import DatasheetTable, LiteLLM, Upstream, Vendor, load_catalog, open_upstream
+from providers.http import TlsContexts
 
 # Opens upstreams from providers' settings and the catalog.
 

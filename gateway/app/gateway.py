@@ -20,26 +20,14 @@ from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
 from gateway.app.recorders import Recollection, Recorders
 from gateway.app.stores import Runtime, client_keys, leases, live_sharing, redis_board, response_store
 from gateway.core.tasks import BackgroundTasks
-from gateway.ledger.database import own_signing_key
-from gateway.ledger.reports.reader import Reader
-from gateway.ledger.reports.reports import LedgerReports, Replays
-from gateway.ledger.retention import Retention
-from gateway.ledger.writer import Ledger
-from gateway.limits.limits import Limits
+from gateway.ledger import Ledger, LedgerReports, Reader, Replays, Retention, own_signing_key
+from gateway.limits import Limits
 from gateway.live.live import Live
 from gateway.overload.bodies import Bodies, body_bytes_in, calls_in, memory_limit
 from gateway.overload.intake import Intake
-from gateway.racing.attempt import Attempt
-from gateway.racing.call import OpenCall
-from gateway.racing.services import AttemptTasks, Outbox, Services
-from gateway.racing.slots import MAX_IN_FLIGHT, Seats
-from gateway.settings.model import Settings
-from gateway.settings.sections import targets_of
-from gateway.steering.board import MemoryBoard
-from gateway.steering.budget import Spending
-from gateway.steering.constants import REFRESH_EVERY_S
-from gateway.steering.outages import Outages, Strikes
-from gateway.steering.router import Steering
+from gateway.racing import MAX_IN_FLIGHT, Attempt, AttemptTasks, OpenCall, Outbox, Seats, Services
+from gateway.settings import Settings, targets_of
+from gateway.steering import REFRESH_EVERY_S, MemoryBoard, Outages, Spending, Steering, Strikes
 from gateway.targets.targets import Target
 from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog

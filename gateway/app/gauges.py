@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 from gateway.api.auth import WrongKeys
 from gateway.fleet.fleet import Fleet
 from gateway.keys.keys import Keys
-from gateway.ledger.writer import Ledger
-from gateway.limits.limits import Limits
-from gateway.limits.quota import Leases
+from gateway.ledger import Ledger
+from gateway.limits import Leases, Limits
 from gateway.live.live import Live
 from gateway.overload.bodies import Bodies
 from gateway.overload.intake import Intake
-from gateway.racing.slots import Seats
-from gateway.steering.budget import Spending
-from gateway.steering.health import Condition, State
-from gateway.steering.router import Steering
+from gateway.racing import Seats
+from gateway.steering import Condition, Spending, State, Steering
 from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics, Readings
@@ -25,7 +22,7 @@ from gateway.watching.series import Family
 
 if TYPE_CHECKING:
     from gateway.live.sharing import Sharing
-    from gateway.steering.redis_board import RedisBoard
+    from gateway.steering import RedisBoard
 
 
 def add_gauges(

@@ -8,12 +8,10 @@ import structlog
 from gateway.core.attempts import AttemptRecord, AttemptStart
 from gateway.core.calls import Call, CallRecord, CallStart
 from gateway.core.prompt_classes import PromptClass
-from gateway.ledger.errors import LedgerError
-from gateway.ledger.writer import Ledger
-from gateway.limits.limits import Limits, spent_by_quota
-from gateway.limits.quota import Leases
+from gateway.ledger import Ledger, LedgerError
+from gateway.limits import Leases, Limits, spent_by_quota
 from gateway.live.live import Live
-from gateway.steering.router import Steering
+from gateway.steering import Steering
 from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics, UsageWatch

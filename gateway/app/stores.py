@@ -16,19 +16,17 @@ from gateway.core.ids import new_id
 from gateway.core.records import ProbeBook
 from gateway.fleet.fleet import OpenUpstream
 from gateway.keys.keys import Keys
-from gateway.ledger.key_store import SqlKeyStore
-from gateway.ledger.store import Store
-from gateway.limits.quota import Leases, OwnShare
+from gateway.ledger import SqlKeyStore, Store
+from gateway.limits import Leases, OwnShare
 from gateway.live.live import Live
-from gateway.settings.model import Settings
-from gateway.steering.budget import Spending
-from gateway.steering.outages import Strikes
+from gateway.settings import Settings
+from gateway.steering import Spending, Strikes
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from gateway.live.sharing import Sharing
-    from gateway.steering.redis_board import RedisBoard
+    from gateway.steering import RedisBoard
 
 # What a gateway takes from its process: clocks, randomness, ids, and access to the outside. Everything that does not
 # depend on settings and input is here, so that a test can run a whole gateway in virtual time with simulated
@@ -67,7 +65,7 @@ async def refuse_cluster(settings: Settings) -> None:
         return
     from redis.exceptions import RedisError  # noqa: PLC0415 - 14 MB
 
-    from gateway.steering.redis_board import connect  # noqa: PLC0415 - likewise
+    from gateway.steering import connect  # noqa: PLC0415 - likewise
 
     redis = connect(settings.redis_url.get_secret_value())
     try:
@@ -88,8 +86,8 @@ def leases(settings: Settings, runtime: Runtime) -> Leases:
     """Return how far this process may use limits: by leases from Redis, or without it by its own share."""
     if settings.redis_url is None:
         return OwnShare(settings.workers, clock=runtime.clock, unix_clock=runtime.unix_clock)
-    from gateway.limits.shared_leases import USUAL, SharedLeases  # noqa: PLC0415 - only with Redis
-    from gateway.steering.redis_board import connect  # noqa: PLC0415 - 14 MB
+    from gateway.limits import USUAL, SharedLeases  # noqa: PLC0415 - only with Redis
+    from gateway.steering import connect  # noqa: PLC0415 - 14 MB
 
     redis = connect(settings.redis_url.get_secret_value(), USUAL.timeout_s)
     return SharedLeases(
@@ -105,7 +103,7 @@ def response_store(settings: Settings) -> "Redis | None":
     """Return where the makers of stored responses are known to all; None without Redis."""
     if settings.redis_url is None:
         return None
-    from gateway.steering.redis_board import connect  # noqa: PLC0415 - 14 MB
+    from gateway.steering import connect  # noqa: PLC0415 - 14 MB
 
     return connect(settings.redis_url.get_secret_value())
 
@@ -116,7 +114,7 @@ def redis_board(
     """Return the leaderboard that replicas share; None without Redis."""
     if settings.redis_url is None:
         return None
-    from gateway.steering.redis_board import RedisBoard, connect  # noqa: PLC0415 - 14 MB
+    from gateway.steering import RedisBoard, connect  # noqa: PLC0415 - 14 MB
 
     url = settings.redis_url.get_secret_value()
     return RedisBoard(connect(url), unix_clock=unix_clock, spending=spending, strikes=strikes)
@@ -127,7 +125,7 @@ def live_sharing(settings: Settings, live: Live, runtime: Runtime) -> "Sharing |
     if settings.redis_url is None:
         return None
     from gateway.live.sharing import TIMEOUT_S, Sharing  # noqa: PLC0415 - 14 MB
-    from gateway.steering.redis_board import connect  # noqa: PLC0415 - 14 MB
+    from gateway.steering import connect  # noqa: PLC0415 - 14 MB
 
     redis = connect(settings.redis_url.get_secret_value(), TIMEOUT_S)
     return Sharing(redis, live, clock=runtime.clock, unix_clock=runtime.unix_clock)

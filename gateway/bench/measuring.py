@@ -16,19 +16,23 @@ from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Outco
 from gateway.core.calls import Call, Mode, Objective
 from gateway.core.errors import ApiError
 from gateway.fleet.models import Deployment
-from gateway.racing.answer import AnswerStream
-from gateway.racing.attempt import drain, open_exchange
-from gateway.racing.costs import settle
-from gateway.racing.measurement import Measurement
-from gateway.racing.records import Ending, attempt_record, outcome_of
-from gateway.racing.timeouts import AttemptClocks
-from gateway.racing.validation import CUT_SHORT
-from gateway.settings.deployment import DataPolicy
-from providers.errors import ErrorKind, UpstreamError
-from providers.sendings import SendCount
+from gateway.racing import (
+    CUT_SHORT,
+    AnswerStream,
+    AttemptClocks,
+    Ending,
+    Measurement,
+    attempt_record,
+    drain,
+    open_exchange,
+    outcome_of,
+    settle,
+)
+from gateway.settings import DataPolicy
+from providers import ErrorKind, SendCount, UpstreamError
 
 if TYPE_CHECKING:
-    from providers.exchange import Exchange
+    from providers import Exchange
 
 _ANSWERED_BY = "x-holeshot-deployment"
 _ENDS = frozenset({ErrorKind.DISCONNECTED, ErrorKind.STALL_TIMEOUT, ErrorKind.TOTAL_TIMEOUT})

@@ -13,9 +13,8 @@ import msgspec
 from gateway.bench.measuring import Measured, Moments, asked_of, measure
 from gateway.bench.plan import Contender, Key, Plan, Sample, Turn, turns, warm_up
 from gateway.fleet.models import Deployment
-from gateway.racing.costs import MISCOUNT
-from providers.datasheets import Price
-from providers.errors import ErrorKind
+from gateway.racing import MISCOUNT
+from providers import ErrorKind, Price
 
 # The journal of a bench: a file of JSON lines, one for each request sent and each one finished. A line is one
 # ``write``, so a bench that is killed loses nothing but the requests under way. These are known to have been sent, so

@@ -13,7 +13,7 @@ from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.alerts.sender import Answered
-    from gateway.settings.sections import WebhookSettings
+    from gateway.settings import WebhookSettings
 
 _COLUMNS = ("opened_at", "resolved_at", "severity", "kind", "subject", "summary", "messages")
 
@@ -45,7 +45,7 @@ def _alerts(
             fail("write --config after the verb: holeshot alerts test --config FILE", MISUSED)
         return
     url = read_database_url(config)
-    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - SQLAlchemy only where it is needed
+    from gateway.ledger import LedgerError  # noqa: PLC0415 - SQLAlchemy only where it is needed
 
     try:
         rows = asyncio.run(_rows(url))
@@ -95,9 +95,7 @@ def _try(
 
 
 async def _rows(url: str) -> list[dict[str, Any]]:
-    from gateway.ledger import queries  # noqa: PLC0415 - as above
-    from gateway.ledger.reports.incidents import LISTED  # noqa: PLC0415 - likewise
-    from gateway.ledger.reports.reader import Answer, rows  # noqa: PLC0415 - likewise
+    from gateway.ledger import LISTED, Answer, queries, rows  # noqa: PLC0415 - as above
 
     found = await queries.run(url, LISTED)
     return rows(Answer(found.columns, found.rows))

@@ -25,11 +25,9 @@ from gateway.core.errors import ApiError
 from gateway.core.tasks import BackgroundTasks
 from gateway.core.terminal_text import counted, visible
 from gateway.fleet.models import Clocks, Deployment
-from gateway.settings.model import Settings
-from providers.datasheets import Price
-from providers.http.dialing import TlsContexts
-from providers.litellm_library import LiteLLM
-from providers.opening import open_upstream
+from gateway.settings import Settings
+from providers import LiteLLM, Price, open_upstream
+from providers.http import TlsContexts
 
 _CLOCKS = Clocks(connect_s=5.0, ttft_s=300.0, stall_s=300.0, total_s=None)  # of the gateway, which has its own
 

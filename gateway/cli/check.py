@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from gateway.cli.live import Liveness, Unlisted
     from gateway.cli.summary import DeploymentLine, FallbackLine, PolicyLine, ProviderLine
-    from gateway.settings import Problem, Settings
-    from gateway.settings.presets import Catalog
+    from gateway.settings import Catalog, Problem, Settings
 
 _PRICES: "Mapping[str, Callable[[DeploymentLine], float | None]]" = {
     "$/M in": lambda line: line.input_usd,
@@ -84,9 +83,8 @@ def _check_certificate(settings: "Settings") -> None:
 def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: bool) -> int:
     """Print the summary and return the exit code: a provider or model that does not answer is a failure."""
     from gateway.cli import summary  # noqa: PLC0415 - pydantic only where it is needed
-    from gateway.settings.loader import keys_in_clear  # noqa: PLC0415 - likewise
-    from providers.catalog import load_catalog  # noqa: PLC0415 - likewise
-    from providers.datasheets import DatasheetTable  # noqa: PLC0415 - likewise
+    from gateway.settings import keys_in_clear  # noqa: PLC0415 - likewise
+    from providers import DatasheetTable, load_catalog  # noqa: PLC0415 - likewise
 
     catalog = load_catalog()
     providers = summary.provider_lines(settings, catalog)
@@ -166,7 +164,7 @@ def _write_deployments(deployments: "list[DeploymentLine]", fallbacks: "list[Fal
 
 def _write_models(deployments: "list[DeploymentLine]", fallbacks: "list[FallbackLine]") -> None:
     """Print how each model is raced, and its fallbacks."""
-    from gateway.settings.sections import Cause  # noqa: PLC0415 - as above
+    from gateway.settings import Cause  # noqa: PLC0415 - as above
 
     others: dict[str, list[str]] = {}
     for line in fallbacks:

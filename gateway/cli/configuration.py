@@ -11,8 +11,7 @@ from gateway.cli.terminal import FAILED, fail, prose, say
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
-    from gateway.settings import ConfigurationError, Settings
-    from gateway.settings.loader import Watched
+    from gateway.settings import ConfigurationError, Settings, Watched
 
 ConfigOption = Annotated[
     Path | None,
@@ -63,8 +62,7 @@ def read_database_url(config: Path | None) -> str:
 
 def read_targets(config: Path | None) -> "Watched":
     """Return the targets and the database, even if the rest of the configuration is not usable."""
-    from gateway.settings import ConfigurationError, locate  # noqa: PLC0415 - as above
-    from gateway.settings.loader import load_targets  # noqa: PLC0415 - likewise
+    from gateway.settings import ConfigurationError, load_targets, locate  # noqa: PLC0415 - as above
 
     try:
         return load_targets(locate(config, os.environ), os.environ)

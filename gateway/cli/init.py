@@ -13,9 +13,7 @@ from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.cli.import_litellm.conversion import Converted
-    from gateway.settings import Problem
-    from gateway.settings.market import Market
-    from gateway.settings.presets import Catalog
+    from gateway.settings import Catalog, Market, Problem
 
 _MOST_RACED = 10
 _PATH = Path("config/gateway.yaml")
@@ -49,7 +47,7 @@ def init(
 
     Example: GROQ_API_KEY=... CEREBRAS_API_KEY=... holeshot init --live
     """
-    from providers.catalog import load_catalog  # noqa: PLC0415 - only where it is needed
+    from providers import load_catalog  # noqa: PLC0415 - only where it is needed
 
     if top is not None and not live:
         fail("--top needs --live: it limits the models that are proposed", MISUSED)
@@ -64,7 +62,7 @@ def init(
 
 def write_example(path: Path, *, force: bool = False) -> None:
     """Write the example configuration. Exits if that is not possible."""
-    from gateway.settings.starter import example  # noqa: PLC0415 - pydantic only where it is needed
+    from gateway.settings import example  # noqa: PLC0415 - pydantic only where it is needed
 
     _write(path, example(), force=force)
     say(f"wrote {path}\nevery setting is in it, with made-up values: copy what you need to {_PATH}")
@@ -77,8 +75,7 @@ def write_configuration(
 
     Exits if that is not possible.
     """
-    from gateway.settings.presets import found_vendors  # noqa: PLC0415 - pydantic only where it is needed
-    from gateway.settings.starter import starter_text  # noqa: PLC0415 - likewise
+    from gateway.settings import found_vendors, starter_text  # noqa: PLC0415 - pydantic only where it is needed
 
     if path.exists() and not force:  # before providers are asked
         fail(f"{path} already exists; --force overwrites it")
@@ -103,7 +100,7 @@ def write_configuration(
 
 def _write(path: Path, text: str, *, force: bool) -> None:
     """Write a configuration, and besides it the schema that its first line names."""
-    from gateway.settings.starter import EDITOR_LINE, FILE_NAME, json_schema  # noqa: PLC0415 - as above
+    from gateway.settings import EDITOR_LINE, FILE_NAME, json_schema  # noqa: PLC0415 - as above
 
     write_file(path, EDITOR_LINE + text, force=force)
     schema_path, schema = path.with_name(FILE_NAME), as_json(json_schema()) + "\n"
@@ -120,8 +117,7 @@ def _write(path: Path, text: str, *, force: bool) -> None:
 def _ask(environ: Mapping[str, str], catalog: "Catalog", top: int) -> "Market":
     """Return what the vendors with a key in ``environ`` sell."""
     from gateway.cli.live import ask_with_progress  # noqa: PLC0415 - an HTTP client, only for --live
-    from gateway.settings.market import TRAINED_ONLY, proposed_market, same_models  # noqa: PLC0415 - likewise
-    from gateway.settings.presets import found, found_vendors  # noqa: PLC0415 - likewise
+    from gateway.settings import TRAINED_ONLY, found, found_vendors, proposed_market, same_models  # noqa: PLC0415 - likewise
 
     usable = found(found_vendors(environ, catalog), environ)
     if not usable:
@@ -159,7 +155,7 @@ def schema() -> None:
 
     Example: holeshot schema > config/gateway.schema.json
     """
-    from gateway.settings.starter import json_schema  # noqa: PLC0415 - pydantic only where it is needed
+    from gateway.settings import json_schema  # noqa: PLC0415 - pydantic only where it is needed
 
     write_json(json_schema())
 
@@ -199,8 +195,7 @@ def litellm(
     """
     from gateway.cli.import_litellm.conversion import convert  # noqa: PLC0415 - likewise
     from gateway.settings import ConfigurationError  # noqa: PLC0415 - pydantic only where it is needed
-    from providers.catalog import load_catalog  # noqa: PLC0415 - likewise
-    from providers.datasheets import DatasheetTable  # noqa: PLC0415 - likewise
+    from providers import DatasheetTable, load_catalog  # noqa: PLC0415 - likewise
 
     try:
         converted = convert(source, os.environ, load_catalog(), DatasheetTable.shipped())

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from gateway.keys.stored import Change, Decide, KeyStore, NewKey
-    from gateway.settings.loader import Installation
-    from gateway.settings.model import ClientSettings
+    from gateway.settings import ClientSettings, Installation
 
 # The installation whose keys are meant: where they are, and what its configuration says of clients. It is read
 # without what the command does not need: an administrator's machine may have no provider's key.
@@ -32,8 +31,7 @@ T = TypeVar("T")
 
 def read_installation(config: Path | None) -> "Installation":
     """Return the installation, or print every problem and exit."""
-    from gateway.settings import ConfigurationError, locate  # noqa: PLC0415 - pydantic only where it is needed
-    from gateway.settings.loader import load_installation  # noqa: PLC0415 - likewise
+    from gateway.settings import ConfigurationError, load_installation, locate  # noqa: PLC0415 - pydantic only where it is needed
 
     try:
         return load_installation(locate(config, os.environ), os.environ)
@@ -54,9 +52,7 @@ def demand_database(installation: "Installation", instead: str) -> None:
 def ask(installation: "Installation", question: "Callable[[KeyStore], Awaitable[T]]") -> T:
     """Return the answer of the database, or print why there is none and exit."""
     from gateway.core.errors import ApiError, InvalidRequest  # noqa: PLC0415 - SQLAlchemy only where it is needed
-    from gateway.ledger.database import check_schema, create_engine  # noqa: PLC0415 - likewise
-    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
-    from gateway.ledger.key_store import SqlKeyStore  # noqa: PLC0415 - likewise
+    from gateway.ledger import LedgerError, SqlKeyStore, check_schema, create_engine  # noqa: PLC0415 - likewise
 
     async def answer() -> T:
         url = installation.database_url.get_secret_value()

@@ -271,11 +271,8 @@ def _look_back(database_url: str, window_s: int, model: str | None) -> Models:
     import msgspec  # noqa: PLC0415 - only where it is needed
 
     from gateway.cli.remote import GatewayError  # noqa: PLC0415 - likewise
-    from gateway.ledger.board import counts_since  # noqa: PLC0415 - likewise
-    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
-    from gateway.steering.board import slot_of  # noqa: PLC0415 - likewise
-    from gateway.steering.constants import SLOT_S  # noqa: PLC0415 - likewise
-    from gateway.steering.leaderboard import of_counts  # noqa: PLC0415 - likewise
+    from gateway.ledger import LedgerError, counts_since  # noqa: PLC0415 - likewise
+    from gateway.steering import SLOT_S, of_counts, slot_of  # noqa: PLC0415 - likewise
 
     first_slot = slot_of(time.time()) + 1 - max(1, window_s // SLOT_S)
     try:

@@ -14,17 +14,22 @@ from typing import Protocol
 import msgspec
 
 from gateway.app.fleets import Upstreams
-from gateway.settings.deployment import ProviderSettings
-from gateway.settings.model import Settings
-from gateway.settings.presets import Catalog, vendor_of
-from gateway.settings.section_checks import others, without_secrets
-from providers.catalog import Api, Vendor, apis_of
-from providers.dialects.index import DIALECTS
-from providers.error_bodies import headroom
-from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Request, Upstream
-from providers.listings import Listed, Listing
-from providers.sse import EventSplitter, events
+from gateway.settings import Catalog, ProviderSettings, Settings, others, vendor_of, without_secrets
+from providers import (
+    Api,
+    ErrorKind,
+    EventSplitter,
+    Listed,
+    Listing,
+    Request,
+    Upstream,
+    UpstreamError,
+    Vendor,
+    apis_of,
+    events,
+    headroom,
+)
+from providers.dialects import DIALECTS
 
 # Checks the base_url of an operator's own provider if there is no list of models.
 

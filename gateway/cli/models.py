@@ -16,9 +16,7 @@ from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.cli.live import Liveness
-    from gateway.settings import Settings
-    from gateway.settings.market import Offer, SameModel
-    from gateway.settings.presets import Catalog, Reachable
+    from gateway.settings import Catalog, Offer, Reachable, SameModel, Settings
 
 _PER_MTOK = 1e6
 
@@ -67,8 +65,7 @@ def models(
 
 def _show_configured(settings: "Settings", match: str | None, *, as_json: bool) -> None:
     from gateway.cli.summary import deployment_lines  # noqa: PLC0415 - pydantic only where it is needed
-    from providers.catalog import load_catalog  # noqa: PLC0415 - likewise
-    from providers.datasheets import DatasheetTable  # noqa: PLC0415 - likewise
+    from providers import DatasheetTable, load_catalog  # noqa: PLC0415 - likewise
 
     lines = deployment_lines(settings, load_catalog(), DatasheetTable.shipped())
     quantizations = {
@@ -113,9 +110,8 @@ def _configured_cells(row: dict[str, Any]) -> list[object]:
 
 def _show_sold(settings: "Settings", match: str | None, *, everything: bool, as_json: bool) -> None:
     from gateway.cli.live import ask_with_progress  # noqa: PLC0415 - an HTTP client, only for --live
-    from gateway.settings.market import TRAINED_ONLY, same_models  # noqa: PLC0415 - likewise
-    from gateway.settings.presets import reachable  # noqa: PLC0415 - as above
-    from providers.catalog import load_catalog  # noqa: PLC0415 - likewise
+    from gateway.settings import TRAINED_ONLY, reachable, same_models  # noqa: PLC0415 - likewise
+    from providers import load_catalog  # noqa: PLC0415 - likewise
 
     catalog = load_catalog()
     usable = reachable(settings, os.environ, catalog)
@@ -273,8 +269,8 @@ def providers(
 
 
 def _rows(settings: "Settings", *, offline: bool) -> list[ProviderRow]:
-    from gateway.settings.presets import reachable  # noqa: PLC0415 - pydantic only where it is needed
-    from providers.catalog import load_catalog  # noqa: PLC0415 - likewise
+    from gateway.settings import reachable  # noqa: PLC0415 - pydantic only where it is needed
+    from providers import load_catalog  # noqa: PLC0415 - likewise
 
     catalog = load_catalog()
     usable = reachable(settings, os.environ, catalog)
@@ -290,7 +286,7 @@ def _ask(usable: "list[Reachable]", catalog: "Catalog") -> "dict[str, Liveness]"
 
 
 def _row(provider: "Reachable", answer: "Liveness | None", deployments: int) -> ProviderRow:
-    from gateway.settings.presets import has_credentials  # noqa: PLC0415 - as above
+    from gateway.settings import has_credentials  # noqa: PLC0415 - as above
 
     return ProviderRow(
         provider=provider.name,

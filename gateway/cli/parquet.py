@@ -173,7 +173,7 @@ def _kinds_of_ledger() -> Mapping[str, Kind]:
     """Return the kinds of the ledger's own columns on SQLite, by name."""
     from sqlalchemy import Boolean, DateTime, Double, Integer  # noqa: PLC0415 - SQLAlchemy only where it is needed
 
-    from gateway.ledger.tables import metadata  # noqa: PLC0415 - likewise
+    from gateway.ledger import metadata  # noqa: PLC0415 - likewise
 
     known = {Boolean: Kind.INTEGER, Integer: Kind.INTEGER, Double: Kind.FLOAT, DateTime: Kind.INSTANT}
     return {

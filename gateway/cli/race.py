@@ -85,7 +85,7 @@ async def _race(settings: "Settings", question: "Question", view: "View", times:
     """Run the races; return whether all were answered."""
     from gateway.cli.race_run import check_model, open_gateway, run_heat  # noqa: PLC0415 - as above
     from gateway.core.errors import ApiError  # noqa: PLC0415 - likewise
-    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
+    from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
 
     try:
         if question.model:

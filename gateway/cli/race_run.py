@@ -23,9 +23,9 @@ from gateway.core.race_failures import RaceFailed
 from gateway.core.tasks import BackgroundTasks
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
-from gateway.racing.call import Broken, Unanswered
+from gateway.racing import Broken, Unanswered
 from gateway.server.server import prepare_schema
-from gateway.settings.model import Settings
+from gateway.settings import Settings
 
 TAGS = {"from": "holeshot race"}  # to exclude these calls in SQL
 

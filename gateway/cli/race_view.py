@@ -15,10 +15,9 @@ from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome
 from gateway.core.calls import Call, CallRecord, CallStart
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.terminal_text import counted, visible, visible_json
-from gateway.racing.reader import Block
-from gateway.racing.sinks import ClientGone, Winner
-from providers.dialects.chat.events import read_event
-from providers.errors import UpstreamError
+from gateway.racing import Block, ClientGone, Winner
+from providers import UpstreamError
+from providers.dialects import read_event
 
 if TYPE_CHECKING:
     from rich.live import Live

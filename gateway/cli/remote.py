@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import IO
 from urllib.parse import urlsplit
 
-from gateway.settings.checks import is_loopback
+from gateway.settings import is_loopback
 
 _TIMEOUT_S = 10.0
 _LONGEST_ERROR = 65536

@@ -62,7 +62,7 @@ def replay(  # noqa: PLR0917 - options are named on the command line
     budgets = _budgets(budget)
     url = database_url or read_database_url(config)
     from gateway.cli.replaying import ReplayError, Request, found  # noqa: PLC0415 - SQLAlchemy only where it is needed
-    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
+    from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
 
     request = Request(url, window, window_s, model, tuple(without or ()), budgets, most)
     try:

@@ -13,13 +13,12 @@ from typing import Any
 
 import msgspec
 
-from gateway.ledger.board import MOST_CALLS, models, raced_calls
-from gateway.ledger.errors import LedgerError
+from gateway.ledger import MOST_CALLS, LedgerError, models, raced_calls
 from gateway.replay.advice import published
 from gateway.replay.replay import Replayed, replay
 from gateway.replay.rows import Call
 from gateway.replay.settings import BUDGETS, settings
-from gateway.settings.document import nearest
+from gateway.settings import nearest
 
 _GENTLE = 15  # niceness of the child
 _LEAST_S = 60.0

@@ -42,7 +42,7 @@ def report(  # noqa: PLR0917 - options are named on the command line
     url = read_database_url(config)
     from gateway.cli.reported import UnknownProviderError, evidence  # noqa: PLC0415 - likewise
     from gateway.cli.terminal import as_json as written  # noqa: PLC0415 - slow imports only where they are used
-    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
+    from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
 
     if until > datetime.now(UTC):
         say("this month is not over: the report is of what there is", err=True)

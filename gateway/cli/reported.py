@@ -10,12 +10,8 @@ import msgspec
 
 from gateway import __version__
 from gateway.core.terminal_text import visible
-from gateway.ledger import queries
-from gateway.ledger.board import counts_since
-from gateway.ledger.database import is_sqlite, parse_url
-from gateway.ledger.reports.reader import Words
-from gateway.steering.constants import LEAST_AUDITS
-from gateway.steering.leaderboard import Row, of_counts
+from gateway.ledger import Words, counts_since, is_sqlite, parse_url, queries
+from gateway.steering import LEAST_AUDITS, Row, of_counts
 
 # What a month of one provider's attempts shows: figures to send to it, with its own request ids.
 

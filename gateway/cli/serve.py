@@ -17,7 +17,7 @@ from gateway.cli.terminal import MISUSED, fail, say, write_json
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
-    from gateway.ledger.retention import Retention
+    from gateway.ledger import Retention
 
 
 def serve(
@@ -41,7 +41,7 @@ def serve(
     settings, path = read_settings(config, overrides, exit_code=MISUSED)
     from gateway.app.stores import ClusterUnsupportedError  # noqa: PLC0415 - imports the whole gateway, so only here
     from gateway.connections.tls import TlsError  # noqa: PLC0415 - likewise
-    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
+    from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
     from gateway.server.demo import DemoFailedError  # noqa: PLC0415 - likewise
     from gateway.server.server import run  # noqa: PLC0415 - likewise
     from gateway.settings import load  # noqa: PLC0415 - likewise
@@ -102,9 +102,8 @@ def migrate(
     from alembic.util import CommandError  # noqa: PLC0415 - SQLAlchemy and Alembic only here
     from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - likewise
 
-    from gateway.ledger.database import downgrade, head_revision  # noqa: PLC0415 - likewise
-    from gateway.ledger.database import migrate as upgrade  # noqa: PLC0415 - likewise
-    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
+    from gateway.ledger import LedgerError, downgrade, head_revision  # noqa: PLC0415 - likewise
+    from gateway.ledger import migrate as upgrade  # noqa: PLC0415 - likewise
 
     try:
         if down_to is None:
@@ -138,8 +137,7 @@ def prune(
     Example: holeshot prune --dry-run
     """
     settings, _ = read_settings(config)
-    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - SQLAlchemy only here
-    from gateway.ledger.retention import Retention  # noqa: PLC0415 - likewise
+    from gateway.ledger import LedgerError, Retention  # noqa: PLC0415 - SQLAlchemy only here
 
     retention = Retention.of(settings.ledger)
     if retention.keeps_all:
@@ -158,9 +156,8 @@ def prune(
 
 
 async def _prune(url: str, retention: "Retention", *, dry_run: bool) -> dict[str, int] | None:
-    from gateway.ledger.database import create_engine  # noqa: PLC0415 - as above
-    from gateway.ledger.retention import expired  # noqa: PLC0415 - as above
-    from gateway.ledger.retention import prune as delete  # noqa: PLC0415 - as above
+    from gateway.ledger import create_engine, expired  # noqa: PLC0415 - as above
+    from gateway.ledger import prune as delete  # noqa: PLC0415 - as above
 
     engine = create_engine(url)
     now = datetime.now(UTC)

@@ -39,9 +39,8 @@ def slo(
 
     Example: holeshot slo --json
     """
-    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - SQLAlchemy only here
-    from gateway.settings.document import nearest  # noqa: PLC0415 - likewise
-    from gateway.settings.sections import targets_of  # noqa: PLC0415 - likewise
+    from gateway.ledger import LedgerError  # noqa: PLC0415 - SQLAlchemy only here
+    from gateway.settings import nearest, targets_of  # noqa: PLC0415 - likewise
 
     watched = read_targets(config)
     if not watched.slo:
@@ -66,10 +65,7 @@ def slo(
 
 
 async def _standings(url: str, targets: "Sequence[Target]") -> "list[Standing]":
-    from gateway.ledger import queries  # noqa: PLC0415 - as above
-    from gateway.ledger.database import is_sqlite, parse_url  # noqa: PLC0415 - likewise
-    from gateway.ledger.reports.reader import Words  # noqa: PLC0415 - likewise
-    from gateway.ledger.targets.counting import standings  # noqa: PLC0415 - likewise
+    from gateway.ledger import Words, is_sqlite, parse_url, queries, standings  # noqa: PLC0415 - as above
 
     async def ask(sql: str) -> queries.Result:
         return await queries.run(url, sql)
@@ -171,7 +167,7 @@ def slowdowns(
         fail(f"--since {since!r} is none of {', '.join(_WINDOWS)}", MISUSED)
     url = read_database_url(config)
     from gateway.core.reports import SlowdownsWanted, Window  # noqa: PLC0415 - likewise
-    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - SQLAlchemy only where it is needed
+    from gateway.ledger import LedgerError  # noqa: PLC0415 - SQLAlchemy only where it is needed
 
     wanted = SlowdownsWanted(window=Window(since), model=model, deployment=deployment)
     try:
@@ -192,10 +188,7 @@ def slowdowns(
 async def _read(url: str, wanted: "SlowdownsWanted") -> list[dict[str, Any]]:
     from datetime import UTC, datetime  # noqa: PLC0415 - as above
 
-    from gateway.ledger import queries  # noqa: PLC0415 - likewise
-    from gateway.ledger.database import is_sqlite, parse_url  # noqa: PLC0415 - likewise
-    from gateway.ledger.reports.incidents import slowdowns_sql  # noqa: PLC0415 - likewise
-    from gateway.ledger.reports.reader import Answer, Words, rows  # noqa: PLC0415 - likewise
+    from gateway.ledger import Answer, Words, is_sqlite, parse_url, queries, rows, slowdowns_sql  # noqa: PLC0415 - likewise
 
     words = Words(is_postgres=not is_sqlite(parse_url(url)))
     result = await queries.run(url, slowdowns_sql(words, wanted, datetime.now(UTC)))

@@ -96,9 +96,7 @@ def sql(
     if parquet is not None and not is_installed():
         fail(HOW_TO_INSTALL)
     url = database_url or read_database_url(config)
-    from gateway.ledger.database import is_sqlite, parse_url  # noqa: PLC0415 - likewise
-    from gateway.ledger.errors import LedgerError  # noqa: PLC0415 - likewise
-    from gateway.ledger.queries import reader_sql  # noqa: PLC0415 - SQLAlchemy only where it is needed
+    from gateway.ledger import LedgerError, is_sqlite, parse_url, reader_sql  # noqa: PLC0415 - likewise
 
     try:
         if reader_role:
@@ -118,8 +116,7 @@ def sql(
 
 async def _export(url: str, statement: str, path: Path) -> int:
     """Run the query and write its rows to a file; return their number. At most one row group is in memory."""
-    from gateway.ledger import queries  # noqa: PLC0415 - as above
-    from gateway.ledger.database import is_sqlite, parse_url  # noqa: PLC0415 - likewise
+    from gateway.ledger import is_sqlite, parse_url, queries  # noqa: PLC0415 - as above
 
     kinds: list[Kind] | None = None
     if is_sqlite(parse_url(url)):

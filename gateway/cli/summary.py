@@ -4,12 +4,20 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gateway.settings.checks import doubtful
-from gateway.settings.model import Settings
-from gateway.settings.presets import Catalog, Datasheets, bills_on, vendor_of, withheld_keys
-from gateway.settings.section_checks import doubtful_model, doubtful_takeovers, set_price, without_secrets
-from providers.catalog import Api, apis_of
-from providers.datasheets import Capabilities, DatasheetTable
+from gateway.settings import (
+    Catalog,
+    Datasheets,
+    Settings,
+    bills_on,
+    doubtful,
+    doubtful_model,
+    doubtful_takeovers,
+    set_price,
+    vendor_of,
+    withheld_keys,
+    without_secrets,
+)
+from providers import Api, Capabilities, DatasheetTable, apis_of
 
 
 class ProviderLine(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from gateway.app.gateway import Gateway
 from gateway.connections.connection import Connection, Door
 from gateway.core.errors import ClientStalled, HeadersTimeout, HeadersTooLarge
 from gateway.keys.table import Ended
-from gateway.settings.model import ConnectionSettings
+from gateway.settings import ConnectionSettings
 
 if TYPE_CHECKING:
     from ssl import SSLContext

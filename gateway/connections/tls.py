@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from gateway.core.tasks import WatchedFiles
-from gateway.settings.model import TlsSettings
+from gateway.settings import TlsSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

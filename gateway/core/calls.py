@@ -17,9 +17,8 @@ import msgspec
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Invalid, TokensSource, WinOn
 from gateway.core.ids import TraceContext
 from gateway.core.prompt_classes import PromptClass
-from providers.dialects.dialect import Dialect
-from providers.dialects.index import PIVOT
-from providers.redaction import MaskedRecord
+from providers import MaskedRecord
+from providers.dialects import PIVOT, Dialect
 
 CLIENT_LEFT = 499  # the status of a call whose client disconnected
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from gateway.core.errors import ApiError
-from providers.errors import ErrorKind, UpstreamError
+from providers import ErrorKind, UpstreamError
 
 # Errors in a provider's configuration: they stay until the operator changes it.
 OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API})

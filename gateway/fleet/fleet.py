@@ -14,16 +14,20 @@ import msgspec
 
 from gateway.core.errors import Forbidden, InvalidRequest, ModelNotFound
 from gateway.fleet.models import Clocks, Common, Deployment, Model, Parameters
-from gateway.settings.deployment import DeploymentSettings, ProviderSettings
-from gateway.settings.model import ModelSettings, RaceSettings, Settings
-from gateway.settings.presets import bills_on
-from gateway.settings.section_checks import ways_of
-from gateway.settings.sections import Profile, Timeouts, profile_timeouts
-from providers.catalog import Api, Vendor, apis_of
-from providers.datasheets import Datasheet, Price
-from providers.dialects.dialect import Dialect
-from providers.dialects.index import DIALECTS, PIVOT
-from providers.exchange import Upstream
+from gateway.settings import (
+    DeploymentSettings,
+    ModelSettings,
+    Profile,
+    ProviderSettings,
+    RaceSettings,
+    Settings,
+    Timeouts,
+    bills_on,
+    profile_timeouts,
+    ways_of,
+)
+from providers import Api, Datasheet, Price, Upstream, Vendor, apis_of
+from providers.dialects import DIALECTS, PIVOT, Dialect
 
 # A comma list of models, used as one: all their deployments, with the strictest of their limits.
 

@@ -7,16 +7,9 @@ from math import inf
 import msgspec
 
 from gateway.core.errors import InvalidRequest
-from gateway.settings.model import ModelSettings, RaceSettings
-from gateway.settings.sections import FallbackSettings, Profile, TakeoverSettings
-from providers.catalog import Api
-from providers.datasheets import UNKNOWN, Capabilities, Price
-from providers.dialects.continuing import Way
-from providers.dialects.dialect import Dialect, ParameterNames, SystemPrompt
-from providers.dialects.index import PIVOT
-from providers.dialects.wording import raw_json
-from providers.exchange import Upstream
-from providers.redaction import MaskedRecord
+from gateway.settings import FallbackSettings, ModelSettings, Profile, RaceSettings, TakeoverSettings
+from providers import UNKNOWN, Api, Capabilities, MaskedRecord, Price, Upstream
+from providers.dialects import PIVOT, Dialect, ParameterNames, SystemPrompt, Way, raw_json
 
 # A deployment as calls see it: one model at one provider, with timeouts, price and capabilities.
 

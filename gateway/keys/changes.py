@@ -22,7 +22,7 @@ from gateway.keys.stored import (
     shown_key,
     stored_fields,
 )
-from gateway.settings.model import ClientSettings
+from gateway.settings import ClientSettings
 
 LONGEST_GRACE_S = 366 * 86_400.0
 Check = Callable[[Mapping[str, Any]], ClientSettings]  # ``client_settings`` with what may be named

@@ -11,7 +11,7 @@ import structlog
 from gateway.core.errors import ClientNotFound, KeyConflict, KeysUnreachable
 from gateway.keys.stored import Change, Decide, KeyStore, StoredKey, is_name, shown_all
 from gateway.keys.table import KeyTable
-from gateway.settings.model import ClientSettings
+from gateway.settings import ClientSettings
 
 # Watches the keys in the database: what has changed there is in force here within about a second.
 

@@ -13,10 +13,8 @@ import msgspec
 from pydantic import ValidationError
 
 from gateway.core.errors import InvalidRequest
-from gateway.settings.document import Complaint, explain, written
-from gateway.settings.model import ClientSettings
-from gateway.settings.section_checks import unknown_names
-from providers.redaction import redact
+from gateway.settings import ClientSettings, Complaint, explain, unknown_names, written
+from providers import redact
 
 
 class State(StrEnum):

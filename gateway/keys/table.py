@@ -9,7 +9,7 @@ import structlog
 
 from gateway.core.errors import ClientDisconnected, CutByExpiry, CutByRevocation, InvalidRequest
 from gateway.keys.stored import StoredKey, client_settings, fields_of
-from gateway.settings.model import ClientSettings
+from gateway.settings import ClientSettings
 
 C = TypeVar("C")
 Ended = Mapping[bytes, type[ClientDisconnected]]  # the digest of a key → with which error its calls are cut

@@ -17,7 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.ledger.database import DATABASE_ERRORS, is_sqlite, unreachable
-from gateway.settings.model import LedgerSettings
+from gateway.settings import LedgerSettings
 
 # Partitions on Postgres: made a month ahead, and dropped when all their rows are too old. ``calls`` and ``attempts``
 # are partitioned by ``started_at``. The first partition has everything from before; ``…_default`` takes rows that fit

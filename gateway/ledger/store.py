@@ -12,7 +12,7 @@ from gateway.ledger import inserts, queries, retention
 from gateway.ledger.database import DATABASE_ERRORS, create_engine, unreachable
 from gateway.ledger.entries import Entry
 from gateway.ledger.reports.reader import paid
-from providers.dialects.index import DIALECTS
+from providers.dialects import DIALECTS
 
 # The hourly sums of each deployment, for a gateway that starts.
 

@@ -13,7 +13,7 @@ from multidict import istr
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord, Spent
 from gateway.limits.quota import DOLLARS, ROUNDING, WINDOWS, LargerThanLimit, Leases, Quota, day, limit_reached, month
-from providers.datasheets import Price, cost_usd
+from providers import Price, cost_usd
 
 # An account: all limits of one client or one model, each with its quota in the present window.
 

@@ -11,10 +11,7 @@ from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ShuttingDown, TooManyViewers
 from gateway.live.events import PROCESS, Began, Done, Ended, First, Hello, Launched, Scope, Viewer, Wanted, frame
 from gateway.live.hub import Hub
-from gateway.racing.attempt import Attempt
-from gateway.racing.call import OpenCall
-from gateway.racing.measurement import milliseconds
-from gateway.racing.services import AttemptTasks
+from gateway.racing import Attempt, AttemptTasks, OpenCall, milliseconds
 
 # The calls of this process: what recorders hear of them, turned into events of the hub.
 

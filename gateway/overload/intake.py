@@ -12,7 +12,7 @@ from math import inf
 from typing import Generic, Protocol, TypeVar
 
 from gateway.core.errors import Overloaded
-from gateway.settings.sections import OverloadSettings
+from gateway.settings import OverloadSettings
 
 # The queue of calls that wait to be let in: the highest priority first, then the client that holds fewest seats.
 

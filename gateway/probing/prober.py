@@ -21,19 +21,11 @@ from gateway.core.prompt_classes import PromptClass, answer_class
 from gateway.core.records import PROBES, Facts, NotProbed, Probe, ProbeBook, ProbeEnd, ProbeOutcome, ProbesUnreachable
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
-from gateway.racing.call import OpenCall
-from gateway.racing.race import Race
-from gateway.racing.reader import Block
-from gateway.racing.services import Services
-from gateway.racing.sinks import ClientGone, Forward, Winner
-from gateway.settings.deployment import DataPolicy
-from gateway.settings.model import Settings
-from gateway.settings.sections import ProbeSettings
-from gateway.steering.health import Health, State
-from gateway.steering.plans import Launch, Plan
-from providers.datasheets import Price
-from providers.dialects.index import PIVOT
-from providers.errors import UpstreamError
+from gateway.racing import Block, ClientGone, Forward, OpenCall, Race, Services, Winner
+from gateway.settings import DataPolicy, ProbeSettings, Settings
+from gateway.steering import Health, Launch, Plan, State
+from providers import Price, UpstreamError
+from providers.dialects import PIVOT
 
 # The receiver of a probe's answer: nobody reads it.
 

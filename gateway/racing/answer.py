@@ -10,7 +10,7 @@ from gateway.racing.sinks import Forward, Sink
 from gateway.racing.speech import Speech
 from gateway.racing.timeouts import AttemptClocks
 from gateway.racing.validation import UNJUDGED, Judgement, Validity, judge
-from providers.errors import ErrorKind, UpstreamError
+from providers import ErrorKind, UpstreamError
 
 UNCLAIMED_BYTES = 8 * 2**20  # a provider that sends this much before its first token is broken
 BLOCKED_S = 0.05  # a write that takes longer waits for the client

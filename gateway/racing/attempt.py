@@ -31,11 +31,8 @@ from gateway.racing.records import Ending, attempt_record, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks
 from gateway.racing.validation import UNJUDGED, Judgement
-from providers.dialects.translation import translations
-from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Exchange, Request
-from providers.http_exchange import TranslatedExchange
-from providers.sendings import SendCount
+from providers import ErrorKind, Exchange, Request, SendCount, TranslatedExchange, UpstreamError
+from providers.dialects import translations
 
 if TYPE_CHECKING:
     from gateway.racing.slots import Seat

@@ -15,8 +15,8 @@ from gateway.racing.call import OpenCall
 from gateway.racing.measurement import AUDIT_S, Measurement, Overtaken
 from gateway.racing.slots import Seat
 from gateway.racing.validation import flaw_rank
-from gateway.steering.plans import Launch, Plan
-from providers.dialects.dialect import Dialect
+from gateway.steering import Launch, Plan
+from providers.dialects import Dialect
 
 # The rival that runs on behind the winner (``race.keep_rival``): it answers if the winner breaks.
 #

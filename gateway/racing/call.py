@@ -23,7 +23,7 @@ from gateway.racing.records import Alone, call_record, call_start, taken_over
 from gateway.racing.services import Services
 from gateway.racing.slots import Wait
 from gateway.racing.validation import EXPECTED, REQUESTED
-from providers.errors import UpstreamError
+from providers import UpstreamError
 
 FINISHED = "finished"  # the value of ``takeover`` of an answer that another deployment went on with to its end
 

@@ -17,8 +17,7 @@ import msgspec
 
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.fleet.models import Deployment
-from providers.datasheets import Price, cache_saved_usd, cost_usd
-from providers.errors import ErrorKind
+from providers import ErrorKind, Price, cache_saved_usd, cost_usd
 
 # Lower and upper bounds of an attempt's cost, for attempts whose usage is not reported. A loser that was cut before
 # its provider reported usage cost at least its prompt, at the lowest price it may have had (the cache's), and the

@@ -15,8 +15,7 @@ from gateway.racing.attempts import Attempts
 from gateway.racing.call import OpenCall
 from gateway.racing.slots import Line
 from gateway.racing.timeouts import Timer, Timers
-from gateway.steering.plans import Launch, Plan
-from gateway.steering.strategies import STRATEGIES
+from gateway.steering import STRATEGIES, Launch, Plan
 
 if TYPE_CHECKING:
     from gateway.racing.slots import Wait

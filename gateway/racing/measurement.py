@@ -15,11 +15,9 @@ from math import ceil, inf
 import msgspec
 
 from gateway.core.attempts import Outcome, TokensSource, WinOn
-from gateway.steering.constants import BUCKETS
-from gateway.steering.counts import ROUNDING, edge_s
-from providers.datasheets import Capabilities
-from providers.dialects.events import Chunk
-from providers.usage import Usage, completed
+from gateway.steering import BUCKETS, ROUNDING, edge_s
+from providers import Capabilities, Usage, completed
+from providers.dialects import Chunk
 
 # The tool calls of one answer: their number, their tools, and whether their arguments are JSON.
 

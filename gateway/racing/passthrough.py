@@ -15,12 +15,8 @@ from gateway.racing.call import OpenCall, Unanswered
 from gateway.racing.records import RelayedAttempt, billed, outcome_of, relayed_record
 from gateway.racing.sinks import ClientGone
 from gateway.racing.slots import Seat
-from gateway.steering.plans import Plan
-from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Answer, Request, Rest
-from providers.multipart import Form
-from providers.sendings import SendCount
-from providers.usage import NOTHING, Reported, reported
+from gateway.steering import Plan
+from providers import NOTHING, Answer, ErrorKind, Form, Reported, Request, Rest, SendCount, UpstreamError, reported
 
 # The receiver of an answer that is not raced, which is passed on as it arrives.
 

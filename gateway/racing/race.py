@@ -25,9 +25,8 @@ from gateway.racing.reader import Block
 from gateway.racing.records import NOT_KNOWN as UNKNOWN
 from gateway.racing.records import alone
 from gateway.racing.sinks import Forward, Sink, Winner
-from gateway.steering.plans import Launch, Plan
-from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Exchange
+from gateway.steering import Launch, Plan
+from providers import ErrorKind, Exchange, UpstreamError
 
 if TYPE_CHECKING:
     from gateway.racing.hold import Held

@@ -10,12 +10,21 @@ import msgspec
 
 from gateway.racing.measurement import Measurement
 from gateway.racing.timeouts import AttemptClocks
-from providers.dialects.dialect import AnswerFormat
-from providers.dialects.events import Chunk, Pattern, Run
-from providers.error_bodies import named_error
-from providers.errors import ErrorKind, UpstreamError
-from providers.sse import BACKSLASH, Event, EventSplitter, as_sent, complains, events, masked, masked_block
-from providers.surrogates import HalfCharacters
+from providers import (
+    BACKSLASH,
+    ErrorKind,
+    Event,
+    EventSplitter,
+    HalfCharacters,
+    UpstreamError,
+    as_sent,
+    complains,
+    events,
+    masked,
+    masked_block,
+    named_error,
+)
+from providers.dialects import AnswerFormat, Chunk, Pattern, Run
 
 # The text of an answer that must be JSON, kept until it has been judged.
 

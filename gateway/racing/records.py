@@ -18,12 +18,18 @@ from gateway.racing.costs import settle
 from gateway.racing.hold import Held
 from gateway.racing.measurement import MOST_TOKENS, UNKNOWN, Dribble, Measurement, Overtaken, milliseconds, plausible
 from gateway.racing.validation import CUT_SHORT, UNJUDGED, Judgement, first_was_invalid, requested, valid_calls
-from providers.error_bodies import headroom
-from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Answer, Exchange
-from providers.redaction import redact, redact_word
-from providers.sendings import SendCount
-from providers.usage import NOTHING, Reported
+from providers import (
+    NOTHING,
+    Answer,
+    ErrorKind,
+    Exchange,
+    Reported,
+    SendCount,
+    UpstreamError,
+    headroom,
+    redact,
+    redact_word,
+)
 
 # Builds the record of an attempt, without its costs, which may depend on the winner's usage. Fields are written out,
 # as in ``recording.py``.

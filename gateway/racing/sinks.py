@@ -7,14 +7,11 @@ import msgspec
 
 from gateway.core.calls import Call
 from gateway.racing.reader import Block, Part
-from providers.dialects.dialect import Dialect
-from providers.dialects.events import DONE
-from providers.errors import UpstreamError
-from providers.exchange import Exchange
-from providers.sse import events
+from providers import Exchange, UpstreamError, events
+from providers.dialects import DONE, Dialect
 
 if TYPE_CHECKING:
-    from providers.dialects.events import Gathering
+    from providers.dialects import Gathering
 
 Forward = Callable[[bytes], bool]  # forwards whole events at once; False: not possible now, use ``write``
 

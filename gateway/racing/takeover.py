@@ -20,14 +20,10 @@ from gateway.racing.measurement import estimated_tokens
 from gateway.racing.race import Race
 from gateway.racing.reader import Block, Part
 from gateway.racing.sinks import ClientGone, Sink, Winner
-from gateway.settings.sections import When
-from gateway.steering.plans import Launch, Plan
-from providers.dialects.continuing import Begun, Continuing, Ended, Splice
-from providers.dialects.dialect import AnswerFormat
-from providers.dialects.events import Chunk
-from providers.errors import ErrorKind, UpstreamError
-from providers.sse import events
-from providers.usage import Usage
+from gateway.settings import When
+from gateway.steering import Launch, Plan
+from providers import ErrorKind, UpstreamError, Usage, events
+from providers.dialects import AnswerFormat, Begun, Chunk, Continuing, Ended, Splice
 
 _TAIL = regex.compile(r"\s*\S*\s*\Z")
 MOST_TAIL = 20  # characters of a word; beyond, the text has no spaces (Chinese, an address), and a few must do

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from gateway.fleet.models import Clocks
-from providers.errors import ErrorKind, UpstreamError
+from providers import ErrorKind, UpstreamError
 
 FINISH_GRACE_S = 5.0  # time for usage and [DONE] after a finish reason; the answer itself is complete
 

@@ -13,10 +13,8 @@ from gateway.core.attempts import AnswerKind, AttemptRecord, Flaw, Invalid, Outc
 from gateway.core.calls import Call
 from gateway.racing.measurement import Measurement, ToolCalls
 from gateway.racing.reader import AnswerText
-from providers.dialects.dialect import Dialect, JsonFormat
-from providers.dialects.index import DIALECTS
-from providers.dialects.wording import Fields
-from providers.errors import ErrorKind, UpstreamError
+from providers import ErrorKind, UpstreamError
+from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat
 
 # What a request requires of its answer's form: text, calls of the offered tools, or JSON by a schema.
 

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from msgspec import Struct
 
-from gateway.steering.budget import hedge_quantile, hedged_at_s, raced_share
+from gateway.steering import hedge_quantile, hedged_at_s, raced_share
 
 BUDGETS = (0.05, 0.1, 0.2, 0.5)
 MOST_BUDGET = 7.0  # as in the settings of a race

@@ -8,7 +8,7 @@ import msgspec
 import structlog
 
 from gateway.core import tasks
-from gateway.settings.model import Settings
+from gateway.settings import Settings
 from providers.simulator.persona import CHAT_MODEL, DEMO_FLEET, EMBEDDING_MODEL
 
 START_LIMIT_S = 20.0

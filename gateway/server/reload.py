@@ -14,8 +14,7 @@ import structlog
 
 from gateway.app.gateway import Gateway
 from gateway.core.tasks import WatchedFiles
-from gateway.settings import ConfigurationError
-from gateway.settings.model import Settings
+from gateway.settings import ConfigurationError, Settings
 
 FILE_LOOK_S = 1.0
 NEEDS_RESTART = (

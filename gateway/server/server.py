@@ -33,10 +33,9 @@ from gateway.connections.tls import Certificate, open_context
 from gateway.core import tasks
 from gateway.core.tasks import Lifeline
 from gateway.core.terminal_text import counted
-from gateway.ledger.database import check_schema, create_engine, is_sqlite
-from gateway.ledger.errors import DatabaseUnreachableError, SchemaOutdatedError
+from gateway.ledger import DatabaseUnreachableError, SchemaOutdatedError, check_schema, create_engine, is_sqlite
 from gateway.server.reload import Latest, Load, Reloader
-from gateway.settings.model import Settings
+from gateway.settings import Settings
 from gateway.watching import logs
 from gateway.watching.logs import Lines
 from gateway.watching.metrics import forget_process

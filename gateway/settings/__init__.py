@@ -1,7 +1,5 @@
 """The typed configuration: from a YAML file, environment variables and options to ``Settings``."""
 
-from gateway.settings.document import ConfigurationError, Problem
-from gateway.settings.loader import load, load_database_url, locate
-from gateway.settings.model import Settings
+import lazy_loader
 
-__all__ = ["ConfigurationError", "Problem", "Settings", "load", "load_database_url", "locate"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

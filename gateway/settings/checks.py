@@ -23,10 +23,9 @@ from gateway.settings.section_checks import (
     without_secrets,
 )
 from gateway.settings.sections import profile_timeouts
-from providers.catalog import LITELLM, Api, Kind, apis_of, has_litellm
-from providers.datasheets import DatasheetTable
-from providers.dialects.index import DIALECTS
-from providers.http.message import checked
+from providers import LITELLM, Api, DatasheetTable, Kind, apis_of, has_litellm
+from providers.dialects import DIALECTS
+from providers.http import checked
 
 _DATABASES = ("postgresql", "postgres", "postgresql+asyncpg", "sqlite", "sqlite+aiosqlite")
 _NO_DEFAULTS = frozenset(

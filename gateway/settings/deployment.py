@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from gateway.settings.sections import Section, Share, Timeouts
-from providers.catalog import Api, Kind
-from providers.dialects.continuing import Way
+from providers import Api, Kind
+from providers.dialects import Way
 
 Continues = Literal[Way, "no"]
 

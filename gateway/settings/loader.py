@@ -31,7 +31,7 @@ from gateway.settings.model import ClientSettings, Settings
 from gateway.settings.presets import Catalog, complete, usual_key
 from gateway.settings.section_checks import unknown_subjects
 from gateway.settings.sections import AlertSettings, TargetSettings
-from providers.catalog import load_catalog
+from providers import load_catalog
 
 # Settings from variables: ``HOLESHOT_PORT``, and ``HOLESHOT_PROVIDERS__GROQ__API_KEY`` with ``__`` for each level.
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from gateway.settings.model_names import ModelKind, ModelName, parsed_name
-from providers.listings import Listed
+from providers import Listed
 
 # Finds the same model in several providers' lists, by names and listed facts.
 

@@ -8,8 +8,18 @@ from pydantic import SecretStr
 
 from gateway.settings.deployment import DeploymentSettings, ProviderSettings
 from gateway.settings.model import Settings
-from providers.catalog import Api, Vendor, apis_of, has_litellm
-from providers.datasheets import UNLISTED, Capabilities, Datasheet, DatasheetTable, ModelKey, Price
+from providers import (
+    UNLISTED,
+    Api,
+    Capabilities,
+    Datasheet,
+    DatasheetTable,
+    ModelKey,
+    Price,
+    Vendor,
+    apis_of,
+    has_litellm,
+)
 
 Catalog = Mapping[str, Vendor]
 

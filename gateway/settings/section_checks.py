@@ -14,11 +14,9 @@ from gateway.settings.document import Complaint, Place, nearest, written
 from gateway.settings.model import ClientSettings, ModelSettings, RaceSettings, Settings, signing_secret
 from gateway.settings.presets import Catalog, vendor_of
 from gateway.settings.sections import FASTEST_TOK_S, SOONEST_TTFT_MS, Role, TargetSettings, When
-from providers.catalog import OTEL, Api, Vendor, apis_of, has_otel
-from providers.dialects.continuing import Way
-from providers.dialects.dialect import Dialect
-from providers.dialects.index import DIALECTS
-from providers.http.message import checked
+from providers import OTEL, Api, Vendor, apis_of, has_otel
+from providers.dialects import DIALECTS, Dialect, Way
+from providers.http import checked
 
 
 def check_clients(settings: Settings) -> Iterator[Complaint]:

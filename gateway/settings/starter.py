@@ -9,7 +9,7 @@ import msgspec
 from gateway.settings.market import Market
 from gateway.settings.model import Settings
 from gateway.settings.presets import usual_key
-from providers.catalog import Vendor
+from providers import Vendor
 
 # Open-weight models that several vendors sell, with each vendor's name for them: data for ``holeshot init``. Names as
 # in litellm's price table and the vendors' own lists. They change; ``holeshot check --live`` asks the vendors.

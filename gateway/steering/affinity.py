@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from gateway.steering.constants import CACHE_MISSES, CACHE_WARM_S, PREFIX_BYTES, PREFIXES_KEPT
-from providers.datasheets import Price
+from providers import Price
 
 Held: TypeAlias = Mapping[str, int]  # deployment → bytes of the prompt that should be in its cache
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from math import inf
 
 from gateway.core.attempts import Role
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.constants import (
     BURST_CALLS,
     BURST_TOKENS,

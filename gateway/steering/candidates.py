@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gateway.core.attempts import AnswerKind
 from gateway.core.calls import Kind, Objective
 from gateway.core.prompt_classes import PromptClass
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.affinity import Held, Prefix
 from gateway.steering.constants import (
     COLD_EVENTS,
@@ -33,7 +33,7 @@ from gateway.steering.estimates import Estimate, Standings
 from gateway.steering.health import Condition, State
 from gateway.steering.prediction import tokens_of
 from gateway.steering.strategies import STRATEGIES
-from providers.datasheets import Price
+from providers import Price
 
 
 class Terms(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.core.attempts import AnswerKind, Role, WinOn
 from gateway.core.calls import Objective
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.affinity import Held
 from gateway.steering.budget import FREE
 from gateway.steering.candidates import Candidate, Lineup, Terms, Tier, costs_usd, preference

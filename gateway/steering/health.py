@@ -38,8 +38,7 @@ from gateway.steering.constants import (
     TOLD_FROM,
     UNPROBED_S,
 )
-from providers.availability import LONG_AGO_S, Availability, Readiness, Waits
-from providers.errors import ErrorKind
+from providers import LONG_AGO_S, Availability, ErrorKind, Readiness, Waits
 
 # Load: how a deployment's time to first token grows with this replica's attempts in flight there. Fits ln(ttft) = a +
 # b ln(1 + in flight) over the first tokens of the last minutes, with an ``a`` for each prompt class, and uses a

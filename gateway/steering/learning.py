@@ -33,7 +33,7 @@ from gateway.steering.outages import Outages, Shortage, Strikes
 from gateway.steering.prediction import Lengths, size_of
 from gateway.steering.quality import Quality
 from gateway.steering.snapshots import Snapshots
-from providers.errors import ErrorKind
+from providers import ErrorKind
 
 # Samples: what one attempt adds to the board. The view ``samples`` of the ledger computes the same in SQL.
 

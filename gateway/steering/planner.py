@@ -10,7 +10,7 @@ import msgspec
 
 from gateway.core.attempts import EXPLORING, Role
 from gateway.core.calls import Objective
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.affinity import NOTHING_HELD, Affinity, Held
 from gateway.steering.budget import hedge_quantile, hedged_at_s
 from gateway.steering.candidates import Candidate, Lineup, Terms, Tier

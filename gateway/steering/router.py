@@ -16,7 +16,7 @@ from gateway.core.attempts import EXPLORING, AttemptRecord, AttemptStart
 from gateway.core.calls import CallRecord, CallStart, HourlySum
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.race_failures import NotAsked
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering import planner
 from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix
 from gateway.steering.board import Board, slot_of

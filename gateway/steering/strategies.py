@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.core.calls import Mode
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.budget import raced_share
 from gateway.steering.plans import Launch, Why
 

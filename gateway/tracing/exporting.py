@@ -26,8 +26,7 @@ from gateway import __version__
 from gateway.core.attempts import AttemptRecord, TokensSource
 from gateway.core.calls import CallRecord
 from gateway.core.ids import TraceContext, span_id
-from gateway.settings.section_checks import TRACES_PATH
-from gateway.settings.sections import TracingSettings
+from gateway.settings import TRACES_PATH, TracingSettings
 from gateway.tracing.naming import RACED, Ended, EndedCall, LateAttempt, Peer, operation
 
 # The attributes of spans: the conventions' where they have one, else ``holeshot.`` with the ledger's column. Nothing

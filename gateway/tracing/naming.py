@@ -8,9 +8,8 @@ import msgspec
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord
 from gateway.core.ids import TraceContext
-from gateway.settings.model import Settings
-from gateway.settings.presets import vendor_of
-from providers.catalog import load_catalog
+from gateway.settings import Settings, vendor_of
+from providers import load_catalog
 
 # Where the conventions have a name of their own; others keep the catalog's.
 _PROVIDERS = {

@@ -13,8 +13,7 @@ import structlog
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord
 from gateway.core.ids import TraceContext, begun_here
-from gateway.settings.model import Settings
-from gateway.settings.sections import TracingSettings
+from gateway.settings import Settings, TracingSettings
 from gateway.tracing.naming import Ended, EndedCall, LateAttempt, peers
 
 if TYPE_CHECKING:

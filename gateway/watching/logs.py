@@ -18,7 +18,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from gateway.core.calls import CallRecord
 from gateway.core.terminal_text import visible, visible_json
-from providers.redaction import redact, redact_json
+from providers import redact, redact_json
 
 # Writes the log's lines in a thread, so that nothing waits for the reader of standard error.
 

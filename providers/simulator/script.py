@@ -12,7 +12,7 @@ from typing import Any, Self
 import msgspec
 from aiohttp import web
 
-from providers.dialects.index import DIALECTS
+from providers.dialects import DIALECTS
 from providers.simulator.wire import (
     DONE,
     Answering,

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol, cast
 
-from providers.errors import UpstreamError
+from providers import UpstreamError
 from providers.http.message import HEAD_BYTES, HEAD_FIELDS, Connection, Response, Unsent
 from tests.unit.providers.http.h2_server import Clock, Wire
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, NamedTuple
 
-from providers.errors import UpstreamError
+from providers import UpstreamError
 from tests.real_servers.application import Application, Script
 from tests.real_servers.servers.server import Server
 from tests.real_servers.site import Process, Site

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple
 
-from providers.errors import ErrorKind, UpstreamError
+from providers import ErrorKind, UpstreamError
 from tests.real_servers.application import NEVER
 from tests.real_servers.bench import (
     Bench,

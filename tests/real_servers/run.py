@@ -16,7 +16,7 @@ from typing import Any
 import trustme
 import uvloop
 
-from providers.errors import UpstreamError
+from providers import UpstreamError
 from tests.real_servers.application import Application
 from tests.real_servers.bench import Bench, FailedError
 from tests.real_servers.cases import CASES, Case

@@ -8,7 +8,7 @@ from gateway.core.attempts import AttemptRecord, Outcome, Role, WinOn
 from gateway.core.calls import CallRecord
 from gateway.racing.hold import HOLD_MAX_S
 from gateway.racing.launches import EXTRA_ROLES
-from providers.errors import ErrorKind
+from providers import ErrorKind
 from tests.schedules.clients import Seen
 from tests.schedules.providers import DONE, NEVER_S, Asked, complete
 from tests.schedules.scenario import MODEL

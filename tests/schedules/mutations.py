@@ -27,7 +27,7 @@ from gateway.racing.validation import UNJUDGED, Validity
 from gateway.settings.model import RaceSettings
 from gateway.steering.budget import Budget
 from gateway.steering.learning import Learning
-from providers.errors import UpstreamError
+from providers import UpstreamError
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 

@@ -7,12 +7,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from providers.dialects.dialect import Dialect
-from providers.dialects.wording import Loss
-from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Answer, Exchange, Request
-from providers.listings import Listing
-from providers.usage import Usage
+from providers import Answer, ErrorKind, Exchange, Listing, Request, UpstreamError, Usage
+from providers.dialects import Dialect, Loss
 from tests.schedules.loop import ShuffledLoop
 from tests.schedules.scenario import Behaviour
 

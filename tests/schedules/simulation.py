@@ -41,7 +41,7 @@ from gateway.settings.model import RaceSettings
 from gateway.steering.constants import FIRST_EDGE_S
 from gateway.steering.counts import bucket
 from gateway.steering.plans import Launch, Plan
-from providers.catalog import Vendor, load_catalog
+from providers import Vendor, load_catalog
 from tests.schedules.clients import SimulatedClient
 from tests.schedules.loop import ShuffledLoop
 from tests.schedules.providers import Simulated, SimulatedUpstream

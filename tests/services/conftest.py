@@ -14,9 +14,7 @@ import pytest
 import redis
 from sqlalchemy.engine import make_url
 
-from gateway.ledger import books, key_store
-from gateway.ledger.database import migrate
-from gateway.ledger.reports import reader
+from gateway.ledger import migrate
 from tests.patience import PATIENCE_S
 from tests.services import servers
 
@@ -86,8 +84,8 @@ def redis_url(redis_server_url: str) -> str:
 @pytest.fixture(autouse=True)
 def patient_stores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the stores wait for a database that is slow, as all that they wait for here answers in the end."""
-    for store in (books, key_store, reader):
-        monkeypatch.setattr(store, "TIMEOUT_S", PATIENCE_S)
+    for store in ("books", "key_store", "reports.reader"):
+        monkeypatch.setattr(f"gateway.ledger.{store}.TIMEOUT_S", PATIENCE_S)
 
 
 async def _administer(url: str, statement: str) -> None:

@@ -17,10 +17,8 @@ from packaging.requirements import Requirement
 from typer.main import get_command
 
 from gateway.cli.main import application
-from gateway.settings import load
+from gateway.settings import Role, Settings, load
 from gateway.settings.loader import NOT_SETTINGS, PREFIX
-from gateway.settings.model import Settings
-from gateway.settings.sections import Role
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))

@@ -14,7 +14,7 @@ from gateway.replay.replay import Replayed, replay
 from gateway.replay.settings import settings
 from gateway.replay.world import Drawn
 from gateway.server.demo import with_demo
-from gateway.settings.model import Settings
+from gateway.settings import Settings
 from providers.simulator.persona import CHAT_MODEL, DEMO_FLEET, Fate, Persona, are_demo
 
 MINUTE = 120  # calls: fewer than the page sends in one

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.core.race_failures import AllProvidersFailed, NotAsked, ProviderMisconfigured, RaceFailed, race_failed
-from providers.errors import ErrorKind, UpstreamError
+from providers import ErrorKind, UpstreamError
 
 OUT = NotAsked("b", "out: not_found (404): no model", for_good=True)
 OPEN = NotAsked("b", "open: server_error (503)", for_good=False)

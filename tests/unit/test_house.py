@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.house import AT_LEAST, LIMITS, House, measure
+from benchmarks.house import AT_LEAST, LIMITS, ROOT, House, doors_of, imported, measure
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,23 @@ def test_modules_that_import_each_other_are_a_circle_and_one_importer_is_counted
 
     assert house.circles == [["a", "b"]]
     assert house.one_importer == ["a", "b", "c"]
+
+
+def test_tests_from_outside_use_front_doors() -> None:
+    """A room's own tests may look behind its door. ``lint-imports`` holds the same of the product."""
+    doors = doors_of()
+    behind = re.compile(rf"(?:{'|'.join(map(re.escape, sorted(doors, key=len, reverse=True)))})\.(?!simulator)")
+    own = ("tests/app/http", "tests/services/ledger", "tests/services/limits", "tests/services/steering")
+    found = [
+        f"{path.relative_to(ROOT)}: {module} {name}"
+        for room in ("app", "browser", "clients", "monitoring", "real", "services")
+        for path in sorted((ROOT / "tests" / room).rglob("*.py"))
+        if not str(path.relative_to(ROOT)).startswith(own)
+        for module, name in imported(ast.parse(path.read_text(encoding="utf-8")))
+        if (behind.match(module) and module not in doors)
+        or (module in doors and name not in doors[module] and f"{module}.{name}" not in doors)
+    ]
+    assert [each for each in found if "providers simulator" not in each] == []
 
 
 def test_no_docstring_is_about_nobody_or_somebody_or_begins_with_take() -> None:

@@ -13,9 +13,8 @@ from typer.main import get_command
 
 from gateway.api.routes import ROUTES
 from gateway.cli.main import application
-from gateway.settings import load
+from gateway.settings import Settings, load
 from gateway.settings.loader import NOT_SETTINGS, PREFIX
-from gateway.settings.model import Settings
 from gateway.watching.metrics import Metrics
 
 FOLDER = Path(__file__).parents[2] / "config" / "kubernetes"

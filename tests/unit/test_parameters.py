@@ -7,12 +7,8 @@ import pytest
 
 from gateway.core.errors import InvalidRequest
 from gateway.fleet.models import Parameters
-from gateway.settings.model import ModelSettings
-from providers.dialects.chat.dialect import CHAT
-from providers.dialects.completions.dialect import COMPLETIONS
-from providers.dialects.dialect import Dialect
-from providers.dialects.messages.dialect import MESSAGES
-from providers.dialects.responses.dialect import RESPONSES
+from gateway.settings import ModelSettings
+from providers.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Dialect
 
 
 def applied(dialect: Dialect, fields: dict[str, Any], **settings: Any) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -6,9 +6,10 @@ import pytest
 from gateway.api import passthrough_requests
 from gateway.core.calls import CallStart
 from gateway.core.prompt_classes import MeasuredApi, PromptClass, answer_class, decoded_class, encoded_class
-from gateway.ledger.entries import CALL_COLUMNS, Started, attempt_rows, call_rows, decode
-from gateway.steering import counts
-from gateway.steering.counts import censored_field, event_field, read_evidence, read_tallies
+from gateway.ledger import CALL_COLUMNS, attempt_rows, call_rows
+from gateway.ledger.entries import Started, decode
+from gateway.steering import counts, event_field
+from gateway.steering.counts import censored_field, read_evidence, read_tallies
 
 # As version 0.1.0 has written them; never to be changed.
 NUMBERS = {

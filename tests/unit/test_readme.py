@@ -3,8 +3,7 @@
 import re
 from pathlib import Path
 
-from providers.catalog import load_catalog
-from providers.datasheets import DatasheetTable
+from providers import DatasheetTable, load_catalog
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "using").glob("*.md")))

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.core.tasks import WatchedFiles
 from gateway.server.reload import NEEDS_RESTART, ConfigurationRefusedError, Latest, taken_over
-from gateway.settings.model import Settings
+from gateway.settings import Settings
 
 CLIENT = {"key_sha256": "a" * 64}
 PROVIDER = {"base_url": "http://127.0.0.1:1/v1"}

@@ -11,8 +11,8 @@ from typer.main import get_command
 
 from gateway.cli.main import application
 from gateway.cli.terminal import MISUSED
+from gateway.settings import Settings
 from gateway.settings.loader import NOT_SETTINGS, PREFIX
-from gateway.settings.model import Settings
 
 UNIT_FILE = Path(__file__).parents[2] / "config" / "holeshot.service"
 ANALYZE = shutil.which("systemd-analyze")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.server.server import welcome
-from gateway.settings.model import Settings
+from gateway.settings import Settings
 
 DEPLOYMENTS = {"deployments": ["a/x"]}
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from gateway.admin.openapi.schemas import OBJECT, Made, nullable, of_type, ref, schema
 from gateway.core.reports import Window
 from gateway.keys.stored import State
-from gateway.limits.limits import Standing
-from gateway.settings.sections import Role
+from gateway.limits import Standing
+from gateway.settings import Role
 
 # Answers of models: what all of them have. Providers may send more, and it is passed on.
 

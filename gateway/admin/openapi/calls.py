@@ -29,7 +29,7 @@ from gateway.api.headers import NARROWED, PLAN_HEADER
 from gateway.api.passthrough import ESTIMATED
 from gateway.api.preferences import Provider
 from gateway.core import errors, race_failures
-from gateway.limits.quota import BudgetSpent, LargerThanLimit, LimitReached
+from gateway.limits import BudgetSpent, LargerThanLimit, LimitReached
 
 # The headers that the gateway reads and sends, described.
 

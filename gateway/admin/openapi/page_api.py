@@ -44,7 +44,7 @@ from gateway.core import errors
 from gateway.core.errors import ApiError, InvalidRequest, ModelNotFound
 from gateway.core.reports import CallNotFound, ReportsUnreachable, ReportTooSlow
 from gateway.live.events import Wanted
-from gateway.steering.leaderboard import Leaderboard
+from gateway.steering import Leaderboard
 
 # Queries.
 

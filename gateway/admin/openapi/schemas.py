@@ -11,8 +11,8 @@ import msgspec
 from gateway.admin.explain import Explained
 from gateway.api.overrides import RaceOverride
 from gateway.api.preferences import Provider
-from gateway.settings.model import ClientSettings
-from gateway.steering.leaderboard import Leaderboard
+from gateway.settings import ClientSettings
+from gateway.steering import Leaderboard
 
 _REF = "#/components/schemas/{name}"
 

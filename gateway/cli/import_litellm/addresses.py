@@ -8,9 +8,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gateway.cli.import_litellm.notes import Notes, Variables, is_reference
-from gateway.settings.document import Place
-from gateway.settings.presets import Catalog
-from providers.catalog import Vendor
+from gateway.settings import Catalog, Place
+from providers import Vendor
 
 # Finds the vendor and model that LiteLLM means by a name such as ``together_ai/meta-llama/Llama-3``.
 

@@ -22,10 +22,8 @@ from gateway.cli.import_litellm.notes import (
     read_source,
     section,
 )
-from gateway.settings.document import Place, Problem
-from gateway.settings.presets import Catalog
-from gateway.settings.sections import PROFILES, Cause, Profile
-from providers.datasheets import DatasheetTable
+from gateway.settings import PROFILES, Catalog, Cause, Place, Problem, Profile
+from providers import DatasheetTable
 
 # Converts LiteLLM's groups of deployments to models, with their fallbacks.
 

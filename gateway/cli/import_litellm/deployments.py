@@ -8,8 +8,7 @@ import msgspec
 
 from gateway.cli.import_litellm.addresses import Address, Addresses, Meant, frozen, meant
 from gateway.cli.import_litellm.notes import Notes, Variables, is_reference, is_said, section
-from gateway.settings.document import Place
-from gateway.settings.presets import Catalog
+from gateway.settings import Catalog, Place
 
 # Remarks on LiteLLM's settings that have no counterpart here: data.
 

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gateway.settings.document import ConfigurationError, Place, Problem, read_document, written
-from providers.redaction import redact
+from gateway.settings import ConfigurationError, Place, Problem, read_document, written
+from providers import redact
 
 
 class Notes:

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, Event, Kind, Severity
 from gateway.alerts.alerts import LEASE, RETRIES_S, SPREAD, Alerts, Delivery
 from gateway.alerts.sender import Sender
-from gateway.settings.sections import Format, WebhookSettings
+from gateway.settings import Format, WebhookSettings
 from tests.app.alerts.receiver import Receiver
 from tests.app.alerts.verifying import verified
 from tests.patience import PATIENCE_S

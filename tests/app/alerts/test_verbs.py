@@ -13,8 +13,7 @@ from typer.testing import Result
 
 from gateway.alerts.alert import Alert, Kind, Severity
 from gateway.core.ids import new_id
-from gateway.ledger.books import SqlAlertBook
-from gateway.ledger.database import migrate
+from gateway.ledger import SqlAlertBook, migrate
 from tests.app.alerts.receiver import Receiver
 from tests.app.alerts.verifying import verified
 from tests.app.cli.conftest import holeshot

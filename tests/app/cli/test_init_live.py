@@ -11,7 +11,7 @@ from typer.testing import Result
 
 from gateway.cli.init import write_configuration
 from gateway.settings import Settings, load
-from providers.catalog import Vendor
+from providers import Vendor
 
 Holeshot = Callable[..., Result]
 PATH = Path("gateway.yaml")

@@ -12,8 +12,7 @@ import pytest
 import yaml
 from typer.testing import Result
 
-from gateway.settings import load
-from gateway.settings.sections import Role
+from gateway.settings import Role, load
 
 Holeshot = Callable[..., Result]
 

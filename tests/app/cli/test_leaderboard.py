@@ -12,7 +12,7 @@ import pytest
 from typer.testing import Result
 
 from gateway.core.calls import CallRecord
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger
 from tests.unit.ledger.records import call, new_id, won
 
 Holeshot = Callable[..., Result]

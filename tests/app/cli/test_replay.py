@@ -13,8 +13,8 @@ from typer.testing import Result
 
 from benchmarks.replay.storing import store
 from benchmarks.replay.worlds import WORLDS, Drawing, ledger
-from gateway.ledger.database import migrate
-from gateway.settings.model import RaceSettings
+from gateway.ledger import migrate
+from gateway.settings import RaceSettings
 
 Holeshot = Callable[..., Result]
 LEDGER = {"HOLESHOT_DATABASE_URL": "sqlite:///ledger.db"}

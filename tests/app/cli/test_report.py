@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger
 from tests.unit.ledger.records import call, new_id, won
 
 Holeshot = Callable[..., Result]

@@ -10,8 +10,7 @@ import pytest
 from typer.testing import Result
 
 from gateway.core.calls import CallRecord
-from gateway.ledger.database import migrate
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger, migrate
 from tests.unit.ledger.records import call, failed, new_id, won
 
 Holeshot = Callable[..., Result]

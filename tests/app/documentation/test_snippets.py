@@ -22,8 +22,8 @@ import yaml
 from typer.testing import CliRunner
 
 from gateway.cli.main import application
-from gateway.settings.starter import json_schema
-from providers.catalog import Vendor, load_catalog
+from gateway.settings import json_schema
+from providers import Vendor, load_catalog
 from tests.app.documentation.snippets import (
     CONFIGURATIONS,
     ROOT,

@@ -20,10 +20,8 @@ from gateway.app.stores import Runtime
 from gateway.connections.connections import Connections
 from gateway.connections.listener import bind, listening
 from gateway.core.prompt_classes import MeasuredApi, answer_class
-from gateway.settings import Settings, load
-from gateway.settings.model import RaceSettings
-from gateway.steering.constants import EXPLORE_NEW_SHARE
-from gateway.steering.counts import event, event_field
+from gateway.settings import RaceSettings, Settings, load
+from gateway.steering import EXPLORE_NEW_SHARE, event, event_field
 from providers.simulator.script import Gate, ScriptedProvider, Step, answer
 from tests.patience import PATIENCE_S
 

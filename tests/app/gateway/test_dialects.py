@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from providers import events
 from providers.simulator.script import Delta, Drop, Hang, Raw, Status
-from providers.sse import events
 from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.app.gateway.test_admission import clients, key_of
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.steering.constants import RESCUE_MIN_S
+from gateway.steering import RESCUE_MIN_S
 from providers.simulator.script import (
     Comment,
     Delta,

@@ -147,7 +147,7 @@ async def test_models_named_by_the_request_are_tried_in_order(serve: Serve) -> N
 
 
 async def test_a_fallback_must_be_a_model(serve: Serve, tmp_path: Any) -> None:
-    from gateway.settings.document import ConfigurationError  # noqa: PLC0415
+    from gateway.settings import ConfigurationError  # noqa: PLC0415
 
     with pytest.raises(ConfigurationError, match="there is no model 'nobody'"):
         async with serve(alpha=None, config={"models": {MODEL: {"fallbacks": ["nobody"]}}}):

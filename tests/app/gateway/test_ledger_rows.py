@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.racing.measurement import MOST_TOKENS, SURPLUS_TOKENS
+from gateway.racing import MOST_TOKENS, SURPLUS_TOKENS
 from providers.simulator.script import Gate, Hang, RoleOnly, Status, Usage, answer
 from tests.app.gateway.running_gateway import MODEL, PROMPT, RunningGateway, Serve, chat_body
 

@@ -11,11 +11,9 @@ import aiohttp
 import msgspec
 import pytest
 
-from gateway.racing.attempt import Attempt
-from gateway.racing.race import Race
-from providers.http.message import Response
-from providers.http_exchange import HttpExchange
-from providers.http_upstream import HttpUpstream
+from gateway.racing import Attempt, Race
+from providers import HttpExchange, HttpUpstream
+from providers.http import Response
 from providers.simulator.script import Delta, Drop, ErrorEvent, Hang, Raw, RoleOnly, Status, Step, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, single
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.settings.sections import Profile
+from gateway.settings import Profile
 from providers.simulator.script import Hang, answer
 from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.app.gateway.test_objectives import KEY, client, keyed

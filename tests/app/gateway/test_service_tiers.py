@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.core.prompt_classes import MeasuredApi
-from gateway.steering.counts import event
+from gateway.steering import event
 from providers.simulator.script import Hang, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateway.steering.constants import STRIKES
+from gateway.steering import STRIKES
 from providers.simulator.script import ScriptedProvider, answer
 from tests.app.gateway.process import started
 from tests.app.gateway.running_gateway import MODEL, chat_body, configuration, single

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gateway.connections.connection import UNTAKEN_BYTES
-from providers.http.message import READ_BYTES
+from providers.http import READ_BYTES
 from providers.simulator.script import Delta, Hang, RoleOnly, answer
 from tests.app.gateway.fake_upstream import FakeUpstream, plays
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from gateway.fleet.models import Deployment
-from gateway.racing.takeover import Takeover
+from gateway.racing import Takeover
 from providers.simulator.script import (
     Chunk,
     Delta,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from providers import events
 from providers.simulator.script import Chunk, Drop, Gate, Raw, Step
-from providers.sse import events
 from tests.app.gateway.broken_answers import (
     BODIES,
     ENDS,

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import openai
 import pytest
 
-from gateway.racing import timeouts
 from providers.simulator.script import Delta, Done, Finish, Gate, Hang, Raw, Step, ToolCall, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_dialects import event
@@ -226,7 +225,7 @@ async def test_without_anything_to_check_the_first_token_wins(serve: Serve) -> N
 async def test_an_answer_whose_end_never_follows_its_finish_reason_still_wins(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timeouts, "FINISH_GRACE_S", 0.5)
+    monkeypatch.setattr("gateway.racing.timeouts.FINISH_GRACE_S", 0.5)
     hangs: list[Step] = [*calls()[:-1], Hang()]
     fields = {"max_tokens": 100, "messages": [{"role": "user", "content": "Where?"}]}
     tools = {"tools": [{"name": "weather", "input_schema": SCHEMA}]}

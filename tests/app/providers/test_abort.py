@@ -8,11 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
-from providers.dialects.dialect import Dialect
-from providers.dialects.index import DIALECTS
-from providers.exchange import Request
-from providers.http.dialing import TlsContexts
-from providers.http_upstream import HttpUpstream
+from providers import HttpUpstream, Request
+from providers.dialects import DIALECTS, Dialect
+from providers.http import TlsContexts
 from tests.app.providers.origin import LAST_CHUNK, STREAM_HEAD, Connection, Origin, chunked, soon, tls_pair
 
 TOKEN = chunked(b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n')

@@ -9,12 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.catalog import Quirks
-from providers.dialects.chat.events import read_event
-from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Exchange, Request
-from providers.http_upstream import HttpUpstream
-from providers.sse import EventSplitter, events
+from providers import ErrorKind, EventSplitter, Exchange, HttpUpstream, Quirks, Request, UpstreamError, events
+from providers.dialects import read_event
 from tests.app.providers.origin import LAST_CHUNK, STREAM_HEAD, Connection, Origin, chunked, response, soon, tls_pair
 
 KEY = "sk-test-0123456789abcdefghij"

@@ -17,15 +17,10 @@ import pytest
 from aiohttp import web
 from aiohttp.client_reqrep import ConnectionKey
 
-from providers.dialects.chat.events import read_event
-from providers.dialects.events import Chunk
-from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Exchange, Request
-from providers.litellm_library import LiteLLM
-from providers.litellm_upstream import LiteLLMUpstream
+from providers import ErrorKind, Exchange, LiteLLM, LiteLLMUpstream, Request, UpstreamError, events
+from providers.dialects import Chunk, read_event
 from providers.simulator.script import ScriptedProvider, Status
 from providers.simulator.wire import Tally, Visit, serve
-from providers.sse import events
 
 KEY = "the-very-secret-key"
 
@@ -216,7 +211,7 @@ async def test_no_server_is_a_connect_error(litellm: LiteLLM, unused_tcp_port: i
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOBUFS, errno.EADDRNOTAVAIL])
 def test_what_this_machine_lacks_is_no_connect_error(number: int) -> None:
-    from providers.litellm_errors import upstream_error  # noqa: PLC0415 - as it is by its user
+    from providers import upstream_error  # noqa: PLC0415 - as it is by its user
 
     lacking = OSError(number, os.strerror(number))
     error = RuntimeError("litellm.InternalServerError: AnthropicException - Cannot connect to host")

@@ -13,16 +13,9 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from providers.dialects.chat.dialect import CHAT
-from providers.dialects.chat.events import read_event
-from providers.dialects.events import Chunk
-from providers.dialects.messages.dialect import MESSAGES
-from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Exchange, Request
-from providers.litellm_library import LiteLLM
-from providers.litellm_upstream import LiteLLMUpstream
+from providers import ErrorKind, Exchange, LiteLLM, LiteLLMUpstream, Request, UpstreamError, events
+from providers.dialects import CHAT, MESSAGES, Chunk, read_event
 from providers.simulator.wire import Tally, Visit, serve
-from providers.sse import events
 from tests.app.providers.families import (
     BEDROCK,
     COMPLETION_TOKENS,

@@ -10,9 +10,7 @@ from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from providers.exchange import Request
-from providers.litellm_library import LiteLLM
-from providers.litellm_upstream import LiteLLMUpstream
+from providers import LiteLLM, LiteLLMUpstream, Request
 from providers.simulator.wire import Tally, Visit, serve
 from tests.app.providers.families import VERTEX
 

@@ -13,8 +13,7 @@ from sqlalchemy.engine import make_url
 from gateway.keys import changes
 from gateway.keys import keys as watch
 from gateway.keys.stored import new_key
-from gateway.ledger import key_store
-from gateway.ledger.key_store import SqlKeyStore
+from gateway.ledger import SqlKeyStore
 from providers.simulator.script import Delta, Hang, RoleOnly, Step
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database
 from tests.app.gateway.running_gateway import RunningGateway, serving
@@ -40,7 +39,7 @@ def relayed_url(postgres_url: str, relay: Relay) -> str:
 
 def given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a database that hangs given up at once; one that answers may take its time until then."""
-    monkeypatch.setattr(key_store, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr("gateway.ledger.key_store.TIMEOUT_S", 0.3)
 
 
 async def changed(running: RunningGateway) -> None:
@@ -132,7 +131,7 @@ async def test_a_database_that_goes_away_leaves_known_keys_good_and_is_said_loud
             assert (status, word, keys["loaded"], keys["clients"]) == (200, "ok", True, 1)
             assert b"holeshot_keys_stale_s 0.0\n" not in (await running.gateway.metrics.render())[0]
 
-            monkeypatch.setattr(key_store, "TIMEOUT_S", PATIENCE_S)
+            monkeypatch.setattr("gateway.ledger.key_store.TIMEOUT_S", PATIENCE_S)
             if how == "hangs":
                 relay.resume()
             else:
@@ -162,7 +161,7 @@ async def test_until_the_keys_were_read_they_are_answered_with_503_and_those_of_
         assert await ready(two) == (503, ("keys_not_loaded", {"loaded": False, "stale_s": 0.0, "clients": 0}))
 
         seen = asyncio.create_task(changed(two))
-        monkeypatch.setattr(key_store, "TIMEOUT_S", PATIENCE_S)
+        monkeypatch.setattr("gateway.ledger.key_store.TIMEOUT_S", PATIENCE_S)
         relay.resume()
         await seen
         assert await Desk(two).status_with(key) == (200, None)
@@ -180,5 +179,5 @@ async def test_a_gateway_ends_while_the_database_of_its_keys_hangs(
         relay.hang()
         async with asyncio.timeout(PATIENCE_S):
             await keys.close()
-        monkeypatch.setattr(key_store, "TIMEOUT_S", PATIENCE_S)
+        monkeypatch.setattr("gateway.ledger.key_store.TIMEOUT_S", PATIENCE_S)
         relay.resume()

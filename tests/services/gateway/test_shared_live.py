@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from gateway.live import sharing
 from gateway.live.events import Began, Done, First, Gap, Launched, Tokens, frame
 from gateway.live.sharing import CHANNEL, VIEWERS_KEY, Sharing
-from gateway.steering.redis_board import connect
+from gateway.steering import connect
 from providers.simulator.script import Delta, Gate, Hang, answer
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.gateway.watcher import Watcher, watching

@@ -9,8 +9,7 @@ import asyncpg
 import pytest
 from sqlalchemy.engine import make_url
 
-from gateway.steering.board import slot_of
-from gateway.steering.redis_board import STRIKES_KEY, RedisBoard, connect
+from gateway.steering import STRIKES_KEY, RedisBoard, connect, slot_of
 from providers.simulator.script import Gate, Hang, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.services.relay import Relay

@@ -6,7 +6,7 @@ import pytest
 from redis.asyncio import Redis
 
 from gateway.api.context import StoredResponses
-from gateway.steering.redis_board import connect
+from gateway.steering import connect
 from tests.services.servers import free_port
 
 CREATED = (

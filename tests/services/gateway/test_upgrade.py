@@ -19,7 +19,13 @@ import aiohttp
 import asyncpg
 import pytest
 
-from gateway.ledger.database import (
+from gateway.ledger import (
+    ATTEMPT_COLUMNS,
+    CALL_COLUMNS,
+    Finished,
+    SchemaTooNewError,
+    attempt_rows,
+    call_rows,
     check_schema,
     create_engine,
     current_revision,
@@ -27,8 +33,6 @@ from gateway.ledger.database import (
     head_revision,
     migrations_folder,
 )
-from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Finished, attempt_rows, call_rows
-from gateway.ledger.errors import SchemaTooNewError
 from providers.simulator.script import Gate, ScriptedProvider, answer
 from tests.app.gateway.balancer import Balancer
 from tests.app.gateway.process import CHECKOUT, COMMAND, GatewayProcess, launched, started

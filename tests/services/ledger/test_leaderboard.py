@@ -15,10 +15,7 @@ from gateway.core.prompt_classes import decoded_class
 from gateway.ledger import queries
 from gateway.ledger.board import counts_since
 from gateway.ledger.writer import Ledger
-from gateway.steering.board import MemoryBoard, slot_of
-from gateway.steering.constants import SLOT_S, SLOTS_KEPT
-from gateway.steering.leaderboard import WINDOW_S, Row, of_counts
-from gateway.steering.router import Steering
+from gateway.steering import SLOT_S, SLOTS_KEPT, WINDOW_S, MemoryBoard, Row, Steering, of_counts, slot_of
 from tests.unit.ledger.records import attempt, call, failed, new_id
 
 # Not in this view, but in answer_quality.

@@ -16,7 +16,7 @@ from gateway.ledger.books import SqlProbeBook
 from gateway.ledger.database import downgrade, migrate
 from gateway.ledger.writer import Ledger
 from gateway.probing.prober import refusal
-from gateway.settings.sections import ProbeSettings
+from gateway.settings import ProbeSettings
 from tests.unit.ledger.records import raced_call
 
 NOON = datetime(2026, 10, 5, 12, tzinfo=UTC)

@@ -11,10 +11,8 @@ from gateway.core.calls import Objective
 from gateway.core.prompt_classes import answer_class
 from gateway.ledger.errors import QueryError
 from gateway.ledger.store import remembered
-from gateway.settings.model import RaceSettings
-from gateway.steering.board import MemoryBoard
-from gateway.steering.candidates import Terms
-from gateway.steering.router import Steering
+from gateway.settings import RaceSettings
+from gateway.steering import MemoryBoard, Steering, Terms
 from tests.services.ledger.test_leaderboard import stored, traffic
 
 MODEL = "llama"

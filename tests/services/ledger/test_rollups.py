@@ -18,11 +18,9 @@ from gateway.ledger.entries import Audited, Entry, Finished
 from gateway.ledger.inserts import insert
 from gateway.ledger.reports.reader import FAILED
 from gateway.ledger.retention import Retention, prune
-from gateway.racing.measurement import LEAST_BUCKET, Measurement
-from gateway.racing.records import Ending, attempt_record
-from gateway.steering.constants import BUCKETS
-from gateway.steering.counts import edge_s
-from providers.dialects.chat.events import read_event
+from gateway.racing import LEAST_BUCKET, Ending, Measurement, attempt_record
+from gateway.steering import BUCKETS, edge_s
+from providers.dialects import read_event
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
 from tests.unit.racing.track import delta
 

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from gateway.limits.limits import Limits, Payer, Use
 from gateway.limits.quota import LimitReached, Quota
 from gateway.limits.shared_leases import LEASE, USUAL, Grant, SharedLeases, Times
-from gateway.steering.redis_board import connect
+from gateway.steering import connect
 from tests.patience import PATIENCE_S
 from tests.services.deaf_redis import DeafRedis, ends
 from tests.services.relay import Relay

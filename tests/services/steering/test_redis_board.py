@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.calls import Objective
 from gateway.core.prompt_classes import answer_class
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering import redis_board
 from gateway.steering.budget import Spending
 from gateway.steering.candidates import Terms

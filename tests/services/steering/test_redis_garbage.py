@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from gateway.api.context import StoredResponses
 from gateway.core.calls import Objective
 from gateway.core.prompt_classes import answer_class
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.board import slot_of
 from gateway.steering.budget import Spending
 from gateway.steering.candidates import Terms

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from gateway.steering.constants import KEY_EXPIRY_S, REPORT_AGE_S, REPORT_KEPT_S, STRIKES
 from gateway.steering.outages import Report, Strike
 from gateway.steering.redis_board import STRIKES_KEY, RedisBoard, connect
-from providers.errors import ErrorKind
+from providers import ErrorKind
 from tests.services.servers import free_port
 from tests.unit.steering.replica import Replica, later, struck, well
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from gateway.alerts.alert import signed_headers
-from gateway.settings.sections import key_of
+from gateway.settings import key_of
 from tests.app.alerts.verifying import verified
 
 ROOT = Path(__file__).resolve().parents[3]

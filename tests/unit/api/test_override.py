@@ -11,8 +11,7 @@ from gateway.core.attempts import WinOn
 from gateway.core.calls import Mode, Objective
 from gateway.core.errors import Forbidden, InvalidRequest
 from gateway.fleet.models import Model
-from gateway.settings.model import RaceSettings
-from gateway.settings.sections import Profile
+from gateway.settings import Profile, RaceSettings
 
 ANYBODY = Client()
 

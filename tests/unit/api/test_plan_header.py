@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from gateway.api.headers import LIMIT_BYTES, is_wanted, written
 from gateway.core.attempts import Role
 from gateway.core.calls import Mode, Objective
-from gateway.steering.plans import Explanation, Start
+from gateway.steering import Explanation, Start
 
 
 def plan(launches: int, name: str = "groq/llama", excluded: Mapping[str, str] | None = None) -> Explanation:

@@ -21,9 +21,8 @@ from gateway.api.preferences import (
 from gateway.core.calls import Mode, Objective
 from gateway.core.errors import Forbidden, InvalidRequest
 from gateway.fleet.models import Clocks, Deployment, Model
-from gateway.settings.model import RaceSettings
-from providers.datasheets import Price
-from providers.exchange import Answer, Exchange, Request
+from gateway.settings import RaceSettings
+from providers import Answer, Exchange, Price, Request
 
 
 class Nobody:

@@ -6,8 +6,7 @@ import pytest
 
 from gateway.api.auth import LIFETIME_S, Client, Sessions, presented, secret_of
 from gateway.keys.table import KeyTable, Known
-from gateway.settings import Settings
-from gateway.settings.sections import Role
+from gateway.settings import Role, Settings
 
 DIGEST, OTHER = b"d" * 32, b"o" * 32
 NOW = 1_800_000_000.0

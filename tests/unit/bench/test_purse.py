@@ -2,7 +2,7 @@ import pytest
 
 from gateway.bench.plan import Key
 from gateway.bench.running import Cost, Purse, cost_of
-from providers.datasheets import Price
+from providers import Price
 from tests.unit.bench.samples import sample
 
 KEYS = [Key(0, 1, "a/m", "short", number) for number in range(10)]

@@ -11,8 +11,7 @@ from benchmarks.micro.hot_path import WAYS
 from benchmarks.speed.crowd import CROWDS, Crowd
 from benchmarks.speed.scenarios import FIRST_TOKEN, FIRST_TOKEN_LIMITS, SCENARIOS, Subject
 from gateway.core.calls import Mode
-from gateway.settings import load
-from gateway.settings.model import Settings
+from gateway.settings import Settings, load
 
 PRODUCTION = Stores("postgresql://postgres@127.0.0.1:1/postgres", "redis://127.0.0.1:1/0")
 

@@ -3,7 +3,7 @@ import pytest
 from benchmarks.steering.fleet import Fleet
 from benchmarks.steering.simulation import Setting, setting
 from benchmarks.steering.worlds import WORLDS
-from providers.errors import ErrorKind
+from providers import ErrorKind
 
 
 def fleet(where: Setting) -> Fleet:

@@ -12,9 +12,7 @@ import yaml
 from typer.testing import Result
 
 from gateway.cli.terminal import UNKNOWN
-from gateway.settings import load
-from gateway.settings.sections import Role
-from gateway.settings.starter import json_schema
+from gateway.settings import Role, json_schema, load
 
 Holeshot = Callable[..., Result]
 

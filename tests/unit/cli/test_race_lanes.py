@@ -12,8 +12,8 @@ from gateway.cli.race_view import Lane, Lanes, PlainView, Track, read_text, rows
 from gateway.core.attempts import AttemptStart, Outcome, Role
 from gateway.core.calls import Mode
 from gateway.core.prompt_classes import answer_class
-from gateway.racing.reader import Block, Part
-from gateway.racing.sinks import ClientGone, Winner
+from gateway.racing import Block, ClientGone, Winner
+from gateway.racing.reader import Part
 from tests.unit.ledger.records import NOON, call, failed, lost, start_of, won
 
 FAST, SLOW = "groq/llama", "together/llama"

@@ -10,7 +10,7 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 
 from gateway.connections.tls import Certificate, TlsError, open_context
-from gateway.settings.model import TlsSettings
+from gateway.settings import TlsSettings
 
 CA = trustme.CA()
 PASSPHRASE = serialization.BestAvailableEncryption(b"secret")

@@ -13,9 +13,9 @@ from documentation.events import GROUPS
 from gateway.connections.connection import MALFORMED_BODY
 from gateway.core.errors import ApiError, KeyExpired, NoKey
 from gateway.core.race_failures import AtCapacity
-from gateway.limits.quota import BudgetSpent
-from gateway.settings.model import Settings
-from providers.errors import ErrorKind
+from gateway.limits import BudgetSpent
+from gateway.settings import Settings
+from providers import ErrorKind
 
 ROOT = Path(__file__).resolve().parents[3]
 # Read in the tests: every process collects all of them.

@@ -8,8 +8,7 @@ from documentation import configuration
 from documentation.__main__ import MADE, ROOT, pages
 from documentation.links import to_repository
 from documentation.reasons import DEFAULTS, REASONS, SECTIONS
-from gateway.settings.model import ClientSettings, RaceSettings, Settings
-from gateway.settings.sections import Role
+from gateway.settings import ClientSettings, RaceSettings, Role, Settings
 
 SHORTEST = 15  # characters of a reason
 

@@ -8,7 +8,7 @@ import structlog
 
 from gateway.core.errors import CutByExpiry, CutByRevocation
 from gateway.keys.table import Ended, KeyTable
-from gateway.settings.model import ClientSettings
+from gateway.settings import ClientSettings
 from tests.unit.keys.given import NOW, Clock, digest, row, settings
 
 

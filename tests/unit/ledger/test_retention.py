@@ -1,7 +1,7 @@
 import pytest
 
 from gateway.ledger.retention import Retention
-from gateway.settings.model import LedgerSettings
+from gateway.settings import LedgerSettings
 
 
 @pytest.mark.parametrize(("calls", "attempts"), [(None, None), (90.0, 30.0), (None, 7.0)])

@@ -13,7 +13,7 @@ from gateway.core.errors import InvalidRequest
 from gateway.limits import limits
 from gateway.limits.limits import Limits, Payer, Use, spent_by_quota
 from gateway.limits.quota import LimitReached, OwnShare, Quota
-from providers.datasheets import Price
+from providers import Price
 
 NOON_S = datetime(2026, 11, 21, 12, 0, 30, tzinfo=UTC).timestamp()
 MODEL = Payer("llama", "llama")

@@ -10,7 +10,7 @@ import msgspec
 
 from gateway.core.errors import Overloaded
 from gateway.overload.intake import Intake
-from gateway.settings.sections import OverloadSettings
+from gateway.settings import OverloadSettings
 from tests.unit.racing.virtual_time import VirtualTimeLoop
 
 TTFT_S = 0.3  # of the provider

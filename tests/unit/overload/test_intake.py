@@ -9,7 +9,7 @@ import pytest
 
 from gateway.core.errors import Overloaded
 from gateway.overload.intake import PERIOD_S, STANDING_CALLS, Cause, Intake, Shed
-from gateway.settings.sections import OverloadSettings
+from gateway.settings import OverloadSettings
 from tests.unit.racing import virtual_time
 
 

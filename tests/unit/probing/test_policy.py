@@ -8,13 +8,13 @@ import pytest
 from gateway.core.records import Facts, NotProbed
 from gateway.fleet.models import Clocks, Deployment
 from gateway.probing.prober import MAX_WAIT_S, most_usd, refusal, unwell, wait_s
-from gateway.settings.sections import ProbeSettings
-from gateway.steering.constants import OPEN_S, STRIKES, UNPROBED_S
-from gateway.steering.health import Health, State
-from providers.datasheets import Price
+from gateway.settings import ProbeSettings
+from gateway.steering import STRIKES, Health, State
+from gateway.steering.constants import OPEN_S, UNPROBED_S
+from providers import Price
 
 if TYPE_CHECKING:
-    from providers.exchange import Upstream
+    from providers import Upstream
 
 NOON = datetime(2026, 10, 5, 12, tzinfo=UTC)
 QUIET = ProbeSettings(quiet_s=600, usd_per_day=1.0, max_per_day=10)

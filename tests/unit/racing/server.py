@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.racing.slots import Seats
-from providers.exchange import Exchange, Request
+from providers import Exchange, Request
 from tests.unit.racing.track import DONE, FINISH, Step, Timetable, TimetableExchange, delta
 
 PATIENCE_S = 2.0  # how long a call waits

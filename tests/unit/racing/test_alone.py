@@ -7,8 +7,8 @@ from gateway.core.prompt_classes import MeasuredApi
 from gateway.racing.sinks import GatheringSink
 from gateway.steering.counts import Evidence, bucket
 from gateway.steering.estimates import Standings, standings
-from providers.dialects.chat.dialect import CHAT
-from providers.errors import ErrorKind, UpstreamError
+from providers import ErrorKind, UpstreamError
+from providers.dialects import CHAT
 from tests.unit.racing.test_audits import to_the_end
 from tests.unit.racing.test_race import answers, refuses
 from tests.unit.racing.track import DONE, Timetable, Track, delta, event

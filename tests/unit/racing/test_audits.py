@@ -5,8 +5,7 @@ import pytest
 from gateway.core.attempts import Outcome
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError, CutByExpiry, CutByRevocation
-from providers.datasheets import Price
-from providers.errors import ErrorKind, UpstreamError
+from providers import ErrorKind, Price, UpstreamError
 from tests.unit.racing.test_race import answers
 from tests.unit.racing.track import RememberingSink, Timetable, Track, delta
 from tests.unit.racing.virtual_time import run

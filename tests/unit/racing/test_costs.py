@@ -8,8 +8,7 @@ import pytest
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.fleet.models import Deployment
 from gateway.racing.costs import LONGER, UNSEEN_TOKENS, Bill, settle
-from providers.datasheets import Price
-from providers.errors import ErrorKind
+from providers import ErrorKind, Price
 from tests.unit.racing.track import CLOCKS, Timetable
 
 PRICE = Price(1e-3, 1e-2, cached_input_usd=1e-4, cache_write_usd=2e-3, reasoning_usd=2e-2)

@@ -10,8 +10,8 @@ from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError
 from gateway.racing.sinks import GatheringSink
-from providers.dialects.chat.dialect import CHAT
-from providers.errors import ErrorKind, UpstreamError
+from providers import ErrorKind, UpstreamError
+from providers.dialects import CHAT
 from tests.unit.racing.test_race import answers
 from tests.unit.racing.track import Timetable, Track, delta
 from tests.unit.racing.virtual_time import run

@@ -7,9 +7,8 @@ import pytest
 from gateway.core.calls import CallRecord
 from gateway.racing.call import Broken, Unanswered
 from gateway.racing.sinks import GatheringSink
-from providers.dialects.chat.dialect import CHAT
-from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Exchange, Request
+from providers import ErrorKind, Exchange, Request, UpstreamError
+from providers.dialects import CHAT
 from tests.unit.racing.track import FINISH, ROLE, Timetable, Track, delta
 from tests.unit.racing.virtual_time import run
 

@@ -5,8 +5,7 @@ import msgspec
 
 from gateway.racing.reader import Block, Part
 from gateway.racing.sinks import GatheringSink, Winner
-from providers.dialects.chat.dialect import CHAT
-from providers.dialects.chat.events import read_event
+from providers.dialects import CHAT, read_event
 from tests.unit.racing.track import DONE, FINISH, ROLE, Timetable, TimetableExchange, delta, event, usage
 
 

@@ -7,11 +7,10 @@ import pytest
 from gateway.core.attempts import Role
 from gateway.core.calls import Mode, Objective
 from gateway.racing.sinks import GatheringSink
-from gateway.settings.model import RaceSettings
-from gateway.settings.sections import Profile
-from gateway.steering.plans import Plan
-from providers.dialects.chat.dialect import CHAT
-from providers.errors import ErrorKind, UpstreamError
+from gateway.settings import Profile, RaceSettings
+from gateway.steering import Plan
+from providers import ErrorKind, UpstreamError
+from providers.dialects import CHAT
 from tests.unit.racing.test_race import answers
 from tests.unit.racing.track import DONE, FINISH, ROLE, Timetable, Track, delta
 from tests.unit.racing.virtual_time import run

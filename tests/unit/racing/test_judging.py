@@ -11,11 +11,8 @@ from gateway.core.attempts import AnswerKind, Flaw, Outcome
 from gateway.racing import json_schema, reader
 from gateway.racing.sinks import GatheringSink
 from gateway.racing.validation import answer_kind
-from providers.dialects.chat.dialect import CHAT
-from providers.dialects.dialect import Dialect
-from providers.dialects.messages.dialect import MESSAGES
-from providers.dialects.responses.dialect import RESPONSES
-from providers.errors import ErrorKind, UpstreamError
+from providers import ErrorKind, UpstreamError
+from providers.dialects import CHAT, MESSAGES, RESPONSES, Dialect
 from tests.unit.racing.track import DONE, Timetable, Track, delta, event, usage
 from tests.unit.racing.virtual_time import run
 

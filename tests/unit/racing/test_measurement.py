@@ -5,9 +5,10 @@ import pytest
 
 from gateway.core.attempts import TokensSource
 from gateway.racing.measurement import MOST_TOKENS, SURPLUS_TOKENS, Gaps, Measurement, most_tokens
-from gateway.steering.counts import bucket, edge_s
-from providers.datasheets import Capabilities
-from providers.dialects.chat.events import read_event
+from gateway.steering import edge_s
+from gateway.steering.counts import bucket
+from providers import Capabilities
+from providers.dialects import read_event
 from tests.unit.racing.track import ROLE, delta, event, usage
 
 

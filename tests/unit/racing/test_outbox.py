@@ -16,11 +16,9 @@ from gateway.racing.attempt import Attempt
 from gateway.racing.call import Unanswered
 from gateway.racing.reader import Block
 from gateway.racing.services import Outbox
-from gateway.settings.model import RaceSettings
-from gateway.steering.board import MemoryBoard
-from gateway.steering.candidates import Terms
-from gateway.steering.router import Steering
-from providers.errors import ErrorKind
+from gateway.settings import RaceSettings
+from gateway.steering import MemoryBoard, Steering, Terms
+from providers import ErrorKind
 from tests.unit.racing.test_race import answers, hangs, refuses
 from tests.unit.racing.track import RememberingRecorder, RememberingSink, Track
 from tests.unit.racing.virtual_time import VirtualTimeLoop, run

@@ -10,7 +10,7 @@ from gateway.core.attempts import AttemptRecord
 from gateway.racing.measurement import FEWEST, LATEST, MOST_GAPS, Gaps, Paces, dribbled_after_s
 from gateway.racing.reader import Block
 from gateway.racing.sinks import GatheringSink
-from providers.dialects.chat.dialect import CHAT
+from providers.dialects import CHAT
 from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingSink, Step, Timetable, Track, delta, usage
 from tests.unit.racing.virtual_time import run
 

@@ -9,11 +9,9 @@ from gateway.core.errors import ClientDisconnected
 from gateway.fleet.models import Clocks
 from gateway.racing.reader import Block
 from gateway.racing.sinks import Forward, Winner
-from providers.dialects.chat.answers import events_of_answer
-from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Exchange, Request
-from providers.http.message import Response
-from providers.http_exchange import HttpExchange
+from providers import ErrorKind, Exchange, HttpExchange, Request, UpstreamError
+from providers.dialects import events_of_answer
+from providers.http import Response
 from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingSink, Step, Timetable, Track, delta, event, usage
 from tests.unit.racing.virtual_time import run
 

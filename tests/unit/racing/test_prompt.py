@@ -6,8 +6,7 @@ import msgspec
 
 from gateway.racing.call import forget_prompt
 from gateway.racing.validation import expected, requested
-from providers.dialects.chat.dialect import CHAT
-from providers.dialects.messages.dialect import MESSAGES
+from providers.dialects import CHAT, MESSAGES
 from tests.unit.racing.test_audits import to_the_end
 from tests.unit.racing.test_race import answers
 from tests.unit.racing.track import RememberingSink, Timetable, Track

@@ -14,9 +14,8 @@ from gateway.core.race_failures import (
 from gateway.fleet.models import Clocks
 from gateway.racing.reader import Block
 from gateway.racing.sinks import GatheringSink
-from providers.datasheets import Price
-from providers.dialects.chat.dialect import CHAT
-from providers.errors import ErrorKind, UpstreamError
+from providers import ErrorKind, Price, UpstreamError
+from providers.dialects import CHAT
 from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingSink, Timetable, Track, delta, event, usage
 from tests.unit.racing.virtual_time import run
 

@@ -9,10 +9,8 @@ from gateway.core.attempts import AttemptStart, Role
 from gateway.core.calls import Call, CallRecord
 from gateway.fleet.models import Clocks
 from gateway.racing.sinks import GatheringSink
-from providers.dialects.chat.dialect import CHAT
-from providers.dialects.messages.dialect import MESSAGES
-from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Exchange, Request
+from providers import ErrorKind, Exchange, Request, UpstreamError
+from providers.dialects import CHAT, MESSAGES
 from tests.unit.racing.server import limited
 from tests.unit.racing.test_race import answers, refuses
 from tests.unit.racing.track import (

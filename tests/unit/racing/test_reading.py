@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.racing.measurement import Measurement, Reported
 from gateway.racing.reader import AnswerReader
 from gateway.racing.timeouts import AttemptClocks
-from providers.dialects.chat.dialect import CHAT
+from providers.dialects import CHAT
 from tests.unit.racing.track import CLOCKS, DONE, FINISH, ROLE, delta, event, usage
 
 PLAIN = st.text(min_size=1).map(delta)

@@ -21,15 +21,10 @@ from gateway.racing.passthrough import Asking, Relay, Relayed
 from gateway.racing.services import AttemptTasks, Services
 from gateway.racing.sinks import ClientGone
 from gateway.racing.slots import Seats
-from gateway.settings.model import RaceSettings
-from gateway.steering.plans import Launch, Plan
-from providers.datasheets import Price
-from providers.dialects.dialect import Dialect
-from providers.dialects.wording import Loss
-from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Answer, Exchange, Request
-from providers.listings import Listing
-from providers.usage import Usage
+from gateway.settings import RaceSettings
+from gateway.steering import Launch, Plan
+from providers import Answer, ErrorKind, Exchange, Listing, Price, Request, UpstreamError, Usage
+from providers.dialects import Dialect, Loss
 from tests.unit.racing import virtual_time
 from tests.unit.racing.track import RememberingRecorder, recorded
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.core.calls import CallRecord
 from gateway.core.race_failures import AtCapacity
-from providers.errors import ErrorKind, UpstreamError
+from providers import ErrorKind, UpstreamError
 from tests.unit.racing.server import left_clean, limited
 from tests.unit.racing.test_relay import SLOW, VECTORS, Room, Speaker, TimedRest, in_virtual_time
 from tests.unit.racing.virtual_time import run

@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from gateway.racing.validation import Requested, requested
-from providers.dialects.chat.dialect import CHAT
-from providers.dialects.index import DIALECTS
+from providers.dialects import CHAT, DIALECTS
 
 
 def fields(**values: Any) -> dict[str, msgspec.Raw]:

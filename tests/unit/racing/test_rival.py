@@ -11,9 +11,8 @@ from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError
 from gateway.racing.sinks import GatheringSink
 from gateway.racing.slots import Seats
-from providers.datasheets import Price
-from providers.dialects.chat.dialect import CHAT
-from providers.errors import ErrorKind, UpstreamError
+from providers import ErrorKind, Price, UpstreamError
+from providers.dialects import CHAT
 from tests.unit.racing.track import DONE, FINISH, ROLE, Step, Timetable, Track, delta, usage
 from tests.unit.racing.virtual_time import run
 

@@ -11,7 +11,7 @@ from gateway.core.errors import ApiError, ShuttingDown
 from gateway.core.race_failures import AllProvidersFailed, AtCapacity
 from gateway.racing.call import Unanswered
 from gateway.racing.slots import Seats
-from providers.errors import ErrorKind, UpstreamError
+from providers import ErrorKind, UpstreamError
 from tests.unit.racing.server import PATIENCE_S, Server, left_clean, limited, server
 from tests.unit.racing.track import DefectiveTasks, Timetable, Track
 from tests.unit.racing.virtual_time import run

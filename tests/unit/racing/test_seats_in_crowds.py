@@ -11,7 +11,7 @@ from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError
 from gateway.racing.slots import Seats
-from providers.errors import ErrorKind, UpstreamError
+from providers import ErrorKind, UpstreamError
 from tests.unit.racing.server import PATIENCE_S, Server, answer, left_clean, limited
 from tests.unit.racing.track import Step, Track, delta
 from tests.unit.racing.virtual_time import run

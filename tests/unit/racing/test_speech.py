@@ -6,7 +6,7 @@ import pytest
 
 from gateway.core.attempts import WinOn
 from gateway.racing.speech import SPOKEN_CHARS_S, Speech
-from providers.dialects.index import PIVOT
+from providers.dialects import PIVOT
 from tests.unit.racing.track import DONE, FINISH, RememberingSink, Timetable, Track, delta
 from tests.unit.racing.virtual_time import run
 

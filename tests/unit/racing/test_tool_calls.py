@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gateway.racing.measurement import MOST_CALLS, MOST_CHARS, Measurement, ToolCalls
-from providers.dialects.chat.events import read_event as read_chat
+from providers.dialects import read_event as read_chat
 from providers.dialects.messages.events import read_event as read_messages
 from providers.dialects.responses.events import read_event as read_responses
 

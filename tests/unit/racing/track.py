@@ -22,16 +22,11 @@ from gateway.racing.services import AttemptTasks, Services
 from gateway.racing.sinks import ClientGone, Forward, GatheringSink, Winner
 from gateway.racing.slots import Seats
 from gateway.racing.validation import answer_kind
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
+from gateway.steering import Launch, Plan
 from gateway.steering.estimates import Estimate
-from gateway.steering.plans import Launch, Plan
-from providers.datasheets import Price
-from providers.dialects.dialect import Dialect
-from providers.dialects.index import PIVOT
-from providers.dialects.wording import Loss
-from providers.errors import UpstreamError
-from providers.exchange import Answer, Exchange, Request
-from providers.listings import Listing
+from providers import Answer, Exchange, Listing, Price, Request, UpstreamError
+from providers.dialects import PIVOT, Dialect, Loss
 
 Step = bytes | UpstreamError | None  # None: the end of the stream
 

@@ -6,8 +6,7 @@ import pytest
 
 from gateway.cli.import_litellm.conversion import Converted, convert
 from gateway.settings import ConfigurationError, Settings, load
-from providers.catalog import Vendor, load_catalog
-from providers.datasheets import DatasheetTable
+from providers import DatasheetTable, Vendor, load_catalog
 from tests.unit.settings.litellm_import import Import
 
 CATALOG = {

@@ -9,8 +9,7 @@ import pytest
 from gateway.settings.deployment import DeploymentSettings
 from gateway.settings.model import Settings
 from gateway.settings.presets import Datasheets
-from providers.catalog import Vendor
-from providers.datasheets import UNKNOWN, UNLISTED, Capabilities, Datasheet, DatasheetTable, Price
+from providers import UNKNOWN, UNLISTED, Capabilities, Datasheet, DatasheetTable, Price, Vendor
 
 VENDOR = Vendor(name="acme", title="Acme", litellm_prefix="acme_ai")
 ROW = {

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from gateway.settings import ConfigurationError
-from providers.datasheets import DatasheetTable
+from providers import DatasheetTable
 from tests.unit.settings.litellm_import import Import, remarks
 
 

@@ -1,7 +1,7 @@
 """Which offers of several providers are one model, and what is proposed of them."""
 
 from gateway.settings.market import SameModel, proposed_market, same_models
-from providers.listings import Listed
+from providers import Listed
 
 
 def models(**lists: list[str | Listed]) -> list[SameModel]:

@@ -10,7 +10,7 @@ from jsonschema import Draft7Validator
 from gateway.settings import ConfigurationError, load
 from gateway.settings.presets import found_vendors
 from gateway.settings.starter import json_schema, starter_text
-from providers.catalog import load_catalog
+from providers import load_catalog
 
 EXAMPLE = Path(__file__).parents[3] / "config" / "gateway.example.yaml"
 MODEL = "providers: { mine: { base_url: http://127.0.0.1:1/v1 } }\nmodels: { m: { deployments: [mine/x], %s } }"

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from gateway.settings import Settings, load
 from gateway.settings.presets import found_vendors
 from gateway.settings.starter import EQUIVALENTS, EXAMPLES, starter_text
-from providers.catalog import load_catalog
+from providers import load_catalog
 
 CATALOG = load_catalog()
 EXAMPLE = Path(__file__).parents[3] / "config" / "gateway.example.yaml"

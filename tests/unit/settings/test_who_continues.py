@@ -8,12 +8,8 @@ import pytest
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment
 from gateway.settings.model import Settings
-from providers.catalog import load_catalog
-from providers.datasheets import UNLISTED
-from providers.dialects.chat.dialect import CHAT
-from providers.dialects.completions.dialect import COMPLETIONS
-from providers.dialects.messages.dialect import MESSAGES
-from providers.dialects.responses.dialect import RESPONSES
+from providers import UNLISTED, load_catalog
+from providers.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES
 
 CATALOG = load_catalog()
 NOBODY: Any = SimpleNamespace(accepts_all_parameters=True)  # nothing is sent

@@ -12,8 +12,7 @@ from gateway.core.calls import Mode, Objective
 from gateway.steering.affinity import Affinity, Prefix, prefix_of
 from gateway.steering.constants import CACHE_WARM_S, PREFIX_BYTES, PREFIXES_KEPT
 from gateway.steering.plans import Plan, Why
-from providers.datasheets import Price
-from providers.errors import ErrorKind
+from providers import ErrorKind, Price
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 CACHING = Price(1e-6, 4e-6, cached_input_usd=1e-7)

@@ -6,10 +6,10 @@ import pytest
 
 from gateway.core.attempts import Role
 from gateway.core.calls import Mode, Objective
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.budget import Budget, within
 from gateway.steering.plans import Explanation, Launch
-from providers.datasheets import Price
+from providers import Price
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 PRICES = {name: Price(1e-6, 1e-5) for name in ("a", "b")}

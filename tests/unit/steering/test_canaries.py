@@ -7,7 +7,7 @@ import pytest
 from gateway.core.attempts import Role
 from gateway.core.calls import Mode, Objective
 from gateway.steering.plans import Plan, Why
-from providers.errors import ErrorKind
+from providers import ErrorKind
 from tests.unit.steering.virtual_replica import VirtualReplica
 
 TENTH = {"canary": 0.1}

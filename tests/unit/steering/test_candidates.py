@@ -2,12 +2,12 @@ import pytest
 
 from gateway.core.calls import Objective
 from gateway.core.prompt_classes import MeasuredApi
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.candidates import Candidate, Terms, Tier, candidates
 from gateway.steering.counts import Counts, event, read_evidence
 from gateway.steering.estimates import standings
 from gateway.steering.health import Health
-from providers.datasheets import Price
+from providers import Price
 
 PRICES = {"cheap": Price(input_usd=1e-6, output_usd=1e-6), "dear": Price(input_usd=1e-5, output_usd=1e-5)}
 COST = RaceSettings(objective=Objective.COST, ttft_ms=1000)

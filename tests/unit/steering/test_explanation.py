@@ -8,11 +8,10 @@ import pytest
 from gateway.core.attempts import AnswerKind, Role
 from gateway.core.calls import Mode, Objective
 from gateway.core.prompt_classes import answer_class
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.candidates import Terms
 from gateway.steering.plans import Explanation, Plan, Prospect
-from providers.datasheets import Price
-from providers.errors import ErrorKind
+from providers import ErrorKind, Price
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 

@@ -7,14 +7,14 @@ import pytest
 
 from gateway.core.calls import Objective
 from gateway.core.prompt_classes import MeasuredApi, answer_class
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.candidates import Candidate, Lineup, Lineups, Terms, candidates, line_up
 from gateway.steering.constants import LINEUPS_KEPT
 from gateway.steering.counts import event, read_evidence
 from gateway.steering.estimates import Standings, standings
 from gateway.steering.health import Condition, Health
 from gateway.steering.prediction import size_of
-from providers.datasheets import Price
+from providers import Price
 
 ANSWERS = MeasuredApi.ANSWERS
 

@@ -11,7 +11,7 @@ from gateway.steering.counts import read_evidence
 from gateway.steering.estimates import standings
 from gateway.steering.learning import of_end
 from gateway.steering.plans import Plan
-from providers.datasheets import Price
+from providers import Price
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 COMPLETION, COST = Objective.COMPLETION, Objective.COST

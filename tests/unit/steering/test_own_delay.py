@@ -7,7 +7,7 @@ import pytest
 from gateway.core.attempts import AttemptStart, Outcome, Role
 from gateway.steering.constants import OWN_TURNS, STRIKES
 from gateway.steering.learning import OwnDelay
-from providers.errors import ErrorKind
+from providers import ErrorKind
 from tests.unit.steering.virtual_replica import MODEL, SHORT, VirtualReplica
 
 USUAL_S = 0.3

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.attempts import Role
 from gateway.core.calls import Mode, Objective
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.candidates import Candidate, Terms, line_up
 from gateway.steering.counts import bucket
 from gateway.steering.estimates import Estimate

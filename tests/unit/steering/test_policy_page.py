@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering import constants
 
 ROOT = Path(__file__).parents[3]

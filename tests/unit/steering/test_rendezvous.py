@@ -10,7 +10,7 @@ from gateway.core.calls import Mode
 from gateway.steering.affinity import prefix_of
 from gateway.steering.constants import CACHE_MISSES, CACHE_WARM_S
 from gateway.steering.plans import Plan, Why
-from providers.datasheets import Price
+from providers import Price
 from tests.unit.steering.test_affinity import CACHING, CHAT, CHATS, FLAT, KB, PRICES, equals, prefix, primary
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 

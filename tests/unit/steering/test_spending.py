@@ -3,7 +3,7 @@
 from random import Random
 
 from gateway.core.attempts import Role
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.board import MemoryBoard
 from gateway.steering.budget import Budgets, Spending
 from gateway.steering.health import Health

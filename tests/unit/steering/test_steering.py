@@ -8,11 +8,11 @@ from structlog.testing import capture_logs
 from gateway.core.attempts import Outcome, Role
 from gateway.core.calls import Mode, Objective
 from gateway.core.prompt_classes import MeasuredApi, PromptClass, answer_class
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.candidates import Terms
 from gateway.steering.leaderboard import Leaderboard, Row
 from gateway.steering.plans import Plan
-from providers.errors import ErrorKind
+from providers import ErrorKind
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 VECTORS = PromptClass(MeasuredApi.EMBEDDINGS, 0)

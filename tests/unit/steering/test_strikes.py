@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from gateway.core.attempts import Role
 from gateway.steering.constants import OPEN_S, PROBE_EVERY_S, REPORT_AGE_S, STRIKE_NEWS_S, STRIKES, WELL_S
 from gateway.steering.outages import Report, Strike, Strikes
-from providers.errors import ErrorKind
+from providers import ErrorKind
 from tests.unit.steering.replica import UNIX_S, Replica, later, struck, well
 
 

@@ -7,15 +7,14 @@ from random import Random
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, Role, TokensSource
 from gateway.core.calls import CallRecord, Kind, Mode, Objective
 from gateway.core.prompt_classes import PromptClass, answer_class
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.affinity import Prefix
 from gateway.steering.board import Board, MemoryBoard
 from gateway.steering.candidates import Terms
 from gateway.steering.learning import Lateness
 from gateway.steering.plans import Launch, Plan
 from gateway.steering.router import Steering
-from providers.datasheets import Price
-from providers.errors import ErrorKind
+from providers import ErrorKind, Price
 
 SHORT = answer_class(0)
 

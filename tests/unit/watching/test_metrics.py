@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.app.background import TargetFigures
 from gateway.core.attempts import AttemptStart, Outcome, Role
 from gateway.racing.measurement import Gaps
-from gateway.steering.counts import edge_s
+from gateway.steering import edge_s
 from gateway.targets.targets import Burn, Counts, Definition, Standing, Target, burn_rate
 from gateway.watching import series
 from gateway.watching.metrics import MULTIPROCESS_FOLDER, Metrics, forget_process

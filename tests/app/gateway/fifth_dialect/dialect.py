@@ -7,13 +7,25 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import AnswerFormat, Dialect, Habits, ParameterNames, Pivoting, RequestFormat
-from providers.dialects.events import DONE, Chunk, Gathering, Pattern, Run, learned
-from providers.dialects.wording import Fields, Wording, decoded, raw_json
-from providers.error_bodies import error_in, read_answer
-from providers.errors import ErrorKind, UpstreamError
-from providers.sse import events
-from providers.usage import Usage
+from providers import ErrorKind, UpstreamError, Usage, error_in, events, read_answer
+from providers.dialects import (
+    DONE,
+    AnswerFormat,
+    Chunk,
+    Dialect,
+    Fields,
+    Gathering,
+    Habits,
+    ParameterNames,
+    Pattern,
+    Pivoting,
+    RequestFormat,
+    Run,
+    Wording,
+    decoded,
+    learned,
+    raw_json,
+)
 
 
 def event(**fields: Any) -> bytes:

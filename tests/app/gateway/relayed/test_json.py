@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.racing.measurement import MOST_TOKENS, SURPLUS_TOKENS
+from gateway.racing import MOST_TOKENS, SURPLUS_TOKENS
 from tests.app.gateway.fake_upstream import EMBEDDINGS, Script, hangs, no_such_path, says
 from tests.app.gateway.relayed.samples import PICTURE, PICTURES, Open, in_order
 from tests.app.gateway.running_gateway import MODEL

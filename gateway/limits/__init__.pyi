@@ -1,0 +1,14 @@
+from .limits import Begun as Begun
+from .limits import Limits as Limits
+from .limits import Payer as Payer
+from .limits import Standing as Standing
+from .limits import Use as Use
+from .limits import spent_by_quota as spent_by_quota
+from .quota import DOLLARS as DOLLARS
+from .quota import BudgetSpent as BudgetSpent
+from .quota import LargerThanLimit as LargerThanLimit
+from .quota import Leases as Leases
+from .quota import LimitReached as LimitReached
+from .quota import OwnShare as OwnShare
+from .shared_leases import USUAL as USUAL
+from .shared_leases import SharedLeases as SharedLeases

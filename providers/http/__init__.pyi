@@ -1,0 +1,11 @@
+from .client import Client as Client
+from .dialing import TlsContexts as TlsContexts
+from .dialing import Versions as Versions
+from .encoding import ACCEPTED as ACCEPTED
+from .encoding import Body as Body
+from .encoding import decoded as decoded
+from .message import READ_BYTES as READ_BYTES
+from .message import Head as Head
+from .message import Request as Request
+from .message import Response as Response
+from .message import checked as checked
