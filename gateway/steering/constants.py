@@ -117,6 +117,7 @@ BURST_TOKENS = 20.0  # extra attempts that a quiet model has saved; the bucket s
 COOL_MIN_S = 0.5  # a 429 without retry-after
 COOL_MAX_S = 60.0  # a longer retry-after is not believed
 STRIKES = 4  # failures in a row that open the breaker
+HAIR = 1.25  # factor between a usual first token and the age of a cut that says nothing: it has lost by a hair
 SILENCE = 14.0  # -ln of the probability of so many attempts cut at such ages without a first token: 1 in 10^6
 DOUBTED_KEPT = 256  # samples of a deployment since its last first token, which may belong to a fault
 KNOWN_EVENTS = 10.0  # of a deployment in memory; silence counts against it only with so many

@@ -13,7 +13,16 @@ from gateway.core.attempts import EXPLORING, AttemptRecord, AttemptStart, Outcom
 from gateway.core.calls import CallRecord
 from gateway.core.prompt_classes import PromptClass, decoded_class
 from gateway.steering.board import Board
-from gateway.steering.constants import DOUBTED_KEPT, KNOWN_EVENTS, OWN_SHARE, OWN_TURNS, SILENCE, STALL_FROM_S
+from gateway.steering.constants import (
+    DOUBTED_KEPT,
+    HAIR,
+    KNOWN_EVENTS,
+    OWN_SHARE,
+    OWN_TURNS,
+    PRIOR_EVENTS,
+    SILENCE,
+    STALL_FROM_S,
+)
 from gateway.steering.counts import (
     OUTPUT_TOKENS,
     REQUESTS,
@@ -187,13 +196,15 @@ class Doubts:
     def is_silent(self, deployment: str, estimate: Estimate, age_s: float) -> bool:
         """Whether so many attempts without a first token, cut at such ages, are very unlikely.
 
-        An attempt that loses is usually cut early, so each adds only a little.
+        An attempt that loses is usually cut early, so each adds only a little. Only first tokens of its own that
+        usually come clearly sooner count: one that is cut at an age that is usual for it has lost by a hair.
         """
         if estimate.usual is None or estimate.usual_events < KNOWN_EVENTS:
             return False
-        below = bucket(age_s) - 1
-        without = 1.0 - estimate.usual.reached[below] if below >= 0 else 1.0
-        silence = self._silence.get(deployment, 0.0) - log(max(_LEAST_SHARE, without))
+        below = bucket(age_s / HAIR) - 1
+        sooner = estimate.usual.reached[below] if below >= 0 else 0.0
+        sooner -= PRIOR_EVENTS / (PRIOR_EVENTS + estimate.usual_events)  # which may all be others' that are faster
+        silence = self._silence.get(deployment, 0.0) - log(max(_LEAST_SHARE, 1.0 - max(0.0, sooner)))
         self._silence[deployment] = silence
         return silence >= SILENCE
 

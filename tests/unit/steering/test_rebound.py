@@ -73,3 +73,17 @@ def test_a_racer_that_loses_often_but_is_heard_of_is_well() -> None:
         else:
             replica.lose("a", 0.3, Role.RACE)
     assert replica.state("a") == "ok"
+
+
+def test_a_racer_that_is_always_cut_a_hair_before_its_first_token_is_well() -> None:
+    """Two deployments answer at the same instant and nobody is audited: the same one loses each time."""
+    replica, random = VirtualReplica(("a", "b")), Random(5)
+    for _ in range(90):
+        replica.now_s += 1.0
+        replica.warm_up(1, a=random.uniform(0.38, 0.44), b=random.uniform(0.38, 0.44))
+    for _ in range(1000):
+        ttft_s = random.uniform(0.38, 0.44)
+        replica.now_s += 1.0
+        replica.win("b", ttft_s)
+        replica.lose("a", ttft_s - 0.001, Role.RACE)
+        assert replica.state("a") == "ok"
