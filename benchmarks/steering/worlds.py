@@ -362,6 +362,13 @@ HARD = (
     World(name="limited", providers=_LIMITED, windows=True, tells=False),
     World(name="told", providers=_LIMITED, windows=True),
     World(name="refilled", providers=_LIMITED, tells=False),
+    World(  # the second best, that a race launches beside the best
+        name="racerhang",
+        providers=_ONE_BEST,
+        calls_per_s=4.0,
+        spell=Spell(provider="cedar", begins_s=180.0, lasts_s=120.0, every_s=720.0),
+    ),
+    World(name="slowday", providers=_SIX, calls_per_s=1 / 60, drift_sd=0.4, drift_tau_s=7200.0, calls_share=0.25),
     World(name="limitedpair", providers=_each(_SIX[:2], "account", (0.625, 0.625)), windows=True, tells=False),
 )
 
