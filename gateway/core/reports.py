@@ -203,6 +203,9 @@ class Reports(Protocol):
     async def usage(self, window: Window) -> Table:
         """Return what clients have used."""
 
+    async def sums_trail_s(self) -> float | None:
+        """Return for how long the oldest row waits that no sum has yet, in seconds; 0: none does, None: not known."""
+
     async def spent(self) -> Mapping[str | None, tuple[float, float]]:
         """Return what clients have spent in this UTC day and month, US dollars."""
 

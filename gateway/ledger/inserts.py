@@ -46,8 +46,8 @@ _BAD_ROWS = (
 )
 
 
-# A row for a partition that changes at that moment (the schema has no other checks), and a deadlock with a process that
-# ships as well: both batches add to the same sums.
+# A row for a partition that changes at that moment (the schema has no other checks), and, on a schema before 0028, a
+# deadlock with a process that ships as well: both batches add to the same sums.
 _CROSSED = (asyncpg.CheckViolationError, asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 
@@ -228,7 +228,7 @@ _TAKE_OVER = {
     + ("(id) " * (table == "outages") + _CONFLICT[table])
     for table, names in _NAMES.items()
 }
-_ROLL_UP_SQLITE = "delete from rollup_pending"  # Postgres adds them up itself, after each insert
+_ROLL_UP_SQLITE = "delete from rollup_pending"  # on Postgres a process folds (gateway/ledger/folding.py)
 _INSERT_SQLITE = {
     table: f"insert into {table} ({names}) values ({', '.join('?' * len(names.split(', ')))}) "  # noqa: S608 - our names
     f"on conflict (id) {_CONFLICT[table]}"

@@ -7,7 +7,7 @@ weekly partitions: on SQLite, and in the partition from before partitioning.
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,6 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.ledger.database import DATABASE_ERRORS, is_sqlite, unreachable
+from gateway.ledger.folding import FOLD_HERE, LOCK, connected, fold_on
 from gateway.settings import LedgerSettings
 
 # Partitions on Postgres: made a month ahead, and dropped when all their rows are too old. ``calls`` and ``attempts``
@@ -90,10 +91,11 @@ def expired_partitions(parts: Sequence[Part], before: datetime) -> list[Part]:
     return [part for part in parts[:-1] if part.until <= before]
 
 
-async def drop(connection: AsyncConnection, part: Part) -> int:
-    """Drop a partition; return its number of rows."""
+async def drop(connection: AsyncConnection, table: str, part: Part) -> int:
+    """Drop a partition of ``table``, with all of its rows in the sums; return their number."""
     count = await connection.scalar(text(f"select count(*) from {part.name}"))  # noqa: S608 - our names
-    await _at_once(connection, f"drop table if exists {part.name}")
+    closed = f"lock table {table} in access exclusive mode"  # as dropping does: first the table, then its parts
+    await _at_once(connection, LOCK, closed, FOLD_HERE, f"drop table if exists {part.name}")
     return int(count or 0)
 
 
@@ -137,6 +139,9 @@ ROLLUPS = ("rollup_attempts", "rollup_calls", "rollup_errors", "rollup_histogram
 # Of histograms by the hour: what nobody asks of more than a week. The others are for the heat map of a month.
 OF_A_WEEK = ("e2e", "itl", "call_ttft", "call_alone", "audit_alone", "explored_alone")
 WEEK_DAYS = 8
+SUMMED = ("calls", "attempts")  # the tables whose rows are added up
+# Attempts whose call has not come. An older call's sums would not be looked for any more.
+_LOST = text("delete from rollup_waiting where started_at < now() - interval '8 days'")
 _LOCK = text("select pg_advisory_xact_lock(hashtext('holeshot.prune'))")
 Deleted = Callable[[str, int], None]
 
@@ -216,7 +221,7 @@ async def expired(engine: AsyncEngine, retention: Retention, now: datetime) -> d
 async def prune(
     engine: AsyncEngine, retention: Retention, now: datetime, deleted: Deleted = lambda *_: None
 ) -> dict[str, int] | None:
-    """Delete rows that are too old, and make the partitions of the coming month.
+    """Delete rows that are too old, and make the partitions of the coming month. On Postgres all is added up before.
 
     ``deleted`` is called at each step with the table and the number of rows. Returns the number of deleted rows by
     table; None while another process does this.
@@ -226,34 +231,25 @@ async def prune(
 
     """
     try:
-        async with _connected(engine) as connection:
+        async with connected(engine) as connection:
             if not is_sqlite(engine.url):
                 if not await connection.scalar(ELECTED):
+                    return None
+                await fold_on(connection)
+                if not await connection.scalar(ELECTED):  # again: it is held until the first COMMIT
                     return None
                 for table, keep_days in retention.days.items():
                     await make_ahead(connection, table, keep_days, now)
             totals = {}
             for table, before in retention.cutoffs(now).items():
                 totals[table] = await _prune(engine, connection, table, before, deleted)
+            if not is_sqlite(engine.url):
+                await connection.execute(_LOST)
+                await connection.commit()
             windows = await _prune_rollups(engine, connection, retention, now, deleted)
             return totals if retention.rollups_days is None else totals | {"rollups": windows}
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error
-
-
-@asynccontextmanager
-async def _connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """Connect; a cancelled caller does not wait for the rollback of a database that hangs."""
-    async with engine.connect() as connection:
-        raw = await connection.get_raw_connection()
-        driver: Any = raw.driver_connection
-        try:
-            yield connection
-        except asyncio.CancelledError:
-            if not is_sqlite(engine.url):
-                driver.terminate()
-                await connection.invalidate()
-            raise
 
 
 async def _prune(
@@ -261,7 +257,7 @@ async def _prune(
 ) -> int:
     total = 0
     for part in expired_partitions(await partitions(connection, table), before):
-        rows = await drop(connection, part)
+        rows = await drop(connection, table, part)
         total += rows
         deleted(table, rows)
     for place in await _deleted_from(connection, table):
@@ -313,7 +309,10 @@ async def _forget(connection: AsyncConnection, old: str, values: dict[str, Any],
 async def _delete(engine: AsyncEngine, connection: AsyncConnection, table: str, before: datetime) -> AsyncIterator[int]:
     """Delete the rows that started before ``before``, in batches of one transaction; yield the size of each."""
     place = "rowid" if is_sqlite(engine.url) else "ctid"
-    some = f"select {place} from {table} where {_begin(table)} < :before limit {BATCH_ROWS}"  # noqa: S608 - our names
+    condition = f"{_begin(table)} < :before"
+    if place == "ctid" and table.startswith(SUMMED):  # what has just come is added up before it goes
+        condition += f" and not exists (select from rollup_fresh where rollup_fresh.id = {table}.id)"
+    some = f"select {place} from {table} where {condition} limit {BATCH_ROWS}"  # noqa: S608 - our names
     found = f"in ({some})" if place == "rowid" else f"= any(array({some}))"
     statement = text(f"delete from {table} where {place} {found}")  # noqa: S608 - likewise
     while True:

@@ -40,6 +40,7 @@ class Shipper:
         retention: Retention = KEEP_ALL,
     ) -> None:
         self._answered_at_s: float | None = None
+        self.stored_at_s: float | None = None  # on the clock: when rows were stored the last time
         self.last_error: str | None = None
         self.rejected = 0
         self.expired = 0
@@ -92,6 +93,7 @@ class Shipper:
             raise
         else:
             self._note_success()
+            self.stored_at_s = self._clock()
 
     async def ping(self) -> None:
         """Check that the database answers.

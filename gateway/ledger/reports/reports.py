@@ -300,6 +300,10 @@ class LedgerReports:
         """Return what clients have used."""
         return await history.usage(self._reader, window, self._minute())
 
+    async def sums_trail_s(self) -> float | None:
+        """Return for how long the oldest row waits that is not in the sums."""
+        return await history.sums_trail_s(self._reader)
+
     async def spent(self) -> Mapping[str | None, tuple[float, float]]:
         """Return what clients have spent today and this month."""
         return await history.spent(self._reader, self._minute())

@@ -40,10 +40,12 @@ async def test_what_is_in_memory_is_shown_without_a_database_and_the_rest_says_s
     async with serving(tmp_path, {"alpha": None, "beta": None}, database_url=url) as running:
         first = await chat(running)
         await running.gateway.ledger.flush()
+        await running.gateway.ledger.fold()
         for name in (*OF_SQL, *OF_MEMORY):
             assert (await read(running, name))[0] == 200, name
         _, usage = await read(running, "usage")
         assert [(row["client"], row["calls"]) for row in usage["data"]] == [(None, 1)]
+        assert usage["sums_trail_s"] == 0
 
         await relay.cut()
         second = await chat(running)

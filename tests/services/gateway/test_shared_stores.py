@@ -47,6 +47,7 @@ async def test_the_whole_path_on_a_real_postgres_and_a_real_redis(
         async with running.get("/health/ready") as ready:
             assert (await ready.json())["redis"] == {"connected": True}
         await running.gateway.ledger.flush()
+        await running.gateway.ledger.fold()
         [call] = await rows(postgres_url, "select *, tags ->> 'prompt' as prompt from calls")
         attempts = await rows(postgres_url, "select * from attempts order by outcome")
         throughput = await rows(postgres_url, "select * from throughput")

@@ -66,6 +66,7 @@ async def test_the_reader_role_reads_everything_and_may_do_nothing_else(reader_u
             "copy (select 1) to program 'true'",
             "select lo_import('/etc/passwd')",
             "set role postgres",
+            "select roll_up_fresh()",
         ):
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await reader.execute(statement)

@@ -15,6 +15,7 @@ from gateway.core.prompt_classes import answer_class
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, downgrade, migrate, migrations_folder
 from gateway.ledger.entries import Audited, Entry, Finished
+from gateway.ledger.folding import fold_all
 from gateway.ledger.inserts import insert
 from gateway.ledger.reports.reader import FAILED
 from gateway.ledger.retention import Retention, prune
@@ -107,6 +108,7 @@ async def store(url: str, *batches: list[Entry]) -> None:
     engine = create_engine(url)
     for batch in batches:
         await insert(engine, batch)
+    await fold_all(engine)
     await engine.dispose()
 
 
@@ -475,6 +477,7 @@ async def test_postgres_adds_up_what_any_version_ships_and_asks_no_rights_for_it
             "grant select, insert on calls, attempts to shipper_of_rows",
             "set local role shipper_of_rows",
             row,
+            "select * from roll_up_fresh()",
         ):
             await connection.execute(text(statement))
     async with engine.begin() as connection:

@@ -53,8 +53,8 @@ def tables_and_views(connection: Connection) -> dict[str, list[str]]:
     return {name: [column["name"] for column in inspector.get_columns(name)] for name in names}
 
 
-# Postgres has partitions; SQLite notes which rows are new.
-OF_ONE_ENGINE = re.compile(r"alembic_version|(calls|attempts)_(first|default|\d+)|rollup_fresh_\w+")
+# Postgres has partitions; both note which rows are new, each in its own way.
+OF_ONE_ENGINE = re.compile(r"alembic_version|(calls|attempts)_(first|default|\d+)|rollup_fresh(_\w+)?|rollup_waiting")
 WINDOWED = (
     "race_value",
     "throughput",

@@ -11,6 +11,7 @@ from gateway.core.attempts import Outcome, TokensSource
 from gateway.core.calls import CallRecord
 from gateway.ledger.database import create_engine, is_sqlite, parse_url
 from gateway.ledger.entries import Finished
+from gateway.ledger.folding import fold_all
 from gateway.ledger.inserts import insert
 from gateway.ledger.reports.reader import Words
 from gateway.ledger.targets import statements
@@ -36,6 +37,7 @@ class Desk:
     async def store(self, *records: CallRecord) -> None:
         for start in range(0, len(records), 500):
             await insert(self.engine, [Finished(record) for record in records[start : start + 500]])
+        await fold_all(self.engine)
 
     async def count(self) -> int:
         """Count as a gateway does in the background."""

@@ -1,0 +1,94 @@
+"""Adds up rows that are new (a fold), for one process at a time. On SQLite a batch adds itself up as it is stored.
+
+On Postgres a trigger notes which rows are new. ``roll_up_fresh`` (migrations/versions/0028) takes notes and adds up
+their rows, in one transaction. Sums trail their rows by the age of the oldest note.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from gateway.ledger.database import DATABASE_ERRORS, is_sqlite, unreachable
+from gateway.ledger.errors import DatabaseUnreachableError
+
+FULL = 2000  # notes taken at a time, in some tenths of a second
+FOLD_TIMEOUT_S = 15.0
+LOCK = "select pg_advisory_xact_lock(hashtext('holeshot.fold'))"  # ``roll_up_fresh`` itself only tries it
+_FOLD = "select taken, until from roll_up_fresh($1, $2, $3)"
+_TAKEN = text("select taken from roll_up_fresh(:most)")
+# All that is noted, while no row of a table can come or go.
+FOLD_HERE = "do $fold$ begin while (select taken from roll_up_fresh()) > 0 loop end loop; end $fold$"
+
+
+class Folded(msgspec.Struct, frozen=True):
+    """What a fold did. ``taken``: notes; None while another process folds. ``until``: where the next one begins."""
+
+    taken: int | None
+    until: int
+
+
+async def fold(engine: AsyncEngine, since: int, rest_s: float) -> Folded:
+    """Add up to 2,000 rows up, if one of them was noted ``rest_s`` ago; ``since``: the ``until`` of the fold before.
+
+    Raises:
+        DatabaseUnreachableError: the database is away, cannot do it, or takes too long: nothing was added up, or all.
+
+    """
+    if is_sqlite(engine.url):
+        return Folded(0, since)
+    try:
+        async with asyncio.timeout(FOLD_TIMEOUT_S), connected(engine) as connection:
+            raw = await connection.get_raw_connection()
+            driver: Any = raw.driver_connection
+            row = await driver.fetchrow(_FOLD, FULL, since, rest_s)  # a transaction of its own
+            return Folded(row["taken"], row["until"])
+    except TimeoutError as error:
+        raise DatabaseUnreachableError(f"sums of rows took longer than {FOLD_TIMEOUT_S:g} s") from error
+    except DATABASE_ERRORS as error:
+        raise unreachable(engine.url, error) from error
+
+
+async def fold_all(engine: AsyncEngine) -> None:
+    """Add up all rows that are new, also those that another process has begun with.
+
+    Raises:
+        DatabaseUnreachableError: the database is away, or cannot do it.
+
+    """
+    if is_sqlite(engine.url):
+        return
+    try:
+        async with connected(engine) as connection:
+            await fold_on(connection)
+    except DATABASE_ERRORS as error:
+        raise unreachable(engine.url, error) from error
+
+
+async def fold_on(connection: AsyncConnection) -> None:
+    """Add up all rows that are new, in transactions of 2,000 rows, after what ``connection`` has begun is committed."""
+    taken = FULL
+    while taken == FULL:
+        await connection.commit()
+        await connection.execute(text(LOCK))
+        taken = await connection.scalar(_TAKEN, {"most": FULL}) or 0
+    await connection.commit()
+
+
+@asynccontextmanager
+async def connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """Connect; a cancelled caller does not wait for the rollback of a database that hangs."""
+    async with engine.connect() as connection:
+        raw = await connection.get_raw_connection()
+        driver: Any = raw.driver_connection
+        try:
+            yield connection
+        except asyncio.CancelledError:
+            if not is_sqlite(engine.url):
+                driver.terminate()
+                await connection.invalidate()
+            raise

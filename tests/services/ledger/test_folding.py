@@ -1,0 +1,337 @@
+"""Postgres: rows are added up by one process at a time, each once, in whatever order they come and transactions end."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.core.attempts import Outcome
+from gateway.ledger import queries
+from gateway.ledger.database import create_engine, downgrade, migrate
+from gateway.ledger.entries import Audited, Entry, Finished
+from gateway.ledger.folding import Folded, fold, fold_all
+from gateway.ledger.inserts import insert
+from gateway.ledger.retention import KEEP_ALL, Retention, prune
+from gateway.ledger.store import SqlStore
+from gateway.ledger.writer import Ledger
+from tests.patience import PATIENCE_S
+from tests.services.ledger.test_rollups import entries, rows, same
+from tests.unit.ledger.records import attempt, call, new_id, raced_call, won
+
+TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+SUMS = {
+    "rollup_calls": "minutes, window_start, client, model",
+    "rollup_attempts": "minutes, window_start, series_id",
+    "rollup_errors": "minutes, window_start, series_id, error_kind, status_code",
+    "rollup_histograms": "minutes, window_start, series_id, metric, bucket",
+    "rollup_tags": "minutes, window_start, tag, value",
+}
+
+MADE_BY_HAND = (
+    "client, model, endpoint, streamed, mode, objective, prompt_class, replica, win_on, status_code, total_ms, "
+    "overhead_ms, launched, tags"
+)
+
+
+@pytest.fixture
+async def engine(postgres_url: str) -> AsyncIterator[AsyncEngine]:
+    engine = create_engine(postgres_url, pool_size=10)
+    yield engine
+    await engine.dispose()
+
+
+@asynccontextmanager
+async def connection(url: str) -> AsyncIterator[Any]:
+    connected = await asyncpg.connect(url)
+    try:
+        yield connected
+    finally:
+        connected.terminate()
+
+
+async def counted(url: str) -> int:
+    """Return how many calls are in the sums."""
+    return int((await queries.run(url, "select coalesce(sum(n), 0) from rollup_calls where minutes = 1440")).rows[0][0])
+
+
+async def sums(url: str) -> dict[str, list[dict[str, Any]]]:
+    """Return all sums; series by their names, as their numbers depend on the order in which they came."""
+    named = "(select (s.model, s.deployment, s.client, s.api, s.size_class)::text from rollup_series as s where s.id = "
+    found = {}
+    for table, key in SUMS.items():
+        series = f", {named} r.series_id) as series_id" if "series_id" in key else ""
+        found[table] = await rows(url, f"select *{series} from {table} as r")
+        names = key.split(", ")
+        found[table].sort(key=lambda row: [str(row[name]) for name in names])
+    return found
+
+
+def audited_later() -> tuple[Entry, Entry]:
+    """Return a call that its second attempt won, and the first one, which ended after it."""
+    call_id, at = new_id(), datetime.now(UTC) - timedelta(minutes=3)
+    facts: dict[str, Any] = {"model": "llama", "client": "anna", "started_at": at}
+    winner = won(call_id, 2, **facts, cost_usd=1.0)
+    late = attempt(
+        call_id, outcome=Outcome.SUPERSEDED, ttft_ms=900.0, token_ms=900.0, audited=True, is_overtaken=True,
+        overtaken_at_ms=200.0, predicted_ms=700.0, cost_usd=0.5, **facts,
+    )  # fmt: skip
+    record = call(
+        winner, launched=2, ttft_ms=200.0, alone_age_ms=200.0, alone_predicted_ms=700.0, cost_usd=1.0, **facts
+    )
+    return Finished(record), Audited(call_id, (late,))
+
+
+async def test_an_insert_notes_its_rows_and_a_fold_adds_them_up(postgres_url: str, engine: AsyncEngine) -> None:
+    await insert(engine, [Finished(raced_call()) for _ in range(3)])
+    (waiting,) = await rows(postgres_url, "select * from rollup_pending")
+    assert (waiting["calls"], waiting["attempts"]) == (3, 6)
+    assert waiting["trails_s"] >= 0
+    assert await counted(postgres_url) == 0
+    folded = await fold(engine, 0, 0.0)
+    assert folded.taken == 9
+    assert await counted(postgres_url) == 3
+    (waiting,) = await rows(postgres_url, "select * from rollup_pending")
+    assert waiting == {"calls": 0, "attempts": 0, "trails_s": 0}
+    assert await fold(engine, folded.until, 0.0) == Folded(0, folded.until)
+
+
+async def test_rows_that_came_just_now_wait_for_more(postgres_url: str, engine: AsyncEngine) -> None:
+    await insert(engine, [Finished(raced_call())])
+    assert (await fold(engine, 0, PATIENCE_S)).taken == 0
+    assert (await fold(engine, 0, 0.0)).taken == 3
+    assert await counted(postgres_url) == 1
+
+
+async def test_rows_made_by_hand_repeated_and_shipped_count_once(postgres_url: str, engine: AsyncEngine) -> None:
+    made: list[Entry] = [Finished(raced_call()) for _ in range(5)]
+    await insert(engine, made[:3])
+    async with connection(postgres_url) as hand:
+        await hand.execute("create table kept as select * from calls")
+        for _ in range(2):
+            await hand.execute("insert into calls select * from kept on conflict do nothing")
+        columns = f"started_at, {MADE_BY_HAND}"
+        again = f"insert into calls (id, {columns}) select gen_random_uuid(), {columns} from kept limit 1"
+        await hand.execute(again)
+    await insert(engine, made)
+    await fold_all(engine)
+    await insert(engine, made)
+    await fold_all(engine)
+    assert await counted(postgres_url) == 6
+
+
+async def test_an_attempt_before_its_call_is_in_the_same_sums_as_one_after_it(
+    postgres_url: str, engine: AsyncEngine
+) -> None:
+    finished, late = audited_later()
+    await insert(engine, [late])
+    await fold_all(engine)
+    assert (await rows(postgres_url, "select sum(n) as n from rollup_attempts where minutes = 5"))[0]["n"] == 1
+    assert (await queries.run(postgres_url, "select count(*) from rollup_waiting")).rows == [(1,)]
+    await insert(engine, [finished])
+    await fold_all(engine)
+    early = await sums(postgres_url)
+    assert (await queries.run(postgres_url, "select count(*) from rollup_waiting")).rows == [(0,)]
+    (day,) = await rows(postgres_url, "select * from rollup_calls where minutes = 1440")
+    assert (day["n"], day["n_drawn"], day["race_cost_usd"]) == (1, 1, 1.5)
+    async with connection(postgres_url) as hand:
+        await hand.execute(f"truncate calls, attempts, {', '.join(SUMS)}")
+    for each in (finished, late):
+        await insert(engine, [each])
+        await fold_all(engine)
+    assert await sums(postgres_url) == early
+
+
+async def test_an_attempt_and_its_call_in_one_fold_are_counted_whichever_was_first(
+    postgres_url: str, engine: AsyncEngine
+) -> None:
+    finished, late = audited_later()
+    await insert(engine, [late])
+    await insert(engine, [finished])
+    async with connection(postgres_url) as hand:
+        while await hand.fetchval("select taken from roll_up_fresh(1)"):  # the call's row is there, and not added up
+            pass
+    (day,) = await rows(postgres_url, "select * from rollup_calls where minutes = 1440")
+    assert (day["n"], day["n_drawn"], day["race_cost_usd"]) == (1, 1, 1.5)
+    audits = "select sum(n) as n from rollup_histograms where metric = 'audit_alone' and minutes = 1440"
+    assert (await rows(postgres_url, audits))[0]["n"] == 1
+
+
+async def test_a_probe_has_no_call_and_waits_for_none(postgres_url: str, engine: AsyncEngine) -> None:
+    await insert(engine, [Audited(new_id(), (won(new_id(), 0, api="probe"),))])
+    await fold_all(engine)
+    assert (await queries.run(postgres_url, "select count(*) from rollup_waiting")).rows == [(0,)]
+    assert (await rows(postgres_url, "select sum(n) as n from rollup_attempts where minutes = 1440"))[0]["n"] == 1
+
+
+async def test_while_one_process_folds_others_do_not_and_its_death_undoes_all(
+    postgres_url: str, engine: AsyncEngine
+) -> None:
+    await insert(engine, entries(40))
+    async with connection(postgres_url) as first:
+        pid = first.get_server_pid()
+        await first.execute("begin")
+        taken = await first.fetchval("select taken from roll_up_fresh()")
+        assert taken > 40
+        assert (await fold(engine, 0, 0.0)).taken is None
+        assert await counted(postgres_url) == 0
+        async with connection(postgres_url) as killer:
+            assert await killer.fetchval("select pg_terminate_backend($1, 60000)", pid)
+    assert (await fold(engine, 0, 0.0)).taken == taken
+    assert await counted(postgres_url) == 40
+    await same(postgres_url, "client_usage", "client_usage", "model", "client")
+
+
+async def test_rows_of_a_transaction_that_ends_late_are_found_behind_those_of_later_ones(
+    postgres_url: str, engine: AsyncEngine
+) -> None:
+    async with connection(postgres_url) as late:
+        await insert(engine, [Finished(raced_call())])
+        await late.execute("create temporary table kept as select * from calls")
+        await late.execute("begin")
+        await late.execute("update kept set id = gen_random_uuid()")
+        await late.execute("insert into calls select * from kept")
+        since = 0
+        for _ in range(3):
+            await insert(engine, [Finished(raced_call())])
+            folded = await fold(engine, since, 0.0)
+            assert folded.taken
+            since = folded.until
+        assert await counted(postgres_url) == 4
+        await late.execute("commit")
+    assert (await fold(engine, since, 0.0)).taken == 1
+    assert await counted(postgres_url) == 5
+
+
+async def test_a_place_from_another_cluster_is_not_believed(postgres_url: str, engine: AsyncEngine) -> None:
+    await insert(engine, [Finished(raced_call())])
+    async with connection(postgres_url) as other:  # as a restored copy has: this cluster is not so far yet
+        await other.execute("update rollup_fresh set xid = 2 ^ 60")
+    assert (await fold(engine, 2**59, 0.0)).taken == 3
+
+
+async def test_several_processes_store_and_fold_at_once_and_all_is_counted(
+    postgres_url: str, engine: AsyncEngine
+) -> None:
+    parts = [entries(60, seed) for seed in range(4)]
+    stored = asyncio.Event()
+
+    async def ship(part: list[Entry]) -> None:
+        for first in range(0, len(part), 10):
+            await insert(engine, part[first : first + 10])
+
+    async def fold_often() -> None:
+        since = 0
+        while not stored.is_set():
+            folded = await fold(engine, since, 0.0)
+            since = folded.until
+            await asyncio.sleep(0)
+
+    folding = [asyncio.create_task(fold_often()) for _ in range(3)]
+    await asyncio.gather(*(ship(part) for part in parts))
+    stored.set()
+    await asyncio.gather(*folding)
+    await fold_all(engine)
+    assert await counted(postgres_url) == 240
+    await same(postgres_url, "client_usage", "client_usage", "model", "client")
+    await same(postgres_url, "provider_errors", "provider_errors", "deployment", "error_kind", "status_code", "n")
+
+
+async def test_what_is_pruned_before_it_was_added_up_is_in_the_sums(postgres_url: str, engine: AsyncEngine) -> None:
+    await prune(engine, KEEP_ALL, TODAY - timedelta(days=100))  # so there are partitions since then
+    for days in (90, 60, 0):
+        at = TODAY - timedelta(days=days)
+        await insert(engine, [Finished(call(won(new_id(), started_at=at), started_at=at))])
+    deleted = await prune(engine, Retention(calls_days=30, attempts_days=30), TODAY)
+    assert deleted is not None
+    assert (deleted["calls"], deleted["attempts"]) == (2, 2)
+    assert await counted(postgres_url) == 3
+
+
+async def test_a_ledger_adds_up_by_itself_and_before_it_ends(
+    postgres_url: str, engine: AsyncEngine, tmp_path: Path
+) -> None:
+    ledger = Ledger(postgres_url, tmp_path / "spool", "w1")
+    await ledger.start()
+    ledger.call_finished(raced_call())
+    async with asyncio.timeout(PATIENCE_S):
+        while await counted(postgres_url) == 0:
+            await ledger.emptied()
+    ledger.call_finished(raced_call())
+    await ledger.close()
+    assert await counted(postgres_url) == 2
+
+
+async def test_what_a_killed_gateway_left_is_in_what_clients_have_spent(postgres_url: str, engine: AsyncEngine) -> None:
+    at = datetime.now(UTC)
+    await insert(engine, [Finished(call(won(new_id(), started_at=at), started_at=at, client="anna", cost_usd=2.0))])
+    store = SqlStore(postgres_url)
+    (spent,) = await store.spent(at)
+    await store.aclose()
+    assert (spent.client, spent.month_usd) == ("anna", 2.0)
+
+
+async def test_an_upgrade_and_the_way_back_under_load_lose_and_double_nothing(
+    postgres_url: str, engine: AsyncEngine
+) -> None:
+    """Rows come from before, during and after: added up by the trigger of the version before, or by a fold."""
+    await fold_all(engine)
+    await downgrade(postgres_url, "0027")
+    await insert(engine, entries(100, days=0.5))
+    before = await sums(postgres_url)
+    ended, moved = asyncio.Event(), asyncio.Event()
+    stored = [0]
+
+    async def ship(seed: int) -> None:
+        while not ended.is_set():
+            part = entries(4, seed * 1000 + stored[0], days=0.5)
+            await insert(engine, part)
+            stored[0] += 4
+            moved.set()
+
+    shipping = [asyncio.create_task(ship(seed)) for seed in range(1, 4)]
+    for turn in (migrate(postgres_url), downgrade(postgres_url, "0027"), migrate(postgres_url)):
+        at_least = stored[0] + 12
+        while stored[0] < at_least:
+            await moved.wait()
+            moved.clear()
+        await turn
+    ended.set()
+    await asyncio.gather(*shipping)
+    await fold_all(engine)
+    assert await counted(postgres_url) == 100 + stored[0]
+    await same(postgres_url, "client_usage", "client_usage", "model", "client")
+    await same(postgres_url, "provider_errors", "provider_errors", "deployment", "error_kind", "status_code", "n")
+    known = {(row["client"], row["model"], row["minutes"], row["window_start"]) for row in before["rollup_calls"]}
+    assert known <= {
+        (row["client"], row["model"], row["minutes"], row["window_start"])
+        for row in (await sums(postgres_url))["rollup_calls"]
+    }
+
+
+async def test_a_fold_makes_the_sums_that_the_triggers_before_made(postgres_url: str, engine: AsyncEngine) -> None:
+    made = entries(300, days=0.9)
+    await insert(engine, made[:150])
+    await insert(engine, made[150:])
+    await fold_all(engine)
+    folded = await sums(postgres_url)
+    await downgrade(postgres_url, "0027")
+    async with connection(postgres_url) as hand:
+        await hand.execute(f"truncate calls, attempts, {', '.join(SUMS)}, rollup_wide_tags")
+    await insert(engine, made[:150])
+    await insert(engine, made[150:])
+    triggered = await sums(postgres_url)
+    assert {table: len(found) for table, found in folded.items()} == {
+        table: len(found) for table, found in triggered.items()
+    }
+    for table, found in folded.items():
+        for one, other in zip(found, triggered[table], strict=True):
+            assert one == {
+                name: pytest.approx(value) if isinstance(value, float) else value for name, value in other.items()
+            }, table
+    await migrate(postgres_url)
