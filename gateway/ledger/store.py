@@ -105,6 +105,10 @@ def _spent_written(instant: datetime) -> str:
     return instant.strftime("%Y-%m-%d %H:%M:%S")
 
 
+# Of a process: one ships its rows, one those of a dead worker, one adds up. One more is made while it prunes.
+CONNECTIONS = 3
+
+
 class Store(Protocol):
     """Stores rows. Every method raises ``DatabaseUnreachableError`` if the database is not available."""
 
@@ -159,7 +163,7 @@ class SqlStore:
 
         """
         self._url = url
-        self._engine = create_engine(url)
+        self._engine = create_engine(url, pool_size=CONNECTIONS)
 
     async def insert(self, entries: Sequence[Entry], kept_since: Mapping[str, datetime]) -> int:
         """Store rows."""

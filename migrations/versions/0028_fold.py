@@ -1,7 +1,7 @@
 """Postgres: storing rows only appends their ids, and one process at a time adds up the rows of these (a fold).
 
 Before, each insert added its rows to the sums itself. All workers add to the same few rows, and each of these was
-locked until the COMMIT of whoever came first: with many workers nearly all of them waited. Now a trigger only notes
+locked until the COMMIT of the first: with many workers nearly all of them waited. Now a trigger only notes
 which rows are new, in ``rollup_fresh``; ``roll_up_fresh`` takes up to 2,000 of these notes and adds up their rows, in
 one transaction, for one caller at a time. So each row still counts once, whichever version inserts it, however often.
 
