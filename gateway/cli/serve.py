@@ -156,7 +156,7 @@ def prune(
 
 
 async def _prune(url: str, retention: "Retention", *, dry_run: bool) -> dict[str, int] | None:
-    from gateway.ledger import create_engine, expired  # noqa: PLC0415 - as above
+    from gateway.ledger import create_engine, expired, fold_all  # noqa: PLC0415 - as above
     from gateway.ledger import prune as delete  # noqa: PLC0415 - as above
 
     engine = create_engine(url)
@@ -169,7 +169,10 @@ async def _prune(url: str, retention: "Retention", *, dry_run: bool) -> dict[str
             sys.stderr.write(f"\r{table}: {counted(gone[table], 'row')} ")
 
     try:
-        return await (expired(engine, retention, now) if dry_run else delete(engine, retention, now, tell))
+        if dry_run:
+            return await expired(engine, retention, now)
+        await fold_all(engine)  # also where nothing is ever deleted
+        return await delete(engine, retention, now, tell)
     finally:
         await engine.dispose()
         if gone and sys.stderr.isatty():

@@ -28,6 +28,7 @@ from .errors import DatabaseUnreachableError as DatabaseUnreachableError
 from .errors import LedgerError as LedgerError
 from .errors import SchemaOutdatedError as SchemaOutdatedError
 from .errors import SchemaTooNewError as SchemaTooNewError
+from .folding import fold_all as fold_all
 from .key_store import SqlKeyStore as SqlKeyStore
 from .queries import reader_sql as reader_sql
 from .reports.incidents import LISTED as LISTED

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.ledger.database import DATABASE_ERRORS, is_sqlite, unreachable
@@ -69,11 +69,16 @@ async def fold_all(engine: AsyncEngine) -> None:
         raise unreachable(engine.url, error) from error
 
 
-async def fold_on(connection: AsyncConnection) -> None:
-    """Add up all rows that are new, in transactions of 2,000 rows, after what ``connection`` has begun is committed."""
+async def fold_on(connection: AsyncConnection, before: TextClause | None = None) -> None:
+    """Add up all rows that are new, in transactions of 2,000 rows, as long as ``before`` returns true in each.
+
+    So one of many processes waits for its turn to fold, not all of them. What ``connection`` has begun is committed.
+    """
     taken = FULL
     while taken == FULL:
         await connection.commit()
+        if before is not None and not await connection.scalar(before):
+            return
         await connection.execute(text(LOCK))
         taken = await connection.scalar(_TAKEN, {"most": FULL}) or 0
     await connection.commit()

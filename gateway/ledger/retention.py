@@ -221,7 +221,7 @@ async def expired(engine: AsyncEngine, retention: Retention, now: datetime) -> d
 async def prune(
     engine: AsyncEngine, retention: Retention, now: datetime, deleted: Deleted = lambda *_: None
 ) -> dict[str, int] | None:
-    """Delete rows that are too old, and make the partitions of the coming month. On Postgres all is added up before.
+    """Delete rows that are too old, once they are in the sums, and make the partitions of the coming month.
 
     ``deleted`` is called at each step with the table and the number of rows. Returns the number of deleted rows by
     table; None while another process does this.
@@ -233,10 +233,9 @@ async def prune(
     try:
         async with connected(engine) as connection:
             if not is_sqlite(engine.url):
+                if not retention.keeps_all:
+                    await fold_on(connection, before=ELECTED)
                 if not await connection.scalar(ELECTED):
-                    return None
-                await fold_on(connection)
-                if not await connection.scalar(ELECTED):  # again: it is held until the first COMMIT
                     return None
                 for table, keep_days in retention.days.items():
                     await make_ahead(connection, table, keep_days, now)

@@ -11,7 +11,15 @@ from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.folding import FULL, Folded
 from gateway.ledger.retention import Retention
 from gateway.ledger.shipper import Shipper
-from gateway.ledger.writer import ADOPT_INTERVAL_S, EAGER_S, IDLE_LOOKS, REST_S, TAKE_OVER_S, Folding
+from gateway.ledger.writer import (
+    ADOPT_INTERVAL_S,
+    EAGER_S,
+    FOLD_INTERVAL_S,
+    IDLE_LOOKS,
+    REST_S,
+    TAKE_OVER_S,
+    Folding,
+)
 
 
 class Notes:
@@ -60,6 +68,7 @@ class Process:
 
     async def look(self, *taken: int | None) -> list[tuple[int, float]]:
         """Return what the store was asked for, which took so many notes each time."""
+        self.now_s += FOLD_INTERVAL_S * 2
         self.notes.taken, self.notes.asked = list(taken), []
         await self.folding.fold()
         return self.notes.asked
@@ -102,9 +111,9 @@ async def test_after_a_failure_all_notes_are_looked_at_again(process: Process) -
 async def test_an_idle_process_looks_seldom(process: Process) -> None:
     process.now_s += EAGER_S
     assert await process.look()
-    process.now_s += ADOPT_INTERVAL_S / 2
+    process.now_s += ADOPT_INTERVAL_S / 3
     assert not await process.look()
-    process.now_s += ADOPT_INTERVAL_S / 2
+    process.now_s += ADOPT_INTERVAL_S
     assert await process.look()
     await process.shipper.ship([], lambda *_: None)
     assert await process.look()
