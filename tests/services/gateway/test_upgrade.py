@@ -33,6 +33,7 @@ from gateway.ledger import (
     head_revision,
     migrations_folder,
 )
+from gateway.ledger.folding import fold_all
 from providers.simulator.script import Gate, ScriptedProvider, answer
 from tests.app.gateway.balancer import Balancer
 from tests.app.gateway.process import CHECKOUT, COMMAND, GatewayProcess, launched, started
@@ -142,6 +143,17 @@ async def fetched(url: str, query: str) -> list[Any]:
         await connection.close()
 
 
+async def added_up(url: str) -> int:
+    """Return how many calls are in the sums, once all are."""
+    engine = create_engine(url)
+    try:
+        await fold_all(engine)
+    finally:
+        await engine.dispose()
+    (calls,) = await fetched(url, "select sum(n) from rollup_calls where minutes = 1440")
+    return int(calls)
+
+
 async def revision(url: str) -> str | None:
     engine = create_engine(url)
     try:
@@ -175,6 +187,7 @@ async def test_no_call_fails_and_no_row_is_lost_while_the_schema_and_then_the_re
     assert {*balancer.answered, *before.shipped} <= set(stored)
     assert set(attempts) >= {*balancer.answered, *before.shipped}
     assert len(stored) == len(set(stored))
+    assert await added_up(postgres_url) == len(stored)
 
 
 async def newer(url: str, oldest: str) -> None:
@@ -308,4 +321,6 @@ async def test_the_version_before_serves_restarts_and_stops_on_the_new_schema_wi
             await cancelled(tasks)
             await balancer.close()
     assert balancer.failed == []
-    assert set(balancer.answered) <= set(await fetched(url, "select id::text from calls"))
+    stored = await fetched(url, "select id::text from calls")
+    assert set(balancer.answered) <= set(stored)
+    assert await added_up(url) == len(stored)
