@@ -342,17 +342,9 @@ def _sums(always: Mapping[str, str], known: Mapping[str, str]) -> list[sa.Column
 
 
 def _statements(  # noqa: PLR0917 - what later revisions choose
-    dialect: Dialect,
-    table: str,
-    fresh: str,
-    more: Sequence[Plain] = (),
-    added: Added = NOTHING,
-    called: str | None = None,
+    dialect: Dialect, table: str, fresh: str, more: Sequence[Plain] = (), added: Added = NOTHING, called: str = ""
 ) -> list[str]:
-    """Return what adds up the rows of ``fresh`` (named f), rows of ``table``; ``more`` histograms of attempts.
-
-    ``called`` are attempts beside their calls (c), if not those of ``fresh`` whose call is there.
-    """
+    """Return what adds up rows of ``table``: ``fresh`` (f); ``more``: histograms; ``called``: attempts beside calls."""
     window = f"{dialect.epoch('f.started_at')} / 300 * 300"
     if table == "calls":
         client = [expression.format("f") for expression in OF_CALL]
