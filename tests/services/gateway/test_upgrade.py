@@ -30,10 +30,10 @@ from gateway.ledger import (
     create_engine,
     current_revision,
     downgrade,
+    fold_all,
     head_revision,
     migrations_folder,
 )
-from gateway.ledger.folding import fold_all
 from providers.simulator.script import Gate, ScriptedProvider, answer
 from tests.app.gateway.balancer import Balancer
 from tests.app.gateway.process import CHECKOUT, COMMAND, GatewayProcess, launched, started
