@@ -17,9 +17,9 @@ from rich.table import Table
 from benchmarks.edge import measures
 from benchmarks.edge.edge import Edge, edge
 from benchmarks.edge.figure import Figure
-from benchmarks.harness import interpreter, servers
-from benchmarks.harness.processes import prepare
+from benchmarks.harness import report, servers
 from benchmarks.harness.report import console
+from benchmarks.harness.servers import prepare
 
 LIMIT_S = 300.0  # for one measure
 HERE = Path(__file__).parents[2]
@@ -79,7 +79,7 @@ def main() -> None:
     if options.json:
         sys.stdout.buffer.write(
             msgspec.json.format(
-                msgspec.json.encode({"interpreter": interpreter.described(), "rows": rows, "broken": broken})
+                msgspec.json.encode({"interpreter": report.described(), "rows": rows, "broken": broken})
             )
             + b"\n"
         )
@@ -118,9 +118,7 @@ async def _measured(name: str, environment: Environment, rounds: int) -> tuple[l
 
 
 def _show(rows: Sequence[Row], broken: Sequence[Broken]) -> None:
-    table = Table(
-        title="The edge, measured", title_justify="left", caption=interpreter.described(), caption_justify="left"
-    )
+    table = Table(title="The edge, measured", title_justify="left", caption=report.described(), caption_justify="left")
     table.add_column("measure")
     for name in ("against", "now", "ratio"):
         table.add_column(name, justify="right", no_wrap=True)

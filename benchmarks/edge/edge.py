@@ -16,9 +16,8 @@ from typing import Any, BinaryIO
 
 import yaml
 
-from benchmarks.harness import gateways, procfs
-from benchmarks.harness.nginx import FILES
-from benchmarks.harness.servers import START_LIMIT_S, STOP_LIMIT_S, Server, free_port
+from benchmarks.harness import gateways, machine
+from benchmarks.harness.servers import FILES, START_LIMIT_S, STOP_LIMIT_S, Server, free_port
 
 _LOOK_S = 0.01
 _LAUNCHER = Path(__file__).parent / "launch.py"
@@ -47,19 +46,19 @@ class Running:
 
     def cpu_s(self) -> float:
         """Return the CPU seconds it has used, all its processes together."""
-        return procfs.cpu_s(self.pid)
+        return machine.cpu_s(self.pid)
 
     def rss_mb(self) -> float:
         """Return its resident memory now, in 10^6 bytes."""
-        return procfs.memory_mb(self.pid)
+        return machine.memory_mb(self.pid)
 
     def peak_mb(self) -> float:
         """Return the most memory that was resident at a time since ``forget_peak``, in 10^6 bytes."""
-        return procfs.peak_mb(self.pid)
+        return machine.peak_mb(self.pid)
 
     def forget_peak(self) -> None:
         """Have ``peak_mb`` count from now."""
-        procfs.forget_peak(self.pid)
+        machine.forget_peak(self.pid)
 
 
 class Edge:
@@ -186,7 +185,7 @@ async def _stopped(process: asyncio.subprocess.Process) -> None:
     try:
         await asyncio.wait_for(process.wait(), STOP_LIMIT_S)
     except TimeoutError:
-        children = procfs.tree(process.pid)
+        children = machine.tree(process.pid)
         for pid in children:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, 9)

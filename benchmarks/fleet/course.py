@@ -12,8 +12,8 @@ from benchmarks.fleet import faults, ledger
 from benchmarks.fleet.clients import Answer, Clients
 from benchmarks.fleet.installation import AUDITED, POLICIES, Installation
 from benchmarks.fleet.world import FLEET, World
-from benchmarks.harness.child import Child
-from benchmarks.harness.procfs import cpu_s
+from benchmarks.harness.machine import cpu_s
+from benchmarks.harness.servers import Child
 
 SINGLE, ROUND_ROBIN = "single", "round-robin"  # without a gateway: always the first provider; each in turn
 STEADY_SHARE = 0.55  # of the calls come before the faults

@@ -13,8 +13,8 @@ import yaml
 from redis import Redis
 
 from benchmarks.fleet.world import FLEET, World
-from benchmarks.harness.child import REQUEST_LIMIT_S, Child, free_ports
 from benchmarks.harness.gateways import migrate
+from benchmarks.harness.servers import REQUEST_LIMIT_S, Child, free_ports
 from tests.services.servers import postgres, redis_server
 
 REPLICAS = 4

@@ -12,7 +12,7 @@ from benchmarks.fleet.course import Observation, direct_provider
 from benchmarks.fleet.installation import AUDITED
 from benchmarks.fleet.standings import QUANTILES
 from benchmarks.fleet.world import World
-from benchmarks.harness.quantiles import milliseconds, quantile
+from benchmarks.harness.report import known_quantile, milliseconds
 
 
 class Lateness(msgspec.Struct, frozen=True):
@@ -38,4 +38,4 @@ def lateness(observations: Sequence[Observation], world: World) -> list[Lateness
 
 
 def _of(way: str, late_s: Sequence[float]) -> Lateness:
-    return Lateness(way, len(late_s), tuple(milliseconds(quantile(late_s, q)) for q in QUANTILES))
+    return Lateness(way, len(late_s), tuple(milliseconds(known_quantile(late_s, q)) for q in QUANTILES))

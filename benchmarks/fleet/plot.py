@@ -9,7 +9,7 @@ from benchmarks.fleet.installation import POLICIES
 from benchmarks.fleet.recovery import WINDOW_S
 from benchmarks.fleet.standings import ttfts
 from benchmarks.fleet.world import World
-from benchmarks.harness.quantiles import quantile
+from benchmarks.harness.report import known_quantile
 
 WIDTH, PANEL, LEFT, RIGHT, TOP, GAP = 1100, 260, 70, 20, 70, 60
 _TICKS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -38,8 +38,8 @@ def svg(observations: Sequence[Observation], faults: tuple[Fault, ...], world: W
         parts += [_band(fault, top, x) for fault in faults]
         for name, q, colour in _LINES:
             windows = _windows(seen, start_s, end_s)
-            parts.append(_line([(x(at), _y(top, quantile(ttfts(window), q))) for at, window in windows], colour))
-            best = [(x(at), _y(top, quantile(_best(window, faults, world), q))) for at, window in windows]
+            parts.append(_line([(x(at), _y(top, known_quantile(ttfts(window), q))) for at, window in windows], colour))
+            best = [(x(at), _y(top, known_quantile(_best(window, faults, world), q))) for at, window in windows]
             parts.append(_line(best, colour, dashed=True))
             parts.append(_text(WIDTH - 90 + 40 * (name == "p95"), top + 18, name, colour=colour))
     return "\n".join([*parts, "</svg>", ""])

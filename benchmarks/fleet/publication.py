@@ -9,7 +9,7 @@ import msgspec
 from benchmarks.fleet.course import LETTERS_PER_TOKEN, Look, Observation
 from benchmarks.fleet.ledger import Entry
 from benchmarks.fleet.world import World, delivers
-from benchmarks.harness.quantiles import milliseconds, weighted_quantile
+from benchmarks.harness.report import milliseconds, weighted_quantile
 from gateway.api.json_body import size_class
 
 _ENVELOPE_BYTES = 110  # of a body, beside its prompt

@@ -10,7 +10,7 @@ from benchmarks.fleet.faults import Fault, silent
 from benchmarks.fleet.installation import POLICIES
 from benchmarks.fleet.standings import Standing, ttfts
 from benchmarks.fleet.world import World
-from benchmarks.harness.quantiles import milliseconds, quantile
+from benchmarks.harness.report import known_quantile, milliseconds
 
 WINDOW_S = 5
 BAD_FACTOR = 1.5  # times the steady p95: the window is not as it should be
@@ -44,7 +44,9 @@ def recoveries(
             lasted_s = max((each.due_s for each in seen), default=fault.begin_s) - fault.begin_s
             windows = {
                 at: milliseconds(
-                    quantile(ttfts(each for each in seen if 0 <= each.due_s - fault.begin_s - at < WINDOW_S), 0.95)
+                    known_quantile(
+                        ttfts(each for each in seen if 0 <= each.due_s - fault.begin_s - at < WINDOW_S), 0.95
+                    )
                 )
                 for at in range(max(1, int(lasted_s) - WINDOW_S + 1))
             }
@@ -61,8 +63,8 @@ def recoveries(
                     failed=sum(not each.answer.whole for each in seen),
                     retried=sum(each.answer.tries > 1 for each in seen),
                     worst_p95_ms=max((ms for ms in windows.values() if ms is not None), default=None),
-                    oracle_p95_ms=milliseconds(quantile((ttft_s for ttft_s in best if ttft_s is not None), 0.95)),
-                    p50_at_end_ms=milliseconds(quantile(ttfts(last), 0.50)),
+                    oracle_p95_ms=milliseconds(known_quantile((ttft_s for ttft_s in best if ttft_s is not None), 0.95)),
+                    p50_at_end_ms=milliseconds(known_quantile(ttfts(last), 0.50)),
                     usual_p50_ms=usual_p50_ms,
                     recovered_s=max((at + WINDOW_S for at, ms in windows.items() if ms and ms > limit_ms), default=0),
                 )

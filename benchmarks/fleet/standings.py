@@ -8,7 +8,7 @@ import msgspec
 from benchmarks.fleet.course import Observation
 from benchmarks.fleet.installation import POLICIES
 from benchmarks.fleet.world import PERSONAS, World
-from benchmarks.harness.quantiles import milliseconds, quantile
+from benchmarks.harness.report import known_quantile, milliseconds
 
 LEARNING_S = 15.0  # the leaderboard was empty when the load began; these calls are left out of the comparison
 QUANTILES = (0.50, 0.95, 0.99)
@@ -51,7 +51,7 @@ def _standing(arm: str, seen: Sequence[Observation], world: World) -> Standing:
         attempts_per_call=sum(launched) / len(launched) if launched else None,
         ttft_ms=_quantiles(ttfts(seen)),
         oracle_ms=_quantiles(best),
-        overhead_ms=tuple(quantile(overheads, q) for q in QUANTILES),
+        overhead_ms=tuple(known_quantile(overheads, q) for q in QUANTILES),
     )
 
 
@@ -79,7 +79,7 @@ def _in_hindsight(width: int, seen: Sequence[Observation], world: World) -> Stan
 
 def _quantiles(ttfts_s: Iterable[float | None]) -> tuple[float | None, ...]:
     known = [ttft_s for ttft_s in ttfts_s if ttft_s is not None]
-    return tuple(milliseconds(quantile(known, q)) for q in QUANTILES)
+    return tuple(milliseconds(known_quantile(known, q)) for q in QUANTILES)
 
 
 def ttfts(observations: Iterable[Observation]) -> list[float]:

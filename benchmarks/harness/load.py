@@ -4,24 +4,56 @@ Prints one JSON object: how long each call took to its first token (streams) or 
 load itself took.
 """
 
-import argparse
 import asyncio
+import re
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from random import Random
 from time import perf_counter, process_time
+from typing import Any, TypeVar, cast
 
 import msgspec
 import uvloop
 
-from benchmarks.harness.caller import Caller, Question
+from benchmarks.harness.answers import TOKEN_MARK, is_whole_json, is_whole_stream
 
-_LIMIT_S = 300.0
+LIMIT_S = 300.0
 _ACCEPTING_S = (
     1.0  # until a server has taken a crowd's connections out of its backlog; some take one a turn of their loop
 )
+_T = TypeVar("_T")
+_PROMPT = "Explain to a new colleague, in plain words and about a hundred tokens, why a proxy should not be slow. " * 2
+_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+_HEADERS_END = b"\r\n\r\n"
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked. ``launched`` is how many attempts a gateway must say it started."""
+
+    port: int
+    path: str
+    model: str
+    streamed: bool
+    prompt_bytes: int = len(_PROMPT)
+    headers: Mapping[str, str] = {}
+    launched: int | None = None
+
+    def rendered(self) -> bytes:
+        """Return it as HTTP/1.1 writes it."""
+        prompt = (_PROMPT * (self.prompt_bytes // len(_PROMPT) + 1))[: self.prompt_bytes]
+        body = msgspec.json.encode(
+            {"model": self.model, "messages": [{"role": "user", "content": prompt}], "stream": self.streamed}
+        )
+        more = "".join(f"{name}: {value}\r\n" for name, value in self.headers.items())
+        head = (
+            f"POST {self.path} HTTP/1.1\r\nhost: 127.0.0.1:{self.port}\r\ncontent-type: application/json\r\n"
+            f"{more}accept: */*\r\nuser-agent: load\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        return head.encode() + body
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,29 +87,110 @@ class LoadError(Exception):
     """An answer was not what it should be: the measurement would mean nothing."""
 
 
+class Caller(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, foreman: "Run") -> None:
+        self._foreman = foreman
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._began: float | None = None
+        self._first_token_at: float | None = None
+
+    def call(self, due: float) -> None:
+        """Send a request; ``due`` is when its time begins to count."""
+        assert self._transport is not None
+        self._began = due
+        self._first_token_at = None
+        self._transport.write(self._foreman.request)
+
+    def close(self) -> None:
+        """Hang up."""
+        assert self._transport is not None
+        self._began = None
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not derive from it
+        self._foreman.made(self)
+        self._foreman.free(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._began is not None:
+            self._foreman.fail(f"the server closed the connection ({error}) after {bytes(self._received[-300:])!r}")
+        self._foreman.gone(self)
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        if self._first_token_at is None and TOKEN_MARK in received:
+            self._first_token_at = perf_counter()
+        head_end = received.find(_HEADERS_END)
+        if head_end < 0:
+            return
+        length = _LENGTH.search(received, 0, head_end)
+        start = head_end + len(_HEADERS_END)
+        if length is None:
+            if received.endswith(_LAST_CHUNK):
+                self._take(bytes(received[:start]), _unchunked(received, start))
+        elif len(received) >= start + int(length[1]):
+            self._take(bytes(received[:start]), bytes(received[start:]))
+
+    def _take(self, head: bytes, body: bytes) -> None:
+        now = perf_counter()
+        question = self._foreman.question
+        is_whole = is_whole_stream if question.streamed else is_whole_json
+        if not head.startswith(b"HTTP/1.1 200 ") or not is_whole(body):
+            self._foreman.fail(f"not a whole answer: {head!r} … {body[-300:]!r}")
+            return
+        if question.launched is not None and b"x-holeshot-launched: %d\r\n" % question.launched not in head.lower():
+            self._foreman.fail(f"not raced as it should be: {head!r}")
+            return
+        assert self._began is not None
+        until = self._first_token_at if question.streamed and self._first_token_at is not None else now
+        began, self._began = self._began, None
+        self._received.clear()
+        self._foreman.note(until - began)
+        self._foreman.free(self)
+
+
+def _unchunked(received: bytearray, start: int) -> bytes:
+    """Return the body of a chunked response that is complete."""
+    parts: list[bytearray] = []
+    while True:
+        line_end = received.index(b"\r\n", start)
+        size = int(received[start:line_end], 16)
+        if size == 0:
+            return b"".join(parts)
+        start = line_end + 2
+        parts.append(received[start : start + size])
+        start += size + 2
+
+
 class Run:
     """The closed loop, and what all rhythms have in common."""
 
-    def __init__(self, order: Order) -> None:
-        self.order = order
-        self.question = order.question
-        self.request = order.question.rendered()
+    caller: type[Caller] = Caller
+
+    def __init__(self, question: Question, calls: int, concurrency: int) -> None:
+        self.question = question
+        self.request = question.rendered()
         self.latencies_ms: list[float] = []
         self.began = perf_counter()
         self._callers: set[Caller] = set()
         self._none_left = asyncio.Event()
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._left = order.calls
+        self._calls = self._left = calls
+        self._concurrency = concurrency
 
     async def start(self) -> None:
         """Open the connections."""
-        for _ in range(self.order.concurrency):
+        for _ in range(self._concurrency):
             await self.connect()
 
     async def connect(self) -> None:
         """Open one."""
-        loop = asyncio.get_running_loop()
-        await loop.create_connection(lambda: Caller(self), "127.0.0.1", self.question.port)
+        await asyncio.get_running_loop().create_connection(lambda: self.caller(self), "127.0.0.1", self.question.port)
 
     async def close(self) -> None:
         """Hang up everywhere."""
@@ -99,7 +212,7 @@ class Run:
     def note(self, latency_s: float) -> None:
         """Take a whole answer."""
         self.latencies_ms.append(round(latency_s * 1000, 4))
-        if len(self.latencies_ms) == self.order.calls and not self.over.done():
+        if len(self.latencies_ms) == self._calls and not self.over.done():
             self.over.set_result(None)
 
     def fail(self, reason: str) -> None:
@@ -117,8 +230,8 @@ class Run:
 class Together(Run):
     """Everybody at once."""
 
-    def __init__(self, order: Order) -> None:
-        super().__init__(order)
+    def __init__(self, question: Question, calls: int, concurrency: int) -> None:
+        super().__init__(question, calls, concurrency)
         self._ready: list[Caller] = []
         self._called = False
 
@@ -149,10 +262,11 @@ class Together(Run):
 class Arrivals(Run):
     """Calls that come by chance. A call's time counts from when it was due: a late generator must not flatter."""
 
-    def __init__(self, order: Order, random: Random) -> None:
-        super().__init__(order)
+    def __init__(self, question: Question, calls: int, concurrency: int, rate_per_s: float, random: Random) -> None:
+        super().__init__(question, calls, concurrency)
+        self._rate_per_s = rate_per_s
         self._random = random
-        self._idle: deque[Caller] = deque()
+        self._idle: list[Caller] = []
         self._waiting: deque[float] = deque()  # calls that are due while every connection is busy
         self._opening: set[asyncio.Task[None]] = set()
 
@@ -165,7 +279,7 @@ class Arrivals(Run):
     def free(self, caller: Caller) -> None:
         """Have it make a call that waits, or wait for one."""
         if self._waiting:
-            caller.call(self._waiting.popleft())
+            self._ask(caller, self._waiting.popleft())
         else:
             self._idle.append(caller)
 
@@ -181,21 +295,27 @@ class Arrivals(Run):
         await super().close()
 
     def _await_next(self, last_due: float) -> None:
-        assert self.order.rate_per_s is not None
-        due = last_due + self._random.expovariate(self.order.rate_per_s)
+        due = last_due + self._random.expovariate(self._rate_per_s)
         asyncio.get_running_loop().call_later(max(0.0, due - perf_counter()), self._arrive, due)
 
     def _arrive(self, due: float) -> None:
         self._left -= 1
-        if self._idle:
-            self._idle.pop().call(due)
-        else:
-            self._waiting.append(due)
-            opening = asyncio.get_running_loop().create_task(self.connect())
-            self._opening.add(opening)
-            opening.add_done_callback(self._opening.discard)
+        self._offer(due)
         if self._left > 0:
             self._await_next(due)
+
+    def _offer(self, due: float) -> None:
+        """Have a free connection make a call; open another one when there is none."""
+        if self._idle:
+            self._ask(self._idle.pop(), due)
+            return
+        self._waiting.append(due)
+        opening = asyncio.get_running_loop().create_task(self.connect())
+        self._opening.add(opening)
+        opening.add_done_callback(self._opening.discard)
+
+    def _ask(self, caller: Caller, due: float) -> None:
+        caller.call(due)
 
 
 def run(order: Order) -> Outcome:
@@ -205,17 +325,21 @@ def run(order: Order) -> Outcome:
         LoadError: an answer was not whole, or the calls did not end in time.
 
     """
-    command = [sys.executable, str(Path(__file__)), msgspec.json.encode(order).decode()]
+    return in_a_process(Path(__file__), order, Outcome)
+
+
+def in_a_process(script: Path, order: msgspec.Struct, outcome: type[_T]) -> _T:
+    """Have ``script``, whose main is ``obey``, carry out ``order``, and return what came of it.
+
+    Raises:
+        LoadError: it failed.
+
+    """
+    command = [sys.executable, str(script), msgspec.json.encode(order).decode()]
     done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode:
         raise LoadError(done.stderr.decode().strip())
-    return msgspec.json.decode(done.stdout, type=Outcome)
-
-
-def write_out(data: bytes) -> None:
-    """Write all of ``data`` to standard output; with PYTHONUNBUFFERED its own ``write`` may write only a part."""
-    with open(sys.stdout.fileno(), "wb", closefd=False) as out:
-        out.write(data)
+    return msgspec.json.decode(done.stdout, type=outcome)
 
 
 async def carry_out(order: Order) -> Outcome:
@@ -226,12 +350,13 @@ async def carry_out(order: Order) -> Outcome:
         TimeoutError: it takes too long.
 
     """
+    given = order.question, order.calls, order.concurrency
     if order.rate_per_s is not None:
-        work: Run = Arrivals(order, Random(1))
+        work: Run = Arrivals(*given, order.rate_per_s, Random(1))
     else:
-        work = Together(order) if order.together else Run(order)
+        work = Together(*given) if order.together else Run(*given)
     try:
-        async with asyncio.timeout(_LIMIT_S):
+        async with asyncio.timeout(LIMIT_S):
             await work.start()
             await work.over
         return Outcome(work.latencies_ms, perf_counter() - work.began, process_time())
@@ -239,19 +364,17 @@ async def carry_out(order: Order) -> Outcome:
         await work.close()
 
 
-def main() -> None:
-    """Run the order given as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("order", help="an Order as JSON")
-    order = msgspec.json.decode(parser.parse_args().order, type=Order)
+def obey(order: type[_T], carry_out: Callable[[_T], Coroutine[Any, Any, object]]) -> None:
+    """Carry out the order that is given as JSON, and print what came of it as JSON."""
     try:
-        outcome = uvloop.run(carry_out(order))
+        outcome = uvloop.run(carry_out(msgspec.json.decode(sys.argv[1], type=order)))
     except TimeoutError:
-        sys.exit(f"load: not done within {_LIMIT_S:g} s")
+        sys.exit(f"load: not done within {LIMIT_S:g} s")
     except (LoadError, OSError) as error:
         sys.exit(f"load: {error}")
-    write_out(msgspec.json.encode(outcome))
+    with open(sys.stdout.fileno(), "wb", closefd=False) as out:  # with PYTHONUNBUFFERED, its ``write`` may write a part
+        out.write(msgspec.json.encode(outcome))
 
 
 if __name__ == "__main__":
-    main()
+    obey(Order, carry_out)

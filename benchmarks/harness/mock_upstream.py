@@ -14,9 +14,17 @@ from typing import cast
 
 import uvloop
 
-from benchmarks.harness.answers import HEAD, JSON_RESPONSE, PIECES, PIECES_WITH_USAGE, STREAM, STREAM_WITH_USAGE
-from benchmarks.harness.behaviours import BEHAVIOURS, NAMED, Behaviour
-from benchmarks.harness.received_requests import Requests
+from benchmarks.harness.answers import (
+    BEHAVIOURS,
+    HEAD,
+    JSON_RESPONSE,
+    NAMED,
+    PIECES,
+    PIECES_WITH_USAGE,
+    STREAM,
+    STREAM_WITH_USAGE,
+    Behaviour,
+)
 
 BACKLOG = 4096  # a crowd comes at once
 _BEHAVIOURS = {name.encode(): behaviour for name, behaviour in BEHAVIOURS.items()}
@@ -118,6 +126,30 @@ async def serve(port: int) -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(counts), "127.0.0.1", port, backlog=BACKLOG)
     await server.serve_forever()
+
+
+_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+
+
+class Requests:
+    """Cuts what arrives into requests. The next one comes only after the answer, so one at a time is enough."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+
+    def next(self, data: bytes) -> bytes | None:
+        """Add ``data``; return the request, head and body, once it is complete."""
+        self._received += data
+        end = self._received.find(b"\r\n\r\n")
+        if end < 0:
+            return None
+        length = _LENGTH.search(self._received, 0, end)
+        whole = end + 4 + (int(length[1]) if length else 0)
+        if len(self._received) < whole:
+            return None
+        request = bytes(self._received[:whole])
+        del self._received[:whole]
+        return request
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import trustme
 
-from benchmarks.harness.servers import Server, free_port, running, wait_until_listening
+from benchmarks.harness.servers import FILES, Server, free_port, running, wait_until_listening
 
 _MAIN = """
 {user}
@@ -61,7 +61,6 @@ _ORIGIN = """
     location / {{ stub_status; }}
   }}
 """
-FILES = 16_384
 
 
 class Missing(Exception):

@@ -1,12 +1,60 @@
-"""The figures as they are told: a table for a terminal, Markdown to be pasted, or JSON."""
+"""A figure as a row, quantiles, and the report: a table for a terminal, Markdown to be pasted, or JSON."""
 
-from collections.abc import Sequence
+import platform
+import sysconfig
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from statistics import median
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness.figures import Row
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure. ``low`` and ``high`` are the extremes over rounds; ``detail`` says what it is made of.
+
+    ``value`` is None when it could not be measured; then the detail says why. ``broken``: because something went wrong.
+    """
+
+    title: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+    at_most: float | None = None
+    detail: str = ""
+    broken: bool = False
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether it is as good as promised; None when nothing was, or nothing was measured."""
+        return None if self.at_most is None or self.value is None else self.value <= self.at_most
+
+
+def row(title: str, values: Sequence[float], unit: str, *, at_most: float | None = None, detail: str = "") -> Row:
+    """Return the row of one figure that was measured several times."""
+    return Row(
+        title=title,
+        value=median(values),
+        low=min(values),
+        high=max(values),
+        unit=unit,
+        at_most=at_most,
+        detail=detail,
+    )
+
+
+def skipped(title: str, what: object) -> Row:
+    """Return the row of a figure that needs something this machine does not have."""
+    return Row(title=title, value=None, detail=f"skipped: needs {what}")
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """Return the smallest value that ``share`` of ``values`` do not exceed."""
+    ordered = sorted(values)
+    return ordered[round((len(ordered) - 1) * share)]
+
 
 PIPED_WIDTH = 160  # columns, where no terminal says
 
@@ -60,3 +108,50 @@ def _cells(row: Row) -> tuple[str, str, str]:
 
 def _number(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 20 else f"{value:.2f}"
+
+
+_PGO, _LTO = "--enable-optimizations", "--with-lto"
+
+
+def described() -> str:
+    """Return version, machine and build of this interpreter, which is the measured servers' as well."""
+    build = built(sysconfig.get_config_var("CONFIG_ARGS"), platform.python_compiler())
+    return f"{platform.python_implementation()} {platform.python_version()}, {platform.machine()}, {build}"
+
+
+def built(config_args: str | None, compiler: str) -> str:
+    """Return how an interpreter was built, from the arguments of its ``configure`` and its compiler's name.
+
+    PGO: guided by a profile (``--enable-optimizations``). LTO: optimised at link time.
+    """
+    if config_args is None:  # nobody ran configure: Windows, and some builds that were moved
+        return f"built by {compiler}, optimisations unknown"
+    given = {word.strip("'\"") for word in config_args.split()}
+    pgo = "with PGO" if _PGO in given else "without PGO"
+    lto = any(word == _LTO or (word.startswith(f"{_LTO}=") and word != f"{_LTO}=no") for word in given)
+    return f"built {pgo} and {'with' if lto else 'without'} LTO by {compiler}"
+
+
+def weighted_quantile(samples: Iterable[tuple[float, float]], q: float) -> float | None:
+    """Return the smallest value at or below which a share ``q`` of the weight lies; None without samples.
+
+    ``samples`` are pairs of value and weight.
+    """
+    ordered = sorted(samples)
+    if not ordered:
+        return None
+    sums = list(accumulate(weight for _, weight in ordered))
+    for (value, _), reached in zip(ordered, sums, strict=True):
+        if reached >= q * sums[-1]:
+            return value
+    return ordered[-1][0]
+
+
+def known_quantile(values: Iterable[float], q: float) -> float | None:
+    """Return the smallest value at or below which a share ``q`` of the values lies; None without values."""
+    return weighted_quantile(((value, 1.0) for value in values), q)
+
+
+def milliseconds(seconds: float | None) -> float | None:
+    """Return seconds as milliseconds, to a tenth."""
+    return None if seconds is None else round(seconds * 1000, 1)

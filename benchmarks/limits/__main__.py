@@ -32,8 +32,8 @@ import msgspec
 import uvloop
 from rich.console import Console
 
-from benchmarks.harness.processes import prepare
-from benchmarks.harness.quantiles import quantile
+from benchmarks.harness.report import known_quantile
+from benchmarks.harness.servers import prepare
 from benchmarks.limits import course, ledger
 from benchmarks.limits.findings import Phase, found
 from benchmarks.limits.goals import missed
@@ -121,7 +121,9 @@ async def _run(
 
 
 def _conditions(phases: Collection[Phase], seed: int) -> str:
-    late_s = quantile((each.sent_s - phase.began_s - each.job.due_s for phase in phases for each in phase.made), 0.99)
+    late_s = known_quantile(
+        (each.sent_s - phase.began_s - each.job.due_s for phase in phases for each in phase.made), 0.99
+    )
     others = [phase.others_cores for phase in phases if phase.others_cores is not None]
     length_s = max(phase.length_s for phase in phases)
     return (

@@ -6,7 +6,7 @@ from operator import attrgetter
 
 import msgspec
 
-from benchmarks.harness.quantiles import quantile
+from benchmarks.harness.report import known_quantile
 from benchmarks.limits.clients import Made
 from benchmarks.limits.installation import KILLED
 from benchmarks.limits.ledger import Booked
@@ -107,8 +107,8 @@ def found(trial: Trial, phase: Phase, booked: Booked) -> Finding:
         last_falsely_s=max((each.ended_s - phase.fault_s for each in false), default=None),
         mean_parallel=_mean_parallel(admitted, phase) if limit == PARALLEL else None,
         ideal_parallel=_ideal_parallel(made, phase, amount or 0.0) if limit == PARALLEL else None,
-        added_p50_ms=quantile(added, 0.5),
-        added_p99_ms=quantile(added, 0.99),
+        added_p50_ms=known_quantile(added, 0.5),
+        added_p99_ms=known_quantile(added, 0.99),
         slow_share=sum(ms > SLOW_MS for ms in added) / len(added) if added else None,
     )
 

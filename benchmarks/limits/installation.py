@@ -15,8 +15,8 @@ import msgspec
 import yaml
 from redis import Redis
 
-from benchmarks.harness.child import REQUEST_LIMIT_S, Child, free_ports
 from benchmarks.harness.gateways import migrate
+from benchmarks.harness.servers import REQUEST_LIMIT_S, Child, free_ports
 from benchmarks.limits.provider import Seen
 from benchmarks.limits.redis_relay import HANG, RESUME
 from benchmarks.limits.trials import OF_MODEL, PLAIN_MODEL, USD_PER_MTOK, Trial

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.harness.procfs import cpu_s
+from benchmarks.harness.machine import cpu_s
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _IDLE = (3, 4)  # columns of /proc/stat: idle, waiting for a disk

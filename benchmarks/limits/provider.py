@@ -13,7 +13,7 @@ from typing import cast
 import msgspec
 import uvloop
 
-from benchmarks.harness.received_requests import Requests
+from benchmarks.harness.mock_upstream import Requests
 from benchmarks.limits.trials import PROMPT_TOKENS
 from providers.simulator.wire import DONE, Answering, event, usage
 

@@ -20,8 +20,7 @@ import msgspec
 import uvloop
 
 from benchmarks.harness import gateways
-from benchmarks.harness.caller import Caller, Question
-from benchmarks.harness.load import Order, carry_out
+from benchmarks.harness.load import Caller, Order, Question, carry_out
 from benchmarks.harness.mock_upstream import Connection
 from benchmarks.harness.servers import ROOT, Server, free_port
 from benchmarks.micro.hot_path import WAYS

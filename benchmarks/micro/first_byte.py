@@ -19,12 +19,10 @@ import uvloop
 from rich.table import Table
 
 from benchmarks.edge.edge import edge
-from benchmarks.harness import gateways, interpreter, servers
-from benchmarks.harness.caller import Question
-from benchmarks.harness.figures import quantile
-from benchmarks.harness.load import Order, carry_out
-from benchmarks.harness.processes import prepare
-from benchmarks.harness.report import console
+from benchmarks.harness import gateways, report, servers
+from benchmarks.harness.load import Order, Question, carry_out
+from benchmarks.harness.report import console, quantile
+from benchmarks.harness.servers import prepare
 
 HERE = Path(__file__).parents[2]
 WAYS = {"alone": "first-single", "race of two": "first-race"}
@@ -67,7 +65,7 @@ async def measured(against: Path, calls: int) -> Latencies:
 
 def table(found: Mapping[tuple[str, str], list[float]]) -> Table:
     """Return what each adds to the first token, milliseconds."""
-    made = Table(title="Added to the first token, ms", title_justify="left", caption=interpreter.described())
+    made = Table(title="Added to the first token, ms", title_justify="left", caption=report.described())
     for column in ("", "", BEFORE, NOW, "difference"):
         made.add_column(column, justify="right" if column else "left")
     for way in WAYS:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from benchmarks.harness import gateways
-from benchmarks.harness.caller import Question
+from benchmarks.harness.load import Question
 from benchmarks.harness.servers import Server
 
 

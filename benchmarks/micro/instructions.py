@@ -20,7 +20,7 @@ from typing import IO
 import msgspec
 from rich.table import Table
 
-from benchmarks.harness import interpreter
+from benchmarks.harness import report
 from benchmarks.harness.report import console
 from benchmarks.harness.servers import ROOT
 from benchmarks.micro.hot_path import WAYS
@@ -124,7 +124,7 @@ def watched() -> Table:
         RuntimeError: a call went wrong.
 
     """
-    made = Table(title="Instructions per call", title_justify="left", caption=interpreter.described())
+    made = Table(title="Instructions per call", title_justify="left", caption=report.described())
     for column in ("", "nobody looks", "one viewer", "added"):
         made.add_column(column, justify="right" if column else "left")
     with running() as process:
@@ -148,7 +148,7 @@ def traced() -> Table:
         RuntimeError: a call went wrong.
 
     """
-    made = Table(title="Instructions per call", title_justify="left", caption=interpreter.described())
+    made = Table(title="Instructions per call", title_justify="left", caption=report.described())
     for column in ("", "traces off", "traces on", "added"):
         made.add_column(column, justify="right" if column else "left")
     off, on = counted().instructions, counted("traced").instructions
@@ -159,7 +159,7 @@ def traced() -> Table:
 
 def compared(now: Counts, known: Counts) -> tuple[Table, bool]:
     """Return a table of both, and whether nothing grew by more than it may."""
-    made = Table(title="Instructions per call", title_justify="left", caption=interpreter.described())
+    made = Table(title="Instructions per call", title_justify="left", caption=report.described())
     for column in ("", "now", "known", "ratio"):
         made.add_column(column, justify="right" if column else "left")
     good = True

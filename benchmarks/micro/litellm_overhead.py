@@ -27,6 +27,7 @@ import uvloop
 from aiohttp import web
 
 from benchmarks.harness.figures import quantile
+from benchmarks.harness.report import quantile
 from providers import Exchange, HttpUpstream, LiteLLM, LiteLLMUpstream, Request, Upstream
 from providers.dialects import CHAT, MESSAGES, RESPONSES, Dialect
 from providers.http import TlsContexts

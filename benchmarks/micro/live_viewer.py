@@ -20,12 +20,10 @@ from pathlib import Path
 
 from rich.table import Table
 
-from benchmarks.harness import interpreter, load
-from benchmarks.harness.caller import Question
-from benchmarks.harness.cpu_meter import metered
-from benchmarks.harness.gateways import PATH, VIEWER_HEADERS
-from benchmarks.harness.load import Order
-from benchmarks.harness.measured_servers import measured_servers
+from benchmarks.harness import load, report
+from benchmarks.harness.gateways import PATH, VIEWER_HEADERS, measured_servers
+from benchmarks.harness.load import Order, Question
+from benchmarks.harness.machine import metered
 from benchmarks.harness.report import console
 from benchmarks.harness.servers import Server
 
@@ -122,7 +120,7 @@ def main() -> None:
     made = Table(
         title=f"{arguments.viewers} viewers, {arguments.rate:g} calls/s, races of two",
         title_justify="left",
-        caption=interpreter.described(),
+        caption=report.described(),
     )
     for column in ("", "median", "min to max"):
         made.add_column(column, justify="right" if column else "left")

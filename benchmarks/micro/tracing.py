@@ -22,11 +22,10 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from rich.table import Table
 
-from benchmarks.harness import gateways, interpreter, load
-from benchmarks.harness.caller import Question
-from benchmarks.harness.cpu_meter import metered
-from benchmarks.harness.load import Order
-from benchmarks.harness.measured_servers import measured_servers
+from benchmarks.harness import gateways, load, report
+from benchmarks.harness.gateways import measured_servers
+from benchmarks.harness.load import Order, Question
+from benchmarks.harness.machine import metered
 from benchmarks.harness.report import console
 from benchmarks.harness.servers import Server, free_port
 
@@ -159,9 +158,7 @@ def main() -> None:
 
 
 def _table(cpu_us: dict[str, list[float]], latencies_ms: dict[str, list[float]], rate: float) -> Table:
-    made = Table(
-        title=f"Traces at {rate:g} calls/s, races of two", title_justify="left", caption=interpreter.described()
-    )
+    made = Table(title=f"Traces at {rate:g} calls/s, races of two", title_justify="left", caption=report.described())
     for column in ("traces", "µs of CPU per call", "min to max", "added", "latency p50", "p99"):
         made.add_column(column, justify="right" if column != "traces" else "left")
     for name, values in cpu_us.items():

@@ -31,9 +31,8 @@ from msgspec import structs
 
 from benchmarks.harness import servers
 from benchmarks.harness.load import LoadError
-from benchmarks.harness.processes import prepare
 from benchmarks.harness.report import console
-from benchmarks.harness.servers import ROOT, Server
+from benchmarks.harness.servers import ROOT, Server, prepare
 from benchmarks.overload import report, sweep
 from benchmarks.overload.company import Quiet
 from benchmarks.overload.plot import svg

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from benchmarks.harness import procfs
+from benchmarks.harness import machine
 
 CALM = 0.15  # cores that others may use; what the kernel does for us, but not in our name, is among it
 _T = TypeVar("_T")
@@ -30,7 +30,7 @@ class Company:
     def _others_s(self) -> float:
         line = Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
         used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        own_s = sum(each.ru_utime + each.ru_stime for each in used) + sum(map(procfs.cpu_s, self._pids))
+        own_s = sum(each.ru_utime + each.ru_stime for each in used) + sum(map(machine.cpu_s, self._pids))
         return sum(int(line[number]) for number in _USED) * _TICK_S - own_s
 
 

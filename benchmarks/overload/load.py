@@ -4,25 +4,18 @@ Calls are timed from when they were due: a late generator must not flatter. A re
 array of all calls that ended.
 """
 
-import argparse
 import asyncio
 import re
-import subprocess
-import sys
-from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 from time import perf_counter
 
 import msgspec
-import uvloop
 
 from benchmarks.harness.answers import is_whole_stream
-from benchmarks.harness.caller import Caller, Question
-from benchmarks.harness.load import LoadError, write_out
+from benchmarks.harness.load import LIMIT_S, Arrivals, Caller, LoadError, Question, Run, in_a_process, obey
 
-_LIMIT_S = 300.0
 _LOOK_S = 0.1
 _STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 REFUSED = 503
@@ -66,8 +59,9 @@ class Outcome(msgspec.Struct, frozen=True):
 class _Asker(Caller):
     """A connection whose calls may be refused."""
 
-    def __init__(self, crew: "_Crew") -> None:
+    def __init__(self, crew: Run) -> None:
         super().__init__(crew)
+        assert isinstance(crew, _Crew)
         self._crew = crew
 
     @property
@@ -95,39 +89,34 @@ class _Asker(Caller):
         self._crew.free(self)
 
 
-class _Crew:
-    """All connections. Has a free one make the next call, and opens another one when there is none."""
+class _Crew(Arrivals):
+    """All connections, for as long as was ordered."""
+
+    caller = _Asker
 
     def __init__(self, order: Order) -> None:
+        super().__init__(order.question, 0, 0, order.rate_per_s or 0.0, Random(order.seed))
         self.order = order
-        self.question = order.question
-        self.request = order.question.rendered()
         self.outcome = Outcome([], [])
-        self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._began = perf_counter()
-        self._askers: set[_Asker] = set()
-        self._idle: list[_Asker] = []
-        self._waiting: deque[float] = deque()  # calls that are due, and have no connection yet
-        self._silent: dict[_Asker, float] = {}  # that have asked, and when that was due; some have been answered since
-        self._opening: set[asyncio.Task[None]] = set()
+        self._silent: dict[Caller, float] = {}  # that have asked, and when that was due; some have been answered since
         self._without = 0  # calls that will have no answer
         self._is_last = False  # no more calls are made
         self._all_ended = asyncio.Event()
 
     async def work(self) -> None:
         """Make calls for as long as was ordered, and wait for their ends."""
-        order, random = self.order, Random(self.order.seed)
-        due = self._began = perf_counter()
+        order = self.order
+        due = self.began = perf_counter()
         if order.rate_per_s is not None:
-            while (due := due + random.expovariate(order.rate_per_s)) < self._began + order.for_s:
+            while (due := due + self._random.expovariate(order.rate_per_s)) < self.began + order.for_s:
                 await asyncio.sleep(max(0.0, due - perf_counter()))
-                self._call(due)
+                self._offer(due)
         else:
             for number in range(order.connections):
-                due = self._began + order.spread_s * number / order.connections
+                due = self.began + order.spread_s * number / order.connections
                 await asyncio.sleep(max(0.0, due - perf_counter()))
-                self._call(due)
-            await asyncio.sleep(self._began + order.for_s - perf_counter())
+                self._offer(due)
+            await asyncio.sleep(self.began + order.for_s - perf_counter())
         self._is_last = True
         self._look()
         with suppress(TimeoutError):
@@ -144,22 +133,27 @@ class _Crew:
             for asker, due in list(self._silent.items()):
                 if due > longest:
                     break  # they are in the order in which they were due
-                if asker.is_silent:
+                if isinstance(asker, _Asker) and asker.is_silent:
                     asker.close()
                     self._without += 1
                 self._silent.pop(asker, None)
             self._look()
 
+    async def connect(self) -> None:
+        """Open one; that it cannot be opened breaks the load."""
+        try:
+            await super().connect()
+        except OSError as error:
+            self.fail(f"cannot connect: {error}")
+
     async def close(self) -> None:
         """Hang up everywhere."""
         self._waiting.clear()
-        await asyncio.gather(*self._opening, return_exceptions=True)
-        for asker in list(self._askers):
-            asker.close()
+        await super().close()
 
     def ended(self, due: float, now: float, status: int, first_token_at: float) -> None:
         """Take an answer or a refusal."""
-        self.outcome.ended.append(Ended(due - self._began, now - self._began, status, first_token_at - due))
+        self.outcome.ended.append(Ended(due - self.began, now - self.began, status, first_token_at - due))
         self._look()
 
     def cut(self) -> None:
@@ -167,63 +161,32 @@ class _Crew:
         self._without += 1
         self._look()
 
-    def made(self, asker: Caller) -> None:
-        """Remember a connection."""
-        assert isinstance(asker, _Asker)
-        self._askers.add(asker)
-
-    def free(self, asker: Caller) -> None:
+    def free(self, caller: Caller) -> None:
         """Have it make a call that waits; in a closed loop, the next one."""
-        assert isinstance(asker, _Asker)
-        if self._waiting:
-            self._ask(asker, self._waiting.popleft())
-        elif self.order.rate_per_s is None and (now := perf_counter()) < self._began + self.order.for_s:
-            self.outcome.due.append(now - self._began)
-            self._ask(asker, now)
+        now = perf_counter()
+        if not self._waiting and self.order.rate_per_s is None and now < self.began + self.order.for_s:
+            self.outcome.due.append(now - self.began)
+            self._ask(caller, now)
         else:
-            self._idle.append(asker)
+            super().free(caller)
 
-    def note(self, latency_s: float) -> None:
-        """Never called: ``ended`` is."""
-        raise NotImplementedError(latency_s)
-
-    def fail(self, reason: str) -> None:
-        """End it: something is broken."""
-        if not self.broken.done():
-            self.broken.set_exception(LoadError(reason))
-
-    def gone(self, asker: Caller) -> None:
+    def gone(self, caller: Caller) -> None:
         """Forget a connection."""
-        assert isinstance(asker, _Asker)
-        self._askers.discard(asker)
-        self._silent.pop(asker, None)
-        if asker in self._idle:
-            self._idle.remove(asker)
+        super().gone(caller)
+        self._silent.pop(caller, None)
 
     def _look(self) -> None:
         if self._is_last and len(self.outcome.ended) + self._without == len(self.outcome.due):
             self._all_ended.set()
 
-    def _call(self, due: float) -> None:
-        self.outcome.due.append(due - self._began)
-        if self._idle:
-            self._ask(self._idle.pop(), due)
-            return
-        self._waiting.append(due)
-        opening = asyncio.get_running_loop().create_task(self._connect())
-        self._opening.add(opening)
-        opening.add_done_callback(self._opening.discard)
+    def _offer(self, due: float) -> None:
+        self.outcome.due.append(due - self.began)
+        super()._offer(due)
 
-    def _ask(self, asker: _Asker, due: float) -> None:
-        self._silent.pop(asker, None)  # and then it is the last one again
-        self._silent[asker] = due
-        asker.call(due)
-
-    async def _connect(self) -> None:
-        try:
-            await asyncio.get_running_loop().create_connection(lambda: _Asker(self), "127.0.0.1", self.question.port)
-        except OSError as error:
-            self.fail(f"cannot connect: {error}")
+    def _ask(self, caller: Caller, due: float) -> None:
+        self._silent.pop(caller, None)  # and then it is the last one again
+        self._silent[caller] = due
+        super()._ask(caller, due)
 
 
 def run(order: Order) -> Outcome:
@@ -233,11 +196,7 @@ def run(order: Order) -> Outcome:
         LoadError: an answer was neither whole nor a refusal.
 
     """
-    command = [sys.executable, str(Path(__file__)), msgspec.json.encode(order).decode()]
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode:
-        raise LoadError(done.stderr.decode().strip())
-    return msgspec.json.decode(done.stdout, type=Outcome)
+    return in_a_process(Path(__file__), order, Outcome)
 
 
 async def carry_out(order: Order) -> Outcome:
@@ -251,11 +210,11 @@ async def carry_out(order: Order) -> Outcome:
     work = asyncio.get_running_loop().create_task(crew.work())
     giving_up = asyncio.get_running_loop().create_task(crew.give_up())
     try:
-        await asyncio.wait({work, crew.broken}, timeout=_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
-        if crew.broken.done():
-            crew.broken.result()
+        await asyncio.wait({work, crew.over}, timeout=LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+        if crew.over.done():
+            crew.over.result()
         if not work.done():
-            raise LoadError(f"not done within {_LIMIT_S:g} s")
+            raise LoadError(f"not done within {LIMIT_S:g} s")
     finally:
         work.cancel()
         giving_up.cancel()
@@ -264,17 +223,5 @@ async def carry_out(order: Order) -> Outcome:
     return crew.outcome
 
 
-def main() -> None:
-    """Run the order given as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("order", help="an Order as JSON")
-    order = msgspec.json.decode(parser.parse_args().order, type=Order)
-    try:
-        outcome = uvloop.run(carry_out(order))
-    except (LoadError, OSError) as error:
-        sys.exit(f"load: {error}")
-    write_out(msgspec.json.encode(outcome))
-
-
 if __name__ == "__main__":
-    main()
+    obey(Order, carry_out)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from benchmarks.harness import gateways, procfs
+from benchmarks.harness import gateways, machine
 from benchmarks.harness.servers import Server, free_port, running, wait_until_listening
 
 GAUGES = ("holeshot_loop_delay_seconds", "holeshot_calls_in_flight", "holeshot_calls_limit")
@@ -86,12 +86,12 @@ def watched(server: Server, after_s: float, window_s: float) -> Iterator[list[Se
     def look() -> None:
         sleep(after_s)
         ends = monotonic() + window_s
-        cpu_s.append(procfs.cpu_s(server.pid))
+        cpu_s.append(machine.cpu_s(server.pid))
         while (left_s := ends - monotonic()) > 0:
             with suppress(OSError, http.client.HTTPException):  # without overload control it may not answer in time
                 looks.append(_gauges(server, left_s))
             sleep(max(0.0, min(_LOOK_S, ends - monotonic())))
-        cpu_s.append(procfs.cpu_s(server.pid))
+        cpu_s.append(machine.cpu_s(server.pid))
 
     thread = threading.Thread(target=look)
     thread.start()

@@ -6,12 +6,11 @@ from math import ceil
 
 import msgspec
 
-from benchmarks.harness import procfs
-from benchmarks.harness.answers import TOKENS
-from benchmarks.harness.behaviours import BEHAVIOURS
-from benchmarks.harness.caller import Question
-from benchmarks.harness.figures import quantile
+from benchmarks.harness import machine
+from benchmarks.harness.answers import BEHAVIOURS, TOKENS
 from benchmarks.harness.gateways import PATH
+from benchmarks.harness.load import Question
+from benchmarks.harness.report import quantile
 from benchmarks.harness.servers import Server
 from benchmarks.overload import load
 from benchmarks.overload.company import Quiet
@@ -91,10 +90,10 @@ def unloaded(workload: Workload, server: Server) -> Unloaded:
     order = Order(question=workload.question(server), for_s=for_s, rate_per_s=_LIGHT_PER_S)
     load.run(order)
     settle(server)
-    before_s = procfs.cpu_s(server.pid)
+    before_s = machine.cpu_s(server.pid)
     outcome = load.run(order)
     settle(server)
-    cpu_s = procfs.cpu_s(server.pid) - before_s
+    cpu_s = machine.cpu_s(server.pid) - before_s
     ttfts = [each.ttft_s * 1000 for each in outcome.ended]
     return Unloaded(quantile(ttfts, 0.5), quantile(ttfts, 0.99), len(ttfts) / cpu_s)
 

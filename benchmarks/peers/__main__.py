@@ -11,14 +11,14 @@ from statistics import median
 
 import msgspec
 
-from benchmarks.harness import load, procfs, report
-from benchmarks.harness.cpu_meter import metered
-from benchmarks.harness.figures import quantile
+from benchmarks.harness import load, machine, report
+from benchmarks.harness.gateways import MeasuredServers, measured_servers
 from benchmarks.harness.installing import UnavailableError
 from benchmarks.harness.load import LoadError, Order
-from benchmarks.harness.measured_servers import MeasuredServers, measured_servers
+from benchmarks.harness.machine import metered
 from benchmarks.harness.nginx import Missing
-from benchmarks.harness.processes import prepare
+from benchmarks.harness.report import quantile
+from benchmarks.harness.servers import prepare
 from benchmarks.peers.litellm_proxy import LITELLM
 from benchmarks.peers.peer import Asked, Peer, holeshot, plain
 from benchmarks.peers.portkey import PORTKEY
@@ -83,13 +83,13 @@ def _crowd(asked: Asked) -> Standing:
     question = asked.question("crowd", streamed=True)
     load.run(Order(question=question, calls=CALM_STREAMS, concurrency=CALM_STREAMS, together=True))
     asked.server.settle()
-    procfs.forget_peak(asked.server.pid)
+    machine.forget_peak(asked.server.pid)
     with metered(asked.server) as spent:
         outcome = load.run(Order(question=question, calls=STREAMS, concurrency=STREAMS, together=True))
     return Standing(
         title="",
         cores=spent.cpu_s / STREAM_S,
-        peak_mb=procfs.peak_mb(asked.server.pid),
+        peak_mb=machine.peak_mb(asked.server.pid),
         ttft_p99_ms=quantile(outcome.latencies_ms, 0.99),
     )
 

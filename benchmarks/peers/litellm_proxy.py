@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from benchmarks.harness import gateways, installing
-from benchmarks.harness.measured_servers import MeasuredServers
+from benchmarks.harness.gateways import MeasuredServers
 from benchmarks.peers.peer import BEHAVIOURS, PROVIDER_KEY, Asked, Peer, Route, serving
 
 VERSION = "1.106.2"

@@ -8,9 +8,9 @@ from typing import Protocol
 import msgspec
 
 from benchmarks.harness import gateways, servers
-from benchmarks.harness.caller import Question
+from benchmarks.harness.gateways import MeasuredServers
 from benchmarks.harness.installing import UnavailableError
-from benchmarks.harness.measured_servers import MeasuredServers
+from benchmarks.harness.load import Question
 from benchmarks.harness.servers import Server
 
 BEHAVIOURS = ("burst", "paced", "crowd")  # the providers a peer is configured with

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.harness import gateways, installing
+from benchmarks.harness.gateways import MeasuredServers
 from benchmarks.harness.installing import UnavailableError
-from benchmarks.harness.measured_servers import MeasuredServers
 from benchmarks.peers.peer import BEHAVIOURS, PROVIDER_KEY, Asked, Peer, Route, serving
 
 VERSION = "1.15.2"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from rich.table import Table
 
-from benchmarks.harness import interpreter
+from benchmarks.harness import report
 
 COLUMNS = ("", "non-streaming ms", "burst ms", "token µs", "cores", "MB", "TTFT p99 ms", "note")
 _CAPTION = (
@@ -30,7 +30,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _caption() -> str:
-    return f"{_CAPTION} {interpreter.described()}, for what is written in Python."
+    return f"{_CAPTION} {report.described()}, for what is written in Python."
 
 
 def as_table(standings: Sequence[Standing]) -> Table:

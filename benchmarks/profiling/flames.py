@@ -15,11 +15,10 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.harness import installing, load
+from benchmarks.harness.gateways import measured_servers
 from benchmarks.harness.installing import UnavailableError
 from benchmarks.harness.load import Order
-from benchmarks.harness.measured_servers import measured_servers
-from benchmarks.harness.processes import prepare
-from benchmarks.harness.servers import ROOT, Server
+from benchmarks.harness.servers import ROOT, Server, prepare
 from benchmarks.micro.hot_path import WAYS
 from benchmarks.profiling.flame_graph import Stacks, drawn
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import uvloop
 from yarl import URL
 
-from benchmarks.harness import gateways, procfs
-from benchmarks.harness.figures import Row, row, skipped
-from benchmarks.harness.measured_servers import MeasuredServers
+from benchmarks.harness import gateways, machine
+from benchmarks.harness.gateways import MeasuredServers
 from benchmarks.harness.nginx import Missing
+from benchmarks.harness.report import Row, row, skipped
 from benchmarks.speed.measuring import Effort
 from providers.http import Client, Request, Response
 
@@ -60,9 +60,9 @@ async def bytes_per_stream(port: int) -> float:
     for response in [await opened() for _ in range(WARM_UP)]:
         response.abort()
     gc.collect()
-    before_mb = procfs.memory_mb(os.getpid())
+    before_mb = machine.memory_mb(os.getpid())
     held = [await opened() for _ in range(STREAMS)]
-    grown_mb = procfs.memory_mb(os.getpid()) - before_mb
+    grown_mb = machine.memory_mb(os.getpid()) - before_mb
     for response in held:
         response.abort()
     await client.aclose()

@@ -32,8 +32,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from benchmarks.harness.processes import prepare
-from benchmarks.harness.servers import ROOT
+from benchmarks.harness.servers import ROOT, prepare
 from benchmarks.soak.course import Order, soak
 from benchmarks.soak.plot import svg
 from benchmarks.soak.report import lines, problems

@@ -15,8 +15,9 @@ import aiohttp
 import msgspec
 import uvloop
 
-from benchmarks.harness import gateways, interpreter, servers
+from benchmarks.harness import gateways, servers
 from benchmarks.harness.gateways import HEADERS, Stores
+from benchmarks.harness.report import described
 from benchmarks.harness.servers import Server
 from benchmarks.soak import books, configuration, provider
 from benchmarks.soak.clients import Made, make
@@ -202,7 +203,7 @@ async def _soaked(order: Order, course: Course, database_url: str, log: Path, ti
         await engine.dispose()
     endings = Counter(one.ending for one in course.made)
     report = Report(
-        interpreter=interpreter.described(),
+        interpreter=described(),
         seed=order.seed,
         calls=order.calls,
         warm_up_calls=course.warm_up_calls,

@@ -18,7 +18,7 @@ from typing import Any, cast
 import msgspec
 import uvloop
 
-from benchmarks.harness.received_requests import Requests
+from benchmarks.harness.mock_upstream import Requests
 
 # Of the time to the first token, and of its logarithm. Six, so that they are seldom all out after a 429 or a 500.
 MEDIAN_S = {"swift": 0.010, "steady": 0.020, "plain": 0.020, "slow": 0.050, "distant": 0.040, "moody": 0.015}

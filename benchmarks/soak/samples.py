@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.harness import procfs
+from benchmarks.harness import machine
 from benchmarks.harness.servers import START_LIMIT_S, Server
 
 GAUGES = ("holeshot_tasks", "holeshot_ledger_pending")
@@ -33,8 +33,8 @@ def look(gateway: Server, spool: Path, at_s: float, calls: int = 0) -> Sample:
     tasks, pending = (int(value) for value in gauges(_page(gateway)))
     return Sample(
         at_s=at_s,
-        rss_mb=procfs.memory_mb(gateway.pid),
-        descriptors=procfs.descriptors(gateway.pid),
+        rss_mb=machine.memory_mb(gateway.pid),
+        descriptors=machine.descriptors(gateway.pid),
         tasks=tasks,
         pending=pending,
         spool_kb=sum(_size(path) for path in spool.rglob("*")) / 1000,

@@ -10,11 +10,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from benchmarks.harness import interpreter, report
-from benchmarks.harness.figures import Row
+from benchmarks.harness import report
+from benchmarks.harness.gateways import MeasuredServers, measured_servers
 from benchmarks.harness.load import LoadError
-from benchmarks.harness.measured_servers import MeasuredServers, measured_servers
-from benchmarks.harness.processes import prepare
+from benchmarks.harness.report import Row
+from benchmarks.harness.servers import prepare
 from benchmarks.profiling import stream_memory
 from benchmarks.speed import crowd, losers, measuring, scenario_rows, startup, tls_losers
 from benchmarks.speed.measuring import QUICK_ROUNDS, ROUNDS, Effort
@@ -79,7 +79,7 @@ def main() -> None:
     conditions = (
         f"CPU: user and system time of the whole process tree per call, rows in PostgreSQL and standings in Redis "
         f"included, the stores' own not; medians over {QUICK_ROUNDS if arguments.quick else ROUNDS} alternating "
-        f"rounds, ratios within a round. {interpreter.described()}."
+        f"rounds, ratios within a round. {report.described()}."
     )
     if arguments.json:
         print(report.as_json(rows, conditions))

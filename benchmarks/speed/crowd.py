@@ -5,16 +5,13 @@ from statistics import median
 
 import msgspec
 
-from benchmarks.harness import gateways, load, procfs
-from benchmarks.harness.answers import TOKENS
-from benchmarks.harness.behaviours import BEHAVIOURS
-from benchmarks.harness.caller import Question
-from benchmarks.harness.cpu_meter import metered
-from benchmarks.harness.figures import Row, quantile, row, skipped
-from benchmarks.harness.gateways import over
-from benchmarks.harness.load import LoadError, Order
-from benchmarks.harness.measured_servers import MeasuredServers
+from benchmarks.harness import gateways, load, machine
+from benchmarks.harness.answers import BEHAVIOURS, TOKENS
+from benchmarks.harness.gateways import MeasuredServers, over
+from benchmarks.harness.load import LoadError, Order, Question
+from benchmarks.harness.machine import metered
 from benchmarks.harness.nginx import Missing
+from benchmarks.harness.report import Row, quantile, row, skipped
 from benchmarks.harness.servers import Server, count
 from benchmarks.speed.measuring import Effort
 
@@ -124,7 +121,7 @@ def _idle_mb(crowd: Crowd, server: Server) -> float:
     )
     load.run(Order(question=short, calls=1, concurrency=1))
     server.settle()
-    return procfs.memory_mb(server.pid)
+    return machine.memory_mb(server.pid)
 
 
 def _question(crowd: Crowd, server: Server) -> Question:
@@ -142,17 +139,17 @@ def _gather(crowd: Crowd, server: Server, measured: MeasuredServers) -> Sample:
     question = _question(crowd, server)
     server.settle()
     upstream = measured.upstream
-    procfs.forget_peak(server.pid)
+    machine.forget_peak(server.pid)
     cut = count(upstream, "cut_before_first_byte")
-    upstream_before_s = procfs.cpu_s(upstream.pid)
+    upstream_before_s = machine.cpu_s(upstream.pid)
     with metered(server) as spent:
         outcome = load.run(Order(question=question, calls=crowd.streams, concurrency=crowd.streams, together=True))
     return Sample(
         cores=spent.cpu_s / STREAM_S,
-        peak_mb=procfs.peak_mb(server.pid),
+        peak_mb=machine.peak_mb(server.pid),
         ttft_p50_ms=quantile(outcome.latencies_ms, 0.5),
         ttft_p99_ms=quantile(outcome.latencies_ms, 0.99),
-        others_cores=(procfs.cpu_s(upstream.pid) - upstream_before_s + outcome.cpu_s) / STREAM_S,
+        others_cores=(machine.cpu_s(upstream.pid) - upstream_before_s + outcome.cpu_s) / STREAM_S,
         cut_share=(count(upstream, "cut_before_first_byte") - cut) / crowd.streams,
     )
 

@@ -5,11 +5,10 @@ A loop that is late cuts late, and a loser that is cut late is paid for.
 
 from collections.abc import Iterator
 
-from benchmarks.harness import gateways, load, procfs
-from benchmarks.harness.caller import Question
-from benchmarks.harness.figures import Row
-from benchmarks.harness.load import Order
-from benchmarks.harness.measured_servers import MeasuredServers
+from benchmarks.harness import gateways, load, machine
+from benchmarks.harness.gateways import MeasuredServers
+from benchmarks.harness.load import Order, Question
+from benchmarks.harness.report import Row
 from benchmarks.harness.servers import count
 from benchmarks.speed.measuring import Effort
 
@@ -39,9 +38,9 @@ def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
     calls = int(rate_per_s * (QUICK_RUN_S if effort.quick else RUN_S))
     effort.say(f"{NAME}: {calls:,} races, {rate_per_s:.0f} a second")
     before = {what: count(upstream, what) for what in _COUNTED}
-    before_s = procfs.cpu_s(server.pid)
+    before_s = machine.cpu_s(server.pid)
     outcome = load.run(Order(question=question, calls=calls, concurrency=CONCURRENCY, rate_per_s=rate_per_s))
-    cores = (procfs.cpu_s(server.pid) - before_s) / outcome.wall_s
+    cores = (machine.cpu_s(server.pid) - before_s) / outcome.wall_s
     server.settle()
     seen = {what: count(upstream, what) - before[what] for what in _COUNTED}
     ran_on = max(0, seen["answered"] - calls)

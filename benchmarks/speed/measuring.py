@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from benchmarks.harness import load
-from benchmarks.harness.caller import Question
-from benchmarks.harness.cpu_meter import metered
-from benchmarks.harness.load import Order
-from benchmarks.harness.measured_servers import MeasuredServers
+from benchmarks.harness.gateways import MeasuredServers
+from benchmarks.harness.load import Order, Question
+from benchmarks.harness.machine import metered
 from benchmarks.harness.nginx import Missing
 from benchmarks.harness.servers import Server, count
 from benchmarks.speed.scenarios import Scenario, Subject

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from benchmarks.harness.figures import Row, quantile, row, skipped
+from benchmarks.harness.report import Row, quantile, row, skipped
 from benchmarks.speed.measuring import Sample, Samples
 from benchmarks.speed.scenarios import Comparison, Limit, Scenario
 

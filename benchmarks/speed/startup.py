@@ -10,10 +10,9 @@ from statistics import median
 
 import msgspec
 
-from benchmarks.harness import gateways, procfs
-from benchmarks.harness.figures import Row, row
-from benchmarks.harness.gateways import Stores
-from benchmarks.harness.measured_servers import MeasuredServers
+from benchmarks.harness import gateways, machine
+from benchmarks.harness.gateways import MeasuredServers, Stores
+from benchmarks.harness.report import Row, row
 from benchmarks.harness.servers import START_LIMIT_S, free_port, running
 from benchmarks.speed.measuring import Effort
 
@@ -76,7 +75,7 @@ def measure_start(upstream_port: int, folder: Path, stores: Stores, bytecode: Pa
         _first_answer(process, port)
         first_answer_s = time.monotonic() - began
         time.sleep(IDLE_S)
-        return Start(first_answer_s, procfs.memory_mb(process.pid, "Rss"), procfs.memory_mb(process.pid, "Pss"))
+        return Start(first_answer_s, machine.memory_mb(process.pid, "Rss"), machine.memory_mb(process.pid, "Pss"))
 
 
 def _first_answer(process: subprocess.Popen[bytes], port: int) -> None:

@@ -8,13 +8,11 @@ from statistics import median
 import msgspec
 
 from benchmarks.harness import gateways, load
-from benchmarks.harness.behaviours import BEHAVIOURS
-from benchmarks.harness.caller import Question
-from benchmarks.harness.figures import Row, row, skipped
-from benchmarks.harness.gateways import over
-from benchmarks.harness.load import Order
-from benchmarks.harness.measured_servers import ONE_WAY_S, MeasuredServers
+from benchmarks.harness.answers import BEHAVIOURS
+from benchmarks.harness.gateways import ONE_WAY_S, MeasuredServers, over
+from benchmarks.harness.load import Order, Question
 from benchmarks.harness.nginx import Missing
+from benchmarks.harness.report import Row, row, skipped
 from benchmarks.harness.servers import START_LIMIT_S, count
 from benchmarks.speed.measuring import Effort
 

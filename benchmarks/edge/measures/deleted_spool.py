@@ -17,7 +17,7 @@ from benchmarks.edge.client import ask, get
 from benchmarks.edge.edge import Edge, Running
 from benchmarks.edge.figure import Figure
 from benchmarks.harness import gateways
-from benchmarks.harness.caller import Question
+from benchmarks.harness.load import Question
 
 CALLS = 20  # at a time
 LIMIT_S = 20.0  # for whatever is waited for

@@ -10,7 +10,7 @@ from benchmarks.edge.client import ask
 from benchmarks.edge.edge import Edge
 from benchmarks.edge.figure import Figure
 from benchmarks.harness import gateways
-from benchmarks.harness.caller import Question
+from benchmarks.harness.load import Question
 
 CALLS, CALLERS = 1000, 10
 PATIENCE_S = 5.0  # a caller whose call takes longer makes no more

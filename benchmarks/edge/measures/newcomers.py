@@ -8,9 +8,8 @@ from benchmarks.edge.client import ask, get
 from benchmarks.edge.edge import Edge, Running
 from benchmarks.edge.figure import Figure
 from benchmarks.harness import gateways, load
-from benchmarks.harness.caller import Question
-from benchmarks.harness.figures import quantile
-from benchmarks.harness.load import Order
+from benchmarks.harness.load import Order, Question
+from benchmarks.harness.report import quantile
 from benchmarks.harness.servers import count
 
 CALLERS, CALLS = 1000, 6000

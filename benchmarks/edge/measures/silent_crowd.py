@@ -9,7 +9,7 @@ from benchmarks.edge.client import ask, get, silent
 from benchmarks.edge.edge import Edge, Running
 from benchmarks.edge.figure import Figure
 from benchmarks.harness import gateways
-from benchmarks.harness.caller import Question
+from benchmarks.harness.load import Question
 
 DESCRIPTORS = 1024  # what a shell gives
 CROWDS = ((1100, False), (5000, False), (1100, True))  # how many, and whether the limit cannot be raised

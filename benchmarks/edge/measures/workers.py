@@ -10,9 +10,8 @@ from pathlib import Path
 from benchmarks.edge.client import HOST, PATIENCE_S
 from benchmarks.edge.edge import Edge, Running
 from benchmarks.edge.figure import Figure
-from benchmarks.harness import gateways, load, procfs
-from benchmarks.harness.caller import Question
-from benchmarks.harness.load import Order
+from benchmarks.harness import gateways, load, machine
+from benchmarks.harness.load import Order, Question
 from tests.services.servers import postgres, redis_server
 
 WORKERS, CONNECTIONS = 4, 400
@@ -62,7 +61,7 @@ def _held(gateway: Running, peers: set[int]) -> Counter[int]:
         if local == gateway.port and fields[3] == _ESTABLISHED and remote in peers:
             inodes.add(fields[9])
     held: Counter[int] = Counter()
-    for pid in procfs.tree(gateway.pid)[1:]:
+    for pid in machine.tree(gateway.pid)[1:]:
         held[pid] = 0
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):

@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from benchmarks.harness.answers import STREAM
-from benchmarks.harness.caller import Question
-from benchmarks.harness.load import LoadError
-from benchmarks.harness.received_requests import Requests
+from benchmarks.harness.load import LoadError, Question
+from benchmarks.harness.mock_upstream import Requests
 from benchmarks.overload.load import Order, carry_out
 from tests.patience import PATIENCE_S
 

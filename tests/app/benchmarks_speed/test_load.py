@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from benchmarks.harness import gateways
-from benchmarks.harness.caller import Question
 from benchmarks.harness.delay import NearEnd
-from benchmarks.harness.load import LoadError, Order, carry_out
+from benchmarks.harness.load import LoadError, Order, Question, carry_out
 from benchmarks.harness.mock_upstream import Connection
 from tests.patience import PATIENCE_S
 

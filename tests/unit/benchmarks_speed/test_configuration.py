@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import gateways, measured_servers
-from benchmarks.harness.behaviours import BEHAVIOURS
+from benchmarks.harness import gateways
+from benchmarks.harness.answers import BEHAVIOURS
 from benchmarks.harness.gateways import Stores, Tls
 from benchmarks.micro.hot_path import WAYS
 from benchmarks.speed.crowd import CROWDS, Crowd
@@ -26,10 +26,10 @@ def test_every_subject_of_every_scenario_is_a_server_and_a_model_that_there_are(
     asked: list[Subject | Crowd] = [*CROWDS]
     asked += (subject for scenario in (*SCENARIOS, FIRST_TOKEN) for subject in scenario.subjects)
     for subject in asked:
-        if subject.server in measured_servers.GATEWAYS:
+        if subject.server in gateways.GATEWAYS:
             race = settings.models[subject.model]
             assert len(race.deployments) == subject.launched
-            assert measured_servers.GATEWAYS[subject.server].tls or "-tls-" not in subject.model
+            assert gateways.GATEWAYS[subject.server].tls or "-tls-" not in subject.model
         else:
             assert subject.server in {"upstream", "nginx", "pass-through"}
             assert subject.path.split("/")[1] in BEHAVIOURS

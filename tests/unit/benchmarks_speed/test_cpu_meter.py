@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.harness.cpu_meter import metered
+from benchmarks.harness.machine import metered
 
 LOOK_S = 0.004
 

@@ -4,7 +4,7 @@ import platform
 
 import pytest
 
-from benchmarks.harness import interpreter
+from benchmarks.harness import report
 
 
 @pytest.mark.parametrize(
@@ -19,9 +19,9 @@ from benchmarks.harness import interpreter
     ],
 )
 def test_optimisations_are_read_from_what_configure_was_given(config_args: str | None, built: str) -> None:
-    assert interpreter.built(config_args, "GCC 12.2.0") == built
+    assert report.built(config_args, "GCC 12.2.0") == built
 
 
 def test_this_interpreter_is_described() -> None:
-    assert platform.python_version() in interpreter.described()
-    assert platform.python_compiler() in interpreter.described()
+    assert platform.python_version() in report.described()
+    assert platform.python_compiler() in report.described()

@@ -1,7 +1,10 @@
-"""What the kernel knows of a process and its children: CPU time and memory. Linux only."""
+"""What the kernel knows of processes, CPU time and memory, and of a server under load. Linux only."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 _PROCESS_CPU_CLOCK = 2  # CPUCLOCK_SCHED of linux/posix-timers.h
 
@@ -57,3 +60,55 @@ def _rollup_kb(pid: int, kind: str) -> int:
         if name == kind:
             return int(value.split()[0])
     raise LookupError(f"the kernel tells no {kind} of process {pid}")
+
+
+LOOKS = 30  # that the cost of one is taken from
+
+
+class Settling(Protocol):
+    """A server that can be asked whether it has work left; each look costs it CPU."""
+
+    @property
+    def pid(self) -> int:
+        """Its process; its children count."""
+
+    @property
+    def workers(self) -> int:
+        """Who looks: none, and it has never work left and is never looked at."""
+
+    def settle(self) -> int:
+        """Wait until no work is left, and return how often that was looked for."""
+
+    def look(self) -> bool:
+        """Tell whether work is left."""
+
+
+class Spent:
+    """What a load took. ``cpu_s`` is known once its block has ended."""
+
+    def __init__(self) -> None:
+        self.cpu_s = 0.0
+
+
+@contextmanager
+def metered(server: Settling, cpu_s: Callable[[int], float] = cpu_s) -> Iterator[Spent]:
+    """Measure the CPU seconds that ``server`` takes for the load of the block and for what is left to do after it.
+
+    What a look costs is measured before the block, while nothing else is going on, and is taken off for each.
+    """
+    server.settle()
+    look_s = _look_s(server, cpu_s)
+    spent = Spent()
+    before_s = cpu_s(server.pid)
+    yield spent
+    looks = server.settle()
+    spent.cpu_s = cpu_s(server.pid) - before_s - looks * look_s
+
+
+def _look_s(server: Settling, cpu_s: Callable[[int], float]) -> float:
+    if not server.workers:
+        return 0.0
+    before_s = cpu_s(server.pid)
+    for _ in range(LOOKS):
+        server.look()
+    return (cpu_s(server.pid) - before_s) / LOOKS
