@@ -98,7 +98,7 @@ test-%:
 	@$(MAKE) --no-print-directory test WHAT=$*
 
 profile: $(VENV)/.dev  ## record flame graphs of the gateway at work into var/profile
-	$(BIN)/python -m benchmarks.profiling.flames
+	$(BIN)/python -m benchmarks.micro.flames
 
 docs: $(VENV)/.runtime  ## make the site of the documentation in var/site: offline, with a search, its links checked
 	@$(BIN)/python requirements/install.py docs

@@ -1,4 +1,4 @@
-"""What goes wrong in the month, when, and which alerts should say so."""
+"""What goes wrong in the month, when, and which alerts should say so; and whether they did."""
 
 from collections.abc import Mapping
 from random import Random

@@ -15,8 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from benchmarks.edge import measures
-from benchmarks.edge.edge import Edge, edge
-from benchmarks.edge.figure import Figure
+from benchmarks.edge.edge import Edge, Figure, edge
 from benchmarks.harness import report, servers
 from benchmarks.harness.report import console
 from benchmarks.harness.servers import prepare

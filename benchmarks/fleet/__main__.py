@@ -16,17 +16,10 @@ import uvloop
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from benchmarks.fleet import ledger
-from benchmarks.fleet.course import Course, direct_provider
-from benchmarks.fleet.draws import read_draws
+from benchmarks.fleet.course import Course, booked_calls, direct_provider
+from benchmarks.fleet.findings import lateness, losers, published, read_draws, recoveries, standings
 from benchmarks.fleet.installation import installation
-from benchmarks.fleet.lateness import lateness
-from benchmarks.fleet.losers import losers
-from benchmarks.fleet.plot import svg
-from benchmarks.fleet.publication import published
-from benchmarks.fleet.recovery import recoveries
-from benchmarks.fleet.report import Report, show
-from benchmarks.fleet.standings import standings
+from benchmarks.fleet.report import Report, show, svg
 from benchmarks.fleet.world import CLIMATES, World
 from benchmarks.harness.report import known_quantile
 
@@ -74,7 +67,7 @@ def run(options: argparse.Namespace, folder: Path, console: Console) -> tuple[Re
         )
         uvloop.run(course.run())
         installed.settle()
-        rows, interrupted = asyncio.run(ledger.calls(installed.database_url))
+        rows, interrupted = asyncio.run(booked_calls(installed))
     console.print("Comparing with what the fleet would have drawn ...")
     return _report(options, world, course, folder, (rows, interrupted))
 

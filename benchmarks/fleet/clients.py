@@ -9,7 +9,9 @@ from random import Random
 import msgspec
 
 from benchmarks.fleet.provider import TOKENS
-from benchmarks.harness.client_connection import TOKEN_MARK, Connection, NothingReceived, Refused, connected
+from benchmarks.harness.client_connection import TOKEN_MARK, Connections, NothingReceived, Refused
+from benchmarks.harness.gateways import PATH
+from benchmarks.harness.load import rendered
 
 CALL_LIMIT_S = 60.0
 TRIES = 2  # as the SDKs do: once more, when nothing was received
@@ -34,7 +36,7 @@ class Clients:
     """Any number of clients, who keep their connections to any number of servers."""
 
     def __init__(self, random: Random) -> None:
-        self._idle: dict[int, list[Connection]] = {}
+        self._connections = Connections()
         self._random = random
 
     async def call(self, ports: Sequence[int], model: str, number: int, prompt: str, due_at: float) -> Answer:
@@ -55,12 +57,10 @@ class Clients:
 
     def close(self) -> None:
         """Close every connection."""
-        for connection in [each for idle in self._idle.values() for each in idle]:
-            connection.abort()
+        self._connections.close()
 
     async def _try(self, port: int, request: bytes, answer: Answer, due_at: float) -> None:
-        idle = self._idle.setdefault(port, [])
-        connection = idle.pop() if idle else await self._connect(port, idle)
+        connection = await self._connections.take(port)
         try:
             received = await connection.exchange(request)
         except asyncio.CancelledError:
@@ -71,16 +71,9 @@ class Clients:
         if connection.first_token_at is not None:
             answer.ttft_s = connection.first_token_at - due_at
         if answer.whole:
-            idle.append(connection)
+            self._connections.keep(port, connection)
         else:
             connection.abort()
-
-    async def _connect(self, port: int, idle: list[Connection]) -> Connection:
-        def dropped(connection: Connection) -> None:
-            if connection in idle:
-                idle.remove(connection)
-
-        return await connected(port, dropped)
 
 
 def _read(received: bytes, answer: Answer) -> None:
@@ -95,16 +88,5 @@ def _read(received: bytes, answer: Answer) -> None:
 
 
 def _request(model: str, number: int, prompt: str) -> bytes:
-    body = msgspec.json.encode(
-        {
-            "model": model,
-            "user": f"fleet-{number}",
-            "stream": True,
-            "messages": [{"role": "user", "content": prompt}],
-        }
-    )
-    head = (
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
-        f"content-length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
+    messages = [{"role": "user", "content": prompt}]
+    return rendered(PATH, {"model": model, "user": f"fleet-{number}", "stream": True, "messages": messages})

@@ -8,12 +8,92 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.fleet import faults, ledger
 from benchmarks.fleet.clients import Answer, Clients
 from benchmarks.fleet.installation import AUDITED, POLICIES, Installation
 from benchmarks.fleet.world import FLEET, World
 from benchmarks.harness.machine import cpu_s
 from benchmarks.harness.servers import Child
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault to come: what begins and what ends it, each a matter of milliseconds, at a share of the faulty load."""
+
+    name: str
+    begin: float
+    begins: Callable[[Installation], None]
+    end: float
+    ends: Callable[[Installation], None] | None = None
+    silences: str | None = None  # the provider that answers nobody meanwhile
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """A fault that was, in seconds of the world's age."""
+
+    name: str
+    begin_s: float
+    end_s: float
+    silences: str | None
+
+
+def plan() -> tuple[Planned, ...]:
+    """Return the faults, in order, with time to recover between them."""
+    return (
+        Planned(
+            name="replica killed",
+            begin=0.08,
+            begins=lambda installation: installation.gateways[0].kill(),
+            end=0.20,
+            ends=lambda installation: installation.gateways[0].start(),
+        ),
+        Planned(name="Redis flushed", begin=0.28, begins=Installation.flush_redis, end=0.28),
+        Planned(
+            name="alpha hangs",
+            begin=0.46,
+            begins=lambda installation: installation.fault("alpha", "hang"),
+            end=0.62,
+            ends=lambda installation: installation.fault("alpha", "none"),
+            silences="alpha",
+        ),
+        Planned(
+            name="charlie rate-limits",
+            begin=0.74,
+            begins=lambda installation: installation.fault("charlie", "limit"),
+            end=0.90,
+            ends=lambda installation: installation.fault("charlie", "none"),
+            silences="charlie",
+        ),
+    )
+
+
+def silent(faults: tuple[Fault, ...], age_s: float) -> frozenset[str]:
+    """Return the providers that answer nobody at that time."""
+    return frozenset(fault.silences for fault in faults if fault.silences and fault.begin_s <= age_s < fault.end_s)
+
+
+_ATTEMPTS = """
+SELECT calls.model, attempts.provider, calls.prompt_class, attempts.outcome, attempts.audited, count(*) AS attempts
+FROM attempts JOIN calls ON calls.id = attempts.call_id
+GROUP BY 1, 2, 3, 4, 5
+"""
+_CALLS = "SELECT count(*), count(*) FILTER (WHERE error_kind = 'interrupted') FROM calls"
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """So many attempts of one kind."""
+
+    model: str
+    provider: str
+    prompt_class: int
+    outcome: str
+    audited: bool
+    attempts: int
+
+
+async def booked_calls(installation: Installation) -> tuple[int, int]:
+    """Return how many calls have rows, and how many of these were interrupted by the death of their gateway."""
+    [(every, interrupted)] = await installation.fetched(_CALLS)
+    return every, interrupted
+
 
 SINGLE, ROUND_ROBIN = "single", "round-robin"  # without a gateway: always the first provider; each in turn
 STEADY_SHARE = 0.55  # of the calls come before the faults
@@ -40,7 +120,7 @@ class Look(msgspec.Struct, frozen=True):
     leaderboards: Mapping[str, list[dict[str, Any]]]  # rows by model
     replicas_agree: bool  # on the rows of the policies
     provider_counts: Mapping[str, Mapping[str, int]]
-    entries: list[ledger.Entry]
+    entries: list[Entry]
     cpu_share: Mapping[str, float]  # of one core while the load was steady, by kind of process
 
 
@@ -58,7 +138,7 @@ class Course:
         tick: Callable[[], None],
     ) -> None:
         self.observations: list[Observation] = []
-        self.faults: tuple[faults.Fault, ...] = ()
+        self.faults: tuple[Fault, ...] = ()
         self.look: Look | None = None
         self._installation = installation
         self._world = world
@@ -69,7 +149,7 @@ class Course:
         self._tick = tick  # called once per call
         self._arrivals = Random(f"{world.seed}/arrivals")
         self._clients = Clients(Random(f"{world.seed}/replicas"))
-        self._every_port = [process.port for process in installation.gateways]
+        self._every_port = [process.port for process in installation.replicas]
 
     async def run(self) -> None:
         """Run both loads."""
@@ -81,7 +161,7 @@ class Course:
             cpu_share = {kind: (used - before[kind]) / elapsed_s for kind, used in self._cpu_s().items()}
             await asyncio.sleep(PAUSE_S)
             await asyncio.to_thread(self._installation.settle)
-            entries = await ledger.entries(self._installation.database_url)
+            entries = [Entry(*row) for row in await self._installation.fetched(_ATTEMPTS)]
             self.look = await asyncio.to_thread(self._look, cpu_share, entries)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._fail())
@@ -124,23 +204,23 @@ class Course:
         """Begin and end each fault at its time."""
         began_s = self._age_s()
         duration_s = (self._calls - self._steady_calls) / self._rate_per_s
-        for fault in faults.plan():
+        for fault in plan():
             await asyncio.sleep(began_s + fault.begin * duration_s - self._age_s())
             begin_s = self._age_s()
             fault.begins(self._installation)
             await asyncio.sleep(max(0.0, began_s + fault.end * duration_s - self._age_s()))
             if fault.ends is not None:
                 fault.ends(self._installation)
-            self.faults += (faults.Fault(fault.name, begin_s, self._age_s(), fault.silences),)
+            self.faults += (Fault(fault.name, begin_s, self._age_s(), fault.silences),)
 
-    def _look(self, cpu_share: Mapping[str, float], entries: list[ledger.Entry]) -> Look:
-        boards = {model: _rows(self._installation.gateways[0], model) for model in POLICIES}
+    def _look(self, cpu_share: Mapping[str, float], entries: list[Entry]) -> Look:
+        boards = {model: _rows(self._installation.replicas[0], model) for model in POLICIES}
         return Look(
             at_s=self._age_s(),
             leaderboards={**boards, AUDITED: _rows(self._installation.auditor, AUDITED)},
             replicas_agree=all(
                 _published(_rows(gateway, model)) == _published(rows)
-                for gateway in self._installation.gateways[1:]
+                for gateway in self._installation.replicas[1:]
                 for model, rows in boards.items()
             ),
             provider_counts=self._installation.counts(),
@@ -150,7 +230,7 @@ class Course:
 
     def _cpu_s(self) -> dict[str, float]:
         groups: dict[str, list[Child]] = {
-            "gateways": self._installation.gateways,
+            "gateways": self._installation.replicas,
             "auditor": [self._installation.auditor],
             "providers": list(self._installation.providers.values()),
         }

@@ -15,12 +15,13 @@ from collections.abc import Callable
 from io import TextIOBase
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import uvloop
 
 from benchmarks.fleet.world import PERSONAS, World
+from benchmarks.harness.serving import BACKLOG, LAST_CHUNK, STREAM_HEAD, Serving, framed, response
 from providers.simulator.persona import Fate
 from providers.simulator.wire import DONE, Answering, error, event, usage
 
@@ -29,20 +30,11 @@ ROLE_AT = 0.3  # headers and the role-only chunk come at this share of the TTFT
 RETRY_AFTER_S = 1
 LOG_HEAD = "number,age_s,ttft_ms,fate,ending,late_ms\n"
 
-_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _NUMBER = re.compile(rb'"user" *: *"fleet-(\d+)"')
 _ANSWERING = Answering("chatcmpl-fleet", "fleet-model", created=0)
-
-
-def _framed(data: bytes) -> bytes:
-    """Return ``data`` as one chunk of HTTP/1.1."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-_STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-_ROLE = _STREAM_HEAD + _framed(event(_ANSWERING.chunk({"role": "assistant", "content": ""})))
-_TOKEN = _framed(event(_ANSWERING.chunk({"content": " token"})))
-_ERROR = _framed(event(error("The model is overloaded.", code=503))) + b"0\r\n\r\n"
+_ROLE = STREAM_HEAD + framed(event(_ANSWERING.chunk({"role": "assistant", "content": ""})))
+_TOKEN = framed(event(_ANSWERING.chunk({"content": " token"})))
+_ERROR = framed(event(error("The model is overloaded.", code=503))) + LAST_CHUNK
 
 
 class Provider:
@@ -67,54 +59,34 @@ class Provider:
         return msgspec.json.encode(dict(self.counts))
 
 
-class Connection(asyncio.Protocol):
-    """One kept-alive connection, one request at a time."""
+class Connection(Serving):
+    """One connection."""
 
     def __init__(self, provider: Provider) -> None:
+        super().__init__()
         self._provider = provider
-        self._received = bytearray()
         self._answer: Answer | None = None
-        self.transport: asyncio.Transport | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's own class is none of asyncio's
-
-    def connection_lost(self, error: Exception | None) -> None:
-        del error
-        self.transport = None
+    def lost(self) -> None:
+        """Have what is being answered end."""
         if self._answer is not None:
             self._answer.cut()
 
-    def data_received(self, data: bytes) -> None:
-        received = self._received
-        received += data
-        end = received.find(b"\r\n\r\n")
-        if end < 0:
-            return
-        length = _LENGTH.search(received, 0, end)
-        whole = end + 4 + (int(length[1]) if length else 0)
-        if len(received) >= whole:
-            request = bytes(received[:whole])
-            del received[:whole]
-            self._take(request)
-
-    def write(self, data: bytes) -> None:
-        if self.transport is not None:
-            self.transport.write(data)
-
     def finished(self) -> None:
+        """Note that nothing is being answered."""
         self._answer = None
 
-    def _take(self, request: bytes) -> None:
+    def answer(self, request: bytes) -> None:
+        """Begin, or do as told."""
         path = request.split(b" ", 2)[1].decode()
         number = _NUMBER.search(request)
         if path == "/_counts":
-            self.write(_response(200, self._provider.report()))
+            self.write(response(self._provider.report()))
         elif path.startswith("/_fault/"):
             self._provider.fault = path.rpartition("/")[2]
-            self.write(_response(200, b"{}"))
+            self.write(response({}))
         elif number is None:
-            self.write(_response(404, msgspec.json.encode(error("only the fleet's own calls are answered"))))
+            self.write(response(error("only the fleet's own calls are answered"), "404 Not Found"))
         else:
             self._answer = Answer(self._provider, self, int(number[1]))
             self._answer.begin()
@@ -127,13 +99,11 @@ class Answer:
         self._provider = provider
         self._connection = connection
         self._number = number
-        self._loop = asyncio.get_running_loop()
-        self._began_s = self._loop.time()
+        self._began_s = connection.loop.time()
         self._began_exactly_s = time.perf_counter()  # uvloop's own clock has milliseconds
         self._age_s = provider.age_s()
         self._run = provider.world.draw(provider.name, number, self._age_s)
         self._gaps = Random(number)
-        self._timer: asyncio.TimerHandle | None = None
         self._late_s = 0.0
         self._sent = 0  # tokens
 
@@ -142,21 +112,19 @@ class Answer:
         counts, fault = self._provider.counts, self._provider.fault
         counts["requests"] += 1
         if fault == "limit":
-            body = msgspec.json.encode(error("Rate limit reached.", kind="requests", code="rate_limit_exceeded"))
-            self._connection.write(_response(429, body, f"retry-after: {RETRY_AFTER_S}\r\n"))
+            body = error("Rate limit reached.", kind="requests", code="rate_limit_exceeded")
+            self._connection.write(response(body, "429 Too Many Requests", f"retry-after: {RETRY_AFTER_S}\r\n"))
             self._end("limited")
         elif fault != "hang":
             self._at(self._run.ttft_s * ROLE_AT, self._role)
 
     def cut(self) -> None:
         """Take that the client hung up."""
-        if self._timer is not None:
-            self._timer.cancel()
         self._end("cut_after_first_token" if self._sent else "cut_before_first_token")
 
     def _role(self) -> None:
         if self._run.fate is Fate.REFUSED:
-            self._connection.write(_response(503, msgspec.json.encode(error("The model is overloaded.", code=503))))
+            self._connection.write(response(error("The model is overloaded.", code=503), "503 Unavailable"))
             self._end("failed")
             return
         self._connection.write(_ROLE)
@@ -186,7 +154,7 @@ class Answer:
         self._at(next_s, self._token, next_s)
 
     def _at(self, age_s: float, step: Any, *arguments: float) -> None:
-        self._timer = self._loop.call_at(self._began_s + age_s, step, *arguments)
+        self._connection.at(self._began_s + age_s, step, *arguments)
 
     def _end(self, ending: str) -> None:
         self._connection.finished()
@@ -199,12 +167,7 @@ class Answer:
 
 def _end(prompt_tokens: int) -> bytes:
     stop = event(_ANSWERING.chunk({}, "stop")) + event(_ANSWERING.usage_chunk(usage(prompt_tokens, TOKENS)))
-    return _framed(stop) + _framed(DONE) + b"0\r\n\r\n"
-
-
-def _response(status: int, body: bytes, more: str = "") -> bytes:
-    head = f"HTTP/1.1 {status} Status\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n{more}\r\n"
-    return head.encode() + body
+    return framed(stop) + framed(DONE) + LAST_CHUNK
 
 
 async def serve(name: str, world: World, epoch_s: float, port: int, log: Path) -> None:
@@ -215,7 +178,7 @@ async def serve(name: str, world: World, epoch_s: float, port: int, log: Path) -
     with log.open("w") as lines:
         lines.write(LOG_HEAD)
         provider = Provider(name, world, lambda: time.time() - epoch_s, lines)
-        server = await loop.create_server(lambda: Connection(provider), "127.0.0.1", port, backlog=1024)
+        server = await loop.create_server(lambda: Connection(provider), "127.0.0.1", port, backlog=BACKLOG)
         async with server:
             await stop.wait()
 

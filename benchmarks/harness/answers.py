@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.harness.serving import LAST_CHUNK, framed, response
+
 TOKENS = 100
 TOKEN = " token"
 TOKEN_MARK = b'" token"'  # once per token in a stream, whoever wrote its JSON
@@ -37,16 +39,11 @@ def _delta(delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
     return _event([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}])
 
 
-def _framed(data: bytes) -> bytes:
-    """Return ``data`` as one chunk of HTTP/1.1: providers send each event as one."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-_ROLE = _framed(_delta({"role": "assistant", "content": ""}))
-_TEXT = _framed(_delta({"content": TOKEN}))
-_STOP = _framed(_delta({}, "stop"))
-_USAGE_CHUNK = _framed(_event([], usage=_USAGE))
-_END = _framed(DONE) + b"0\r\n\r\n"
+_ROLE = framed(_delta({"role": "assistant", "content": ""}))
+_TEXT = framed(_delta({"content": TOKEN}))
+_STOP = framed(_delta({}, "stop"))
+_USAGE_CHUNK = framed(_event([], usage=_USAGE))
+_END = framed(DONE) + LAST_CHUNK
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
@@ -74,10 +71,7 @@ _ANSWER = {
     ],
     "usage": _USAGE,
 }
-_BODY = json.dumps(_ANSWER, separators=(",", ":")).encode()
-JSON_RESPONSE = (
-    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(_BODY)
-) + _BODY
+JSON_RESPONSE = response(json.dumps(_ANSWER, separators=(",", ":")).encode())
 
 
 def is_whole_stream(body: bytes) -> bool:

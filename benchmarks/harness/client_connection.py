@@ -92,3 +92,34 @@ async def connected(port: int, dropped: Callable[[Connection], None]) -> Connect
     except OSError as error:
         raise Refused from error
     return connection
+
+
+class Connections:
+    """Kept connections to any number of servers."""
+
+    def __init__(self) -> None:
+        self._idle: dict[int, list[Connection]] = {}
+
+    async def take(self, port: int) -> Connection:
+        """Return one that is free, or a new one.
+
+        Raises:
+            Refused: nobody listens.
+
+        """
+        idle = self._idle.setdefault(port, [])
+
+        def dropped(connection: Connection) -> None:
+            if connection in idle:
+                idle.remove(connection)
+
+        return idle.pop() if idle else await connected(port, dropped)
+
+    def keep(self, port: int, connection: Connection) -> None:
+        """Have it back, free."""
+        self._idle[port].append(connection)
+
+    def close(self) -> None:
+        """Close every one that is free."""
+        for connection in [each for idle in self._idle.values() for each in idle]:
+            connection.abort()

@@ -94,6 +94,23 @@ def gateway(
         yield Server(name, process.pid, port, HEADERS, workers)
 
 
+def production(stack: ExitStack) -> Stores:
+    """Run Postgres and Redis until ``stack`` ends, the ledger's tables made."""
+    redis_url, database_url = stack.enter_context(redis_server()), stack.enter_context(postgres())
+    migrate(database_url)
+    return Stores(database_url, redis_url)
+
+
+def provider(base_url: str, api_key: str) -> dict[str, Any]:
+    """Return the section of a provider."""
+    return {"kind": "openai_compatible", "base_url": base_url, "api_key": api_key}
+
+
+def hashed(key: str) -> str:
+    """Return what the configuration has of a client's key."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
 def migrate(database_url: str) -> None:
     """Make the ledger's tables."""
     command = [sys.executable, "-m", "gateway.cli", "migrate"]
@@ -140,8 +157,8 @@ def write_config(
         # A crowd is measured as it comes, more than a core can serve in time; overload control has a room of its own.
         "overload": {"loop_delay_ms": 0},
         "clients": {
-            "benchmark": {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest()},
-            "viewer": {"key_sha256": hashlib.sha256(VIEWER_KEY.encode()).hexdigest(), "role": "viewer"},
+            "benchmark": {"key_sha256": hashed(KEY)},
+            "viewer": {"key_sha256": hashed(VIEWER_KEY), "role": "viewer"},
         },
         "providers": providers,
         "models": models,
@@ -174,11 +191,7 @@ def _over(suffix: str, origin: str, speaking: dict[str, str]) -> tuple[dict[str,
 
 
 def _provider(origin: str, behaviour: str) -> dict[str, Any]:
-    return {
-        "kind": "openai_compatible",
-        "base_url": f"{origin}/{behaviour}/v1",
-        "api_key": f"sk-mock-{behaviour}-0123456789abcdef",
-    }
+    return provider(f"{origin}/{behaviour}/v1", f"sk-mock-{behaviour}-0123456789abcdef")
 
 
 def _model(*deployments: str) -> dict[str, Any]:
@@ -267,11 +280,9 @@ class MeasuredServers:
     @cached_property
     def _production(self) -> Callable[[], Stores]:
         """Postgres for all, and a Redis database for each: what one gateway learned is none of the others' business."""
-        database_url = self._stack.enter_context(postgres())
-        redis_url = self._stack.enter_context(redis_server())
-        migrate(database_url)
-        databases = iter(range(16))
-        return lambda: Stores(database_url, f"{redis_url.rpartition('/')[0]}/{next(databases)}")
+        stores = production(self._stack)
+        url, databases = str(stores.redis_url).rpartition("/")[0], iter(range(16))
+        return lambda: Stores(stores.database_url, f"{url}/{next(databases)}")
 
     def stores(self) -> Stores:
         """Return stores for one more gateway, as in production."""

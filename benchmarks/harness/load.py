@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from random import Random
 from time import perf_counter, process_time
+from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -45,15 +46,17 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     def rendered(self) -> bytes:
         """Return it as HTTP/1.1 writes it."""
         prompt = (_PROMPT * (self.prompt_bytes // len(_PROMPT) + 1))[: self.prompt_bytes]
-        body = msgspec.json.encode(
-            {"model": self.model, "messages": [{"role": "user", "content": prompt}], "stream": self.streamed}
-        )
-        more = "".join(f"{name}: {value}\r\n" for name, value in self.headers.items())
-        head = (
-            f"POST {self.path} HTTP/1.1\r\nhost: 127.0.0.1:{self.port}\r\ncontent-type: application/json\r\n"
-            f"{more}accept: */*\r\nuser-agent: load\r\ncontent-length: {len(body)}\r\n\r\n"
-        )
-        return head.encode() + body
+        body = {"model": self.model, "messages": [{"role": "user", "content": prompt}], "stream": self.streamed}
+        more = {"host": f"127.0.0.1:{self.port}", **self.headers, "accept": "*/*", "user-agent": "load"}
+        return rendered(self.path, body, more)
+
+
+def rendered(path: str, body: object, headers: Mapping[str, str] = MappingProxyType({})) -> bytes:
+    """Return a POST as HTTP/1.1 writes it."""
+    content = msgspec.json.encode(body)
+    fields = {"host": "127.0.0.1", "content-type": "application/json", **headers, "content-length": str(len(content))}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode() + content
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,14 +34,11 @@ from rich.console import Console
 
 from benchmarks.harness.report import known_quantile
 from benchmarks.harness.servers import prepare
-from benchmarks.limits import course, ledger
-from benchmarks.limits.findings import Phase, found
-from benchmarks.limits.goals import missed
+from benchmarks.limits import course
+from benchmarks.limits.findings import Booked, Phase, booked_by_client, found, missed
 from benchmarks.limits.installation import WEIGHTS, Installation, installation
-from benchmarks.limits.ledger import Booked
 from benchmarks.limits.report import Report, added, markdown, parallel, table
-from benchmarks.limits.situations import SITUATIONS, Situation
-from benchmarks.limits.trials import RATE_PER_S, Job, Trial, drawn, trials
+from benchmarks.limits.trials import RATE_PER_S, SITUATIONS, Job, Situation, Trial, drawn, trials
 
 PERIOD_S, QUICK_PERIOD_S = 30.0, 20.0
 PIPED_WIDTH = 190  # columns, where no terminal says
@@ -95,7 +92,7 @@ def measured(situations: list[Situation], period_s: float, seed: int, folder: Pa
     with installation([trial for some in tried.values() for trial in some], folder) as installed:
         phases = uvloop.run(_run(installed, tried, jobs, period_s, said))
         installed.settle()
-        booked = asyncio.run(ledger.booked(installed.database_url))
+        booked = asyncio.run(booked_by_client(installed))
     findings = [
         found(trial, phases[situation], booked.get(trial.client, Booked()))
         for situation, some in tried.items()

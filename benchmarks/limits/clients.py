@@ -7,12 +7,14 @@ import asyncio
 import re
 import time
 from bisect import bisect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 import msgspec
 
-from benchmarks.harness.client_connection import Connection, NothingReceived, Refused, connected
+from benchmarks.harness.client_connection import Connections, NothingReceived, Refused
+from benchmarks.harness.gateways import PATH
+from benchmarks.harness.load import rendered
 from benchmarks.limits.trials import PROMPT_TOKENS, Job, Use
 
 CALL_LIMIT_S = 15.0
@@ -45,7 +47,7 @@ class Clients:
         self._ports = ports
         self._weights = weights
         self._access = access
-        self._idle: dict[int, list[Connection]] = {port: [] for port in ports}
+        self._connections = Connections()
         self._away: set[int] = set()  # replicas where nobody listens
 
     async def make(self, jobs: Sequence[Job], began_s: float) -> list[Made]:
@@ -60,15 +62,14 @@ class Clients:
 
     def close(self) -> None:
         """Close every connection."""
-        for connection in [each for idle in self._idle.values() for each in idle]:
-            connection.abort()
+        self._connections.close()
 
     async def _call(self, job: Job) -> Made:
         model, key = self._access[job.limit]
         while True:
             replica = self._chosen(job.draw)
             try:
-                connection = await self._connection(self._ports[replica])
+                connection = await self._connections.take(self._ports[replica])
             except Refused:
                 self._away.add(replica)
                 continue
@@ -83,7 +84,7 @@ class Clients:
             if made.status == 200 and made.use is None:
                 connection.abort()
             else:
-                self._idle[self._ports[replica]].append(connection)
+                self._connections.keep(self._ports[replica], connection)
             return made
 
     def _chosen(self, draw: float) -> int:
@@ -93,18 +94,6 @@ class Clients:
             raise RuntimeError("no replica listens")
         sums = list(accumulate(self._weights[number] for number in here))
         return here[bisect(sums, draw * sums[-1])]
-
-    async def _connection(self, port: int) -> Connection:
-        idle = self._idle[port]
-        return idle.pop() if idle else await connected(port, _forgetting(idle))
-
-
-def _forgetting(idle: list[Connection]) -> Callable[[Connection], None]:
-    def dropped(connection: Connection) -> None:
-        if connection in idle:
-            idle.remove(connection)
-
-    return dropped
 
 
 def _read(received: bytes, job: Job, replica: int, sent_s: float, first_s: float | None) -> Made:
@@ -118,20 +107,13 @@ def _read(received: bytes, job: Job, replica: int, sent_s: float, first_s: float
 def _request(job: Job, model: str, key: str) -> bytes:
     """Return the call as HTTP/1.1, of such a size that a gateway expects about ``PROMPT_TOKENS``."""
 
-    def body(prompt: str) -> bytes:
-        return msgspec.json.encode(
-            {
-                "model": model,
-                "user": f"limits-{job.number}-{job.answer_tokens}",
-                "stream": True,
-                "stream_options": {"include_usage": True},
-                "messages": [{"role": "user", "content": prompt}],
-            }
-        )
-
-    whole = body("x" * max(1, _CHARS_PER_TOKEN * PROMPT_TOKENS - len(body(""))))
-    head = (
-        f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {key}\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(whole)}\r\n\r\n"
-    )
-    return head.encode() + whole
+    body = {
+        "model": model,
+        "user": f"limits-{job.number}-{job.answer_tokens}",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "messages": [{"role": "user", "content": ""}],
+    }
+    prompt = "x" * max(1, _CHARS_PER_TOKEN * PROMPT_TOKENS - len(msgspec.json.encode(body)))
+    messages = [{"role": "user", "content": prompt}]
+    return rendered(PATH, body | {"messages": messages}, {"authorization": f"Bearer {key}"})

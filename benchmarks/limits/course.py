@@ -8,8 +8,7 @@ from benchmarks.limits.clients import Clients, Made
 from benchmarks.limits.findings import Phase
 from benchmarks.limits.installation import WARM_UP_KEY, WEIGHTS, Installation
 from benchmarks.limits.machine import Reading, cores_of_others, read
-from benchmarks.limits.situations import Situation
-from benchmarks.limits.trials import PLAIN_MODEL, Job, Trial, by_limit
+from benchmarks.limits.trials import PLAIN_MODEL, Job, Situation, Trial, by_limit
 
 PAUSE_S = 3.0  # after a phase: the last calls end, and a killed replica starts again
 WARM_UP_S = 3.0

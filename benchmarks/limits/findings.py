@@ -1,19 +1,46 @@
-"""What came of a trial: used beside allowed, by arithmetic over what clients and the provider saw."""
+"""What came of a trial: used beside allowed, by arithmetic over what clients and the provider saw; and what is held."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 import msgspec
 
+from benchmarks.harness.replicas import Replicas
 from benchmarks.harness.report import known_quantile
 from benchmarks.limits.clients import Made
 from benchmarks.limits.installation import KILLED
-from benchmarks.limits.ledger import Booked
 from benchmarks.limits.provider import Seen
 from benchmarks.limits.trials import MEAN_TOKENS as EXPECTED_AT_FIRST
 from benchmarks.limits.trials import PARALLEL, PROMPT_TOKENS, REACHED_AT, Job, Trial, Use
 from gateway.limits import USUAL
+
+_QUERY = """
+SELECT client, count(*), count(*) FILTER (WHERE error_kind = 'interrupted'),
+       coalesce(sum(prompt_tokens + completion_tokens), 0), coalesce(sum(cost_usd), 0)
+FROM calls WHERE client IS NOT NULL GROUP BY client
+"""
+
+
+class Booked(msgspec.Struct, frozen=True):
+    """The sums of one client's calls. ``interrupted``: they died with their replica."""
+
+    calls: int = 0
+    interrupted: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+
+    def of(self, limit: str) -> float:
+        """Return what was used of a limit; of parallel calls only their number is known."""
+        if limit == "tpm":
+            return float(self.tokens)
+        return self.usd if "usd" in limit else float(self.calls)
+
+
+async def booked_by_client(installed: Replicas) -> dict[str, Booked]:
+    """Return the sums by client."""
+    return {client: Booked(*sums) for client, *sums in await installed.fetched(_QUERY)}
+
 
 UNREPORTED_S = 2 * USUAL.round_s  # a round may be late
 NEAR_S = 0.5  # after the kill: calls over connections that had not yet noticed
@@ -263,3 +290,27 @@ def _added_ms(made: Made, phase: Phase) -> float | None:
     if made.first_s is None or seen is None or seen.first_s is None:
         return None
     return ((made.first_s - made.sent_s) - (seen.first_s - seen.arrived_s)) * 1000
+
+
+UNDERSHOOT = 0.02  # of a limit, in calm
+_ROUNDING = 1e-6  # of sums of many small dollars
+
+
+def missed(findings: Iterable[Finding]) -> Iterator[str]:
+    """Yield a sentence for each goal that is missed."""
+    for each in findings:
+        where = f"{each.situation}, {each.limit}"
+        if each.over is not None and each.allowed is not None and each.over > each.allowed + _ROUNDING:
+            yield f"{where}: overshoot {each.over:.2%}, more than {each.allowed:.2%}"
+        if each.situation == "calm" and each.under is not None and each.under > UNDERSHOOT:
+            yield f"{where}: undershoot {each.under:.2%}, more than {UNDERSHOOT:.0%}"
+        if each.failed:
+            yield f"{where}: {each.failed} calls were neither answered nor refused by a limit"
+        if not _is_booked(each):
+            yield f"{where}: the ledger has {each.in_ledger:g}, and {each.whole:g} were used by whole answers"
+
+
+def _is_booked(finding: Finding) -> bool:
+    """Whether the ledger has what whole answers used, and at most what broken ones did besides."""
+    slack = _ROUNDING * finding.whole
+    return finding.whole - slack <= finding.in_ledger <= finding.whole + finding.lost + slack

@@ -35,10 +35,8 @@ from benchmarks.harness.report import console
 from benchmarks.harness.servers import ROOT, Server, prepare
 from benchmarks.overload import report, sweep
 from benchmarks.overload.company import Quiet
-from benchmarks.overload.plot import svg
-from benchmarks.overload.report import Swept
-from benchmarks.overload.subject import UNLIMITED, gateway, keep_a_core_free
-from benchmarks.overload.sweep import STEPS, Step, Workload
+from benchmarks.overload.report import Swept, svg
+from benchmarks.overload.sweep import STEPS, UNLIMITED, Step, Workload, gateway, keep_a_core_free
 
 WORKLOADS = {
     "steady": Workload("100 tokens at 100 tok/s", "steady-single", "steady"),

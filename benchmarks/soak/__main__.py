@@ -34,8 +34,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.harness.servers import ROOT, prepare
 from benchmarks.soak.course import Order, soak
-from benchmarks.soak.plot import svg
-from benchmarks.soak.report import lines, problems
+from benchmarks.soak.report import lines, problems, svg
 
 CALLS, CONCURRENCY, SHARE, RELOAD_S = 100_000, 32, 0.05, 15.0
 OUT = ROOT / "var" / "soak"

@@ -10,8 +10,7 @@ import msgspec
 
 from benchmarks.harness.gateways import HEADERS
 from benchmarks.soak.configuration import NOWHERE
-from benchmarks.soak.endings import Ending
-from benchmarks.soak.jobs import Fault, Job
+from benchmarks.soak.jobs import Ending, Fault, Job
 from benchmarks.soak.provider import MEDIAN_S, text_of, vector_of
 
 PATIENCE_S = 30.0  # far above what the gateway's clocks add up to

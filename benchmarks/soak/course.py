@@ -19,12 +19,12 @@ from benchmarks.harness import gateways, servers
 from benchmarks.harness.gateways import HEADERS, Stores
 from benchmarks.harness.report import described
 from benchmarks.harness.servers import Server
-from benchmarks.soak import books, configuration, provider
+from benchmarks.soak import configuration, provider
 from benchmarks.soak.clients import Made, make
 from benchmarks.soak.endings import Ending, allowed
 from benchmarks.soak.growth import growth
-from benchmarks.soak.jobs import KINDS, Job, drawn
-from benchmarks.soak.report import Report
+from benchmarks.soak.jobs import KINDS, Ending, Job, allowed, drawn
+from benchmarks.soak.report import Report, Sample, attempts_of, compared, growth, look, read
 from benchmarks.soak.samples import Sample, look
 from gateway.ledger import create_engine
 from tests.services.servers import postgres, redis_server
@@ -195,10 +195,10 @@ async def _soaked(order: Order, course: Course, database_url: str, log: Path, ti
     met = await course.met()
     engine = create_engine(database_url)
     try:
-        rows, refused = await books.read(engine)
+        rows, refused = await read(engine)
         amiss = [one for one in course.made if one.ending not in allowed(one.job)]
         away = [one for one in course.made if one.ending is Ending.TURNED_AWAY and one.job.fault is None]
-        attempts = await books.attempts_of(engine, [one.job.request_id for one in (*amiss, *away)])
+        attempts = await attempts_of(engine, [one.job.request_id for one in (*amiss, *away)])
     finally:
         await engine.dispose()
     endings = Counter(one.ending for one in course.made)
@@ -215,7 +215,7 @@ async def _soaked(order: Order, course: Course, database_url: str, log: Path, ti
         amiss=[_told(one, attempts.get(one.job.request_id, ())) for one in amiss],
         turned_away=[_told(one, attempts.get(one.job.request_id, ())) for one in away],
         crashes=list(_crashes(log)),
-        books=books.compared(rows, course.made, met.calls),
+        books=compared(rows, course.made, met.calls),
         start=start,
         end=end,
         rss_mb=growth(course.samples, lambda sample: sample.rss_mb),

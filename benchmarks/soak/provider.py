@@ -13,12 +13,11 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
-from typing import Any, cast
 
 import msgspec
 import uvloop
 
-from benchmarks.harness.mock_upstream import Requests
+from benchmarks.harness.serving import LAST_CHUNK, STREAM_HEAD, Serving, framed, response, serve
 
 # Of the time to the first token, and of its logarithm. Six, so that they are seldom all out after a 429 or a 500.
 MEDIAN_S = {"swift": 0.010, "steady": 0.020, "plain": 0.020, "slow": 0.050, "distant": 0.040, "moody": 0.015}
@@ -27,11 +26,9 @@ LONGEST_S = 0.5  # below the gateway's clocks
 GAP_S = 0.003  # between pieces
 PIECES, WORDS = 6, 4  # of an answer, and of a piece
 KEPT_S = 5.0  # an idle connection
-BACKLOG = 1024
 
 _ASKED = re.compile(rb"soak (-?\d+) (\w+) (once|everywhere)")
 _GENERATION = re.compile(rb"x-generation: *(\d+)", re.IGNORECASE)
-_STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: unsent bytes are dropped, and the peer gets a reset
 _STATUS = {"limited": "429 Too Many Requests", "fails": "500 Internal Server Error"}
 
@@ -79,35 +76,27 @@ class Fleet:
         return min(LONGEST_S, MEDIAN_S[provider] * self.random.lognormvariate(0, SIGMA[provider]))
 
 
-class Connection(asyncio.Protocol):
-    """One kept-alive connection, one request at a time."""
+class Connection(Serving):
+    """One connection."""
 
     def __init__(self, fleet: Fleet) -> None:
+        super().__init__()
         self._fleet = fleet
-        self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
-        self._requests = Requests()
-        self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not derive from it
-        self._after(KEPT_S, self._close)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        del error
-        self._transport = None
-        self._after(None)
+        super().connection_made(transport)
+        self.after(KEPT_S, self._close)
 
     def data_received(self, data: bytes) -> None:
-        self._after(None)
-        if (request := self._requests.next(data)) is not None:
-            self._answer(request)
+        self.stop()
+        super().data_received(data)
 
-    def _answer(self, request: bytes) -> None:
+    def answer(self, request: bytes) -> None:
+        """Begin as its prompt says, or tell what was met."""
         path = request.split(b" ", 2)[1].decode()
         if path == "/met":
             fleet = self._fleet
-            self._send_json("200 OK", msgspec.to_builtins(Met(dict(fleet.faults), fleet.calls, fleet.generations)))
+            self._finish(response(msgspec.json.encode(Met(dict(fleet.faults), fleet.calls, fleet.generations))))
             return
         provider, asked = path.split("/")[1], _ASKED.search(request)
         assert asked is not None, "every prompt says what it meets"
@@ -118,20 +107,21 @@ class Connection(asyncio.Protocol):
         fault = self._fleet.fault(number, asked[2].decode(), asked[3].decode())
         first_s = self._fleet.first_s(provider)
         if fault == "hang":
-            self._after(None)
+            self.stop()
         elif path.endswith("/embeddings"):
-            self._after(first_s, self._embed, number, fault)
+            self.after(first_s, self._embed, number, fault)
         else:
-            self._after(first_s, self._begin, provider, number, fault)
+            self.after(first_s, self._begin, provider, number, fault)
 
     def _refused(self, fault: str | None) -> bool:
         """Play what comes in place of an answer, and tell whether something did."""
         if fault in _STATUS:
-            self._send_json(_STATUS[fault], {"error": {"message": "the simulated provider says no"}})
+            more = "retry-after: 0\r\n" if fault == "limited" else ""
+            self._finish(response({"error": {"message": "the simulated provider says no"}}, _STATUS[fault], more))
         elif fault == "reset":
             self._reset()
         elif fault == "garbage":
-            self._write(b"\x16\x03\x01\x02\x00 this is no HTTP \r\n\r\n")
+            self.write(b"\x16\x03\x01\x02\x00 this is no HTTP \r\n\r\n")
             self._close()
         else:
             return False
@@ -142,12 +132,12 @@ class Connection(asyncio.Protocol):
             return
         usage = {"prompt_tokens": 8, "total_tokens": 8}
         data = [{"object": "embedding", "index": 0, "embedding": vector_of(number)}]
-        answer = _json("200 OK", {"object": "list", "data": data, "model": "m", "usage": usage})
+        answer = response({"object": "list", "data": data, "model": "m", "usage": usage})
         if fault is None:
             self._finish(answer)
             return
-        self._write(answer[:-40])
-        self._after(GAP_S, self._stop, fault)
+        self.write(answer[:-40])
+        self.after(GAP_S, self._stop, fault)
 
     def _begin(self, provider: str, number: int, fault: str | None) -> None:
         if self._refused(fault):
@@ -156,7 +146,7 @@ class Connection(asyncio.Protocol):
         size = -(-len(words) // PIECES)
         texts = [" ".join(words[at : at + size]) for at in range(0, len(words), size)]
         texts = [texts[0], *(f" {text}" for text in texts[1:])]
-        self._write(_STREAM_HEAD + _event({"role": "assistant", "content": ""}))
+        self.write(STREAM_HEAD + _event({"role": "assistant", "content": ""}))
         self._speak(texts, 0, fault)
 
     def _speak(self, texts: Sequence[str], at: int, fault: str | None) -> None:
@@ -165,79 +155,48 @@ class Connection(asyncio.Protocol):
             if fault != "garbled":
                 self._stop(fault)
                 return
-            self._write(_chunk(b'data: {"choices": [{"ind\n\n'))
+            self.write(framed(b'data: {"choices": [{"ind\n\n'))
         if at == len(texts):
             usage = {"prompt_tokens": 8, "completion_tokens": PIECES * WORDS, "total_tokens": 8 + PIECES * WORDS}
-            told = _chunk(_data({"id": "c", "model": "m", "choices": [], "usage": usage}) + b"data: [DONE]\n\n")
-            self._finish(_event({}, "stop") + told + b"0\r\n\r\n")
+            told = framed(_data({"id": "c", "model": "m", "choices": [], "usage": usage}) + b"data: [DONE]\n\n")
+            self._finish(_event({}, "stop") + told + LAST_CHUNK)
             return
-        self._write(_event({"content": texts[at]}))
-        self._after(GAP_S, self._speak, texts, at + 1, fault)
+        self.write(_event({"content": texts[at]}))
+        self.after(GAP_S, self._speak, texts, at + 1, fault)
 
     def _stop(self, fault: str) -> None:
         """Play what happens in mid-answer."""
         if fault == "broken":
             self._reset()
         elif fault == "ends_early":
-            self._write(b"0\r\n\r\n")  # where a stream would end; after part of a body of known length it is more of it
+            self.write(LAST_CHUNK)  # where a stream would end; after part of a body of known length it is more of it
             self._close()
         else:
-            self._after(None)  # stall
+            self.stop()
 
     def _reset(self) -> None:
-        if self._transport is not None:
-            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            self._transport.abort()
-
-    def _send_json(self, status: str, body: object) -> None:
-        self._finish(_json(status, body))
+        if self.transport is not None:
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            self.transport.abort()
 
     def _finish(self, last: bytes) -> None:
-        self._write(last)
-        self._after(KEPT_S, self._close)
+        self.write(last)
+        self.after(KEPT_S, self._close)
 
     def _close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-
-    def _write(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
-
-    def _after(self, delay_s: float | None, act: Any = None, *arguments: Any) -> None:
-        """Do this next, and nothing else that was to come; None: nothing at all."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None if delay_s is None else self._loop.call_later(delay_s, act, *arguments)
-
-
-def _json(status: str, body: object) -> bytes:
-    raw = json.dumps(body).encode()
-    more = "retry-after: 0\r\n" if status.startswith("429") else ""
-    head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\n{more}content-length: {len(raw)}\r\n\r\n"
-    return head.encode() + raw
+        if self.transport is not None:
+            self.transport.close()
 
 
 def _event(delta: dict[str, str], reason: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": reason}
-    return _chunk(_data({"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": [choice]}))
+    return framed(_data({"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": [choice]}))
 
 
 def _data(event: object) -> bytes:
     return b"data: " + json.dumps(event).encode() + b"\n\n"
 
 
-def _chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-async def serve(port: int, seed: int) -> None:
-    """Serve until killed."""
-    fleet = Fleet(seed)
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(fleet), "127.0.0.1", port, backlog=BACKLOG)
-    await server.serve_forever()
-
-
 if __name__ == "__main__":
-    uvloop.run(serve(int(sys.argv[1]), int(sys.argv[2])))
+    met = Fleet(int(sys.argv[2]))
+    uvloop.run(serve(int(sys.argv[1]), lambda: Connection(met)))

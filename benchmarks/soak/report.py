@@ -1,12 +1,199 @@
-"""What a soak found, what of it is wrong, and both in plain words."""
+"""What a soak found: rows beside calls, growth of what was sampled, what is wrong, in plain words, and a picture."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import http.client
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import ceil, log10
+from pathlib import Path
+from statistics import median
 
 import msgspec
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from benchmarks.soak.books import Books
-from benchmarks.soak.growth import Growth
-from benchmarks.soak.samples import Sample
+from benchmarks.harness import machine
+from benchmarks.harness.servers import START_LIMIT_S, Server
+from benchmarks.harness.svg import Drawing
+from benchmarks.soak.clients import Made
+from benchmarks.soak.configuration import NOWHERE
+from benchmarks.soak.jobs import Ending
+from gateway.ledger import tables
+from providers import ErrorKind
+
+GAUGES = ("holeshot_tasks", "holeshot_ledger_pending")
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One look. ``calls`` have ended by then; ``pending`` of them are not in SQL yet."""
+
+    at_s: float  # since the first call
+    rss_mb: float  # resident, 10^6 bytes
+    descriptors: int
+    tasks: int  # of its event loop, the one that answers included
+    pending: int
+    spool_kb: float  # on disk, 10^3 bytes
+    calls: int = 0
+
+
+def look(gateway: Server, spool: Path, at_s: float, calls: int = 0) -> Sample:
+    """Return what is seen now.
+
+    Raises:
+        OSError: there is no such process, or it does not answer.
+
+    """
+    tasks, pending = (int(value) for value in gauges(_page(gateway)))
+    return Sample(
+        at_s=at_s,
+        rss_mb=machine.memory_mb(gateway.pid),
+        descriptors=machine.descriptors(gateway.pid),
+        tasks=tasks,
+        pending=pending,
+        spool_kb=sum(_size(path) for path in spool.rglob("*")) / 1000,
+        calls=calls,
+    )
+
+
+def gauges(page: str) -> list[float]:
+    """Return the values of ``GAUGES`` on a page of metrics.
+
+    Raises:
+        LookupError: one is not there.
+
+    """
+    found = dict(line.rsplit(" ", 1) for line in page.splitlines() if line.startswith(GAUGES))
+    return [float(found[name]) for name in GAUGES]
+
+
+def _page(gateway: Server) -> str:
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=START_LIMIT_S)
+    try:
+        connection.request("GET", "/metrics", headers=dict(gateway.headers))
+        response = connection.getresponse()
+        page = response.read().decode()
+        if response.status != 200:
+            raise OSError(f"/metrics: {response.status}, {page[:200]}")
+        return page
+    finally:
+        connection.close()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except FileNotFoundError:  # shipped meanwhile
+        return 0
+
+
+LEAST_SAMPLES = 5  # in a quarter, or nothing is said
+
+
+class Growth(msgspec.Struct, frozen=True):
+    """Medians of what was sampled in the second quarter and in the last."""
+
+    second: float
+    last: float
+
+    @property
+    def share(self) -> float:
+        """Return by what share of the second quarter's it grew; less than 0 where it shrank."""
+        return self.last / self.second - 1 if self.second else 0.0
+
+
+def growth(samples: Sequence[Sample], read: Callable[[Sample], float]) -> Growth | None:
+    """Return how what ``read`` reads grew over a run, quarters being of its time; None where it was too short."""
+    if not samples:
+        return None
+    first_s, last_s = samples[0].at_s, samples[-1].at_s
+    quarters: list[list[float]] = [[], [], [], []]
+    for sample in samples:
+        share = (sample.at_s - first_s) / (last_s - first_s) if last_s > first_s else 0.0
+        quarters[min(3, int(4 * share))].append(read(sample))
+    if min(len(quarters[1]), len(quarters[3])) < LEAST_SAMPLES:
+        return None
+    return Growth(median(quarters[1]), median(quarters[3]))
+
+
+_MOST = 100  # calls whose attempts are told
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A row of ``calls``, as far as it is looked at."""
+
+    request_id: str
+    status: int
+
+
+class Books(msgspec.Struct, frozen=True):
+    """What was found. ``unbegun``: their clients left before the gateway had read them, and no provider was asked.
+
+    Others are request ids: ``missing`` have no row, ``doubled`` several; ``strange`` are of no call; ``misjudged``
+    were answered in whole, and their rows say something else.
+    """
+
+    rows: int
+    unbegun: int
+    missing: Sequence[str]
+    doubled: Sequence[str]
+    strange: Sequence[str]
+    misjudged: Sequence[str]
+
+    @property
+    def balance(self) -> bool:
+        """Whether every call has its one row."""
+        return not (self.missing or self.doubled or self.strange or self.misjudged)
+
+
+async def read(engine: AsyncEngine) -> tuple[list[Row], int]:
+    """Return the rows of all calls, and how many attempts met a closed port."""
+    calls, attempts = tables.calls, tables.attempts
+    refused = select(func.count()).where(
+        attempts.c.provider == NOWHERE, attempts.c.error_kind == ErrorKind.CONNECT_ERROR.value
+    )
+    async with engine.connect() as connection:
+        found = await connection.execute(select(calls.c.request_id, calls.c.status_code))
+        rows = [Row(request_id or "", status) for request_id, status in found]
+        return rows, int((await connection.execute(refused)).scalar_one())
+
+
+async def attempts_of(engine: AsyncEngine, request_ids: Collection[str]) -> dict[str, list[str]]:
+    """Return how the attempts of some calls went, in the order of their launch, by request id."""
+    calls, attempts = tables.calls, tables.attempts
+    columns = (attempts.c[name] for name in ("deployment", "role", "outcome", "error_kind", "launch_offset_ms"))
+    query = select(calls.c.request_id, *columns).join(attempts, attempts.c.call_id == calls.c.id)
+    told: dict[str, list[str]] = {}
+    async with engine.connect() as connection:
+        asked = query.where(calls.c.request_id.in_(list(request_ids)[:_MOST])).order_by(attempts.c.number)
+        for request_id, deployment, role, outcome, error_kind, at_ms in await connection.execute(asked):
+            why = f" ({error_kind})" if error_kind else ""
+            told.setdefault(request_id, []).append(f"{deployment} {role} at {at_ms:.0f} ms: {outcome}{why}")
+    return told
+
+
+def compared(rows: Iterable[Row], made: Iterable[Made], seen: Collection[int]) -> Books:
+    """Return how rows and calls compare; ``seen`` are the numbers of calls that reached a provider."""
+    statuses: dict[str, int] = {}
+    times: Counter[str] = Counter()
+    for row in rows:
+        times[row.request_id] += 1
+        statuses[row.request_id] = row.status
+    by_id = {one.job.request_id: one for one in made}
+    without = [one for name, one in by_id.items() if name not in times]
+    unbegun = [one for one in without if one.ending is Ending.LEFT and one.job.number not in seen]
+    return Books(
+        rows=times.total(),
+        unbegun=len(unbegun),
+        missing=sorted({one.job.request_id for one in without} - {one.job.request_id for one in unbegun}),
+        doubled=sorted(name for name, number in times.items() if number > 1),
+        strange=sorted(times.keys() - by_id.keys()),
+        misjudged=sorted(
+            name
+            for name, one in by_id.items()
+            if one.ending is Ending.ANSWERED and one.job.leave_s is None and statuses.get(name, 200) != 200
+        ),
+    )
+
 
 TURNED_AWAY = 0.01  # of all calls, though they met no fault; that is more than the faults of others explain
 RSS_GROWTH = 0.05  # between the second quarter and the last; more than that is a leak
@@ -116,3 +303,99 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 def _some(names: Sequence[str]) -> str:
     return "; ".join(names[:_NAMED]) + (" …" if len(names) > _NAMED else "")
+
+
+WIDTH, LEFT, RIGHT, HEAD, PANEL, GAP = 960.0, 64.0, 24.0, 56.0, 96.0, 44.0
+LINE, MEDIAN, RELOAD, BAND, GRID, INK = "#2563eb", "#c2410c", "#d4b483", "#f3f4f6", "#e5e7eb", "#111827"
+_TICKS = 8  # of time, at most
+
+
+class Panel(msgspec.Struct, frozen=True):
+    """One curve."""
+
+    title: str
+    read: Callable[[Sample], float]
+    from_zero: bool = True
+
+
+PANELS = (
+    Panel("resident memory, MB", lambda sample: sample.rss_mb, from_zero=False),
+    Panel("open descriptors", lambda sample: sample.descriptors),
+    Panel("tasks of the event loop", lambda sample: sample.tasks),
+    Panel("calls not in SQL yet", lambda sample: sample.pending),
+    Panel("spool on disk, KB", lambda sample: sample.spool_kb),
+)
+
+
+def svg(samples: Sequence[Sample], reloads_s: Sequence[float], title: str) -> str:
+    """Return the picture: the second and the last quarter shaded, with their medians; a reload is a vertical line."""
+    panels = [(each.title, [each.read(sample) for sample in samples], each) for each in PANELS]
+    drawing = Drawing(WIDTH, HEAD + (len(panels) + 1) * (PANEL + GAP) + GAP / 2)
+    drawing.text(LEFT, 24, title, size=15, colour=INK, bold=True)
+    drawing.text(LEFT, 42, "shaded: the second and the last quarter, with their medians; vertical lines: reloads")
+    if len(samples) < 2:
+        return drawing.render()
+    time = _Axis(samples[0].at_s, max(samples[-1].at_s, samples[0].at_s + 1), LEFT, WIDTH - RIGHT)
+    rates = _rates(samples)
+    drawn = [*panels, ("calls ended per second", rates, None)]
+    for number, (name, values, panel) in enumerate(drawn):
+        top = HEAD + number * (PANEL + GAP) + 24
+        least = min(values) if panel is not None and not panel.from_zero else 0.0
+        height = _Axis(*_bounds(least, max(values)), top + PANEL, top)
+        for begin, end in ((0.25, 0.5), (0.75, 1.0)):
+            drawing.band(time.at(begin), top, time.at(end) - time.at(begin), PANEL, BAND)
+        drawing.text(LEFT, top - 7, name, size=12, colour=INK, bold=True)
+        for value in (height.low, (height.low + height.high) / 2, height.high):
+            drawing.line((LEFT, height(value)), (WIDTH - RIGHT, height(value)), GRID)
+            drawing.text(LEFT - 8, height(value) + 4, _number(value), size=10, anchor="end")
+        for reload_s in reloads_s:
+            drawing.line((time(reload_s), top), (time(reload_s), top + PANEL), RELOAD)
+        drawing.path([(time(sample.at_s), height(value)) for sample, value in zip(samples, values, strict=True)], LINE)
+        grown = None if panel is None else growth(samples, panel.read)
+        if grown is not None:
+            for value, begin in ((grown.second, 0.25), (grown.last, 0.75)):
+                drawing.line((time.at(begin), height(value)), (time.at(begin + 0.25), height(value)), MEDIAN, 2)
+        for second in _ticks(time.low, time.high):
+            drawing.text(time(second), top + PANEL + 14, f"{second:g} s", size=10, anchor="middle")
+    return drawing.render()
+
+
+class _Axis:
+    """Pixels of values from ``low`` to ``high``."""
+
+    def __init__(self, low: float, high: float, start: float, end: float) -> None:
+        self.low, self.high = low, high
+        self._start, self._end = start, end
+
+    def __call__(self, value: float) -> float:
+        return self.at((value - self.low) / (self.high - self.low))
+
+    def at(self, share: float) -> float:
+        return self._start + share * (self._end - self._start)
+
+
+def _rates(samples: Sequence[Sample]) -> list[float]:
+    """Return the calls per second that ended before each sample, since the one before it."""
+    rates = [0.0]
+    for before, sample in pairwise(samples):
+        rates.append((sample.calls - before.calls) / max(1e-9, sample.at_s - before.at_s))
+    return rates
+
+
+def _bounds(low: float, high: float) -> tuple[float, float]:
+    """Return round bounds around values, which are never the same."""
+    step = 10 ** ceil(log10(max(high - low, high * 0.05, 1.0))) / 10
+    return step * (low // step), step * max(ceil(high / step), low // step + 1)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 or float(value).is_integer() else f"{value:.1f}"
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    step = 1.0
+    for factor in (2, 2.5, 2) * 10:
+        if (high - low) / step <= _TICKS:
+            break
+        step *= factor
+    return [step * number for number in range(ceil(low / step), int(high / step) + 1)]

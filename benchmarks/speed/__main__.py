@@ -15,8 +15,7 @@ from benchmarks.harness.gateways import MeasuredServers, measured_servers
 from benchmarks.harness.load import LoadError
 from benchmarks.harness.report import Row
 from benchmarks.harness.servers import prepare
-from benchmarks.profiling import stream_memory
-from benchmarks.speed import crowd, losers, measuring, scenario_rows, startup, tls_losers
+from benchmarks.speed import crowd, losers, measuring, startup, stream_memory
 from benchmarks.speed.measuring import QUICK_ROUNDS, ROUNDS, Effort
 from benchmarks.speed.scenarios import FIRST_TOKEN, FIRST_TOKEN_LIMITS, SCENARIOS, Scenario
 
@@ -25,12 +24,12 @@ Part = Callable[[MeasuredServers, Effort], Iterator[Row]]
 
 def cpu(scenario: Scenario, measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
     """What a call costs."""
-    return scenario_rows.cpu_rows(scenario, measuring.measure(scenario, measured, effort))
+    return measuring.cpu_rows(scenario, measuring.measure(scenario, measured, effort))
 
 
 def first_token(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
     """What is added to the first token of one call at a time."""
-    return scenario_rows.latency_rows(FIRST_TOKEN, measuring.measure(FIRST_TOKEN, measured, effort), FIRST_TOKEN_LIMITS)
+    return measuring.latency_rows(FIRST_TOKEN, measuring.measure(FIRST_TOKEN, measured, effort), FIRST_TOKEN_LIMITS)
 
 
 PARTS: Mapping[str, Part] = {
@@ -38,7 +37,7 @@ PARTS: Mapping[str, Part] = {
     FIRST_TOKEN.name: first_token,
     crowd.NAME: crowd.rows,
     losers.NAME: losers.rows,
-    tls_losers.NAME: tls_losers.rows,
+    losers.TLS_NAME: losers.tls_rows,
     stream_memory.NAME: stream_memory.rows,
     startup.NAME: startup.rows,
 }

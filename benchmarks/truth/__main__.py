@@ -24,9 +24,9 @@ from benchmarks.truth.columns import columns
 from benchmarks.truth.course import PERSONAS, Made, counted, drive, scenarios, write_config
 from benchmarks.truth.facts import Ledger, join, read
 from benchmarks.truth.faults import Planted, bend, bendable, plant
-from benchmarks.truth.figure import Figure
 from benchmarks.truth.figures import figures
 from benchmarks.truth.fleet import Fleet, serving
+from benchmarks.truth.rules import Figure
 from gateway.ledger import create_engine, migrate
 from tests.services.servers import postgres, redis_server
 

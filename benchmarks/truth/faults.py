@@ -9,7 +9,7 @@ import msgspec
 
 from benchmarks.truth.columns import RULES
 from benchmarks.truth.facts import Ledger, Row
-from benchmarks.truth.figure import Figure
+from benchmarks.truth.rules import Figure
 from gateway.ledger.tables import attempts, calls
 
 TABLES = {"calls": calls, "attempts": attempts}

@@ -3,12 +3,10 @@
 from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 
-from benchmarks.truth.calls import losers
+from benchmarks.truth.columns import losers
 from benchmarks.truth.course import PATIENCE_S
-from benchmarks.truth.facts import Called, Facts, Ledger, Row
-from benchmarks.truth.figure import Figure, between, equal, within
-from benchmarks.truth.rules import NEAR_MS
-from benchmarks.truth.truths import OK, bill, kind, left
+from benchmarks.truth.facts import OK, Called, Facts, Ledger, Row, bill, kind, left
+from benchmarks.truth.rules import NEAR_MS, Figure, between, equal, within
 
 SLO_MS = 500.0
 ENOUGH = 200  # draws of a deployment

@@ -13,9 +13,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from benchmarks.edge.client import ask, get
-from benchmarks.edge.edge import Edge, Running
-from benchmarks.edge.figure import Figure
+from benchmarks.edge.edge import Edge, Figure, Running, ask, get
 from benchmarks.harness import gateways
 from benchmarks.harness.load import Question
 

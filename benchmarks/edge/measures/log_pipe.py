@@ -6,9 +6,7 @@ import os
 import signal
 import time
 
-from benchmarks.edge.client import ask
-from benchmarks.edge.edge import Edge
-from benchmarks.edge.figure import Figure
+from benchmarks.edge.edge import Edge, Figure, ask
 from benchmarks.harness import gateways
 from benchmarks.harness.load import Question
 

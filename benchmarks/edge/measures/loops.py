@@ -2,8 +2,7 @@
 
 import msgspec
 
-from benchmarks.edge.edge import Edge
-from benchmarks.edge.figure import Figure
+from benchmarks.edge.edge import Edge, Figure
 from benchmarks.edge.measures import newcomers
 
 

@@ -9,9 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks.edge.client import HOST
-from benchmarks.edge.edge import Edge, Running
-from benchmarks.edge.figure import Figure
+from benchmarks.edge.edge import HOST, Edge, Figure, Running
 from benchmarks.harness import gateways
 
 CALLS, LIMIT = 50, 5

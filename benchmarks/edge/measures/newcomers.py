@@ -4,9 +4,7 @@ import asyncio
 import contextlib
 from statistics import median
 
-from benchmarks.edge.client import ask, get
-from benchmarks.edge.edge import Edge, Running
-from benchmarks.edge.figure import Figure
+from benchmarks.edge.edge import Edge, Figure, Running, ask, get
 from benchmarks.harness import gateways, load
 from benchmarks.harness.load import Order, Question
 from benchmarks.harness.report import quantile

@@ -4,9 +4,7 @@ import asyncio
 import contextlib
 import time
 
-from benchmarks.edge.client import HOST, get
-from benchmarks.edge.edge import Edge, Running
-from benchmarks.edge.figure import Figure
+from benchmarks.edge.edge import HOST, Edge, Figure, Running, get
 
 ADMIN = {"clients": {"benchmark": {"admin": True}}}  # who may see the metrics
 KNOCKS, TOGETHER = 300, 30

@@ -7,9 +7,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from benchmarks.edge.client import HOST, ask, get
-from benchmarks.edge.edge import Edge, Running
-from benchmarks.edge.figure import Figure
+from benchmarks.edge.edge import HOST, Edge, Figure, Running, ask, get
 from benchmarks.harness import gateways
 
 RESTARTS, GATEWAYS = 2, 2

@@ -5,9 +5,7 @@ import contextlib
 import time
 from collections.abc import Iterable
 
-from benchmarks.edge.client import ask, get, silent
-from benchmarks.edge.edge import Edge, Running
-from benchmarks.edge.figure import Figure
+from benchmarks.edge.edge import Edge, Figure, Running, ask, get, silent
 from benchmarks.harness import gateways
 from benchmarks.harness.load import Question
 

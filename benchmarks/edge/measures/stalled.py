@@ -1,19 +1,144 @@
-"""Clients that do not read an endless stream: what each of them costs the gateway, and when it is cut."""
+"""A provider whose streams never end, sent as fast as they are taken: over HTTP/1.1, or over TLS and HTTP/2."""
 
 import asyncio
 import contextlib
 import socket
+import ssl
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import cast
 
 import msgspec
+import trustme
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import RequestReceived, StreamReset, WindowUpdated
 
-from benchmarks.edge.client import HOST
-from benchmarks.edge.edge import Edge, Running
-from benchmarks.edge.figure import Figure
-from benchmarks.edge.flood import Flood, flooding
+from benchmarks.edge.edge import HOST, Edge, Figure, Running
+from benchmarks.harness.answers import TOKEN
 from benchmarks.harness.gateways import PATH
+
+_CHUNK = b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"%b"}}]}\n\n'
+_EVENTS = (_CHUNK % TOKEN.encode()) * 150  # as much as one frame holds
+_TYPE = b"text/event-stream"
+
+
+class Flood:
+    """The provider. ``counts``: streams that were ``begun``, and that were ``cut`` by who asked."""
+
+    def __init__(self, port: int, authority: bytes | None, counts: Counter[str]) -> None:
+        self.port = port
+        self.authority = authority  # vouches for it, as PEM; None: it is spoken to in the clear
+        self.counts = counts
+
+    @property
+    def base_url(self) -> str:
+        """Where it is."""
+        return f"{'http' if self.authority is None else 'https'}://{HOST}:{self.port}/v1"
+
+
+@asynccontextmanager
+async def flooding(*, secure: bool) -> AsyncIterator[Flood]:
+    """Run it until the block ends; ``secure``: over TLS, which speaks HTTP/2 alone."""
+    counts: Counter[str] = Counter()
+    context, authority = None, None
+    if secure:
+        trust = trustme.CA()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.set_alpn_protocols(["h2"])
+        trust.issue_cert(HOST).configure_cert(context)
+        authority = trust.cert_pem.bytes()
+    protocol = _Http2 if secure else _Http1
+    server = await asyncio.get_running_loop().create_server(lambda: protocol(counts), HOST, 0, ssl=context)
+    async with server:
+        yield Flood(server.sockets[0].getsockname()[1], authority, counts)
+
+
+class _Http1(asyncio.Protocol):
+    """One connection. Every request is answered by a stream without end."""
+
+    def __init__(self, counts: Counter[str]) -> None:
+        self._counts = counts
+        self._received = b""
+        self._begun = False
+        self._open = True  # for more
+        self._timer: asyncio.Handle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received = (self._received + data)[-4096:]
+        if not self._begun and b"\r\n\r\n" in self._received and self._received.endswith(b"}"):
+            self._begun = True
+            self._counts["begun"] += 1
+            head = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ntransfer-encoding: chunked\r\n\r\n" % _TYPE
+            self._transport.write(head)
+            self._send()
+
+    def pause_writing(self) -> None:
+        self._open = False
+
+    def resume_writing(self) -> None:
+        self._open = True
+        self._send()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._open = False
+        self._counts["cut"] += self._begun
+
+    def _send(self) -> None:
+        if self._open:
+            self._transport.write(b"%x\r\n%b\r\n" % (len(_EVENTS), _EVENTS))
+            asyncio.get_running_loop().call_soon(self._send)
+
+
+class _Http2(asyncio.Protocol):
+    """One connection, which carries several such streams, each as far as its window goes."""
+
+    def __init__(self, counts: Counter[str]) -> None:
+        self._counts = counts
+        self._h2 = H2Connection(H2Configuration(client_side=False, header_encoding=None))
+        self._streams: set[int] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._h2.initiate_connection()
+        self._transport.write(self._h2.data_to_send())
+
+    def data_received(self, data: bytes) -> None:
+        for event in self._h2.receive_data(data):
+            if isinstance(event, RequestReceived):
+                self._counts["begun"] += 1
+                self._streams.add(event.stream_id)
+                self._h2.send_headers(event.stream_id, [(b":status", b"200"), (b"content-type", _TYPE)])
+            elif isinstance(event, StreamReset):
+                self._counts["cut"] += event.stream_id in self._streams
+                self._streams.discard(event.stream_id)
+            elif isinstance(event, WindowUpdated):
+                pass
+        self._send()
+
+    def resume_writing(self) -> None:
+        self._send()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._counts["cut"] += len(self._streams)
+        self._streams.clear()
+
+    def _send(self) -> None:
+        for stream_id in sorted(self._streams):
+            room = min(self._h2.local_flow_control_window(stream_id), self._h2.max_outbound_frame_size, len(_EVENTS))
+            if room == len(_EVENTS):
+                self._h2.send_data(stream_id, _EVENTS)
+        if data := self._h2.data_to_send():
+            self._transport.write(data)
+            asyncio.get_running_loop().call_soon(self._send)
+
 
 CLIENTS = 40
 PATIENCE_S = 90.0  # until they are cut

@@ -7,9 +7,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from benchmarks.edge.client import HOST, PATIENCE_S
-from benchmarks.edge.edge import Edge, Running
-from benchmarks.edge.figure import Figure
+from benchmarks.edge.edge import HOST, PATIENCE_S, Edge, Figure, Running
 from benchmarks.harness import gateways, load, machine
 from benchmarks.harness.load import Order, Question
 from tests.services.servers import postgres, redis_server

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.harness.answers import STREAM
 from benchmarks.harness.load import LoadError, Question
-from benchmarks.harness.mock_upstream import Requests
+from benchmarks.harness.serving import Requests
 from benchmarks.overload.load import Order, carry_out
 from tests.patience import PATIENCE_S
 

@@ -7,8 +7,7 @@ import aiohttp
 import pytest
 
 from benchmarks.soak.clients import asked, judged
-from benchmarks.soak.endings import Ending
-from benchmarks.soak.jobs import Fault, Job, Kind
+from benchmarks.soak.jobs import Ending, Fault, Job, Kind
 from benchmarks.soak.provider import Connection, Fleet
 
 STREAM, VECTORS = Kind("raced", streamed=True), Kind("relayed")

@@ -1,15 +1,9 @@
 """The fleet benchmark's arithmetic: quantiles, standings, the published against the true, losers, recovery."""
 
 from benchmarks.fleet.clients import Answer
-from benchmarks.fleet.course import ROUND_ROBIN, SINGLE, Look, Observation
-from benchmarks.fleet.faults import Fault
+from benchmarks.fleet.course import ROUND_ROBIN, SINGLE, Entry, Fault, Look, Observation
+from benchmarks.fleet.findings import Losers, lateness, losers, published, recoveries, standings
 from benchmarks.fleet.installation import AUDITED
-from benchmarks.fleet.lateness import lateness
-from benchmarks.fleet.ledger import Entry
-from benchmarks.fleet.losers import Losers, losers
-from benchmarks.fleet.publication import published
-from benchmarks.fleet.recovery import recoveries
-from benchmarks.fleet.standings import standings
 from benchmarks.fleet.world import World
 from benchmarks.harness.report import known_quantile, weighted_quantile
 

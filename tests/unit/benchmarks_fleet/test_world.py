@@ -1,6 +1,6 @@
 """The fleet benchmark's world: what is drawn is decided by its seed, and known for providers nobody asked."""
 
-from benchmarks.fleet.faults import Fault, silent
+from benchmarks.fleet.course import Fault, silent
 from benchmarks.fleet.world import PERSONAS, World, delivers
 
 

@@ -6,12 +6,9 @@ import msgspec
 import pytest
 
 from benchmarks.limits.clients import Made
-from benchmarks.limits.findings import Finding, Phase, found, most_parallel
-from benchmarks.limits.goals import missed
-from benchmarks.limits.ledger import Booked
+from benchmarks.limits.findings import Booked, Finding, Phase, found, missed, most_parallel
 from benchmarks.limits.provider import Seen
-from benchmarks.limits.situations import Situation
-from benchmarks.limits.trials import Job, Trial, Use
+from benchmarks.limits.trials import Job, Situation, Trial, Use
 
 CALM, KILLED = Situation(name="calm"), Situation(name="killed", fault="kill")
 BEGAN_S, FAULT_S = 1000.0, 1005.0

@@ -2,8 +2,17 @@
 
 import pytest
 
-from benchmarks.limits.situations import SITUATIONS
-from benchmarks.limits.trials import LIMITS, PARALLEL, RATE_PER_S, REACHED_AT, UNLIMITED, by_limit, drawn, trials
+from benchmarks.limits.trials import (
+    LIMITS,
+    PARALLEL,
+    RATE_PER_S,
+    REACHED_AT,
+    SITUATIONS,
+    UNLIMITED,
+    by_limit,
+    drawn,
+    trials,
+)
 
 LENGTH_S = 27.0
 

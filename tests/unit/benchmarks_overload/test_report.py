@@ -3,10 +3,8 @@
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from benchmarks.overload.plot import svg
-from benchmarks.overload.report import Swept, as_markdown, doubts, missed
-from benchmarks.overload.subject import Seen
-from benchmarks.overload.sweep import Step, Unloaded, Workload
+from benchmarks.overload.report import Swept, as_markdown, doubts, missed, svg
+from benchmarks.overload.sweep import Seen, Step, Unloaded, Workload
 
 WORKLOAD = Workload("tokens", "steady-single", "steady")
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness.servers import Server, free_port
-from benchmarks.soak.growth import LEAST_SAMPLES, Growth, growth
-from benchmarks.soak.samples import GAUGES, Sample, gauges, look
+from benchmarks.soak.report import GAUGES, LEAST_SAMPLES, Growth, Sample, gauges, growth, look
 
 
 def sampled(rss_mb: list[float], *, every_s: float = 1.0) -> list[Sample]:

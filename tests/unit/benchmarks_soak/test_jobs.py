@@ -3,8 +3,18 @@
 import pytest
 
 from benchmarks.soak.clients import asked, judged
-from benchmarks.soak.endings import Ending, allowed
-from benchmarks.soak.jobs import AT_ONE, EVERYWHERE_SHARE, KINDS, NOT_OF_EMBEDDINGS, Fault, Job, Kind, drawn
+from benchmarks.soak.jobs import (
+    AT_ONE,
+    EVERYWHERE_SHARE,
+    KINDS,
+    NOT_OF_EMBEDDINGS,
+    Ending,
+    Fault,
+    Job,
+    Kind,
+    allowed,
+    drawn,
+)
 from benchmarks.soak.provider import text_of
 
 STREAM, WHOLE, VECTORS = Kind("raced", streamed=True), Kind("single"), Kind("relayed")

@@ -6,14 +6,9 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
-from benchmarks.soak.books import Books, Row, compared
 from benchmarks.soak.clients import Made
-from benchmarks.soak.endings import Ending
-from benchmarks.soak.growth import Growth
-from benchmarks.soak.jobs import KINDS, Fault, Job
-from benchmarks.soak.plot import PANELS, svg
-from benchmarks.soak.report import Report, lines, problems
-from benchmarks.soak.samples import Sample
+from benchmarks.soak.jobs import KINDS, Ending, Fault, Job
+from benchmarks.soak.report import PANELS, Books, Growth, Report, Row, Sample, compared, lines, problems, svg
 
 REST = Sample(0.0, 110.0, 20, 11, 0, 1.0)
 SAMPLES = [Sample(float(at), 100.0 + at / 10, 150, 100, 40, 9.0, calls=400 * at) for at in range(60)]

@@ -4,9 +4,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from benchmarks.micro.flames import WIDTH, drawn, folded, shares, summary
 from benchmarks.micro.instructions import Counts, compared
-from benchmarks.profiling.flame_graph import WIDTH, drawn
-from benchmarks.profiling.flames import folded, shares, summary
 
 LINES = [
     "main (app.py:1);uv_run (core.c:464);serve (site-packages/room/app.py:10);encode (app.py:3) 6",

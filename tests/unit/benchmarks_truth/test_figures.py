@@ -7,9 +7,8 @@ import pytest
 from benchmarks.truth.columns import RULES
 from benchmarks.truth.facts import Ledger
 from benchmarks.truth.faults import TABLES, bend, bendable, plant
-from benchmarks.truth.figure import Figure, between, equal, within
 from benchmarks.truth.fleet import PROMPT_TOKENS, Draw, Fleet, Persona, Seen
-from benchmarks.truth.rules import mean, near, same
+from benchmarks.truth.rules import Figure, between, equal, mean, near, same, within
 
 STOPS = Persona("stops", 0.05, cached_usd=1e-7)
 BILLS = Persona("bills", 0.05, bills_on=True)

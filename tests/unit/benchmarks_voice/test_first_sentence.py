@@ -2,8 +2,7 @@
 
 from random import Random
 
-from benchmarks.voice.__main__ import FIRST_S, Figures, ask, drawn, rows
-from benchmarks.voice.texts import Text, text
+from benchmarks.voice.__main__ import FIRST_S, Figures, Text, ask, drawn, rows, text
 from gateway.core.attempts import WinOn
 
 

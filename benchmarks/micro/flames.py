@@ -1,15 +1,17 @@
 """Where the gateway spends its time, sampled from outside while it works: flame graphs, and the dearest functions.
 
 Writes WAY.svg and WAY.txt for each way through the gateway to ``var/profile``. py-spy sees C functions too, and slows
-the gateway little; ``hot_spots.py`` counts exactly how often each Python function runs.
+the gateway little; ``path.py --functions`` counts exactly how often each Python function runs.
 """
 
 import argparse
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from html import escape
 from pathlib import Path
 
 import msgspec
@@ -20,8 +22,8 @@ from benchmarks.harness.installing import UnavailableError
 from benchmarks.harness.load import Order
 from benchmarks.harness.servers import ROOT, Server, prepare
 from benchmarks.micro.hot_path import WAYS
-from benchmarks.profiling.flame_graph import Stacks, drawn
 
+Stacks = Mapping[tuple[str, ...], int]  # samples, by the functions under way, the outermost first
 PY_SPY = "py-spy==0.4.3"
 PROFILES = ROOT / "var" / "profile"
 CONCURRENCY = 16
@@ -134,7 +136,7 @@ def run(ways: list[str], seconds: int) -> None:
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.profiling.flames", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.micro.flames", description=__doc__)
     parser.add_argument("way", nargs="*", help=f"any of {', '.join(WAYS)}; all without")
     parser.add_argument("--seconds", type=int, default=SECONDS, help=f"of each recording [default: {SECONDS}]")
     arguments = parser.parse_args()
@@ -146,6 +148,65 @@ def main() -> None:
         run(arguments.way or list(WAYS), arguments.seconds)
     except UnavailableError as error:
         sys.exit(f"broken: {error}")
+
+
+WIDTH, ROW = 1600, 17  # pixels
+_CHARACTER = 6.6  # the width of one
+_LEAST = 0.4  # of a box; narrower ones are left out
+
+
+class Box(msgspec.Struct):
+    """A function where it was called from."""
+
+    name: str
+    samples: int = 0
+    called: dict[str, "Box"] = {}
+
+    def add(self, stack: tuple[str, ...], samples: int) -> None:
+        """Count samples of a stack that begins inside this one."""
+        self.samples += samples
+        if stack:
+            self.called.setdefault(stack[0], Box(stack[0])).add(stack[1:], samples)
+
+    def depth(self) -> int:
+        """How many rows it and what it called take."""
+        return 1 + max((box.depth() for box in self.called.values()), default=0)
+
+
+def drawn(stacks: Stacks, title: str) -> str:
+    """Return the SVG."""
+    root = Box(title)
+    for stack, samples in stacks.items():
+        root.add(stack, samples)
+    height = root.depth() * ROW
+    boxes = "\n".join(_boxes(root, 0.0, 0, WIDTH / max(1, root.samples), root.samples))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="monospace" '
+        f'font-size="11">\n<rect width="{WIDTH}" height="{height}" fill="#fff"/>\n{boxes}\n</svg>\n'
+    )
+
+
+def _boxes(box: Box, left: float, row: int, scale: float, total: int) -> Iterator[str]:
+    width = box.samples * scale
+    if width < _LEAST:
+        return
+    top = row * ROW
+    label = escape(box.name[: int(width / _CHARACTER)]) if width > 3 * _CHARACTER else ""
+    yield (
+        f"<g><title>{escape(box.name)}: {box.samples / max(1, total):.2%}</title>"
+        f'<rect x="{left:.1f}" y="{top}" width="{width:.1f}" height="{ROW - 1}" fill="{_colour(box.name)}"/>'
+        f'<text x="{left + 2:.1f}" y="{top + 12}">{label}</text></g>'
+    )
+    for called in sorted(box.called.values(), key=lambda other: other.name):
+        yield from _boxes(called, left, row + 1, scale, total)
+        left += called.samples * scale
+
+
+def _colour(name: str) -> str:
+    """Return a warm colour for Python, a cold one for C, of a shade that is the function's own."""
+    shade = zlib.crc32(name.encode()) % 40
+    hue = 20 + shade if ".py" in name else 190 + shade
+    return f"hsl({hue},70%,72%)"
 
 
 if __name__ == "__main__":

@@ -1,1 +1,0 @@
-"""Where time and memory go: flame graphs, counted functions, the memory of an open stream."""
