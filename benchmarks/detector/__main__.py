@@ -12,10 +12,10 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from benchmarks.detector.trial import Trial
 from benchmarks.detector.worlds import Noise, World
+from benchmarks.harness.report import grid
 from gateway.detecting.slowdowns import DAY_S, Metric
 
 RATES = {"1/s": 1.0, "1/min": 1 / 60}
@@ -135,9 +135,8 @@ def _quantile(values: list[float], q: float) -> float:
 
 
 def _show(console: Console, figures: list[dict[str, object]]) -> None:
-    table = Table(title="False alarms, and the delay of first tokens that take longer (minutes, p50 / p90)")
-    for head in ("world", "provider-months", "false alarms", "a month", *(f"{factor:g} x" for factor in FACTORS)):
-        table.add_column(head, justify="left" if head == "world" else "right")
+    heads = ("world", "provider-months", "false alarms", "a month", *(f"{factor:g} x" for factor in FACTORS))
+    table = grid("False alarms, and the delay of first tokens that take longer (minutes, p50 / p90)", heads, ())
     for row in figures:
         world, delays, alarms = row["world"], row["delays"], row["false_alarms"]
         assert isinstance(delays, dict)

@@ -12,12 +12,11 @@ from statistics import median
 
 import msgspec
 from rich.markup import escape
-from rich.table import Table
 
 from benchmarks.edge import measures
 from benchmarks.edge.edge import Edge, Figure, edge
 from benchmarks.harness import report, servers
-from benchmarks.harness.report import console
+from benchmarks.harness.report import console, grid, print_json
 from benchmarks.harness.servers import prepare
 
 LIMIT_S = 300.0  # for one measure
@@ -76,12 +75,7 @@ def main() -> None:
             rows += more_rows
             broken += more_broken
     if options.json:
-        sys.stdout.buffer.write(
-            msgspec.json.format(
-                msgspec.json.encode({"interpreter": report.described(), "rows": rows, "broken": broken})
-            )
-            + b"\n"
-        )
+        print_json({"interpreter": report.described(), "rows": rows, "broken": broken})
     else:
         _show(rows, broken)
     sys.exit(1 if any(each.checkout == "now" for each in broken) else 0)
@@ -117,13 +111,16 @@ async def _measured(name: str, environment: Environment, rounds: int) -> tuple[l
 
 
 def _show(rows: Sequence[Row], broken: Sequence[Broken]) -> None:
-    table = Table(title="The edge, measured", title_justify="left", caption=report.described(), caption_justify="left")
-    table.add_column("measure")
-    for name in ("against", "now", "ratio"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        ratio = f"{row.now / row.against:.2f}" if row.now is not None and row.against else ""
-        table.add_row(f"{row.measure}: {row.name}", _told(row.against, row.unit), _told(row.now, row.unit), ratio)
+    cells = (
+        (
+            f"{row.measure}: {row.name}",
+            _told(row.against, row.unit),
+            _told(row.now, row.unit),
+            f"{row.now / row.against:.2f}" if row.now is not None and row.against else "",
+        )
+        for row in rows
+    )
+    table = grid("The edge, measured", ("measure", "against", "now", "ratio"), cells, caption=report.described())
     console().print(table)
     for each in broken:
         console().print(f"[red]broken: {each.measure}, {each.checkout}[/]: {escape(each.reason)}")

@@ -11,7 +11,7 @@ from benchmarks.fleet.course import Fault, Observation, silent
 from benchmarks.fleet.findings import WINDOW_S, Lateness, Losers, Published, Recovery, Standing, ttfts
 from benchmarks.fleet.installation import POLICIES
 from benchmarks.fleet.world import World
-from benchmarks.harness.report import known_quantile
+from benchmarks.harness.report import grid, known_quantile
 
 _UNKNOWN = "-"
 
@@ -66,11 +66,10 @@ def show(report: Report, console: Console) -> None:
 
 
 def _standings(standings: Sequence[Standing]) -> Table:
-    table = Table(title="TTFT at the client against the best that the fleet had drawn for the same calls, ms")
-    for name in ("way", "calls", "failed", "attempts", "p50", "p95", "p99", "oracle p50", "p95", "p99"):
-        table.add_column(name, justify="left" if name == "way" else "right")
-    for name in ("p50 / oracle", "p95 /", "p99 /", "own p50/p99"):
-        table.add_column(name, justify="right")
+    quantiles = ("p50", "p95", "p99", "oracle p50", "p95", "p99", "p50 / oracle", "p95 /", "p99 /", "own p50/p99")
+    names = ("way", "calls", "failed", "attempts", *quantiles)
+    title = "TTFT at the client against the best that the fleet had drawn for the same calls, ms"
+    table = grid(title, names, ())
     for each in standings:
         ratios = [
             f"{ours / best:.2f}" if ours and best else _UNKNOWN
@@ -84,9 +83,8 @@ def _standings(standings: Sequence[Standing]) -> Table:
 
 
 def _published(published: Iterable[Published]) -> Table:
-    table = Table(title="The leaderboard against the truth, ms")
-    for name in ("model", "provider", "quantile", "seen", "cut", "published", "interval", "true", "error", "inside"):
-        table.add_column(name, justify="left" if name in {"model", "provider"} else "right")
+    names = ("model", "provider", "quantile", "seen", "cut", "published", "interval", "true", "error", "inside")
+    table = grid("The leaderboard against the truth, ms", names, (), words=2)
     for each in published:
         interval = (
             _UNKNOWN if each.low_ms is None or each.high_ms is None else f"{each.low_ms:.0f} to {each.high_ms:.0f}"
@@ -107,9 +105,8 @@ def _published(published: Iterable[Published]) -> Table:
 
 
 def _errors(published: Sequence[Published]) -> Table:
-    table = Table(title="The leaderboard's error over the providers")
-    for name in ("model", "quantile", "mean of |error|", "largest", "inside its interval"):
-        table.add_column(name, justify="left" if name == "model" else "right")
+    names = ("model", "quantile", "mean of |error|", "largest", "inside its interval")
+    table = grid("The leaderboard's error over the providers", names, ())
     for model, q in sorted({(each.model, each.quantile) for each in published}):
         some = [each for each in published if (each.model, each.quantile) == (model, q)]
         errors = [abs(each.error) for each in some if each.error is not None]
@@ -125,27 +122,11 @@ def _errors(published: Sequence[Published]) -> Table:
 
 
 def _losers(losers: Iterable[Losers]) -> Table:
-    table = Table(title="Losers, before the faults: as the providers counted them and as the ledger has them")
-    for name in (
-        "provider",
-        "requests",
-        "attempts",
-        "cut before 1st token",
-        "rows lost",
-        "cut later",
-        "rows superseded",
-    ):
-        table.add_column(name, justify="left" if name == "provider" else "right")
+    names = ("provider", "requests", "attempts", "cut before 1st token", "rows lost", "cut later", "rows superseded")
+    table = grid("Losers, before the faults: as the providers counted them and as the ledger has them", names, ())
     total = [0] * 6
     for each in losers:
-        row = [
-            each.requests,
-            each.attempts,
-            each.cut_before_first_token,
-            each.lost,
-            each.cut_later,
-            each.superseded,
-        ]
+        row = list(msgspec.structs.astuple(each))[1:]
         total = [sum(pair) for pair in zip(total, row, strict=True)]
         table.add_row(each.provider, *map(str, row))
     table.add_row("all", *map(str, total))
@@ -153,7 +134,6 @@ def _losers(losers: Iterable[Losers]) -> Table:
 
 
 def _recoveries(recoveries: Iterable[Recovery]) -> Table:
-    table = Table(title="Faults, each until the next one, ms; p95 in windows of 5 s, p50 in the last 10 s")
     names = (
         "fault",
         "policy",
@@ -166,21 +146,13 @@ def _recoveries(recoveries: Iterable[Recovery]) -> Table:
         "usual",
         "p95 well",
     )
-    for name in names:
-        table.add_column(name, justify="left" if name in {"fault", "policy"} else "right")
+    title = "Faults, each until the next one, ms; p95 in windows of 5 s, p50 in the last 10 s"
+    table = grid(title, names, (), words=2)
     for each in recoveries:
-        table.add_row(
-            each.fault,
-            each.arm,
-            str(each.calls),
-            str(each.failed),
-            str(each.retried),
-            _ms(each.worst_p95_ms),
-            _ms(each.oracle_p95_ms),
-            _ms(each.p50_at_end_ms),
-            _ms(each.usual_p50_ms),
-            f"after {each.recovered_s:.0f} s" if each.recovered_s else "at once",
-        )
+        counts = map(str, (each.calls, each.failed, each.retried))
+        figures = map(_ms, (each.worst_p95_ms, each.oracle_p95_ms, each.p50_at_end_ms, each.usual_p50_ms))
+        well = f"after {each.recovered_s:.0f} s" if each.recovered_s else "at once"
+        table.add_row(each.fault, each.arm, *counts, *figures, well)
     return table
 
 

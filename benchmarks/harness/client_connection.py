@@ -12,6 +12,15 @@ _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
+def is_whole(received: bytes | bytearray) -> bool:
+    """Tell whether a response has all that its head promises."""
+    head_end = received.find(b"\r\n\r\n")
+    if head_end < 0:
+        return False
+    length = _LENGTH.search(received, 0, head_end)
+    return received.endswith(_LAST_CHUNK) if length is None else len(received) >= head_end + 4 + int(length[1])
+
+
 class NothingReceived(Exception):
     """The connection could not be made, or was closed before the first byte."""
 
@@ -44,11 +53,7 @@ class Connection(asyncio.Protocol):
         received += data
         if self.first_token_at is None and TOKEN_MARK in received:
             self.first_token_at = time.perf_counter()
-        head_end = received.find(b"\r\n\r\n")
-        if head_end < 0:
-            return
-        length = _LENGTH.search(received, 0, head_end)
-        if received.endswith(_LAST_CHUNK) if length is None else len(received) >= head_end + 4 + int(length[1]):
+        if is_whole(received):
             self._end()
 
     async def exchange(self, request: bytes) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from benchmarks.harness import nginx, servers
+from benchmarks.harness import load, nginx, servers
 from benchmarks.harness.answers import BEHAVIOURS, NAMED
 from benchmarks.harness.nginx import Origin
 from benchmarks.harness.servers import FOLDER, Server, free_port, running, wait_until_listening
@@ -21,9 +21,9 @@ from tests.services.servers import postgres, redis_server
 
 KEY = "hs-benchmark"
 HEADERS = {"authorization": f"Bearer {KEY}"}
+PATH = load.PATH
 VIEWER_KEY = "hs-viewer"  # makes no calls
 VIEWER_HEADERS = {"authorization": f"Bearer {VIEWER_KEY}"}
-PATH = "/v1/chat/completions"
 
 # A model for each way of racing: the behaviours of its deployments. One deployment is asked alone.
 RACES: Mapping[str, tuple[str, ...]] = {
@@ -85,11 +85,14 @@ def gateway(
     tls: Tls | None = None,
     workers: int = 1,
     more: Mapping[str, Any] = {},
+    core: int | None = None,
 ) -> Iterator[Server]:
-    """Run the gateway as its users do, ledger, leaderboard, metrics, log line and client keys on."""
+    """Run the gateway as its users do, ledger, leaderboard, metrics, log line and client keys on; on ``core`` alone."""
     port = free_port()
     config = write_config(folder, upstream_port, port, stores, tls=tls, workers=workers, more=more)
     with running(gateway_command(config), {**environment(tls), "HOLESHOT_LAME_DUCK_S": "0"}) as process:
+        if core is not None:
+            os.sched_setaffinity(process.pid, {core})  # before it has other threads
         wait_until_listening(process, port)
         yield Server(name, process.pid, port, HEADERS, workers)
 
@@ -157,7 +160,7 @@ def write_config(
         # A crowd is measured as it comes, more than a core can serve in time; overload control has a room of its own.
         "overload": {"loop_delay_ms": 0},
         "clients": {
-            "benchmark": {"key_sha256": hashed(KEY)},
+            "benchmark": {"key_sha256": hashed(KEY), "admin": True},  # who may see the metrics
             "viewer": {"key_sha256": hashed(VIEWER_KEY), "role": "viewer"},
         },
         "providers": providers,

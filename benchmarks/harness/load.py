@@ -22,6 +22,7 @@ import uvloop
 from benchmarks.harness.answers import TOKEN_MARK, is_whole_json, is_whole_stream
 
 LIMIT_S = 300.0
+PATH = "/v1/chat/completions"
 _ACCEPTING_S = (
     1.0  # until a server has taken a crowd's connections out of its backlog; some take one a turn of their loop
 )
@@ -49,6 +50,13 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         body = {"model": self.model, "messages": [{"role": "user", "content": prompt}], "stream": self.streamed}
         more = {"host": f"127.0.0.1:{self.port}", **self.headers, "accept": "*/*", "user-agent": "load"}
         return rendered(self.path, body, more)
+
+
+def asking(
+    port: int, headers: Mapping[str, str], model: str, *, streamed: bool = True, launched: int | None = None
+) -> Question:
+    """Return what a gateway is asked for a chat completion of ``model``."""
+    return Question(port=port, path=PATH, model=model, streamed=streamed, headers=headers, launched=launched)
 
 
 def rendered(path: str, body: object, headers: Mapping[str, str] = MappingProxyType({})) -> bytes:

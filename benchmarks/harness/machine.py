@@ -1,11 +1,15 @@
 """What the kernel knows of processes, CPU time and memory, and of a server under load. Linux only."""
 
+import os
+import resource
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_USED = (0, 1, 2, 5, 6, 7)  # of a line in /proc/stat: user, nice, system, irq, softirq, steal
 _PROCESS_CPU_CLOCK = 2  # CPUCLOCK_SCHED of linux/posix-timers.h
 
 
@@ -112,3 +116,24 @@ def _look_s(server: Settling, cpu_s: Callable[[int], float]) -> float:
     for _ in range(LOOKS):
         server.look()
     return (cpu_s(server.pid) - before_s) / LOOKS
+
+
+class Company:
+    """The cores that other programs of this machine use, from its making until ``cores`` is asked."""
+
+    def __init__(self) -> None:
+        self._began = (time.monotonic(), _others_s())
+
+    def cores(self) -> float:
+        """Return how many, on average; what the kernel does for us, but not in our name, is among it."""
+        began, others_s = self._began
+        return max(0.0, (_others_s() - others_s) / (time.monotonic() - began))
+
+
+def _others_s() -> float:
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    while True:
+        line = Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
+        with suppress(OSError):  # a child ended while it was read
+            own_s = cpu_s(os.getpid()) + ended.ru_utime + ended.ru_stime
+            return sum(int(line[number]) for number in _USED) * _TICK_S - own_s

@@ -1,6 +1,7 @@
 """A figure as a row, quantiles, and the report: a table for a terminal, Markdown to be pasted, or JSON."""
 
 import platform
+import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -61,10 +62,12 @@ PIPED_WIDTH = 160  # columns, where no terminal says
 
 def table(rows: Sequence[Row], conditions: str) -> Table:
     """Return the rows as a table for a terminal."""
-    made = Table(title="Holeshot, measured", caption=conditions, title_justify="left", caption_justify="left")
-    for name, justify in (("", "left"), ("median", "right"), ("min to max", "right"), ("at most", "right")):
-        made.add_column(name, justify=justify, no_wrap=bool(name))  # type: ignore[arg-type] # the literals above
-    made.add_column("made of", overflow="fold")
+    columns = ("", "median", "min to max", "at most", "made of")
+    made = grid("Holeshot, measured", columns, (), caption=conditions)
+    made.columns[-1].justify = "left"
+    made.columns[-1].overflow = "fold"
+    for column in made.columns[1:-1]:
+        column.no_wrap = True
     for row in rows:
         colour = "red" if row.broken else {None: "default", True: "green", False: "red"}[row.reached]
         value, spread, promised = _cells(row)
@@ -72,9 +75,27 @@ def table(rows: Sequence[Row], conditions: str) -> Table:
     return made
 
 
-def show(rows: Sequence[Row], conditions: str) -> None:
-    """Print the table."""
-    console().print(table(rows, conditions))
+def grid(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str | None = None, words: int = 1
+) -> Table:
+    """Return a table for a terminal; the first ``words`` columns have words, the others figures."""
+    made = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
+    for number, name in enumerate(columns):
+        made.add_column(name, justify="left" if number < words else "right")
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]], *, words: int = 1) -> list[str]:
+    """Return the lines of a table for a document, likewise."""
+    sides = "|---" * words + "|--:" * (len(columns) - words) + "|"
+    return [f"| {' | '.join(columns)} |", sides, *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def print_json(value: object) -> None:
+    """Print a value, indented."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
 
 
 def console() -> Console:

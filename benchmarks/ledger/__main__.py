@@ -8,7 +8,6 @@ three times after a first one; the median is shown. Meanwhile 1,000 calls and th
 import argparse
 import asyncio
 import re
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -20,10 +19,10 @@ from statistics import median
 import msgspec
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from benchmarks.harness.report import grid, print_json
 from benchmarks.ledger.reports import GOAL_MS, Ask, asked, open_reports
 from benchmarks.ledger.rows import fill_by_shipping, fill_postgres, ship
 from gateway.ledger import create_engine, is_sqlite, migrate, queries
@@ -83,7 +82,7 @@ def main() -> None:
     numbers = {name: options.calls or (QUICK if options.quick else CALLS)[name] for name in names}
     found = [asyncio.run(_measure(name, number)) for name, number in numbers.items()]
     if options.json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+        print_json(found)
         return
     for each in found:
         _show(each)
@@ -178,12 +177,12 @@ def _goal(name: str, title: str) -> float:
 
 def _show(found: Measured) -> None:
     console = Console(width=110)
-    table = Table(title=f"{found.database}: a ledger of {found.calls:,} calls", title_justify="left")
-    for column in ("question", "ms", "goal", ""):
-        table.add_column(column, justify="left" if column == "question" else "right")
-    for each in found.timings:
-        table.add_row(each.name, f"{each.ms:,.0f}", f"{each.goal_ms:.0f}", "ok" if each.holds else "[red]missed[/red]")
-    console.print(table)
+    rows = (
+        (each.name, f"{each.ms:,.0f}", f"{each.goal_ms:.0f}", "ok" if each.holds else "[red]missed[/red]")
+        for each in found.timings
+    )
+    title = f"{found.database}: a ledger of {found.calls:,} calls"
+    console.print(grid(title, ("question", "ms", "goal", ""), rows))
     ordered = sorted(found.ship_ms)
     if ordered:
         behind = sum(each > 1000 for each in ordered)

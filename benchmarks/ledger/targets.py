@@ -17,9 +17,9 @@ from typing import Any
 import asyncpg
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from benchmarks.harness.report import grid
 from benchmarks.ledger.__main__ import database
 from benchmarks.ledger.rows import DAYS, fill_by_shipping, make_partitions
 from gateway.ledger import Reader, TargetCounting, create_engine, is_sqlite, migrate
@@ -103,9 +103,8 @@ async def _measure(name: str, number: int) -> None:
         after = {key: await _time(reader, sql) for key, sql in _asked(reader, now)}
     if wrong := [key for key, (_, counts) in after.items() if counts != before[key][1]]:
         sys.exit(f"other figures than the rows': {wrong}")
-    table = Table(title=f"{name}: a ledger of {number:,} calls in 60 days; ms, of rows alone → counted")
-    for column in ("target", *LENGTHS, "28 d, not counted yet"):
-        table.add_column(column, justify="left" if column == "target" else "right")
+    title = f"{name}: a ledger of {number:,} calls in 60 days; ms, of rows alone → counted"
+    table = grid(title, ("target", *LENGTHS, "28 d, not counted yet"), ())
     for target in TARGETS:
         cells = [f"{before[target.name, at][0]:,.0f} → {after[target.name, at][0]:,.0f}" for at in LENGTHS]
         table.add_row(target.name, *cells, f"{uncounted[target.name, '28 d'][0]:,.0f}")

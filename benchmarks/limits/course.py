@@ -4,10 +4,10 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from benchmarks.harness.machine import Company
 from benchmarks.limits.clients import Clients, Made
 from benchmarks.limits.findings import Phase
 from benchmarks.limits.installation import WARM_UP_KEY, WEIGHTS, Installation
-from benchmarks.limits.machine import Reading, cores_of_others, read
 from benchmarks.limits.trials import PLAIN_MODEL, Job, Situation, Trial, by_limit
 
 PAUSE_S = 3.0  # after a phase: the last calls end, and a killed replica starts again
@@ -30,16 +30,16 @@ async def run(
     now_s = time.time()
     began_s = time.monotonic() + (-now_s) % period_s + LATER_S
     access = {limit: (trial.model, trial.key) for limit, trial in by_limit(tried).items()}
-    before: Reading | None = None
+    company: Company | None = None
     others_cores: float | None = None
 
     def begin() -> None:
-        nonlocal before
-        before = read()
+        nonlocal company
+        company = Company()
 
     def fail() -> None:
         nonlocal others_cores
-        others_cores = cores_of_others(before, read())
+        others_cores = None if company is None else company.cores()
         installation.begin(situation.fault)
 
     async with asyncio.TaskGroup() as group:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from rich.table import Table
 
+from benchmarks.harness.report import grid
+from benchmarks.harness.report import markdown as as_markdown
 from benchmarks.limits.findings import Finding
 
 _UNKNOWN = "-"
@@ -24,9 +26,9 @@ class Report(msgspec.Struct, frozen=True):
 
 def table(report: Report) -> Table:
     """Return it as a table for a terminal; the last columns are the latency added to the first token, in ms."""
-    made = Table(title="Used and allowed", caption=report.conditions, title_justify="left", caption_justify="left")
-    for number, name in enumerate((*_USED, *_REFUSED, *_ADDED)):
-        made.add_column(name, justify="left" if number < _TEXTS else "right", no_wrap=True)
+    made = grid("Used and allowed", (*_USED, *_REFUSED, *_ADDED), (), caption=report.conditions, words=_TEXTS)
+    for column in made.columns:
+        column.no_wrap = True
     last = None
     for each in report.findings:
         if last not in {None, each.situation}:
@@ -38,10 +40,8 @@ def table(report: Report) -> Table:
 
 def markdown(report: Report) -> str:
     """Return it as a table for a document, without the columns of latency."""
-    names = (*_USED, *_REFUSED)
-    lines = ["| " + " | ".join(names) + " |", "|---" * _TEXTS + "|--:" * (len(names) - _TEXTS) + "|"]
-    limited = [each for each in report.findings if each.amount is not None]
-    lines += ["| " + " | ".join([*_used(each), *_refused(each)]) + " |" for each in limited]
+    rows = ([*_used(each), *_refused(each)] for each in report.findings if each.amount is not None)
+    lines = as_markdown((*_USED, *_REFUSED), rows, words=_TEXTS)
     return "\n".join([*lines, "", report.conditions])
 
 

@@ -19,9 +19,9 @@ import uvloop
 from rich.table import Table
 
 from benchmarks.edge.edge import edge
-from benchmarks.harness import gateways, report, servers
-from benchmarks.harness.load import Order, Question, carry_out
-from benchmarks.harness.report import console, quantile
+from benchmarks.harness import gateways, servers
+from benchmarks.harness.load import Order, Question, asking, carry_out
+from benchmarks.harness.report import console, described, grid, quantile
 from benchmarks.harness.servers import prepare
 
 HERE = Path(__file__).parents[2]
@@ -43,14 +43,7 @@ async def measured(against: Path, calls: int) -> Latencies:
             given = await stack.enter_async_context(edge(checkout, upstream, Path(folder)))
             gateway = await stack.enter_async_context(given.gateway())
             for way, model in WAYS.items():
-                questions[way, who] = Question(
-                    port=gateway.port,
-                    path=gateways.PATH,
-                    model=model,
-                    streamed=True,
-                    headers=gateway.headers,
-                    launched=len(gateways.RACES[model]),
-                )
+                questions[way, who] = asking(gateway.port, gateway.headers, model, launched=len(gateways.RACES[model]))
         for way in WAYS:
             asked = msgspec.structs.replace(questions[way, NOW], launched=None, headers={})
             questions[way, DIRECT] = msgspec.structs.replace(asked, port=upstream.port, path=f"/first{gateways.PATH}")
@@ -65,9 +58,7 @@ async def measured(against: Path, calls: int) -> Latencies:
 
 def table(found: Mapping[tuple[str, str], list[float]]) -> Table:
     """Return what each adds to the first token, milliseconds."""
-    made = Table(title="Added to the first token, ms", title_justify="left", caption=report.described())
-    for column in ("", "", BEFORE, NOW, "difference"):
-        made.add_column(column, justify="right" if column else "left")
+    made = grid("Added to the first token, ms", ("", "", BEFORE, NOW, "difference"), (), caption=described(), words=2)
     for way in WAYS:
         for name, share in (("median", 0.5), ("fastest tenth", 0.1)):
             direct = quantile(found[way, DIRECT], share)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from benchmarks.harness import gateways
-from benchmarks.harness.load import Question
+from benchmarks.harness.load import Question, asking
 from benchmarks.harness.servers import Server
 
 
@@ -17,13 +17,8 @@ class Way(msgspec.Struct, frozen=True):
 
     def question(self, server: Server) -> Question:
         """Return what a load generator is to ask the gateway."""
-        return Question(
-            port=server.port,
-            path=gateways.PATH,
-            model=self.model,
-            streamed=self.streamed,
-            headers=server.headers,
-            launched=len(gateways.RACES[self.model]),
+        return asking(
+            server.port, server.headers, self.model, streamed=self.streamed, launched=len(gateways.RACES[self.model])
         )
 
 

@@ -20,8 +20,7 @@ from typing import IO
 import msgspec
 from rich.table import Table
 
-from benchmarks.harness import report
-from benchmarks.harness.report import console
+from benchmarks.harness.report import console, described, grid
 from benchmarks.harness.servers import ROOT
 from benchmarks.micro.hot_path import WAYS
 
@@ -124,9 +123,7 @@ def watched() -> Table:
         RuntimeError: a call went wrong.
 
     """
-    made = Table(title="Instructions per call", title_justify="left", caption=report.described())
-    for column in ("", "nobody looks", "one viewer", "added"):
-        made.add_column(column, justify="right" if column else "left")
+    made = grid("Instructions per call", ("", "nobody looks", "one viewer", "added"), (), caption=described())
     with running() as process:
         counts: dict[str, list[float]] = {}
         for subject in ("direct", "gateway", "gateway"):
@@ -148,9 +145,7 @@ def traced() -> Table:
         RuntimeError: a call went wrong.
 
     """
-    made = Table(title="Instructions per call", title_justify="left", caption=report.described())
-    for column in ("", "traces off", "traces on", "added"):
-        made.add_column(column, justify="right" if column else "left")
+    made = grid("Instructions per call", ("", "traces off", "traces on", "added"), (), caption=described())
     off, on = counted().instructions, counted("traced").instructions
     for way, instructions in off.items():
         made.add_row(way, f"{instructions:,}", f"{on[way]:,}", f"{on[way] / instructions - 1:+.2%}")
@@ -159,9 +154,7 @@ def traced() -> Table:
 
 def compared(now: Counts, known: Counts) -> tuple[Table, bool]:
     """Return a table of both, and whether nothing grew by more than it may."""
-    made = Table(title="Instructions per call", title_justify="left", caption=report.described())
-    for column in ("", "now", "known", "ratio"):
-        made.add_column(column, justify="right" if column else "left")
+    made = grid("Instructions per call", ("", "now", "known", "ratio"), (), caption=described())
     good = True
     for way, instructions in now.instructions.items():
         before = known.instructions.get(way)

@@ -21,8 +21,8 @@ from pathlib import Path
 from rich.table import Table
 
 from benchmarks.harness import load, report
-from benchmarks.harness.gateways import PATH, VIEWER_HEADERS, measured_servers
-from benchmarks.harness.load import Order, Question
+from benchmarks.harness.gateways import VIEWER_HEADERS, measured_servers
+from benchmarks.harness.load import Order, asking
 from benchmarks.harness.machine import metered
 from benchmarks.harness.report import console
 from benchmarks.harness.servers import Server
@@ -107,9 +107,7 @@ def main() -> None:
     with_: list[float] = []
     with tempfile.TemporaryDirectory(prefix="holeshot-viewer-") as folder, measured_servers(Path(folder)) as servers:
         server = servers["gateway"]
-        question = Question(
-            port=server.port, path=PATH, model=MODEL, streamed=True, headers=server.headers, launched=LAUNCHED
-        )
+        question = asking(server.port, server.headers, MODEL, launched=LAUNCHED)
         order = Order(question=question, calls=calls, concurrency=CONNECTIONS, rate_per_s=arguments.rate)
         measured(server, order, arguments.viewers)  # to warm up
         for _ in range(rounds):

@@ -18,16 +18,13 @@ from random import Random
 
 import msgspec
 
-from benchmarks.micro.recorded import MODEL, deployments, races
-from gateway.core.attempts import AttemptStart, Outcome, Role
+from benchmarks.micro.recorded import MODEL, SHORT, Race, begun, deployments, ended, races
+from gateway.core.attempts import AttemptStart, Role
 from gateway.core.calls import CallRecord, CallStart, Kind, Objective
-from gateway.core.prompt_classes import answer_class
 from gateway.settings import RaceSettings
 from gateway.steering import REFRESH_EVERY_S, MemoryBoard, RedisBoard, Steering, Terms, connect
 from gateway.steering.board import Board
 from tests.services.servers import redis_server
-
-SHORT = answer_class(0)
 
 FLEETS = (2, 3, 6, 20)
 UNDER_WAY = 16
@@ -39,8 +36,6 @@ KINDS = tuple(  # taking turns, as calls do; their answers are of many lengths
     Kind(client=f"client-{number % 3}", tags={"variant": "b"}, prompt_tokens=50 << number, max_tokens=8 << number)
     for number in range(8)
 )
-
-Race = tuple[CallStart, CallRecord]
 
 
 class Steered:
@@ -56,20 +51,10 @@ class Steered:
         self.steering.plan(MODEL, self.names, RACE, terms, SHORT)
 
     def run(self, start: CallStart, record: CallRecord) -> None:
-        self.steering.call_started(start)
-        for attempt in start.attempts:
-            self.steering.attempt_started(MODEL, attempt)
+        begun(self.steering, start)
         self._under_way.append((start, record))
         if len(self._under_way) > UNDER_WAY:
-            self._end(*self._under_way.popleft())
-
-    def _end(self, start: CallStart, record: CallRecord) -> None:
-        steering = self.steering
-        for launched, ended in zip(start.attempts, record.attempts, strict=True):
-            if ended.outcome is Outcome.WON and ended.ttft_ms is not None:
-                steering.first_token(MODEL, SHORT, launched, ended.ttft_ms / 1000)
-            steering.attempt_ended(MODEL, SHORT, ended)
-        steering.call_finished(record)
+            ended(self.steering, *self._under_way.popleft())
 
 
 def in_memory(calls: int) -> None:

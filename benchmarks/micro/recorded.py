@@ -7,8 +7,12 @@ from random import Random
 from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
 from gateway.core.calls import CallRecord, CallStart, Mode, Objective
 from gateway.core.ids import new_id
+from gateway.core.prompt_classes import answer_class
+from gateway.steering import Steering
 
 MODEL = "llama-70b"
+SHORT = answer_class(0)
+Race = tuple[CallStart, CallRecord]
 
 
 def deployments(number: int) -> list[str]:
@@ -56,3 +60,19 @@ def race(random: Random, names: list[str]) -> tuple[CallStart, CallRecord]:
         attempts=(winner, loser),
     )  # fmt: skip
     return start, record
+
+
+def begun(steering: Steering, start: CallStart) -> None:
+    """Have steering hear how a call begins."""
+    steering.call_started(start)
+    for attempt in start.attempts:
+        steering.attempt_started(MODEL, attempt)
+
+
+def ended(steering: Steering, start: CallStart, record: CallRecord) -> None:
+    """Have steering hear how it ends."""
+    for launched, attempt in zip(start.attempts, record.attempts, strict=True):
+        if attempt.outcome is Outcome.WON and attempt.ttft_ms is not None:
+            steering.first_token(MODEL, SHORT, launched, attempt.ttft_ms / 1000)
+        steering.attempt_ended(MODEL, SHORT, attempt)
+    steering.call_finished(record)

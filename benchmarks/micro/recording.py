@@ -17,24 +17,18 @@ from random import Random
 
 import uvloop
 
-from benchmarks.micro.recorded import MODEL, deployments, races
-from gateway.core.attempts import Outcome
+from benchmarks.micro.recorded import MODEL, SHORT, Race, begun, deployments, ended, races
 from gateway.core.calls import CallRecord, CallStart, Objective
 from gateway.core.ids import new_id
-from gateway.core.prompt_classes import answer_class
 from gateway.ledger.spool import Spool
 from gateway.settings import RaceSettings
 from gateway.steering import MemoryBoard, Steering, Terms
 from gateway.watching import logs
 from gateway.watching.metrics import Metrics
 
-SHORT = answer_class(0)
-
 ROUNDS = 7
 NAMES = deployments(3)
 RACE = RaceSettings()
-
-Race = tuple[CallStart, CallRecord]
 
 
 def cost_us(made: list[Race], act: Callable[[CallStart, CallRecord], object]) -> float:
@@ -48,53 +42,32 @@ def cost_us(made: list[Race], act: Callable[[CallStart, CallRecord], object]) ->
     return min(rounds) / len(made) * 1e6
 
 
-class Steered:
-    """Everything that steering hears of a call."""
-
-    def __init__(self) -> None:
-        self.steering = Steering(MemoryBoard(), clock=time.monotonic, unix_clock=time.time, random=Random(1))
-
-    def plan(self, _start: CallStart, _record: CallRecord) -> None:
-        self.steering.plan(MODEL, NAMES, RACE, Terms(Objective.FIRST_TOKEN, prompt_tokens=812), SHORT)
-
-    def hear(self, start: CallStart, record: CallRecord) -> None:
-        steering = self.steering
-        steering.call_started(start)
-        for attempt in start.attempts:
-            steering.attempt_started(MODEL, attempt)
-        for launched, ended in zip(start.attempts, record.attempts, strict=True):
-            if ended.outcome is Outcome.WON and ended.ttft_ms is not None:
-                steering.first_token(MODEL, SHORT, launched, ended.ttft_ms / 1000)
-            steering.attempt_ended(MODEL, SHORT, ended)
-        steering.call_finished(record)
-
-
-class Counted:
-    """Everything that the metrics hear of a call."""
-
-    def __init__(self) -> None:
-        known: dict[str, object] = {MODEL: None}
-        self.metrics = Metrics(lambda: known)
-
-    def hear(self, start: CallStart, record: CallRecord) -> None:
-        metrics = self.metrics
-        for started in start.attempts:
-            metrics.attempt_started(MODEL, started)
-        for ended in record.attempts:
-            metrics.attempt_ended(MODEL, ended)
-        metrics.call_finished(record)
-
-
 def measure(made: list[Race], folder: Path) -> dict[str, float]:
     table: dict[str, float] = {}
     spool = Spool(folder / "worker", now_s=0.0)
     table["spool: start"] = cost_us(made, lambda start, _record: spool.call_started(start))
     table["spool: end"] = cost_us(made, lambda _start, record: spool.call_finished(record))
     spool.close(remove=True)
-    steered = Steered()
-    table["steering: board and health"] = cost_us(made, steered.hear)
-    table["steering: plan"] = cost_us(made, steered.plan)
-    table["metrics"] = cost_us(made, Counted().hear)
+    steering = Steering(MemoryBoard(), clock=time.monotonic, unix_clock=time.time, random=Random(1))
+    metrics = Metrics(lambda: dict.fromkeys([MODEL]))
+
+    def heard(start: CallStart, record: CallRecord) -> None:
+        begun(steering, start)
+        ended(steering, start, record)
+
+    def planned(_start: CallStart, _record: CallRecord) -> None:
+        steering.plan(MODEL, NAMES, RACE, Terms(Objective.FIRST_TOKEN, prompt_tokens=812), SHORT)
+
+    def counted(start: CallStart, record: CallRecord) -> None:
+        for started in start.attempts:
+            metrics.attempt_started(MODEL, started)
+        for each in record.attempts:
+            metrics.attempt_ended(MODEL, each)
+        metrics.call_finished(record)
+
+    table["steering: board and health"] = cost_us(made, heard)
+    table["steering: plan"] = cost_us(made, planned)
+    table["metrics"] = cost_us(made, counted)
     table["ids: three"] = cost_us(made, lambda _start, _record: (new_id(), new_id(), new_id()))
     table["log line"] = uvloop.run(logged(made, folder / "log"))
     return table

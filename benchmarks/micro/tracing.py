@@ -24,7 +24,7 @@ from rich.table import Table
 
 from benchmarks.harness import gateways, load, report
 from benchmarks.harness.gateways import measured_servers
-from benchmarks.harness.load import Order, Question
+from benchmarks.harness.load import Order, asking
 from benchmarks.harness.machine import metered
 from benchmarks.harness.report import console
 from benchmarks.harness.servers import Server, free_port
@@ -137,14 +137,7 @@ def main() -> None:
         latencies_ms: dict[str, list[float]] = {name: [] for name in subjects}
         for number in range(rounds + 1):  # the first one is to warm up
             for name, server in subjects.items():
-                question = Question(
-                    port=server.port,
-                    path=gateways.PATH,
-                    model=MODEL,
-                    streamed=True,
-                    headers=server.headers,
-                    launched=LAUNCHED,
-                )
+                question = asking(server.port, server.headers, MODEL, launched=LAUNCHED)
                 order = Order(question=question, calls=calls, concurrency=CONNECTIONS, rate_per_s=arguments.rate)
                 us, latencies = measured(server, order, collector if name == "on" else None)
                 if number:

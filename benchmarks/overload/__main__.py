@@ -34,9 +34,8 @@ from benchmarks.harness.load import LoadError
 from benchmarks.harness.report import console
 from benchmarks.harness.servers import ROOT, Server, prepare
 from benchmarks.overload import report, sweep
-from benchmarks.overload.company import Quiet
 from benchmarks.overload.report import Swept, svg
-from benchmarks.overload.sweep import STEPS, UNLIMITED, Step, Workload, gateway, keep_a_core_free
+from benchmarks.overload.sweep import STEPS, UNLIMITED, Quiet, Step, Workload, gateway, keep_a_core_free
 
 WORKLOADS = {
     "steady": Workload("100 tokens at 100 tok/s", "steady-single", "steady"),
@@ -56,7 +55,7 @@ def swept(workload: Workload, upstream: Server, core: int, folder: Path, *, quic
     """Measure one workload."""
     window_s, steps = (QUICK_WINDOW_S, QUICK_STEPS) if quick else (WINDOW_S, STEPS)
     with gateway(folder / "without", upstream.port, core, UNLIMITED) as server:
-        quiet = Quiet((server.pid, upstream.pid), tries, say)
+        quiet = Quiet(tries, say)
         say(f"{workload.name}: without load")
         calm, _ = quiet.measured(lambda: sweep.unloaded(workload, server))
         say(f"{workload.name}: looking for the capacity")
@@ -67,7 +66,7 @@ def swept(workload: Workload, upstream: Server, core: int, folder: Path, *, quic
     with gateway(folder / "with", upstream.port, core, {}) as server:
         say(f"{workload.name}: with overload control")
         load = structs.replace(load, may_be_cut=False)
-        controlled = list(taken(load, server, steps, Quiet((server.pid, upstream.pid), tries, say)))
+        controlled = list(taken(load, server, steps, Quiet(tries, say)))
     return Swept(workload, calm, capacity, controlled, uncontrolled)
 
 

@@ -6,9 +6,9 @@ from math import log10
 import msgspec
 from rich.table import Table
 
+from benchmarks.harness.report import grid, markdown
 from benchmarks.harness.svg import Drawing
-from benchmarks.overload.company import CALM
-from benchmarks.overload.sweep import LATE, Step, Unloaded, Workload
+from benchmarks.overload.sweep import CALM, LATE, Step, Unloaded, Workload
 
 AT_TIMES = 2.0  # times the capacity, at which the goal counts
 OF_PEAK = 0.9  # that the good answers must reach there
@@ -74,20 +74,15 @@ def heading(swept: Swept) -> str:
 def tables(swept: Swept) -> Iterator[Table]:
     """Yield a table for each sweep."""
     for name, steps in (("with overload control", swept.controlled), ("without", swept.uncontrolled)):
-        made = Table(title=f"{heading(swept)}: {name}", title_justify="left")
-        for column in _COLUMNS:
-            made.add_column(column, justify="right")
-        for step in steps:
-            made.add_row(*_cells(step))
-        yield made
+        yield grid(f"{heading(swept)}: {name}", _COLUMNS, map(_cells, steps), words=0)
 
 
 def as_markdown(swept: Swept) -> str:
     """Return both sweeps for a document."""
-    lines = [f"**{heading(swept)}**", "", f"| | {' | '.join(_COLUMNS)} |", f"|---|{'--:|' * len(_COLUMNS)}"]
+    rows: list[list[str]] = []
     for name, steps in (("with", swept.controlled), ("without", swept.uncontrolled)):
-        lines += [f"| {name} | {' | '.join(_cells(step))} |" for step in steps]
-    return "\n".join(lines)
+        rows += [[name, *_cells(step)] for step in steps]
+    return "\n".join([f"**{heading(swept)}**", "", *markdown(("", *_COLUMNS), rows)])
 
 
 def _cells(step: Step) -> list[str]:

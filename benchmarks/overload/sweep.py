@@ -3,26 +3,24 @@
 import http.client
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from math import ceil
 from pathlib import Path
 from statistics import fmean
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
-import yaml
 
 from benchmarks.harness import gateways, machine
 from benchmarks.harness.answers import BEHAVIOURS, TOKENS
-from benchmarks.harness.gateways import PATH
-from benchmarks.harness.load import Question
+from benchmarks.harness.load import Question, asking
+from benchmarks.harness.machine import Company
 from benchmarks.harness.report import quantile
-from benchmarks.harness.servers import Server, free_port, running, wait_until_listening
+from benchmarks.harness.servers import Server
 from benchmarks.overload import load
-from benchmarks.overload.company import Quiet
 from benchmarks.overload.load import REFUSED, Ended, Order
 
 GAUGES = ("holeshot_loop_delay_seconds", "holeshot_calls_in_flight", "holeshot_calls_limit")
@@ -57,17 +55,9 @@ def keep_a_core_free() -> int:
 @contextmanager
 def gateway(folder: Path, upstream_port: int, core: int, overload: Mapping[str, Any]) -> Iterator[Server]:
     """Run a gateway with these settings of overload on ``core``, until the block ends."""
-    port, stores = free_port(), gateways.sqlite(folder)
-    path = gateways.write_config(folder, upstream_port, port, stores)
-    config = yaml.safe_load(path.read_text())
-    config["overload"] = dict(overload)
-    config["clients"]["benchmark"]["admin"] = True
-    path.write_text(yaml.safe_dump(config, sort_keys=False))
-    gateways.migrate(stores.database_url)
-    with running(gateways.gateway_command(path), {**gateways.environment(), "HOLESHOT_LAME_DUCK_S": "0"}) as process:
-        os.sched_setaffinity(process.pid, {core})  # before it has other threads
-        wait_until_listening(process, port)
-        yield Server("gateway", process.pid, port, gateways.HEADERS, 1)
+    more = {"overload": dict(overload)}
+    with gateways.gateway("gateway", upstream_port, folder, gateways.sqlite(folder), more=more, core=core) as server:
+        yield server
 
 
 def settle(server: Server) -> None:
@@ -129,10 +119,33 @@ def _gauges(server: Server, patience_s: float = _PATIENCE_S) -> Mapping[str, flo
 STEPS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5)  # times the capacity
 LATE = 2.0  # times the TTFT without load: a later answer is not a good one
 MORE = 1.25  # times as many connections, when the capacity is looked for
+CALM = 0.15  # cores that others may use; what the kernel does for us, but not in our name, is among it
+_T = TypeVar("_T")
 _LIGHT_PER_S = 20.0
 _LIGHT_S = 6.0
 _FILLING = 1.5  # answers' lengths until as many end as begin
 _SETTLING_S = 4.0  # before a window: a gateway takes a load for a crowd at first, and lets it wait for two seconds
+
+
+class Quiet:
+    """Measures again when others used the machine meanwhile, up to ``tries`` times."""
+
+    def __init__(self, tries: int, say: Callable[[str], None]) -> None:
+        self._tries = tries
+        self._say = say
+
+    def measured(self, measure: Callable[[], _T]) -> tuple[_T, float]:
+        """Return what the calmest try measured, and how many cores others used then."""
+        found: list[tuple[float, _T]] = []
+        while len(found) < self._tries:
+            company = Company()
+            result = measure()
+            found.append((company.cores(), result))
+            if found[-1][0] <= CALM:
+                break
+            self._say(f"others used {found[-1][0]:.2f} cores")
+        others, result = min(found, key=lambda each: each[0])
+        return result, others
 
 
 class Workload(msgspec.Struct, frozen=True):
@@ -149,7 +162,7 @@ class Workload(msgspec.Struct, frozen=True):
 
     def question(self, server: Server) -> Question:
         """Return what is sent to ``server``."""
-        return Question(port=server.port, path=PATH, model=self.model, streamed=True, headers=server.headers)
+        return asking(server.port, server.headers, self.model)
 
 
 class Unloaded(msgspec.Struct, frozen=True):

@@ -1,13 +1,13 @@
 """A window of a real Chromium, which fails the run when the page complains."""
 
-import os
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+from tests.browser.chromium import HOW
+from tests.browser.chromium import chromium as chromium_path
+
 _FLAGS = ("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu")  # as containers need them
 
 
@@ -27,9 +27,9 @@ async def chromium() -> AsyncIterator[Browser]:
         NoChromiumError: there is none.
 
     """
-    path = os.environ.get("HOLESHOT_CHROMIUM") or next((path for path in map(shutil.which, _NAMES) if path), None)
+    path = chromium_path()
     if path is None:
-        raise NoChromiumError("install a Chromium (Debian: apt-get install chromium), or set HOLESHOT_CHROMIUM")
+        raise NoChromiumError(HOW)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=path, args=list(_FLAGS))
         yield browser

@@ -2,21 +2,27 @@
 
 import asyncio
 import base64
+import random
 import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 from playwright.async_api import Browser, Page
 
 from benchmarks.harness.installing import python_tool
 from benchmarks.page.browser import chromium, window
-from benchmarks.page.installation import called, called_slowly, installed
+from gateway.ledger import migrate
+from tests.browser.installation import MODEL, installed
 
+CALLS_PER_S = 6.0
+SHORT_TOKENS, APART_S = 60, 2.0  # of slow calls
+PROMPTS = ("Why race?", "Summarize this page.", "What is a holeshot?", "Write a haiku about latency.", "Translate: go!")
 PILLOW = "pillow==13.0.0"
 THEMES = ("light", "dark")
 MOST_STILL_BYTES = 200_000
@@ -47,7 +53,7 @@ async def take(folder: Path, warm_up_s: float, *, stills: bool) -> None:
     """
     pillow = await asyncio.to_thread(python_tool, "pillow", PILLOW)
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-    async with installed() as url, chromium() as browser:
+    async with _installed() as url, chromium() as browser:
         async with called_slowly(url):
             frames, stage = await _lanes(browser, url)
         if stills:
@@ -59,6 +65,16 @@ async def take(folder: Path, warm_up_s: float, *, stills: bool) -> None:
     moving = folder / "lanes.webp"
     await asyncio.to_thread(_join, pillow / "python", frames, stage, moving)
     _hold(moving, MOST_MOVING_BYTES)
+
+
+@asynccontextmanager
+async def _installed() -> AsyncIterator[str]:
+    """Run a gateway before the simulated fleet, as somebody without a key starts it, and yield its address."""
+    with tempfile.TemporaryDirectory(prefix="holeshot-page-") as name:
+        folder = Path(name)
+        await migrate(f"sqlite:///{folder / 'ledger.db'}")
+        with installed(folder / "gateway", folder / "ledger.db") as installation:
+            yield installation.url
 
 
 async def _stills(browser: Browser, url: str, folder: Path, theme: str) -> None:
@@ -119,6 +135,50 @@ async def _screencast(page: Page) -> AsyncIterator[list[Frame]]:
     yield frames
     await session.send("Page.stopScreencast")
     await asyncio.gather(*answers)
+
+
+@asynccontextmanager
+async def called(url: str) -> AsyncIterator[None]:
+    """Make streamed calls by chance, six a second on average, until the block ends; then cut what still runs."""
+    async with aiohttp.ClientSession(url) as client, asyncio.TaskGroup() as group:
+        calling = group.create_task(_call_on(client))
+        try:
+            yield
+        finally:
+            calling.cancel()
+
+
+@asynccontextmanager
+async def called_slowly(url: str) -> AsyncIterator[None]:
+    """Have short answers raced by three, one after the other, until the block ends: each race can be read."""
+    async with aiohttp.ClientSession(url) as client, asyncio.TaskGroup() as group:
+        calling = group.create_task(_call_slowly(client))
+        try:
+            yield
+        finally:
+            calling.cancel()
+
+
+async def _call_slowly(client: aiohttp.ClientSession) -> None:
+    while True:
+        await _call(client, PROMPTS[0], race={"mode": "race", "width": 3}, max_tokens=SHORT_TOKENS)
+        await asyncio.sleep(APART_S)
+
+
+async def _call_on(client: aiohttp.ClientSession) -> None:
+    draw = random.Random(16)
+    async with asyncio.TaskGroup() as running:
+        while True:
+            await asyncio.sleep(draw.expovariate(CALLS_PER_S))
+            running.create_task(_call(client, draw.choice(PROMPTS)))
+
+
+async def _call(client: aiohttp.ClientSession, prompt: str, **more: Any) -> None:
+    body = {"model": MODEL, "stream": True, "messages": [{"role": "user", "content": prompt}], **more}
+    with suppress(aiohttp.ClientError):  # a simulated provider may end a stream with an error: that is to be seen too
+        async with client.post("/v1/chat/completions", json=body) as response:
+            async for _ in response.content.iter_any():
+                pass
 
 
 def _join(python: Path, frames: list[Frame], stage: dict[str, float], path: Path) -> None:

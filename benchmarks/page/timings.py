@@ -1,14 +1,13 @@
 """How soon each view of the page is drawn, from the click or the address to what is seen."""
 
-import sys
 from statistics import median
 from typing import Any
 
 import msgspec
 from playwright.async_api import Page
 from rich.console import Console
-from rich.table import Table
 
+from benchmarks.harness.report import grid, print_json
 from benchmarks.page.browser import chromium, window
 
 GOAL_MS = 500.0
@@ -88,7 +87,7 @@ async def time_views(url: str, visits: int, *, as_json: bool) -> None:
         wanted = [name for name in VIEWS if name in names or (name == "calls/ID" and ids)]
         found = [await _time(page, url, name, ids, visits) for name in wanted]
     if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+        print_json(found)
     else:
         _show(found, visits)
 
@@ -123,12 +122,10 @@ async def _seen(page: Page, expression: str, arguments: list[str]) -> dict[str, 
 
 
 def _show(found: list[Timing], visits: int) -> None:
-    console = Console(width=110)
-    table = Table(title=f"ms until a view is drawn, warm, median of {visits}", title_justify="left")
-    for column in ("view", "opened", "all of it", "from another view", "all of it", "slowest", "goal", ""):
-        table.add_column(column, justify="left" if column == "view" else "right")
+    columns = ("view", "opened", "all of it", "from another view", "all of it", "slowest", "goal", "")
+    table = grid(f"ms until a view is drawn, warm, median of {visits}", columns, ())
     for each in found:
         figures = (each.opened_ms, each.opened_whole_ms, each.turned_ms, each.turned_whole_ms, each.slowest_ms)
         told = "ok" if each.holds else "[red]missed[/red]"
         table.add_row(each.view, *(f"{ms:,.0f}" for ms in figures), f"{GOAL_MS:.0f}", told)
-    console.print(table)
+    Console(width=110).print(table)

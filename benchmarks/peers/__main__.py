@@ -141,31 +141,19 @@ def _caption() -> str:
 
 def as_table(standings: Sequence[Standing]) -> Table:
     """Return it for a terminal."""
-    made = Table(title="Beside its peers", title_justify="left", caption=_caption(), caption_justify="left")
-    for number, column in enumerate(COLUMNS):
-        made.add_column(column, justify="right" if 0 < number < len(COLUMNS) - 1 else "left", overflow="fold")
-    for standing in standings:
-        made.add_row(*_cells(standing))
+    made = report.grid("Beside its peers", COLUMNS, map(_cells, standings), caption=_caption())
+    made.columns[-1].justify = "left"
     return made
 
 
 def as_markdown(standings: Sequence[Standing]) -> str:
     """Return it for a document."""
-    lines = [f"| {' | '.join(COLUMNS)} |", "|---|--:|--:|--:|--:|--:|--:|---|"]
-    lines += [f"| {' | '.join(_cells(standing))} |" for standing in standings]
-    return "\n".join([*lines, "", _caption()])
+    return "\n".join([*report.markdown(COLUMNS, map(_cells, standings)), "", _caption()])
 
 
 def _cells(standing: Standing) -> list[str]:
-    figures = (
-        standing.json_ms,
-        standing.burst_ms,
-        standing.token_us,
-        standing.cores,
-        standing.peak_mb,
-        standing.ttft_p99_ms,
-    )
-    return [standing.title, *map(_number, figures), standing.note]
+    title, *figures, note = msgspec.structs.astuple(standing)
+    return [title, *map(_number, figures), note]
 
 
 def _number(value: float | None) -> str:

@@ -9,9 +9,8 @@ import aiohttp
 import msgspec
 
 from benchmarks.harness.gateways import HEADERS
-from benchmarks.soak.configuration import NOWHERE
 from benchmarks.soak.jobs import Ending, Fault, Job
-from benchmarks.soak.provider import MEDIAN_S, text_of, vector_of
+from benchmarks.soak.provider import MEDIAN_S, NOWHERE, text_of, vector_of
 
 PATIENCE_S = 30.0  # far above what the gateway's clocks add up to
 _OUT = re.compile(r"(\w+)/m: not asked, (?:cooling|open|half-open)")  # how the gateway says that a provider is out

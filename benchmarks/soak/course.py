@@ -10,25 +10,30 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import msgspec
 import uvloop
+import yaml
 
 from benchmarks.harness import gateways, servers
-from benchmarks.harness.gateways import HEADERS, Stores
+from benchmarks.harness.gateways import HEADERS, KEY, Stores, hashed
 from benchmarks.harness.report import described
 from benchmarks.harness.servers import Server
-from benchmarks.soak import configuration, provider
+from benchmarks.soak import provider
 from benchmarks.soak.clients import Made, make
 from benchmarks.soak.endings import Ending, allowed
 from benchmarks.soak.growth import growth
 from benchmarks.soak.jobs import KINDS, Ending, Job, allowed, drawn
+from benchmarks.soak.provider import MEDIAN_S, NOWHERE
 from benchmarks.soak.report import Report, Sample, attempts_of, compared, growth, look, read
 from benchmarks.soak.samples import Sample, look
 from gateway.ledger import create_engine
-from tests.services.servers import postgres, redis_server
 
+STALL_S = 1.0  # between two events
+TTFT_S = 3.0  # also the time in which a call may go from one provider to the next: long enough for one that stalled
+HEDGE_S = 0.03  # among the usual times to the first token
 SAMPLE_S = 1.0
 REST_S = provider.KEPT_S + 2.0  # after which idle connections to providers are closed
 STILL_LOOKS, LOOK_S = 6, 0.5  # alike, and the gateway is at rest
@@ -167,23 +172,21 @@ def soak(order: Order, folder: Path, tick: Callable[[], None]) -> Soaked:
 
     """
     with ExitStack() as stack:
-        redis_url, database_url = stack.enter_context(redis_server()), stack.enter_context(postgres())
-        stores = Stores(database_url, redis_url)
-        gateways.migrate(database_url)
+        stores = gateways.production(stack)
         fleet = stack.enter_context(_fleet(order.seed))
         ports = (servers.free_port(), fleet.port, servers.free_port())
         spool, config, log = folder / "spool", folder / "gateway.yaml", folder / "gateway.log"
 
-        def configure(generation: int) -> None:
-            configuration.write(config, ports=ports, stores=stores, spool=spool, generation=generation)
+        def reconfigure(generation: int) -> None:
+            configure(config, ports=ports, stores=stores, spool=spool, generation=generation)
 
-        configure(0)
+        reconfigure(0)
         output = stack.enter_context(log.open("wb"))
         process = stack.enter_context(servers.running(gateways.gateway_command(config), gateways.environment(), output))
         servers.wait_until_listening(process, ports[0])
-        course = Course(order, Server("gateway", process.pid, ports[0], HEADERS), fleet, spool, configure)
+        course = Course(order, Server("gateway", process.pid, ports[0], HEADERS), fleet, spool, reconfigure)
         try:
-            return uvloop.run(_soaked(order, course, database_url, log, tick))
+            return uvloop.run(_soaked(order, course, stores.database_url, log, tick))
         except OSError as error:
             if process.poll() is None:
                 raise
@@ -224,6 +227,49 @@ async def _soaked(order: Order, course: Course, database_url: str, log: Path, ti
         samples=course.samples,
     )
     return Soaked(report, course.reloads_s)
+
+
+def configure(path: Path, *, ports: tuple[int, int, int], stores: Stores, spool: Path, generation: int = 0) -> None:
+    """Write the file. ``ports``: the gateway's, the fleet's, and one that is closed.
+
+    Each ``generation`` differs in what all providers are sent, so that a reload makes new upstreams of all of them.
+    """
+    port, fleet_port, closed_port = ports
+    names = [*MEDIAN_S, NOWHERE]
+    deployments = [f"{name}/m" for name in names]
+    races: dict[str, dict[str, Any]] = {
+        "raced": {"mode": "race", "width": 2, "budget": 1.0},
+        "hedged": {"mode": "hedge", "hedge_delay_s": HEDGE_S, "budget": 1.0},
+        "single": {"mode": "single"},
+        "relayed": {"mode": "single"},
+    }
+    config = {
+        "host": "127.0.0.1",
+        "port": port,
+        "database_url": stores.database_url,
+        "redis_url": stores.redis_url,
+        "spool_dir": str(spool),
+        "replica": "soaked",
+        "log_level": "warning",
+        "log_format": "json",
+        "lame_duck_s": 0,  # nobody balances
+        "timeouts": {"connect_timeout_s": STALL_S, "ttft_timeout_s": TTFT_S, "stall_timeout_s": STALL_S},
+        "clients": {"soak": {"key_sha256": hashed(KEY), "admin": True}},
+        "providers": {
+            name: {
+                **gateways.provider(
+                    f"http://127.0.0.1:{closed_port if name == NOWHERE else fleet_port}/{name}/v1", f"sk-soak-{name}"
+                ),
+                "headers": {"x-generation": str(generation)},
+            }
+            for name in names
+        },
+        "models": {model: {"deployments": deployments, "race": race} for model, race in races.items()},
+    }
+    # Renamed into place: the gateway also looks at the file by itself.
+    written = path.with_suffix(".new")
+    written.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    written.replace(path)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from benchmarks.harness.serving import LAST_CHUNK, STREAM_HEAD, Serving, framed,
 # Of the time to the first token, and of its logarithm. Six, so that they are seldom all out after a 429 or a 500.
 MEDIAN_S = {"swift": 0.010, "steady": 0.020, "plain": 0.020, "slow": 0.050, "distant": 0.040, "moody": 0.015}
 SIGMA = {"swift": 0.3, "steady": 0.1, "plain": 0.3, "slow": 0.3, "distant": 0.1, "moody": 1.0}
+NOWHERE = "nowhere"  # a provider whose port is closed
 LONGEST_S = 0.5  # below the gateway's clocks
 GAP_S = 0.003  # between pieces
 PIECES, WORDS = 6, 4  # of an answer, and of a piece

@@ -16,8 +16,8 @@ from benchmarks.harness import machine
 from benchmarks.harness.servers import START_LIMIT_S, Server
 from benchmarks.harness.svg import Drawing
 from benchmarks.soak.clients import Made
-from benchmarks.soak.configuration import NOWHERE
 from benchmarks.soak.jobs import Ending
+from benchmarks.soak.provider import NOWHERE
 from gateway.ledger import tables
 from providers import ErrorKind
 

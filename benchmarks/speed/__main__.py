@@ -85,7 +85,7 @@ def main() -> None:
     elif arguments.markdown:
         print(report.as_markdown(rows, conditions))
     else:
-        report.show(rows, conditions)
+        report.console().print(report.table(rows, conditions))
     sys.exit(any(row.broken for row in rows))
 
 

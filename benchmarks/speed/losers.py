@@ -10,7 +10,7 @@ import msgspec
 from benchmarks.harness import gateways, load, machine
 from benchmarks.harness.answers import BEHAVIOURS
 from benchmarks.harness.gateways import ONE_WAY_S, MeasuredServers, over
-from benchmarks.harness.load import Order, Question
+from benchmarks.harness.load import Order, asking
 from benchmarks.harness.nginx import Missing
 from benchmarks.harness.report import Row, row, skipped
 from benchmarks.harness.servers import START_LIMIT_S, count
@@ -31,9 +31,7 @@ def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
 
     """
     server, upstream = measured["gateway"], measured.upstream
-    question = Question(
-        port=server.port, path=gateways.PATH, model=MODEL, streamed=True, headers=server.headers, launched=2
-    )
+    question = asking(server.port, server.headers, MODEL, launched=2)
     effort.say(f"{NAME}: saturating")
     load.run(Order(question=question, calls=SATURATING_CALLS // 4, concurrency=CONCURRENCY))
     full = load.run(Order(question=question, calls=SATURATING_CALLS, concurrency=CONCURRENCY))
@@ -92,14 +90,7 @@ def tls_rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
 
 def _counted(measured: MeasuredServers, version: str, name: str) -> Iterator[Row]:
     server, upstream = measured["gateway over TLS"], measured.upstream
-    question = Question(
-        port=server.port,
-        path=gateways.PATH,
-        model="burst-race" + over(version),
-        streamed=True,
-        headers=server.headers,
-        launched=2,
-    )
+    question = asking(server.port, server.headers, "burst-race" + over(version), launched=2)
     load.run(Order(question=question, calls=RACES // 5, concurrency=TLS_CONCURRENCY))
     made, answered = measured.origin.connections(), count(upstream, "answered")
     load.run(Order(question=question, calls=RACES, concurrency=TLS_CONCURRENCY))

@@ -22,8 +22,8 @@ from typing import Any
 import structlog
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
+from benchmarks.harness.report import grid
 from gateway.ledger import migrate
 from gateway.racing.takeover import split
 from providers import events
@@ -179,10 +179,8 @@ async def _told(running: RunningGateway, api: str, seen: asyncio.Event) -> tuple
 
 
 def _show(found: Found) -> None:
-    table = Table(title="answers that broke", title_justify="left")
     ends = ("whole", "told", "wrong")
-    for column in ("API", "who may go on", "answers", *ends):
-        table.add_column(column, justify="left" if column in {"API", "who may go on"} else "right")
+    table = grid("answers that broke", ("API", "who may go on", "answers", *ends), (), words=2)
     for api in PATHS:
         for can in ("one of two continues", "neither continues"):
             n = sum(count for (*each, _), count in found.items() if each == [api, can])

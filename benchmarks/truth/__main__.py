@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from benchmarks.harness.gateways import environment, gateway_command
+from benchmarks.harness.report import grid, print_json
 from benchmarks.harness.servers import free_port, running, wait_until_listening
 from benchmarks.truth.columns import columns
 from benchmarks.truth.course import PERSONAS, Made, counted, drive, scenarios, write_config
@@ -56,7 +56,7 @@ def main() -> None:
     options = parser.parse_args()
     found = asyncio.run(_run(options))
     if options.json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+        print_json(found)
     else:
         _show(found)
     sys.exit(not (all(figure.holds for figure in found.figures) and all(fault.is_noticed for fault in found.faults)))
@@ -119,14 +119,12 @@ async def _stores(name: str, folder: Path) -> AsyncIterator[tuple[str, str | Non
 def _show(found: Outcome) -> None:
     console = Console(width=130)
     exact = [each for each in found.figures if each.holds and each.truth == each.measured == 0]
-    table = Table(title="The ledger against the truth", title_justify="left")
-    for column in ("figure", "truth", "ledger", "goal", ""):
-        table.add_column(column, justify="left" if column == "figure" else "right")
-    for each in found.figures:
-        if each not in exact:
-            mark = "ok" if each.holds else "[red]OFF[/red]"
-            table.add_row(each.name, f"{each.truth:.6g}", f"{each.measured:.6g}", each.goal, mark)
-    console.print(table)
+    rows = (
+        (each.name, f"{each.truth:.6g}", f"{each.measured:.6g}", each.goal, "ok" if each.holds else "[red]OFF[/red]")
+        for each in found.figures
+        if each not in exact
+    )
+    console.print(grid("The ledger against the truth", ("figure", "truth", "ledger", "goal", ""), rows))
     off = [each.name for each in found.figures if not each.holds]
     console.print(f"{len(found.figures) - len(off)} of {len(found.figures)} figures hold, {len(exact)} of them exactly")
     if off:

@@ -14,8 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks.edge.edge import Edge, Figure, Running, ask, get
-from benchmarks.harness import gateways
-from benchmarks.harness.load import Question
+from benchmarks.harness.load import asking
 
 CALLS = 20  # at a time
 LIMIT_S = 20.0  # for whatever is waited for
@@ -56,10 +55,8 @@ async def measure(edge: Edge) -> list[Figure]:
 
 async def _calls(gateway: Running) -> set[str]:
     """Make calls at once and return the ids of those answered."""
-    question = Question(
-        port=gateway.port, path=gateways.PATH, model=MODEL, streamed=False, headers=gateway.headers
-    ).rendered()
-    question = question.replace(b"\r\naccept:", b"\r\nconnection: close\r\naccept:", 1)
+    headers = {**gateway.headers, "connection": "close"}
+    question = asking(gateway.port, headers, MODEL, streamed=False).rendered()
     answers = await asyncio.gather(*(ask(gateway.port, question) for _ in range(CALLS)))
     found = (_CALL_ID.search(answer.start) for answer in answers if answer.status == 200)
     return {match[1].decode() for match in found if match is not None}

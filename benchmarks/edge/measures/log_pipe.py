@@ -7,8 +7,7 @@ import signal
 import time
 
 from benchmarks.edge.edge import Edge, Figure, ask
-from benchmarks.harness import gateways
-from benchmarks.harness.load import Question
+from benchmarks.harness.load import asking
 
 CALLS, CALLERS = 1000, 10
 PATIENCE_S = 5.0  # a caller whose call takes longer makes no more
@@ -20,8 +19,8 @@ async def measure(edge: Edge) -> list[Figure]:
     reading, writing = os.pipe()
     try:
         async with edge.gateway(stderr=writing) as gateway:
-            request = _question(gateway.port, gateway.headers).rendered()
-            request = request.replace(b"\r\naccept:", b"\r\nconnection: close\r\naccept:", 1)
+            headers = {**gateway.headers, "connection": "close"}
+            request = asking(gateway.port, headers, MODEL, streamed=False).rendered()
             answered = 0
             left = iter(range(CALLS))
 
@@ -49,7 +48,3 @@ async def measure(edge: Edge) -> list[Figure]:
     finally:
         os.close(reading)
         os.close(writing)
-
-
-def _question(port: int, headers: dict[str, str]) -> Question:
-    return Question(port=port, path=gateways.PATH, model=MODEL, streamed=False, headers=headers)

@@ -5,8 +5,8 @@ import contextlib
 from statistics import median
 
 from benchmarks.edge.edge import Edge, Figure, Running, ask, get
-from benchmarks.harness import gateways, load
-from benchmarks.harness.load import Order, Question
+from benchmarks.harness import load
+from benchmarks.harness.load import Order, asking
 from benchmarks.harness.report import quantile
 from benchmarks.harness.servers import count
 
@@ -28,20 +28,14 @@ SETTLING_S = 3.0  # until all callers are connected and in their rhythm
 async def measure(edge: Edge, loop: str | None = None) -> list[Figure]:
     async with edge.gateway(SETTINGS, loop=loop) as gateway:
         idle_mb = gateway.rss_mb()
-        question = Question(
-            port=gateway.port,
-            path=gateways.PATH,
-            model=MODEL,
-            streamed=True,
-            headers=gateway.headers,
-        )
+        question = asking(gateway.port, gateway.headers, MODEL)
         await asyncio.to_thread(load.run, Order(question=question, calls=200, concurrency=20))
         asked = count(edge.upstream, "begun")
         before_s = gateway.cpu_s()
         crowd = asyncio.create_task(
             asyncio.to_thread(load.run, Order(question=question, calls=CALLS, concurrency=CALLERS, together=True))
         )
-        healths, chats = await _newcomers(gateway, question, crowd)
+        healths, chats = await _newcomers(gateway, crowd)
         outcome = await crowd
         cpu_s = gateway.cpu_s() - before_s
         return [
@@ -64,11 +58,9 @@ async def measure(edge: Edge, loop: str | None = None) -> list[Figure]:
         ]
 
 
-async def _newcomers(
-    gateway: Running, question: Question, crowd: asyncio.Task[load.Outcome]
-) -> tuple[list[float], list[float]]:
+async def _newcomers(gateway: Running, crowd: asyncio.Task[load.Outcome]) -> tuple[list[float], list[float]]:
     """Come, one after the other, with a question of health and a call in turn; return the times in milliseconds."""
-    chat = question.rendered().replace(b"\r\naccept:", b"\r\nconnection: close\r\naccept:", 1)
+    chat = asking(gateway.port, {**gateway.headers, "connection": "close"}, MODEL).rendered()
     found: dict[bytes, list[float]] = {get("/health/live"): [], chat: []}
     visits: set[asyncio.Task[None]] = set()
 
@@ -89,9 +81,7 @@ async def _newcomers(
 
 
 async def _token_us(gateway: Running) -> float:
-    question = Question(
-        port=gateway.port, path=gateways.PATH, model="paced-race", streamed=True, headers=gateway.headers
-    )
+    question = asking(gateway.port, gateway.headers, "paced-race")
     order = Order(question=question, calls=PACED_CALLS, concurrency=PACED_CALLERS)
     before_s = gateway.cpu_s()
     await asyncio.to_thread(load.run, order)

@@ -6,7 +6,6 @@ import time
 
 from benchmarks.edge.edge import HOST, Edge, Figure, Running, get
 
-ADMIN = {"clients": {"benchmark": {"admin": True}}}  # who may see the metrics
 KNOCKS, TOGETHER = 300, 30
 KEY = "hs-" + "aB3_" * 10
 WRONG = get("/v1/models", {"authorization": f"Bearer {KEY}"})
@@ -16,7 +15,7 @@ SETTLED_S = 1.5  # what is held back is written by then
 
 async def measure(edge: Edge) -> list[Figure]:
     # Most wrong keys are answered at once, as only a few answers may wait; those take five seconds.
-    async with edge.gateway(ADMIN) as gateway:
+    async with edge.gateway() as gateway:
         found = [*await _knocked(gateway, "wrong keys", WRONG), *await _knocked(gateway, "no HTTP", MALFORMED)]
         metrics = await _answer(gateway.port, get("/metrics", gateway.headers))
         lines = [line for line in metrics.decode().splitlines() if line.startswith("holeshot_refusals_total{")]

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
-import json
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from benchmarks.edge.edge import HOST, Edge, Figure, Running, ask, get
+from benchmarks.edge.edge import Edge, Figure, Running, ask, get
 from benchmarks.harness import gateways
+from benchmarks.harness.client_connection import Connection, NothingReceived, connected, is_whole
+from benchmarks.harness.load import asking
 
 RESTARTS, GATEWAYS = 2, 2
 KEEPING, ANEW = 12, 4  # callers that keep their connections, and that make one for each call
@@ -105,61 +106,27 @@ async def _balanced(edge: Edge) -> AsyncIterator[_Balancer]:
         await balancer.close()
 
 
-class _Connection:
-    """A connection of a caller, which asks one question after the other."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    async def ask(self, request: bytes) -> bool:
-        """Send ``request`` and read the whole answer; return whether the connection may be used again.
-
-        Raises:
-            OSError, EOFError, ValueError: it was not answered, or not with 200.
-
-        """
-        self._writer.write(request)
-        head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
-        if not head.startswith(b"http/1.1 200"):
-            raise ValueError(head)
-        if b"transfer-encoding: chunked" in head:
-            while size := int(await self._reader.readuntil(b"\r\n"), 16):
-                await self._reader.readexactly(size + 2)
-            await self._reader.readexactly(2)
-        else:
-            await self._reader.readexactly(int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0]))
-        return b"\r\nconnection: close" not in head
-
-    def close(self) -> None:
-        self._writer.close()
-
-
 async def _call_on(balancer: _Balancer, *, keeps: bool) -> None:
     """Call without a pause until it is over; a call that fails is not made again."""
-    connection: _Connection | None = None
+    connection: Connection | None = None
     number = 0
     while not balancer.is_over:
         model, stream = _KINDS[number % len(_KINDS)]
+        request = asking(0, gateways.HEADERS, model, streamed=stream).rendered()
         number += 1
         balancer.calls += 1
-        may_stay = False
+        received = b""
         try:
             async with asyncio.timeout(PATIENCE_S):
-                if connection is None:
-                    connection = _Connection(*await asyncio.open_connection(HOST, balancer.choose().port))
-                may_stay = await connection.ask(_question(model, stream=stream)) and keeps
-        except (OSError, EOFError, ValueError, TimeoutError):
-            balancer.failed[keeps] += 1
-        if connection is not None and not may_stay:
-            connection.close()
+                connection = connection or await connected(balancer.choose().port, lambda _: None)
+                received = await connection.exchange(request)
+        except (NothingReceived, TimeoutError):
+            pass
+        is_answered = is_whole(received) and received.startswith(b"HTTP/1.1 200")
+        balancer.failed[keeps] += not is_answered
+        head = received.partition(b"\r\n\r\n")[0].lower()
+        if connection is not None and not (keeps and is_answered and b"\r\nconnection: close" not in head):
+            connection.abort()
             connection = None
     if connection is not None:
-        connection.close()
-
-
-def _question(model: str, *, stream: bool) -> bytes:
-    body = json.dumps({"model": model, "stream": stream, "messages": [{"role": "user", "content": "Hello"}]}).encode()
-    fields = {"host": HOST, "content-type": "application/json", "content-length": str(len(body)), **gateways.HEADERS}
-    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-    return f"POST {gateways.PATH} HTTP/1.1\r\n{head}\r\n".encode() + body
+        connection.abort()

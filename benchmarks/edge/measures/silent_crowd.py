@@ -6,8 +6,7 @@ import time
 from collections.abc import Iterable
 
 from benchmarks.edge.edge import Edge, Figure, Running, ask, get, silent
-from benchmarks.harness import gateways
-from benchmarks.harness.load import Question
+from benchmarks.harness.load import asking
 
 DESCRIPTORS = 1024  # what a shell gives
 CROWDS = ((1100, False), (5000, False), (1100, True))  # how many, and whether the limit cannot be raised
@@ -35,13 +34,7 @@ async def measure(edge: Edge) -> list[Figure]:
 
 async def _visits(gateway: Running) -> tuple[int, int, float]:
     """Ask from elsewhere, for health and for an answer; return how many were answered, of how many, and the worst."""
-    question = Question(
-        port=gateway.port,
-        path=gateways.PATH,
-        model="burst-race",
-        streamed=False,
-        headers={**gateway.headers, "connection": "close"},
-    )
+    question = asking(gateway.port, {**gateway.headers, "connection": "close"}, "burst-race", streamed=False)
     requests = (get("/health/live"), question.rendered())
     began = time.monotonic()
     visits = []

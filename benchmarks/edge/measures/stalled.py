@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
 
-import msgspec
 import trustme
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -18,7 +17,7 @@ from h2.events import RequestReceived, StreamReset, WindowUpdated
 
 from benchmarks.edge.edge import HOST, Edge, Figure, Running
 from benchmarks.harness.answers import TOKEN
-from benchmarks.harness.gateways import PATH
+from benchmarks.harness.load import asking
 
 _CHUNK = b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"%b"}}]}\n\n'
 _EVENTS = (_CHUNK % TOKEN.encode()) * 150  # as much as one frame holds
@@ -187,10 +186,7 @@ async def _measured(edge: Edge, flood: Flood, name: str, *, patience_s: float) -
 @asynccontextmanager
 async def _stalled(gateway: Running, number: int) -> AsyncIterator[None]:
     """Have so many clients ask for a stream, and read nothing."""
-    body = msgspec.json.encode({"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "Hi"}]})
-    fields = {**gateway.headers, "host": HOST, "content-type": "application/json", "content-length": str(len(body))}
-    head = f"POST {PATH} HTTP/1.1\r\n" + "".join(f"{key}: {value}\r\n" for key, value in fields.items())
-    request = head.encode() + b"\r\n" + body
+    request = asking(gateway.port, gateway.headers, MODEL).rendered()
     loop = asyncio.get_running_loop()
     held: list[socket.socket] = []
     try:

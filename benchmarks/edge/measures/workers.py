@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.edge.edge import HOST, PATIENCE_S, Edge, Figure, Running
 from benchmarks.harness import gateways, load, machine
-from benchmarks.harness.load import Order, Question
+from benchmarks.harness.load import Order, asking
 from tests.services.servers import postgres, redis_server
 
 WORKERS, CONNECTIONS = 4, 400
@@ -23,9 +23,7 @@ async def measure(edge: Edge) -> list[Figure]:
         settings = {"workers": WORKERS, "database_url": database_url, "redis_url": redis_url}
         async with edge.gateway(settings) as gateway:
             idle = await _shares(gateway)
-            question = Question(
-                port=gateway.port, path=gateways.PATH, model="soon-race", streamed=True, headers=gateway.headers
-            )
+            question = asking(gateway.port, gateway.headers, "soon-race")
             order = Order(question=question, calls=LOAD_CALLS, concurrency=LOAD_CALLERS)
             working = asyncio.create_task(asyncio.to_thread(load.run, order))
             await asyncio.wait([working], timeout=1.0)
