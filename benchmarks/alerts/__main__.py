@@ -14,9 +14,9 @@ import time
 from collections import deque
 from random import Random
 
-from benchmarks.alerts.findings import Finding, Findings, compare
 from benchmarks.alerts.incidents import Incident, incidents
-from benchmarks.alerts.world import REPLICAS, SETTINGS, Month, Simulation, poisson
+from benchmarks.alerts.world import REPLICAS, SETTINGS, Finding, Findings, Month, Simulation, compare, poisson
+from benchmarks.harness.report import markdown
 from gateway.alerts.alerts import LOOK_S
 from gateway.alerts.sources import RULES
 
@@ -36,19 +36,16 @@ async def simulate(happening: list[Incident], *, seed: int, days: float) -> Find
 
 def table(findings: Findings) -> str:
     """Return the table, as docs/alerts.md has it."""
-    lines = [
-        "| injected | expected | fired after | resolved after its end | duplicates |",
-        "|---|---|---|---|---|",
-    ]
-    lines += [_line(each) for each in findings.findings]
+    columns = ("injected", "expected", "fired after", "resolved after its end", "duplicates")
+    lines = markdown(columns, map(_cells, findings.findings), words=len(columns))
     lines += ["", f"False alarms: {len(findings.false_alarms)}. Missed: {len(findings.missed)}."]
     return "\n".join(lines)
 
 
-def _line(found: Finding) -> str:
+def _cells(found: Finding) -> list[str]:
     expected = f"`{found.expected}`" if found.expected else "none"
-    cells = [found.incident.name, expected, _span(found.fired_after_s), _span(found.resolved_after_s)]
-    return f"| {' | '.join(cells)} | {found.duplicates if found.expected else '–'} |"  # noqa: RUF001 - a dash
+    spans = _span(found.fired_after_s), _span(found.resolved_after_s)
+    return [found.incident.name, expected, *spans, str(found.duplicates) if found.expected else "–"]  # noqa: RUF001 - a dash
 
 
 def _span(seconds: float | None) -> str:

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from benchmarks.bench_coverage.coverage import Coverage, Tally, run, truth_of
-from benchmarks.bench_coverage.world import World, interval_of
+from benchmarks.bench_coverage.coverage import Coverage, Tally, World, interval_of, run, truth_of
 from providers.simulator.persona import Persona
 
 # A fast first token; hardly ever late; very fast decoding after an unpredictable first token.

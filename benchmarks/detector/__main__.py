@@ -13,9 +13,8 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks.detector.trial import Trial
-from benchmarks.detector.worlds import Noise, World
-from benchmarks.harness.report import grid
+from benchmarks.detector.worlds import Noise, Trial, World
+from benchmarks.harness.report import grid, known_quantile
 from gateway.detecting.slowdowns import DAY_S, Metric
 
 RATES = {"1/s": 1.0, "1/min": 1 / 60}
@@ -114,8 +113,8 @@ def summed(outcomes: list[Outcome]) -> list[dict[str, object]]:
             if values:
                 delays[f"{factor:g}"] = {
                     "n": len(values),
-                    "p50_min": _quantile(values, 0.5),
-                    "p90_min": _quantile(values, 0.9),
+                    "p50_min": known_quantile(values, 0.5),
+                    "p90_min": known_quantile(values, 0.9),
                     "unnoticed": sum(value >= MOST_S / 60 for value in values),
                 }
         found.append(
@@ -128,10 +127,6 @@ def summed(outcomes: list[Outcome]) -> list[dict[str, object]]:
             }
         )
     return found
-
-
-def _quantile(values: list[float], q: float) -> float:
-    return values[min(len(values) - 1, ceil(q * len(values)) - 1)]
 
 
 def _show(console: Console, figures: list[dict[str, object]]) -> None:

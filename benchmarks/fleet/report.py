@@ -1,6 +1,6 @@
 """The findings as tables on the terminal, and as a picture: p50 and p95 of the TTFT in windows of five seconds."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import log10
 
 import msgspec
@@ -12,6 +12,7 @@ from benchmarks.fleet.findings import WINDOW_S, Lateness, Losers, Published, Rec
 from benchmarks.fleet.installation import POLICIES
 from benchmarks.fleet.world import World
 from benchmarks.harness.report import grid, known_quantile
+from benchmarks.harness.svg import Drawing
 
 _UNKNOWN = "-"
 
@@ -173,25 +174,29 @@ def svg(observations: Sequence[Observation], faults: tuple[Fault, ...], world: W
     def x(age_s: float) -> float:
         return LEFT + (WIDTH - LEFT - RIGHT) * (age_s - start_s) / (end_s - start_s)
 
-    height = TOP + len(POLICIES) * (PANEL + GAP)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" font-family="sans-serif">',
-        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
-        _text(LEFT, 24, title, size=16),
-        _text(LEFT, 46, "time to first token at the client, windows of 5 s; dashed: the best the remaining fleet drew"),
-    ]
+    drawing = Drawing(WIDTH, TOP + len(POLICIES) * (PANEL + GAP))
+    drawing.text(LEFT, 24, title, size=16)
+    told = "time to first token at the client, windows of 5 s; dashed: the best the remaining fleet drew"
+    drawing.text(LEFT, 46, told, size=13)
     for row, arm in enumerate(POLICIES):
         top = TOP + row * (PANEL + GAP)
         seen = [each for each in observations if each.arm == arm]
-        parts += _frame(arm, top, x, start_s, end_s)
-        parts += [_band(fault, top, x) for fault in faults]
+        drawing.text(LEFT + 8, top + 18, arm, size=15)
+        for fault in faults:
+            drawing.band(x(fault.begin_s), top, max(2.0, x(fault.end_s) - x(fault.begin_s)), PANEL, "#fdeac9")
+            drawing.text(x(fault.begin_s), top - 5, fault.name, colour="#8a5a00")
+        for tick_s in _TICKS_S:
+            drawing.line((LEFT, _y(top, tick_s)), (WIDTH - RIGHT, _y(top, tick_s)), "#ddd")
+            drawing.text(LEFT - 8, _y(top, tick_s) + 4, f"{tick_s:g} s", size=13, anchor="end")
+        for at_s in range(0, int(end_s - start_s) + 1, 20):
+            drawing.text(x(start_s + at_s), top + PANEL + 18, f"{at_s} s", size=13, anchor="middle")
         for name, q, colour in _LINES:
             windows = _windows(seen, start_s, end_s)
-            parts.append(_line([(x(at), _y(top, known_quantile(ttfts(window), q))) for at, window in windows], colour))
+            drawing.path([(x(at), _y(top, known_quantile(ttfts(window), q))) for at, window in windows], colour, 2)
             best = [(x(at), _y(top, known_quantile(_best(window, faults, world), q))) for at, window in windows]
-            parts.append(_line(best, colour, dashed=True))
-            parts.append(_text(WIDTH - 90 + 40 * (name == "p95"), top + 18, name, colour=colour))
-    return "\n".join([*parts, "</svg>", ""])
+            drawing.path(best, colour, 1, dashed=True)
+            drawing.text(WIDTH - 90 + 40 * (name == "p95"), top + 18, name, size=13, colour=colour)
+    return drawing.render()
 
 
 def _windows(seen: Sequence[Observation], start_s: float, end_s: float) -> list[tuple[float, list[Observation]]]:
@@ -216,29 +221,3 @@ def _y(top: float, seconds: float | None) -> float:
     low, high = log10(_TICKS_S[0]), log10(_TICKS_S[-1])
     at = log10(min(_TICKS_S[-1], max(_TICKS_S[0], seconds or _TICKS_S[0])))
     return top + PANEL * (high - at) / (high - low)
-
-
-def _frame(arm: str, top: float, x: Callable[[float], float], start_s: float, end_s: float) -> list[str]:
-    parts = [_text(LEFT + 8, top + 18, arm, size=15)]
-    for tick_s in _TICKS_S:
-        y = _y(top, tick_s)
-        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
-        parts.append(_text(LEFT - 8, y + 4, f"{tick_s:g} s", anchor="end"))
-    ages_s = range(0, int(end_s - start_s) + 1, 20)
-    return [*parts, *(_text(x(start_s + at), top + PANEL + 18, f"{at} s", anchor="middle") for at in ages_s)]
-
-
-def _band(fault: Fault, top: float, x: Callable[[float], float]) -> str:
-    left, right = x(fault.begin_s), max(x(fault.begin_s) + 2, x(fault.end_s))
-    band = f'<rect x="{left:.1f}" y="{top}" width="{right - left:.1f}" height="{PANEL}" fill="#f9a825" opacity="0.25"/>'
-    return band + _text(left, top - 5, fault.name, size=11, colour="#8a5a00")
-
-
-def _line(points: Sequence[tuple[float, float]], colour: str, *, dashed: bool = False) -> str:
-    style = 'stroke-width="1" stroke-dasharray="4 3" opacity="0.7"' if dashed else 'stroke-width="2"'
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    return f'<polyline points="{path}" fill="none" stroke="{colour}" {style}/>'
-
-
-def _text(x: float, y: float, text: str, *, size: int = 13, anchor: str = "start", colour: str = "#222") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{colour}">{text}</text>'

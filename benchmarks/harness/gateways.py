@@ -4,6 +4,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
@@ -236,7 +237,7 @@ class MeasuredServers:
     """The servers of one run. Made by ``measured_servers``."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self._folder = folder
+        self.folder = folder
         self._stack = stack
         self._servers: dict[str, Server] = {}
 
@@ -264,7 +265,7 @@ class MeasuredServers:
             Missing: there is no nginx.
 
         """
-        return self._stack.enter_context(nginx.origin(self.upstream.port, self._folder / "origin"))
+        return self._stack.enter_context(nginx.origin(self.upstream.port, self.folder / "origin"))
 
     @cached_property
     def tls(self) -> Tls:
@@ -292,7 +293,7 @@ class MeasuredServers:
         return self._production()
 
     def _start(self, name: str) -> Server:
-        folder = self._folder / name.replace(" ", "-").replace("/", "-")
+        folder = self.folder / name.replace(" ", "-").replace("/", "-")
         if name == "upstream":
             return self.upstream
         if name == "pass-through":
@@ -308,7 +309,27 @@ class MeasuredServers:
 
 
 @contextmanager
-def measured_servers(folder: Path) -> Iterator[MeasuredServers]:
-    """Run what is asked for, until the block ends."""
-    with ExitStack() as stack:
-        yield MeasuredServers(folder, stack)
+def measured_servers() -> Iterator[MeasuredServers]:
+    """Run what is asked for, in a folder that goes with it, until the block ends."""
+    with tempfile.TemporaryDirectory(prefix="holeshot-bench-") as folder, ExitStack() as stack:
+        yield MeasuredServers(Path(folder), stack)
+
+
+class Way(msgspec.Struct, frozen=True):
+    """One kind of call. ``model`` is one of ``RACES``."""
+
+    model: str
+    streamed: bool = True
+
+    def question(self, server: Server) -> load.Question:
+        """Return what a load generator is to ask the gateway."""
+        return load.asking(
+            server.port, server.headers, self.model, streamed=self.streamed, launched=len(RACES[self.model])
+        )
+
+
+WAYS: Mapping[str, Way] = {
+    "stream": Way("burst-single"),
+    "json": Way("burst-single", streamed=False),
+    "race": Way("sure-race"),
+}

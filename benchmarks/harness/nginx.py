@@ -1,6 +1,5 @@
 """nginx, one worker process, in front of the mock upstream: the baseline, and the origin that speaks TLS and HTTP/2."""
 
-import http.client
 import os
 import shutil
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from pathlib import Path
 import msgspec
 import trustme
 
-from benchmarks.harness.servers import FILES, Server, free_port, running, wait_until_listening
+from benchmarks.harness.servers import FILES, Server, fetch, free_port, running, wait_until_listening
 
 _MAIN = """
 {user}
@@ -76,12 +75,7 @@ class Origin(msgspec.Struct, frozen=True):
 
     def connections(self) -> int:
         """Return how many connections it accepted so far; looking is one of them."""
-        looking = http.client.HTTPConnection("127.0.0.1", self.status_port)
-        try:
-            looking.request("GET", "/")
-            return int(looking.getresponse().read().split()[7])  # the first number after "server accepts handled …"
-        finally:
-            looking.close()
+        return int(fetch(self.status_port, "/").split()[7])  # the first number after "server accepts handled …"
 
 
 @contextmanager

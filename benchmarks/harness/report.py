@@ -98,10 +98,10 @@ def print_json(value: object) -> None:
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
 
 
-def console() -> Console:
-    """Return the console to print to; wide when it is a file or a pipe."""
+def console(width: int = PIPED_WIDTH) -> Console:
+    """Return the console to print to; ``width`` columns wide when it is a file or a pipe."""
     made = Console()
-    return made if made.is_terminal else Console(width=PIPED_WIDTH)
+    return made if made.is_terminal else Console(width=width)
 
 
 def as_markdown(rows: Sequence[Row], conditions: str) -> str:

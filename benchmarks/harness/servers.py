@@ -23,6 +23,7 @@ FILES = 16_384  # descriptors of a process
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]  # of the checkout
 START_LIMIT_S = 30.0
+REQUEST_LIMIT_S = 30.0
 STOP_LIMIT_S = 10.0
 _LOOK_S = 0.002
 _SETTLE_S = 0.05
@@ -62,14 +63,39 @@ class Server(msgspec.Struct, frozen=True):
         return bool(get_json(self.port, "/health/ready")["database"]["pending"])
 
 
-def get_json(port: int, path: str) -> Any:
-    """Return the JSON answer to a GET."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_LIMIT_S)
+def fetch(
+    port: int, path: str, headers: Mapping[str, str] = {}, *, method: str = "GET", limit_s: float = REQUEST_LIMIT_S
+) -> bytes:
+    """Return the body of an answer, whatever its status.
+
+    Raises:
+        OSError: there is none.
+
+    """
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=limit_s)
     try:
-        connection.request("GET", path)
-        return json.loads(connection.getresponse().read())
+        connection.request(method, path, headers=dict(headers))
+        return connection.getresponse().read()
+    except http.client.HTTPException as error:
+        raise OSError(f"{path}: {error!r}") from error
     finally:
         connection.close()
+
+
+def get_json(port: int, path: str) -> Any:
+    """Return the JSON answer to a GET."""
+    return json.loads(fetch(port, path))
+
+
+def gauges(page: str, names: Sequence[str]) -> list[float]:
+    """Return the values of gauges on a page of metrics.
+
+    Raises:
+        LookupError: one is not there.
+
+    """
+    found = dict(line.rsplit(" ", 1) for line in page.splitlines() if line.startswith(tuple(names)))
+    return [float(found[name]) for name in names]
 
 
 def count(upstream: Server, what: str) -> int:
@@ -153,7 +179,6 @@ def passthrough(upstream_port: int) -> Iterator[Server]:
 # Below those that outgoing connections are given: the port of a killed server must stay free (and a client that knocks
 # there could be given that very port, and reach itself).
 PORTS = range(20_000, 32_000)
-REQUEST_LIMIT_S = 30.0
 
 
 class Child:
@@ -217,12 +242,7 @@ class Child:
 
     def ask(self, path: str, method: str = "GET") -> Any:
         """Return the JSON answer to a request."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=REQUEST_LIMIT_S)
-        try:
-            connection.request(method, path)
-            return json.loads(connection.getresponse().read())
-        finally:
-            connection.close()
+        return json.loads(fetch(self.port, path, method=method))
 
 
 def free_ports() -> Iterator[int]:

@@ -18,10 +18,13 @@ class Drawing:
         """Draw a straight line."""
         self.path([start, end], colour, width)
 
-    def path(self, points: Sequence[tuple[float, float]], colour: str, width: float = 1.5) -> None:
+    def path(
+        self, points: Sequence[tuple[float, float]], colour: str, width: float = 1.5, *, dashed: bool = False
+    ) -> None:
         """Draw a line through points."""
         joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         stroke = f"stroke='{colour}' stroke-width='{width}' stroke-linejoin='round'"
+        stroke += " stroke-dasharray='4 3' opacity='0.7'" if dashed else ""
         self._shapes.append(f"<polyline points='{joined}' fill='none' {stroke}/>")
 
     def dot(self, x: float, y: float, colour: str, radius: float = 3.5, fill: str | None = None) -> None:

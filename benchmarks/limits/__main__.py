@@ -32,10 +32,11 @@ import msgspec
 import uvloop
 from rich.console import Console
 
-from benchmarks.harness.report import known_quantile
+from benchmarks.harness.report import console, known_quantile
 from benchmarks.harness.servers import prepare
 from benchmarks.limits import course
-from benchmarks.limits.findings import Booked, Phase, booked_by_client, found, missed
+from benchmarks.limits.course import Phase
+from benchmarks.limits.findings import Booked, booked_by_client, found, missed
 from benchmarks.limits.installation import WEIGHTS, Installation, installation
 from benchmarks.limits.report import Report, added, markdown, parallel, table
 from benchmarks.limits.trials import RATE_PER_S, SITUATIONS, Job, Situation, Trial, drawn, trials
@@ -72,8 +73,7 @@ def main() -> None:
     elif options.markdown:
         print(markdown(report))
     else:
-        made = Console()
-        (made if made.is_terminal else Console(width=PIPED_WIDTH)).print(table(report))
+        console(PIPED_WIDTH).print(table(report))
     if not options.json:
         print("\n".join([*parallel(report.findings), *added(report.findings)]))
         print("\n".join(f"Missed: {each}." for each in report.missed) or "Every goal is reached.")

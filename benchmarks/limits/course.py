@@ -1,14 +1,139 @@
-"""The course of the measurement: each situation for a part of a minute of the clock, with a pause between them."""
+"""The course of the measurement: each situation for a part of a minute of the clock, and the clients who call."""
 
 import asyncio
+import re
 import time
+from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 
+import msgspec
+
+from benchmarks.harness.client_connection import Connections, NothingReceived, Refused
+from benchmarks.harness.gateways import PATH
+from benchmarks.harness.load import rendered
 from benchmarks.harness.machine import Company
-from benchmarks.limits.clients import Clients, Made
-from benchmarks.limits.findings import Phase
 from benchmarks.limits.installation import WARM_UP_KEY, WEIGHTS, Installation
-from benchmarks.limits.trials import PLAIN_MODEL, Job, Situation, Trial, by_limit
+from benchmarks.limits.provider import Seen
+from benchmarks.limits.trials import PLAIN_MODEL, PROMPT_TOKENS, Job, Situation, Trial, Use, by_limit
+
+CALL_LIMIT_S = 15.0
+_USAGE = re.compile(rb'"prompt_tokens": *(\d+), *"completion_tokens": *(\d+)')
+_CHARS_PER_TOKEN = 4
+_END = b"data: [DONE]"
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A call that was made, in seconds of the machine's monotonic clock."""
+
+    job: Job
+    replica: int
+    sent_s: float
+    ended_s: float
+    status: int | None = None  # None: no answer
+    first_s: float | None = None  # when the first token came
+    use: Use | None = None  # of a whole answer, as it says
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a limit refused it."""
+        return self.status == 429
+
+
+class Phase(msgspec.Struct, frozen=True):
+    """One situation, over: monotonic seconds."""
+
+    began_s: float
+    length_s: float
+    fault_s: float
+    made: Sequence[Made]
+    seen: Mapping[int, Seen]  # by the call's number
+    others_cores: float | None = None  # that other programs of this machine had before the fault
+
+    @property
+    def ended_s(self) -> float:
+        """When the last call was due."""
+        return self.began_s + self.length_s
+
+
+class Clients:
+    """Everybody who calls. ``access``: the model and the key by the limit that a call is to meet."""
+
+    def __init__(self, ports: Sequence[int], weights: Sequence[int], access: Mapping[str, tuple[str, str]]) -> None:
+        self._ports = ports
+        self._weights = weights
+        self._access = access
+        self._connections = Connections()
+        self._away: set[int] = set()  # replicas where nobody listens
+
+    async def make(self, jobs: Sequence[Job], began_s: float) -> list[Made]:
+        """Make all the calls, each at its time after ``began_s``, and return them when the last one has ended."""
+        tasks = []
+        for job in jobs:
+            wait_s = began_s + job.due_s - time.monotonic()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            tasks.append(asyncio.create_task(self._call(job)))
+        return list(await asyncio.gather(*tasks))
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._connections.close()
+
+    async def _call(self, job: Job) -> Made:
+        model, key = self._access[job.limit]
+        while True:
+            replica = self._chosen(job.draw)
+            try:
+                connection = await self._connections.take(self._ports[replica])
+            except Refused:
+                self._away.add(replica)
+                continue
+            sent_s = time.monotonic()
+            try:
+                async with asyncio.timeout(CALL_LIMIT_S):
+                    received = await connection.exchange(_request(job, model, key))
+            except (NothingReceived, TimeoutError):
+                connection.abort()
+                return Made(job, replica, sent_s, time.monotonic())
+            made = _read(received, job, replica, sent_s, connection.first_token_at)
+            if made.status == 200 and made.use is None:
+                connection.abort()
+            else:
+                self._connections.keep(self._ports[replica], connection)
+            return made
+
+    def _chosen(self, draw: float) -> int:
+        """Return a replica that is there, by weight."""
+        here = [number for number in range(len(self._ports)) if number not in self._away]
+        if not here:
+            raise RuntimeError("no replica listens")
+        sums = list(accumulate(self._weights[number] for number in here))
+        return here[bisect(sums, draw * sums[-1])]
+
+
+def _read(received: bytes, job: Job, replica: int, sent_s: float, first_s: float | None) -> Made:
+    ended_s = time.monotonic()
+    usage = _USAGE.search(received)
+    is_whole = usage is not None and _END in received
+    use = Use(int(usage[1]), int(usage[2])) if usage is not None and is_whole else None
+    return Made(job, replica, sent_s, ended_s, int(received[9:12]), first_s, use)
+
+
+def _request(job: Job, model: str, key: str) -> bytes:
+    """Return the call as HTTP/1.1, of such a size that a gateway expects about ``PROMPT_TOKENS``."""
+
+    body = {
+        "model": model,
+        "user": f"limits-{job.number}-{job.answer_tokens}",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "messages": [{"role": "user", "content": ""}],
+    }
+    prompt = "x" * max(1, _CHARS_PER_TOKEN * PROMPT_TOKENS - len(msgspec.json.encode(body)))
+    messages = [{"role": "user", "content": prompt}]
+    return rendered(PATH, body | {"messages": messages}, {"authorization": f"Bearer {key}"})
+
 
 PAUSE_S = 3.0  # after a phase: the last calls end, and a killed replica starts again
 WARM_UP_S = 3.0

@@ -1,16 +1,15 @@
 """What came of a trial: used beside allowed, by arithmetic over what clients and the provider saw; and what is held."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
 import msgspec
 
 from benchmarks.harness.replicas import Replicas
 from benchmarks.harness.report import known_quantile
-from benchmarks.limits.clients import Made
+from benchmarks.limits.course import Made, Phase
 from benchmarks.limits.installation import KILLED
-from benchmarks.limits.provider import Seen
 from benchmarks.limits.trials import MEAN_TOKENS as EXPECTED_AT_FIRST
 from benchmarks.limits.trials import PARALLEL, PROMPT_TOKENS, REACHED_AT, Job, Trial, Use
 from gateway.limits import USUAL
@@ -47,22 +46,6 @@ NEAR_S = 0.5  # after the kill: calls over connections that had not yet noticed
 NEARLY = 0.98  # of a limit, when it counts as reached
 SLOW_MS = 10.0  # of added latency; most waits for a lease take less than the 50 ms they may take
 TAIL = 0.25  # of a phase, at its end: how many calls ran in parallel after all
-
-
-class Phase(msgspec.Struct, frozen=True):
-    """One situation, over: monotonic seconds."""
-
-    began_s: float
-    length_s: float
-    fault_s: float
-    made: Sequence[Made]
-    seen: Mapping[int, Seen]  # by the call's number
-    others_cores: float | None = None  # that other programs of this machine had before the fault
-
-    @property
-    def ended_s(self) -> float:
-        """When the last call was due."""
-        return self.began_s + self.length_s
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,10 +20,10 @@ import msgspec
 import uvloop
 
 from benchmarks.harness import gateways
+from benchmarks.harness.gateways import WAYS
 from benchmarks.harness.load import Caller, Order, Question, carry_out
 from benchmarks.harness.mock_upstream import Connection
 from benchmarks.harness.servers import ROOT, Server, free_port
-from benchmarks.micro.hot_path import WAYS
 from gateway.app.gateway import Gateway
 from gateway.connections.listener import bind, listening
 from gateway.live import events

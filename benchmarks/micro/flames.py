@@ -17,11 +17,10 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.harness import installing, load
-from benchmarks.harness.gateways import measured_servers
+from benchmarks.harness.gateways import WAYS, measured_servers
 from benchmarks.harness.installing import UnavailableError
 from benchmarks.harness.load import Order
 from benchmarks.harness.servers import ROOT, Server, prepare
-from benchmarks.micro.hot_path import WAYS
 
 Stacks = Mapping[tuple[str, ...], int]  # samples, by the functions under way, the outermost first
 PY_SPY = "py-spy==0.4.3"
@@ -122,7 +121,7 @@ def run(ways: list[str], seconds: int) -> None:
 
     """
     py_spy = installing.python_tool("py-spy", PY_SPY) / "py-spy"
-    with tempfile.TemporaryDirectory(prefix="holeshot-profile-") as name, measured_servers(Path(name)) as servers:
+    with measured_servers() as servers:
         for way in ways:
             print(f"recording {way}", file=sys.stderr, flush=True)
             stacks = record(py_spy, way, servers["gateway"], seconds)

@@ -20,9 +20,9 @@ from typing import IO
 import msgspec
 from rich.table import Table
 
+from benchmarks.harness.gateways import WAYS
 from benchmarks.harness.report import console, described, grid
 from benchmarks.harness.servers import ROOT
-from benchmarks.micro.hot_path import WAYS
 
 KNOWN = Path(__file__).parent / "instructions.json"
 WARM_UP_CALLS, CALLS = 60, 200

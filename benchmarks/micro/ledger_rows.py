@@ -20,6 +20,7 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
+from statistics import median_high
 
 import asyncpg
 import uvloop
@@ -63,7 +64,7 @@ async def row_us(url: str, folder: Path, calls: int, batches: int) -> tuple[floa
         shipped.append(time.process_time() - told_s)
     await ledger.close()
     rows = calls * ROWS_PER_CALL
-    return _middle(spooled) / rows * 1e6, _middle(shipped) / rows * 1e6
+    return median_high(spooled) / rows * 1e6, median_high(shipped) / rows * 1e6
 
 
 async def bare_us(url: str, calls: int, batches: int) -> float:
@@ -83,15 +84,11 @@ async def bare_us(url: str, calls: int, batches: int) -> float:
             await connection.copy_records_to_table(table, records=records, columns=columns[table])
         spent.append(time.process_time() - before_s)
     await connection.close()
-    return _middle(spent) / (calls * ROWS_PER_CALL) * 1e6
+    return median_high(spent) / (calls * ROWS_PER_CALL) * 1e6
 
 
 def _values(record: CallRecord | AttemptRecord, columns: list[str]) -> tuple[object, ...]:
     return tuple(_JSON[name] if name in _JSON else getattr(record, name) for name in columns)
-
-
-def _middle(figures: list[float]) -> float:
-    return sorted(figures)[len(figures) // 2]
 
 
 class Hot(asyncio.Protocol):

@@ -12,19 +12,15 @@ import http.client
 import socket
 import statistics
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 
-from rich.table import Table
-
-from benchmarks.harness import load, report
+from benchmarks.harness import load
 from benchmarks.harness.gateways import VIEWER_HEADERS, measured_servers
 from benchmarks.harness.load import Order, asking
 from benchmarks.harness.machine import metered
-from benchmarks.harness.report import console
+from benchmarks.harness.report import console, described, grid
 from benchmarks.harness.servers import Server
 
 MODEL, LAUNCHED = "burst-race", 2
@@ -105,7 +101,7 @@ def main() -> None:
     rounds, calls = (QUICK_ROUNDS, QUICK_CALLS) if arguments.quick else (ROUNDS, CALLS)
     without: list[float] = []
     with_: list[float] = []
-    with tempfile.TemporaryDirectory(prefix="holeshot-viewer-") as folder, measured_servers(Path(folder)) as servers:
+    with measured_servers() as servers:
         server = servers["gateway"]
         question = asking(server.port, server.headers, MODEL, launched=LAUNCHED)
         order = Order(question=question, calls=calls, concurrency=CONNECTIONS, rate_per_s=arguments.rate)
@@ -115,16 +111,18 @@ def main() -> None:
             with_.append(measured(server, order, arguments.viewers))
     ratios = [after / before for before, after in zip(without, with_, strict=True)]
     added = statistics.median(ratios) - 1.0
-    made = Table(
-        title=f"{arguments.viewers} viewers, {arguments.rate:g} calls/s, races of two",
-        title_justify="left",
-        caption=report.described(),
+    made = grid(
+        f"{arguments.viewers} viewers, {arguments.rate:g} calls/s, races of two",
+        ("", "median", "min to max"),
+        (
+            *(
+                (name, f"{statistics.median(values):.0f}", f"{min(values):.0f} to {max(values):.0f}")
+                for name, values in (("µs of CPU per call", without), ("the same with viewers", with_))
+            ),
+            ("added", f"{added:+.1%}", f"{min(ratios) - 1:+.1%} to {max(ratios) - 1:+.1%}"),
+        ),
+        caption=described(),
     )
-    for column in ("", "median", "min to max"):
-        made.add_column(column, justify="right" if column else "left")
-    for name, values in (("µs of CPU per call", without), ("the same with viewers", with_)):
-        made.add_row(name, f"{statistics.median(values):.0f}", f"{min(values):.0f} to {max(values):.0f}")
-    made.add_row("added", f"{added:+.1%}", f"{min(ratios) - 1:+.1%} to {max(ratios) - 1:+.1%}")
     console().print(made)
     if added > AT_MOST * arguments.viewers:
         sys.exit(f"a viewer adds more than {AT_MOST:.0%}")

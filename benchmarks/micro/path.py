@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 
+from benchmarks.harness.gateways import WAYS
 from benchmarks.harness.report import console
 from benchmarks.harness.servers import ROOT
-from benchmarks.micro.hot_path import WAYS
 
 WARM_UP_CALLS = 60
 PRODUCT = ("gateway", "providers")

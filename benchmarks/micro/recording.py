@@ -49,7 +49,8 @@ def measure(made: list[Race], folder: Path) -> dict[str, float]:
     table["spool: end"] = cost_us(made, lambda _start, record: spool.call_finished(record))
     spool.close(remove=True)
     steering = Steering(MemoryBoard(), clock=time.monotonic, unix_clock=time.time, random=Random(1))
-    metrics = Metrics(lambda: dict.fromkeys([MODEL]))
+    known: dict[str, object] = {MODEL: None}
+    metrics = Metrics(lambda: known)
 
     def heard(start: CallStart, record: CallRecord) -> None:
         begun(steering, start)

@@ -10,23 +10,21 @@ gets with the official protobufs: it must have got a span of nearly each call an
 import argparse
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from rich.table import Table
 
-from benchmarks.harness import gateways, load, report
+from benchmarks.harness import gateways, load
 from benchmarks.harness.gateways import measured_servers
 from benchmarks.harness.load import Order, asking
 from benchmarks.harness.machine import metered
-from benchmarks.harness.report import console
+from benchmarks.harness.report import console, described, grid
 from benchmarks.harness.servers import Server, free_port
 
 MODEL, LAUNCHED = "burst-race", 2
@@ -118,8 +116,7 @@ def main() -> None:
     rounds, calls = (QUICK_ROUNDS, QUICK_CALLS) if arguments.quick else (ROUNDS, CALLS)
     collector, other = Collector(), Collector()
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holeshot-tracing-")))
-        servers = stack.enter_context(measured_servers(folder))
+        servers = stack.enter_context(measured_servers())
         port = stack.enter_context(collecting(collector))
         sections = {
             "off": {},
@@ -129,7 +126,7 @@ def main() -> None:
         }
         subjects = {
             name: stack.enter_context(
-                gateways.gateway(name, servers.upstream.port, folder / str(place), servers.stores(), more=more)
+                gateways.gateway(name, servers.upstream.port, servers.folder / str(place), servers.stores(), more=more)
             )
             for place, (name, more) in enumerate(sections.items())
         }
@@ -151,9 +148,8 @@ def main() -> None:
 
 
 def _table(cpu_us: dict[str, list[float]], latencies_ms: dict[str, list[float]], rate: float) -> Table:
-    made = Table(title=f"Traces at {rate:g} calls/s, races of two", title_justify="left", caption=report.described())
-    for column in ("traces", "µs of CPU per call", "min to max", "added", "latency p50", "p99"):
-        made.add_column(column, justify="right" if column != "traces" else "left")
+    columns = ("traces", "µs of CPU per call", "min to max", "added", "latency p50", "p99")
+    made = grid(f"Traces at {rate:g} calls/s, races of two", columns, (), caption=described())
     for name, values in cpu_us.items():
         ratios = [after / before for before, after in zip(cpu_us["off"], values, strict=True)]
         cuts = statistics.quantiles(latencies_ms[name], n=100)

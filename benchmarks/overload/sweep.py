@@ -1,6 +1,5 @@
 """A sweep: load from a quarter of the capacity to two and a half times as much, and what became of it."""
 
-import http.client
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from benchmarks.harness.answers import BEHAVIOURS, TOKENS
 from benchmarks.harness.load import Question, asking
 from benchmarks.harness.machine import Company
 from benchmarks.harness.report import quantile
-from benchmarks.harness.servers import Server
+from benchmarks.harness.servers import Server, fetch, gauges
 from benchmarks.overload import load
 from benchmarks.overload.load import REFUSED, Ended, Order
 
@@ -87,7 +86,7 @@ def watched(server: Server, after_s: float, window_s: float) -> Iterator[list[Se
         ends = monotonic() + window_s
         cpu_s.append(machine.cpu_s(server.pid))
         while (left_s := ends - monotonic()) > 0:
-            with suppress(OSError, http.client.HTTPException):  # without overload control it may not answer in time
+            with suppress(OSError, LookupError):  # without overload control it may not answer in time
                 looks.append(_gauges(server, left_s))
             sleep(max(0.0, min(_LOOK_S, ends - monotonic())))
         cpu_s.append(machine.cpu_s(server.pid))
@@ -103,17 +102,8 @@ def watched(server: Server, after_s: float, window_s: float) -> Iterator[list[Se
 
 
 def _gauges(server: Server, patience_s: float = _PATIENCE_S) -> Mapping[str, float]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=patience_s)
-    try:
-        connection.request("GET", "/metrics", headers=dict(server.headers))
-        page = connection.getresponse().read().decode()
-    finally:
-        connection.close()
-    lines = (line.rpartition(" ") for line in page.splitlines() if not line.startswith("#"))
-    found = {name: float(value) for name, _, value in lines if name in GAUGES}
-    if len(found) < len(GAUGES):
-        raise http.client.HTTPException(f"not a page of metrics: {page[:200]!r}")
-    return found
+    page = fetch(server.port, "/metrics", server.headers, limit_s=patience_s).decode()
+    return dict(zip(GAUGES, gauges(page, GAUGES), strict=True))
 
 
 STEPS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5)  # times the capacity

@@ -5,9 +5,7 @@ python -m benchmarks.peers [--quick] [--only NAME] [--markdown]
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 
 import msgspec
@@ -53,10 +51,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-def measure(peer: Peer, servers: MeasuredServers, folder: Path, times: int) -> Standing:
+def measure(peer: Peer, servers: MeasuredServers, times: int) -> Standing:
     """Return what one peer takes, or why it is not known."""
     try:
-        with peer.start(servers, folder) as asked:
+        with peer.start(servers, servers.folder) as asked:
             json_us, json_calls = _cpu_us(asked, "burst", CALLS, CONCURRENCY, times, streamed=False)
             burst_us, burst_calls = _cpu_us(asked, "burst", CALLS, CONCURRENCY, times, streamed=True)
             paced_us, paced_calls = _cpu_us(asked, "paced", PACED_CALLS, PACED_CONCURRENCY, times, streamed=True)
@@ -116,10 +114,10 @@ def main() -> None:
     chosen = [peer for peer in PEERS if not arguments.only or any(map(peer.title.startswith, arguments.only))]
     prepare(parser)
     standings = []
-    with tempfile.TemporaryDirectory(prefix="holeshot-peers-") as name, measured_servers(Path(name)) as servers:
+    with measured_servers() as servers:
         for peer in chosen:
             print(f"measuring {peer.title}", file=sys.stderr, flush=True)
-            standings.append(measure(peer, servers, Path(name), QUICK_TIMES if arguments.quick else TIMES))
+            standings.append(measure(peer, servers, QUICK_TIMES if arguments.quick else TIMES))
     if arguments.markdown:
         print(as_markdown(standings))
     else:

@@ -25,7 +25,7 @@ from benchmarks.soak import provider
 from benchmarks.soak.clients import Made, make
 from benchmarks.soak.endings import Ending, allowed
 from benchmarks.soak.growth import growth
-from benchmarks.soak.jobs import KINDS, Ending, Job, allowed, drawn
+from benchmarks.soak.jobs import KINDS, Ending, Job, Made, allowed, drawn, make
 from benchmarks.soak.provider import MEDIAN_S, NOWHERE
 from benchmarks.soak.report import Report, Sample, attempts_of, compared, growth, look, read
 from benchmarks.soak.samples import Sample, look

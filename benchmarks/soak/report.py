@@ -1,6 +1,5 @@
 """What a soak found: rows beside calls, growth of what was sampled, what is wrong, in plain words, and a picture."""
 
-import http.client
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -13,10 +12,9 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from benchmarks.harness import machine
-from benchmarks.harness.servers import START_LIMIT_S, Server
+from benchmarks.harness.servers import Server, fetch, gauges
 from benchmarks.harness.svg import Drawing
-from benchmarks.soak.clients import Made
-from benchmarks.soak.jobs import Ending
+from benchmarks.soak.jobs import Ending, Made
 from benchmarks.soak.provider import NOWHERE
 from gateway.ledger import tables
 from providers import ErrorKind
@@ -43,7 +41,7 @@ def look(gateway: Server, spool: Path, at_s: float, calls: int = 0) -> Sample:
         OSError: there is no such process, or it does not answer.
 
     """
-    tasks, pending = (int(value) for value in gauges(_page(gateway)))
+    tasks, pending = (int(value) for value in gauges(fetch(gateway.port, "/metrics", gateway.headers).decode(), GAUGES))
     return Sample(
         at_s=at_s,
         rss_mb=machine.memory_mb(gateway.pid),
@@ -53,30 +51,6 @@ def look(gateway: Server, spool: Path, at_s: float, calls: int = 0) -> Sample:
         spool_kb=sum(_size(path) for path in spool.rglob("*")) / 1000,
         calls=calls,
     )
-
-
-def gauges(page: str) -> list[float]:
-    """Return the values of ``GAUGES`` on a page of metrics.
-
-    Raises:
-        LookupError: one is not there.
-
-    """
-    found = dict(line.rsplit(" ", 1) for line in page.splitlines() if line.startswith(GAUGES))
-    return [float(found[name]) for name in GAUGES]
-
-
-def _page(gateway: Server) -> str:
-    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=START_LIMIT_S)
-    try:
-        connection.request("GET", "/metrics", headers=dict(gateway.headers))
-        response = connection.getresponse()
-        page = response.read().decode()
-        if response.status != 200:
-            raise OSError(f"/metrics: {response.status}, {page[:200]}")
-        return page
-    finally:
-        connection.close()
 
 
 def _size(path: Path) -> int:

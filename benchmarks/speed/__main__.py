@@ -3,9 +3,7 @@
 import argparse
 import functools
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -15,21 +13,28 @@ from benchmarks.harness.gateways import MeasuredServers, measured_servers
 from benchmarks.harness.load import LoadError
 from benchmarks.harness.report import Row
 from benchmarks.harness.servers import prepare
-from benchmarks.speed import crowd, losers, measuring, startup, stream_memory
-from benchmarks.speed.measuring import QUICK_ROUNDS, ROUNDS, Effort
-from benchmarks.speed.scenarios import FIRST_TOKEN, FIRST_TOKEN_LIMITS, SCENARIOS, Scenario
+from benchmarks.speed import crowd, losers, scenarios, startup, stream_memory
+from benchmarks.speed.scenarios import (
+    FIRST_TOKEN,
+    FIRST_TOKEN_LIMITS,
+    QUICK_ROUNDS,
+    ROUNDS,
+    SCENARIOS,
+    Effort,
+    Scenario,
+)
 
 Part = Callable[[MeasuredServers, Effort], Iterator[Row]]
 
 
 def cpu(scenario: Scenario, measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
     """What a call costs."""
-    return measuring.cpu_rows(scenario, measuring.measure(scenario, measured, effort))
+    return scenarios.cpu_rows(scenario, scenarios.measure(scenario, measured, effort))
 
 
 def first_token(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
     """What is added to the first token of one call at a time."""
-    return measuring.latency_rows(FIRST_TOKEN, measuring.measure(FIRST_TOKEN, measured, effort), FIRST_TOKEN_LIMITS)
+    return scenarios.latency_rows(FIRST_TOKEN, scenarios.measure(FIRST_TOKEN, measured, effort), FIRST_TOKEN_LIMITS)
 
 
 PARTS: Mapping[str, Part] = {
@@ -51,11 +56,7 @@ def run(names: list[str], *, quick: bool) -> list[Row]:
     task = progress.add_task("starting")
     effort = Effort(quick, lambda what: progress.update(task, description=what))
     rows: list[Row] = []
-    with (
-        progress,
-        tempfile.TemporaryDirectory(prefix="holeshot-bench-") as folder,
-        measured_servers(Path(folder)) as servers,
-    ):
+    with progress, measured_servers() as servers:
         for name in names:
             try:
                 rows += PARTS[name](servers, effort)

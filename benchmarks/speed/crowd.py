@@ -13,7 +13,7 @@ from benchmarks.harness.machine import metered
 from benchmarks.harness.nginx import Missing
 from benchmarks.harness.report import Row, quantile, row, skipped
 from benchmarks.harness.servers import Server, count
-from benchmarks.speed.measuring import Effort
+from benchmarks.speed.scenarios import Effort
 
 NAME = "crowd"
 ROUNDS = 3

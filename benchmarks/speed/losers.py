@@ -14,7 +14,7 @@ from benchmarks.harness.load import Order, asking
 from benchmarks.harness.nginx import Missing
 from benchmarks.harness.report import Row, row, skipped
 from benchmarks.harness.servers import START_LIMIT_S, count
-from benchmarks.speed.measuring import Effort
+from benchmarks.speed.scenarios import Effort
 
 NAME = "losers"
 LOAD_SHARE = 0.8

@@ -14,7 +14,7 @@ from benchmarks.harness import gateways, machine
 from benchmarks.harness.gateways import MeasuredServers, Stores
 from benchmarks.harness.report import Row, row
 from benchmarks.harness.servers import START_LIMIT_S, free_port, running
-from benchmarks.speed.measuring import Effort
+from benchmarks.speed.scenarios import Effort
 
 NAME = "start"
 STARTS, QUICK_STARTS = 5, 2

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 
+from benchmarks.harness.report import quantile
 from benchmarks.truth.columns import losers
 from benchmarks.truth.course import PATIENCE_S
 from benchmarks.truth.facts import OK, Called, Facts, Ledger, Row, bill, kind, left
@@ -54,10 +55,10 @@ def _savings(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
     yield within("first token with racing, mean ms", fmean(seen), value["ttft_mean_ms"], 0.01)
     yield within("first token without racing, mean ms", fmean(alone), value["alone_mean_ms"], 0.05)
     for q in (50, 95):
-        yield within(f"first token with racing, p{q} ms", _quantile(seen, q), value[f"ttft_p{q}_ms"], 0.06)
+        yield within(f"first token with racing, p{q} ms", quantile(seen, q / 100), value[f"ttft_p{q}_ms"], 0.06)
         yield within(
             f"first token without racing, p{q} ms",
-            _quantile(alone, q),
+            quantile(alone, q / 100),
             value[f"alone_p{q}_ms"],
             0.05 if q == 50 and is_long else 0.10,
         )
@@ -95,7 +96,7 @@ def _curves(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
         for q, share in ((50, 0.05), (95, 0.10)) if len(draws) >= THOUSAND else ((50, 0.10), (95, 0.20)):
             if q == 50 or board[f"ttft_p{q}_ms"] is not None:
                 title = f"leaderboard, {name}, p{q} ms ({len(draws)} draws)"
-                yield within(title, _quantile(draws, q), board[f"ttft_p{q}_ms"], share)
+                yield within(title, quantile(draws, q / 100), board[f"ttft_p{q}_ms"], share)
     yield Figure(f"leaderboard, deployments of {ENOUGH} draws", 1, ranked, "≥ 1", ranked >= 1)
     yield Figure("leaderboard, those whose p95 is said", 1, reached, "≥ 1", reached >= 1)
 
@@ -117,7 +118,7 @@ def _speeds(facts: Facts) -> Iterator[Figure]:
             continue
         title = f"tok/s at {persona.per_chunk} a chunk"
         yield within(f"{title}, median of measured / true", 1.0, median(speeds) if speeds else None, 0.03)
-        worst = _quantile([abs(speed - 1) for speed in speeds], 95) if speeds else float("inf")
+        worst = quantile([abs(speed - 1) for speed in speeds], 0.95) if speeds else float("inf")
         yield Figure(f"{title}, p95 of the error", 0.0, worst, "≤ 0.10", worst <= 0.10)
 
 
@@ -294,8 +295,3 @@ def _limits(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
 
 def _of_race(calls: Sequence[Called]) -> list[Called]:
     return [call for call in calls if call.made.job.scenario.model == "race"]
-
-
-def _quantile(values: Sequence[float], percent: int) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, round((len(ordered) - 1) * percent / 100))]

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-import re
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,6 +11,7 @@ import aiohttp
 
 from benchmarks.edge.edge import HOST, Edge, Figure, Running
 from benchmarks.harness import gateways
+from benchmarks.harness.serving import Serving
 
 CALLS, LIMIT = 50, 5
 ANSWER_S = 0.3  # so that not all can be answered within the two seconds for which a call waits
@@ -22,19 +23,18 @@ _EVENTS = (
     b'data: {"id":"1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 )
 _ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(_EVENTS) + _EVENTS
-_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
 async def measure(edge: Edge) -> list[Figure]:
     figures = []
     for name, number in (("alone", 1), ("race of two", 2)):
-        servers = [Server() for _ in range(number)]
+        counts = [Counter[str]() for _ in range(number)]
         async with contextlib.AsyncExitStack() as stack:
-            urls = [await stack.enter_async_context(each.listening()) for each in servers]
+            urls = [await stack.enter_async_context(_serving(each)) for each in counts]
             gateway = await stack.enter_async_context(edge.gateway(_settings(urls)))
             statuses, retries = await _crowd(gateway)
         figures += [
-            Figure(f"{name}: most in flight at a server", float(max(each.most for each in servers))),
+            Figure(f"{name}: most in flight at a server", float(max(each["most"] for each in counts))),
             Figure(f"{name}: answered", float(statuses.count(200))),
             Figure(f"{name}: refused with 429", float(statuses.count(FULL))),
             Figure(f"{name}: of these with retry-after", float(retries)),
@@ -42,41 +42,38 @@ async def measure(edge: Edge) -> list[Figure]:
     return figures
 
 
-class Server:
+class _Server(Serving):
     """Answers each request after ``ANSWER_S``, and counts those under way with its own eyes."""
 
-    def __init__(self) -> None:
-        self.most = 0
-        self._now = 0
+    def __init__(self, counts: Counter[str]) -> None:
+        super().__init__()
+        self._counts = counts
+        self._is_busy = False
 
-    @asynccontextmanager
-    async def listening(self) -> AsyncIterator[str]:
-        """Listen until the block ends, on the address that is given."""
-        server = await asyncio.start_server(self._serve, HOST, 0)
-        async with server:
-            yield f"http://{HOST}:{server.sockets[0].getsockname()[1]}/v1"
+    def answer(self, request: bytes) -> None:
+        """Count it; who asks hangs up, or waits."""
+        del request
+        self._is_busy = True
+        self._counts["now"] += 1
+        self._counts["most"] = max(self._counts["most"], self._counts["now"])
+        self.after(ANSWER_S, self._finish)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = _LENGTH.search(head)
-                await reader.readexactly(int(length[1]) if length else 0)
-                await self._answer(reader, writer)
-        writer.close()
+    def lost(self) -> None:
+        """Count it as ended."""
+        self._counts["now"] -= self._is_busy
+        self._is_busy = False
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._now += 1
-        self.most = max(self.most, self._now)
-        try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(ANSWER_S):
-                    await reader.read(1)  # who asks hangs up, or waits
-                    raise ConnectionResetError
-        finally:
-            self._now -= 1
-        writer.write(_ANSWER)
-        await writer.drain()
+    def _finish(self) -> None:
+        self.lost()
+        self.write(_ANSWER)
+
+
+@asynccontextmanager
+async def _serving(counts: Counter[str]) -> AsyncIterator[str]:
+    """Serve until the block ends, on the address that is given."""
+    server = await asyncio.get_running_loop().create_server(lambda: _Server(counts), HOST, 0)
+    async with server:
+        yield f"http://{HOST}:{server.sockets[0].getsockname()[1]}/v1"
 
 
 def _settings(base_urls: list[str]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from h2.events import RequestReceived, StreamReset, WindowUpdated
 from benchmarks.edge.edge import HOST, Edge, Figure, Running
 from benchmarks.harness.answers import TOKEN
 from benchmarks.harness.load import asking
+from benchmarks.harness.serving import STREAM_HEAD, Serving, framed
 
 _CHUNK = b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"%b"}}]}\n\n'
 _EVENTS = (_CHUNK % TOKEN.encode()) * 150  # as much as one frame holds
@@ -55,27 +56,22 @@ async def flooding(*, secure: bool) -> AsyncIterator[Flood]:
         yield Flood(server.sockets[0].getsockname()[1], authority, counts)
 
 
-class _Http1(asyncio.Protocol):
+class _Http1(Serving):
     """One connection. Every request is answered by a stream without end."""
 
     def __init__(self, counts: Counter[str]) -> None:
+        super().__init__()
         self._counts = counts
-        self._received = b""
         self._begun = False
         self._open = True  # for more
-        self._timer: asyncio.Handle | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._received = (self._received + data)[-4096:]
-        if not self._begun and b"\r\n\r\n" in self._received and self._received.endswith(b"}"):
-            self._begun = True
-            self._counts["begun"] += 1
-            head = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ntransfer-encoding: chunked\r\n\r\n" % _TYPE
-            self._transport.write(head)
-            self._send()
+    def answer(self, request: bytes) -> None:
+        """Begin."""
+        del request
+        self._begun = True
+        self._counts["begun"] += 1
+        self.write(STREAM_HEAD)
+        self._send()
 
     def pause_writing(self) -> None:
         self._open = False
@@ -84,15 +80,15 @@ class _Http1(asyncio.Protocol):
         self._open = True
         self._send()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        del exc
+    def lost(self) -> None:
+        """Count it."""
         self._open = False
         self._counts["cut"] += self._begun
 
     def _send(self) -> None:
         if self._open:
-            self._transport.write(b"%x\r\n%b\r\n" % (len(_EVENTS), _EVENTS))
-            asyncio.get_running_loop().call_soon(self._send)
+            self.write(framed(_EVENTS))
+            self.loop.call_soon(self._send)
 
 
 class _Http2(asyncio.Protocol):

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from benchmarks.fleet.clients import Answer, Clients
+from benchmarks.fleet.course import Answer, Clients
 from benchmarks.fleet.provider import Connection, Provider
 from benchmarks.fleet.world import World
 from providers.simulator.persona import Fate

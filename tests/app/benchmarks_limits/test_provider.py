@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from benchmarks.limits.clients import Clients
+from benchmarks.limits.course import Clients
 from benchmarks.limits.provider import FIRST_S, TOKEN_S, Connection, Seen
 from benchmarks.limits.trials import PROMPT_TOKENS, Job, Use
 from tests.patience import PATIENCE_S

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from benchmarks.soak.clients import asked, judged
-from benchmarks.soak.jobs import Ending, Fault, Job, Kind
+from benchmarks.soak.jobs import Ending, Fault, Job, Kind, asked, judged
 from benchmarks.soak.provider import Connection, Fleet
 
 STREAM, VECTORS = Kind("raced", streamed=True), Kind("relayed")

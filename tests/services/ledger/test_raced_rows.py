@@ -6,8 +6,7 @@ from random import Random
 
 import pytest
 
-from benchmarks.replay.storing import store
-from benchmarks.replay.worlds import RATE_S, WORLDS, Drawing, ledger
+from benchmarks.replay.worlds import RATE_S, WORLDS, Drawing, ledger, store
 from gateway.core.attempts import Outcome
 from gateway.ledger.board import models, raced_calls
 from gateway.ledger.writer import Ledger

@@ -5,9 +5,8 @@ from random import Random
 import pytest
 
 from benchmarks.alerts.__main__ import simulate, table
-from benchmarks.alerts.findings import compare
 from benchmarks.alerts.incidents import HOUR_S, MINUTE_S, Incident
-from benchmarks.alerts.world import Month, Simulation
+from benchmarks.alerts.world import Month, Simulation, compare
 
 EVENTS = [
     Incident(name="nothing", start_s=0.0, end_s=60.0),

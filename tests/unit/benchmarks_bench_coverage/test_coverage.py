@@ -1,8 +1,7 @@
 """Small versions of the benchmark: where the truth is known, intervals hold it, and verdicts are right."""
 
 from benchmarks.bench_coverage.__main__ import WORLDS
-from benchmarks.bench_coverage.coverage import Coverage, run, truth_of
-from benchmarks.bench_coverage.world import World
+from benchmarks.bench_coverage.coverage import Coverage, World, run, truth_of
 
 
 def coverage(name: str, rounds: int, benches: int) -> Coverage:

@@ -1,7 +1,6 @@
 """The fleet benchmark's arithmetic: quantiles, standings, the published against the true, losers, recovery."""
 
-from benchmarks.fleet.clients import Answer
-from benchmarks.fleet.course import ROUND_ROBIN, SINGLE, Entry, Fault, Look, Observation
+from benchmarks.fleet.course import ROUND_ROBIN, SINGLE, Answer, Entry, Fault, Look, Observation
 from benchmarks.fleet.findings import Losers, lateness, losers, published, recoveries, standings
 from benchmarks.fleet.installation import AUDITED
 from benchmarks.fleet.world import World

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from benchmarks.limits.clients import Made
-from benchmarks.limits.findings import Booked, Finding, Phase, found, missed, most_parallel
+from benchmarks.limits.course import Made, Phase
+from benchmarks.limits.findings import Booked, Finding, found, missed, most_parallel
 from benchmarks.limits.provider import Seen
 from benchmarks.limits.trials import Job, Situation, Trial, Use
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.servers import Server, free_port
-from benchmarks.soak.report import GAUGES, LEAST_SAMPLES, Growth, Sample, gauges, growth, look
+from benchmarks.harness.servers import Server, free_port, gauges
+from benchmarks.soak.report import GAUGES, LEAST_SAMPLES, Growth, Sample, growth, look
 
 
 def sampled(rss_mb: list[float], *, every_s: float = 1.0) -> list[Sample]:
@@ -46,9 +46,9 @@ def test_what_was_nothing_has_no_share_to_grow_by() -> None:
 
 def test_gauges_are_read_from_a_page_of_metrics() -> None:
     page = "# HELP holeshot_tasks Tasks.\nholeshot_tasks 11.0\nholeshot_tasks_other 3.0\nholeshot_ledger_pending 5.0\n"
-    assert gauges(page) == [11.0, 5.0]
+    assert gauges(page, GAUGES) == [11.0, 5.0]
     with pytest.raises(LookupError):
-        gauges("holeshot_tasks 11.0\n")
+        gauges("holeshot_tasks 11.0\n", GAUGES)
     assert len(GAUGES) == 2
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from benchmarks.soak.clients import asked, judged
 from benchmarks.soak.jobs import (
     AT_ONE,
     EVERYWHERE_SHARE,
@@ -13,7 +12,9 @@ from benchmarks.soak.jobs import (
     Job,
     Kind,
     allowed,
+    asked,
     drawn,
+    judged,
 )
 from benchmarks.soak.provider import text_of
 

@@ -6,8 +6,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
-from benchmarks.soak.clients import Made
-from benchmarks.soak.jobs import KINDS, Ending, Fault, Job
+from benchmarks.soak.jobs import KINDS, Ending, Fault, Job, Made
 from benchmarks.soak.report import PANELS, Books, Growth, Report, Row, Sample, compared, lines, problems, svg
 
 REST = Sample(0.0, 110.0, 20, 11, 0, 1.0)

@@ -6,8 +6,7 @@ import pytest
 
 from benchmarks.harness import gateways
 from benchmarks.harness.answers import BEHAVIOURS
-from benchmarks.harness.gateways import Stores, Tls
-from benchmarks.micro.hot_path import WAYS
+from benchmarks.harness.gateways import WAYS, Stores, Tls
 from benchmarks.speed.crowd import CROWDS, Crowd
 from benchmarks.speed.scenarios import FIRST_TOKEN, FIRST_TOKEN_LIMITS, SCENARIOS, Subject
 from gateway.core.calls import Mode

@@ -4,8 +4,7 @@ import msgspec
 
 from benchmarks.harness import report
 from benchmarks.harness.report import Row, quantile, row, skipped
-from benchmarks.speed.measuring import Sample, Samples, cpu_rows, latency_rows
-from benchmarks.speed.scenarios import Comparison, Limit, Scenario, Subject
+from benchmarks.speed.scenarios import Comparison, Limit, Sample, Samples, Scenario, Subject, cpu_rows, latency_rows
 
 OWN, BASE = Subject("own", "gateway", "/"), Subject("base", "nginx", "/")
 SCENARIO = Scenario(

@@ -4,9 +4,8 @@ import copy
 from collections.abc import Callable
 from functools import cache
 
-from benchmarks.detector.trial import HISTORY_DAYS, Trial
+from benchmarks.detector.worlds import HISTORY_DAYS, Noise, Trial, World
 from benchmarks.detector.worlds import Change as Made
-from benchmarks.detector.worlds import Noise, World
 from gateway.detecting.slowdowns import (
     DAY_S,
     SPEEDS,
