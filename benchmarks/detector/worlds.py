@@ -50,13 +50,6 @@ class World(msgspec.Struct, frozen=True):
     drift_month: float = 0.0  # of the level, within a month: logarithm
 
 
-class Values(msgspec.Struct, frozen=True):
-    """What a metric is like: its usual value, and the spread of calls."""
-
-    usual: float
-    sd: float
-
-
 _USUAL = {Metric.TTFT: 400.0, Metric.TPS: 80.0, Metric.ITL: 14.0}
 _GAPS = 30.0  # of an answer
 _ANSWER_SD = 0.25  # of an answer's mean gap
@@ -81,11 +74,8 @@ class Simulated:
         self._rhythm = {metric: world.rhythm * dice.uniform(0.5, 1.5) for metric in _USUAL}
         self._fast = dice.gauss(0.0, 0.2)
 
-    def window(
-        self, start_s: int, length_s: int, shared: dict[Metric, float], change: Change | None = None, share: float = 1.0
-    ) -> Window:
+    def window(self, start_s: int, length_s: int, shared: dict[Metric, float], change: Change | None = None) -> Window:
         """Return what is counted. ``change`` is applied for the part of the window after it."""
-        del share
         world = self._world
         calls = world.calls_s * length_s * traffic(world, start_s)
         histograms = {}

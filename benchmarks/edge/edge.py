@@ -54,14 +54,6 @@ class Running:
         """Return its resident memory now, in 10^6 bytes."""
         return machine.memory_mb(self.pid)
 
-    def peak_mb(self) -> float:
-        """Return the most memory that was resident at a time since ``forget_peak``, in 10^6 bytes."""
-        return machine.peak_mb(self.pid)
-
-    def forget_peak(self) -> None:
-        """Have ``peak_mb`` count from now."""
-        machine.forget_peak(self.pid)
-
 
 class Edge:
     """The gateway of one checkout. ``upstream`` is the benchmarks' mock; ``behaviours.py`` says how it can answer."""

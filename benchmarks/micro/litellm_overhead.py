@@ -27,7 +27,7 @@ import uvloop
 from aiohttp import web
 
 from benchmarks.harness.figures import quantile
-from benchmarks.harness.report import quantile
+from benchmarks.harness.report import markdown, quantile
 from providers import Exchange, HttpUpstream, LiteLLM, LiteLLMUpstream, Request, Upstream
 from providers.dialects import CHAT, MESSAGES, RESPONSES, Dialect
 from providers.http import TlsContexts
@@ -142,7 +142,7 @@ async def timed(upstream: Upstream, request: Request) -> Timing:
     return Timing(first_s * 1000, (time.process_time() - cpu_s) / TOKENS * 1e6)
 
 
-async def compare(name: str, native: Upstream, through: Upstream, dialect: Dialect, calls: int) -> str:
+async def compare(name: str, native: Upstream, through: Upstream, dialect: Dialect, calls: int) -> list[str]:
     """Return the row of one API."""
     ours = Request("claude-sonnet-4-5" if dialect is MESSAGES else "gpt-4o", FIELDS, dialect=dialect)
     theirs = msgspec.structs.replace(ours, dialect=CHAT)
@@ -158,10 +158,10 @@ async def compare(name: str, native: Upstream, through: Upstream, dialect: Diale
         cells.append(f"{own_ms - FIRST_S * 1000:.1f} / {other_ms - FIRST_S * 1000:.1f} (+{other_ms - own_ms:.1f})")
     own_us, other_us = (median(each.cpu_us_per_chunk for each in timings) for timings in (direct, litellm))
     cells += [f"{own_us:.0f} / {other_us:.0f}", f"{other_us / own_us:.0f}x"]
-    return _row(cells)
+    return cells
 
 
-async def overhead(library: LiteLLM, calls: int) -> list[str]:
+async def overhead(library: LiteLLM, calls: int) -> list[list[str]]:
     """Measure both APIs, both ways."""
     # One core for the upstream, one for what is measured, where there are two.
     server = subprocess.Popen(  # noqa: ASYNC220  # before anything is timed
@@ -332,30 +332,21 @@ async def first_token_ms(subject: Subject) -> float:
     return median(took)
 
 
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |\n"
-
-
 async def measure(calls: int) -> None:
     """Print the tables."""
     os.environ.setdefault("AWS_REGION_NAME", "us-east-1")
     library = LiteLLM()
     await library.warm_up()
-    say = sys.stdout.write
-    say(
-        _row(["API", "first token added, p50, ours / litellm, ms", "p99", "CPU per chunk, ours / litellm, µs", "ratio"])
-    )
-    say("|---|---|---|---|---|\n")
-    for line in await overhead(library, calls):
-        say(line)
+    columns = ["API", "first token added, p50, ours / litellm, ms", "p99", "CPU per chunk, ours / litellm, µs", "ratio"]
+    print(*markdown(columns, await overhead(library, calls), words=5), sep="\n", end="\n\n", flush=True)
     await library.aclose()
-    say("\n")
-    say(_row(["family", "from sent to read, ms", "cut before headers: HTTP, TLS", "after the first token: HTTP, TLS"]))
-    say("|---|---|---|---|\n")
+    columns = ["family", "from sent to read, ms", "cut before headers: HTTP, TLS", "after the first token: HTTP, TLS"]
+    rows = []
     for subject in subjects():
         plain, tls = await cuts(subject, over_tls=False), await cuts(subject, over_tls=True)
         took_ms = await first_token_ms(subject)
-        say(_row([subject.name, f"{took_ms:.2f}", f"{plain[0]}, {tls[0]}", f"{plain[1]}, {tls[1]}"]))
+        rows.append([subject.name, f"{took_ms:.2f}", f"{plain[0]}, {tls[0]}", f"{plain[1]}, {tls[1]}"])
+    print(*markdown(columns, rows, words=4), sep="\n")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 import yaml
@@ -48,10 +47,7 @@ class Asked(msgspec.Struct, frozen=True):
         )
 
 
-class Start(Protocol):
-    """Installs a peer if need be, and runs it until the block ends."""
-
-    def __call__(self, measured: MeasuredServers, folder: Path) -> AbstractContextManager[Asked]: ...
+Start = Callable[[MeasuredServers, Path], AbstractContextManager[Asked]]  # until the block ends; installs it
 
 
 class Peer(msgspec.Struct, frozen=True):

@@ -5,7 +5,6 @@ A prompt says what its call meets: ``soak NUMBER FAULT once`` or ``… everywher
 """
 
 import asyncio
-import json
 import re
 import socket
 import struct
@@ -18,6 +17,7 @@ import msgspec
 import uvloop
 
 from benchmarks.harness.serving import LAST_CHUNK, STREAM_HEAD, Serving, framed, response, serve
+from providers.simulator.wire import DONE, event
 
 # Of the time to the first token, and of its logarithm. Six, so that they are seldom all out after a 429 or a 500.
 MEDIAN_S = {"swift": 0.010, "steady": 0.020, "plain": 0.020, "slow": 0.050, "distant": 0.040, "moody": 0.015}
@@ -159,7 +159,7 @@ class Connection(Serving):
             self.write(framed(b'data: {"choices": [{"ind\n\n'))
         if at == len(texts):
             usage = {"prompt_tokens": 8, "completion_tokens": PIECES * WORDS, "total_tokens": 8 + PIECES * WORDS}
-            told = framed(_data({"id": "c", "model": "m", "choices": [], "usage": usage}) + b"data: [DONE]\n\n")
+            told = framed(event({"id": "c", "model": "m", "choices": [], "usage": usage}) + DONE)
             self._finish(_event({}, "stop") + told + LAST_CHUNK)
             return
         self.write(_event({"content": texts[at]}))
@@ -191,11 +191,7 @@ class Connection(Serving):
 
 def _event(delta: dict[str, str], reason: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": reason}
-    return framed(_data({"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": [choice]}))
-
-
-def _data(event: object) -> bytes:
-    return b"data: " + json.dumps(event).encode() + b"\n\n"
+    return framed(event({"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": [choice]}))
 
 
 if __name__ == "__main__":

@@ -9,15 +9,14 @@ import argparse
 import asyncio
 import sys
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.harness.gateways import environment, gateway_command
+from benchmarks.harness.gateways import environment, gateway_command, production, sqlite
 from benchmarks.harness.report import grid, print_json
 from benchmarks.harness.servers import free_port, running, wait_until_listening
 from benchmarks.truth.columns import columns
@@ -27,8 +26,7 @@ from benchmarks.truth.faults import Planted, bend, bendable, plant
 from benchmarks.truth.figures import figures
 from benchmarks.truth.fleet import Fleet, serving
 from benchmarks.truth.rules import Figure
-from gateway.ledger import create_engine, migrate
-from tests.services.servers import postgres, redis_server
+from gateway.ledger import create_engine
 
 CALLS, QUICK_CALLS = 6_000, 800
 
@@ -85,11 +83,11 @@ async def _play(calls: int, fleet: Fleet, stores: str) -> tuple[Ledger, list[Mad
     todo = scenarios(calls)
     async with AsyncExitStack() as last_first:
         folder = Path(last_first.enter_context(tempfile.TemporaryDirectory()))
-        database_url, redis_url = await last_first.enter_async_context(_stores(stores, folder))
+        kept = sqlite(folder) if stores == "sqlite" else production(last_first.enter_context(ExitStack()))
         progress = last_first.enter_context(Progress(console=Console(stderr=True)))
         task = progress.add_task("calls", total=sum(scenario.calls for scenario in todo))
         ports = free_port(), free_port()
-        config = write_config(folder, fleet, ports, database_url, redis_url)
+        config = write_config(folder, fleet, ports, kept.database_url, kept.redis_url)
         await last_first.enter_async_context(serving(fleet, ports[1]))
         quiet = {**environment(), "HOLESHOT_LAME_DUCK_S": "0"}
         with running(gateway_command(config), quiet) as process:
@@ -98,22 +96,11 @@ async def _play(calls: int, fleet: Fleet, stores: str) -> tuple[Ledger, list[Mad
             made = await drive(ports[0], todo, lambda: progress.advance(task))
             await asyncio.sleep(3)  # audited losers outlive their calls, and rows follow a second later
             limits = await counted(ports[0])
-        engine = create_engine(database_url)
+        engine = create_engine(kept.database_url)
         try:
             return await read(engine, limits), made
         finally:
             await engine.dispose()
-
-
-@asynccontextmanager
-async def _stores(name: str, folder: Path) -> AsyncIterator[tuple[str, str | None]]:
-    """Yield the URLs of the stores; a gateway that has Redis is told, one without keeps its standings to itself."""
-    if name == "sqlite":
-        yield f"sqlite:///{folder}/ledger.db", None
-        return
-    with postgres() as database_url, redis_server() as redis_url:
-        await migrate(database_url)
-        yield database_url, redis_url
 
 
 def _show(found: Outcome) -> None:
