@@ -1,4 +1,4 @@
-"""A month of calls, costs and faults, and gateways' alerts that watch it in virtual time."""
+"""A month of calls, costs and faults, gateways' alerts that watch it in virtual time, and what became of incidents."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -35,6 +35,7 @@ MODELS: Mapping[str, Sequence[str]] = {"chat": ("a/chat", "b/chat"), "voice": ("
 USUAL_USD_PER_HOUR: Mapping[str, float] = {"app": 3.0, "team": 10.0}
 LIMITS: Mapping[str | None, Mapping[str, float]] = {"app": {"usd_per_day": 200.0}, "team": {"rpm": 100.0}}
 SETTINGS = AlertSettings(usd_per_day=800.0)
+AFTER_S = 7200.0  # an alert may still come so long after its incident: the windows of targets are long
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -312,9 +313,6 @@ def poisson(random: Random, mean: float) -> int:
         product *= random.random()
         number += 1
     return number
-
-
-AFTER_S = 7200.0  # an alert may still come so long after its incident: the windows of targets are long
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -16,6 +16,20 @@ from providers.simulator.persona import Fate, Persona
 
 _PROMPT_TOKENS = 400
 _MS = 1000.0
+DRAWS = 500  # of each interval; a real bench takes more
+_MANY = 60_000
+_SEEDS = 1009
+_QUANTILES = (
+    ("ttft_p50_ms", "ttft_ms", 0.5),
+    ("ttft_p95_ms", "ttft_ms", 0.95),
+    ("decode_tps_p50", "decode_tps", 0.5),
+    ("decode_tps_p05", "decode_tps", 0.05),
+    ("e2e_tps_p50", "e2e_tps", 0.5),
+    ("gap_p95_ms", "itl_max_ms", 0.95),
+    ("total_p50_ms", "total_ms", 0.5),
+    ("total_p95_ms", "total_ms", 0.95),
+)
+_LOGS = {"ttft": "ttft_ms", "decode_tps": "decode_tps", "total": "total_ms"}
 
 
 class World(msgspec.Struct, frozen=True):
@@ -94,11 +108,6 @@ def interval_of(hits: int, number: int) -> tuple[float, float]:
     middle = (share + z * z / (2 * number)) / (1 + z * z / number)
     spread = z / (1 + z * z / number) * (share * (1 - share) / number + z * z / (4 * number**2)) ** 0.5
     return middle - spread, middle + spread
-
-
-DRAWS = 500  # of each interval; a real bench takes more
-_MANY = 60_000
-_SEEDS = 1009
 
 
 class Tally(msgspec.Struct):
@@ -215,16 +224,3 @@ def _as_share(aspect: str, difference: float, *, less_is_better: bool) -> float:
     if aspect in ("errors", "goodput"):
         return -difference if less_is_better else difference
     return 1.0 - exp(difference) if less_is_better else exp(difference) - 1.0
-
-
-_QUANTILES = (
-    ("ttft_p50_ms", "ttft_ms", 0.5),
-    ("ttft_p95_ms", "ttft_ms", 0.95),
-    ("decode_tps_p50", "decode_tps", 0.5),
-    ("decode_tps_p05", "decode_tps", 0.05),
-    ("e2e_tps_p50", "e2e_tps", 0.5),
-    ("gap_p95_ms", "itl_max_ms", 0.95),
-    ("total_p50_ms", "total_ms", 0.5),
-    ("total_p95_ms", "total_ms", 0.95),
-)
-_LOGS = {"ttft": "ttft_ms", "decode_tps": "decode_tps", "total": "total_ms"}

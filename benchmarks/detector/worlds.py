@@ -19,6 +19,12 @@ _WEEK_S = 7 * DAY_S
 _START_S = 1_790_000_000 // _WEEK_S * _WEEK_S
 _LARGE = 15.0  # above it a Poisson number is drawn as a normal one
 _EDGES = 5.0  # standard deviations
+_USUAL = {Metric.TTFT: 400.0, Metric.TPS: 80.0, Metric.ITL: 14.0}
+_GAPS = 30.0  # of an answer
+_ANSWER_SD = 0.25  # of an answer's mean gap
+CONCLUDE_S = 6 * HOUR_S
+HISTORY_DAYS = 28
+LATENCY_S = 60  # until the rows of a window are in the ledger and are read
 
 
 class Noise(msgspec.Struct, frozen=True):
@@ -48,11 +54,6 @@ class World(msgspec.Struct, frozen=True):
     slow_calls: float = 0.03  # share of calls that take three times as long
     error_rate: float = 0.005
     drift_month: float = 0.0  # of the level, within a month: logarithm
-
-
-_USUAL = {Metric.TTFT: 400.0, Metric.TPS: 80.0, Metric.ITL: 14.0}
-_GAPS = 30.0  # of an answer
-_ANSWER_SD = 0.25  # of an answer's mean gap
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -235,11 +236,6 @@ def _merged(one: Histogram, other: Histogram) -> Histogram:
 
     answers = None if one.answers is None and other.answers is None else (one.answers or 0) + (other.answers or 0)
     return Histogram(both(dict(one.seen), dict(other.seen)), both(dict(one.cut), dict(other.cut)), answers)
-
-
-CONCLUDE_S = 6 * HOUR_S
-HISTORY_DAYS = 28
-LATENCY_S = 60  # until the rows of a window are in the ledger and are read
 
 
 class Trial:

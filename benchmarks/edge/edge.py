@@ -23,6 +23,8 @@ from benchmarks.harness.servers import FILES, START_LIMIT_S, STOP_LIMIT_S, Serve
 
 _LOOK_S = 0.01
 _LAUNCHER = Path(__file__).parent / "launch.py"
+HOST = "127.0.0.1"
+PATIENCE_S = 60.0
 
 
 class Running:
@@ -56,7 +58,7 @@ class Running:
 
 
 class Edge:
-    """The gateway of one checkout. ``upstream`` is the benchmarks' mock; ``behaviours.py`` says how it can answer."""
+    """The gateway of one checkout. ``upstream`` is the benchmarks' mock; ``answers.py`` says how it can answer."""
 
     def __init__(self, checkout: Path, upstream: Server, folder: Path, bytecode: Path) -> None:
         self.checkout = checkout
@@ -184,10 +186,6 @@ async def _stopped(process: asyncio.subprocess.Process) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, 9)
         await process.wait()
-
-
-HOST = "127.0.0.1"
-PATIENCE_S = 60.0
 
 
 class Answer(msgspec.Struct, frozen=True):

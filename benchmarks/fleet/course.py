@@ -22,6 +22,18 @@ CALL_LIMIT_S = 60.0
 TRIES = 2  # as the SDKs do: once more, when nothing was received
 
 _HEADER = re.compile(rb"^x-holeshot-([a-z-]+): *([^\r]+)\r$", re.IGNORECASE | re.MULTILINE)
+_ATTEMPTS = """
+SELECT calls.model, attempts.provider, calls.prompt_class, attempts.outcome, attempts.audited, count(*) AS attempts
+FROM attempts JOIN calls ON calls.id = attempts.call_id
+GROUP BY 1, 2, 3, 4, 5
+"""
+_CALLS = "SELECT count(*), count(*) FILTER (WHERE error_kind = 'interrupted') FROM calls"
+SINGLE, ROUND_ROBIN = "single", "round-robin"  # without a gateway: always the first provider; each in turn
+STEADY_SHARE = 0.55  # of the calls come before the faults
+BASELINE_EVERY = 4  # one in so many calls is also made to a single provider, and one in turn to each
+AUDITED_EVERY = 8  # one in so many is also made with every attempt audited
+PAUSE_S = 3.0  # everything under way ends, and the last counts reach Redis and come back
+LETTERS_PER_TOKEN = 4
 
 
 class Answer(msgspec.Struct):
@@ -152,14 +164,6 @@ def silent(faults: tuple[Fault, ...], age_s: float) -> frozenset[str]:
     return frozenset(fault.silences for fault in faults if fault.silences and fault.begin_s <= age_s < fault.end_s)
 
 
-_ATTEMPTS = """
-SELECT calls.model, attempts.provider, calls.prompt_class, attempts.outcome, attempts.audited, count(*) AS attempts
-FROM attempts JOIN calls ON calls.id = attempts.call_id
-GROUP BY 1, 2, 3, 4, 5
-"""
-_CALLS = "SELECT count(*), count(*) FILTER (WHERE error_kind = 'interrupted') FROM calls"
-
-
 class Entry(msgspec.Struct, frozen=True):
     """So many attempts of one kind."""
 
@@ -175,15 +179,6 @@ async def booked_calls(installation: Installation) -> tuple[int, int]:
     """Return how many calls have rows, and how many of these were interrupted by the death of their gateway."""
     [(every, interrupted)] = await installation.fetched(_CALLS)
     return every, interrupted
-
-
-SINGLE, ROUND_ROBIN = "single", "round-robin"  # without a gateway: always the first provider; each in turn
-STEADY_SHARE = 0.55  # of the calls come before the faults
-BASELINE_EVERY = 4  # one in so many calls is also made to a single provider, and one in turn to each
-AUDITED_EVERY = 8  # one in so many is also made with every attempt audited
-PAUSE_S = 3.0  # everything under way ends, and the last counts reach Redis and come back
-
-LETTERS_PER_TOKEN = 4
 
 
 class Observation(msgspec.Struct, frozen=True):

@@ -19,6 +19,10 @@ from gateway.api.json_body import size_class
 LEARNING_S = 15.0  # the leaderboard was empty when the load began; these calls are left out of the comparison
 QUANTILES = (0.50, 0.95, 0.99)
 _HOPELESS_S = 30.0  # what a call without an answer counts when the best are chosen
+WINDOW_S = 5
+BAD_FACTOR = 1.5  # times the steady p95: the window is not as it should be
+_ENVELOPE_BYTES = 110  # of a body, beside its prompt
+_TOLERANCE_MS = 1e-6
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -93,10 +97,6 @@ def ttfts(observations: Iterable[Observation]) -> list[float]:
     return [each.answer.ttft_s for each in observations if each.answer.ttft_s is not None]
 
 
-WINDOW_S = 5
-BAD_FACTOR = 1.5  # times the steady p95: the window is not as it should be
-
-
 class Recovery(msgspec.Struct, frozen=True):
     """What a fault did to one policy."""
 
@@ -151,9 +151,6 @@ def recoveries(
                 )
             )
     return found
-
-
-_ENVELOPE_BYTES = 110  # of a body, beside its prompt
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -299,9 +296,6 @@ def lateness(observations: Sequence[Observation], world: World) -> list[Lateness
 
 def _of(way: str, late_s: Sequence[float]) -> Lateness:
     return Lateness(way, len(late_s), tuple(milliseconds(known_quantile(late_s, q)) for q in QUANTILES))
-
-
-_TOLERANCE_MS = 1e-6
 
 
 class Draw(msgspec.Struct, frozen=True):

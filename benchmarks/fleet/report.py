@@ -15,6 +15,9 @@ from benchmarks.harness.report import grid, known_quantile
 from benchmarks.harness.svg import Drawing
 
 _UNKNOWN = "-"
+WIDTH, PANEL, LEFT, RIGHT, TOP, GAP = 1100, 260, 70, 20, 70, 60
+_TICKS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_LINES = (("p50", 0.50, "#1769aa"), ("p95", 0.95, "#c62828"))
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -159,11 +162,6 @@ def _recoveries(recoveries: Iterable[Recovery]) -> Table:
 
 def _ms(value: float | None) -> str:
     return _UNKNOWN if value is None else f"{value:.0f}"
-
-
-WIDTH, PANEL, LEFT, RIGHT, TOP, GAP = 1100, 260, 70, 20, 70, 60
-_TICKS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-_LINES = (("p50", 0.50, "#1769aa"), ("p95", 0.95, "#c62828"))
 
 
 def svg(observations: Sequence[Observation], faults: tuple[Fault, ...], world: World, title: str) -> str:

@@ -1,4 +1,4 @@
-"""The answer of all measurements, 100 tokens, as a stream and as JSON, ready to be sent, and what proves it whole."""
+"""What the mock upstream answers, 100 tokens as a stream and as JSON; what proves it whole; and how, by name."""
 
 import json
 import re
@@ -20,6 +20,29 @@ _ID = "chatcmpl-9f2c4f6e8b0d4a1c"
 _CREATED = 1_760_000_000
 _MODEL = "benchmark-model"
 _USAGE = {"prompt_tokens": 40, "completion_tokens": TOKENS, "total_tokens": 40 + TOKENS}
+_END = framed(DONE) + LAST_CHUNK
+HEAD = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
+    b"cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n"
+)
+_ANSWER = {
+    "id": _ID,
+    "object": "chat.completion",
+    "created": _CREATED,
+    "model": _MODEL,
+    "system_fingerprint": "fp_benchmark",
+    "choices": [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": TOKEN * TOKENS},
+            "logprobs": None,
+            "finish_reason": "stop",
+        }
+    ],
+    "usage": _USAGE,
+}
+JSON_RESPONSE = response(json.dumps(_ANSWER, separators=(",", ":")).encode())
+NAMED = "named"  # on this path it is the model's name that says how to answer, so one provider can do several things
 
 
 def _event(choices: list[Any], **more: Any) -> bytes:
@@ -43,35 +66,12 @@ _ROLE = framed(_delta({"role": "assistant", "content": ""}))
 _TEXT = framed(_delta({"content": TOKEN}))
 _STOP = framed(_delta({}, "stop"))
 _USAGE_CHUNK = framed(_event([], usage=_USAGE))
-_END = framed(DONE) + LAST_CHUNK
 
-HEAD = (
-    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
-    b"cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n"
-)
 # What is written at one time when tokens are paced: one token each, the role with the first, the end with the last.
 PIECES = (_ROLE + _TEXT, *[_TEXT] * (TOKENS - 2), _TEXT + _STOP + _END)
 PIECES_WITH_USAGE = (*PIECES[:-1], _TEXT + _STOP + _USAGE_CHUNK + _END)
 STREAM = HEAD + b"".join(PIECES)
 STREAM_WITH_USAGE = HEAD + b"".join(PIECES_WITH_USAGE)
-
-_ANSWER = {
-    "id": _ID,
-    "object": "chat.completion",
-    "created": _CREATED,
-    "model": _MODEL,
-    "system_fingerprint": "fp_benchmark",
-    "choices": [
-        {
-            "index": 0,
-            "message": {"role": "assistant", "content": TOKEN * TOKENS},
-            "logprobs": None,
-            "finish_reason": "stop",
-        }
-    ],
-    "usage": _USAGE,
-}
-JSON_RESPONSE = response(json.dumps(_ANSWER, separators=(",", ":")).encode())
 
 
 def is_whole_stream(body: bytes) -> bool:
@@ -118,4 +118,3 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
     "at-once": Behaviour(0.3),  # a short answer: nearly all of its cost is in its first token
     "held": Behaviour(0.0, 3600.0),  # one token, and then silence
 }
-NAMED = "named"  # on this path it is the model's name that says how to answer, so one provider can do several things

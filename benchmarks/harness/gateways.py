@@ -47,6 +47,7 @@ RACES: Mapping[str, tuple[str, ...]] = {
 _TOO = "-too"  # a second provider that behaves alike
 VERSIONS = ("1.1", "auto", "2")  # of HTTP over TLS
 _EVER = 1_000_000  # tokens: prompts of any length are raced
+ONE_WAY_S = 0.02  # to the far side: a round trip of 40 ms
 
 
 class Tls(msgspec.Struct, frozen=True):
@@ -206,9 +207,6 @@ def _model(*deployments: str) -> dict[str, Any]:
     # No audits: in a share of the races they let losers run on, which here are counted.
     race = {"mode": "race", "width": width, "budget": width, "max_prompt_tokens": _EVER, "audit_share": 0}
     return {"deployments": list(deployments), "race": race}
-
-
-ONE_WAY_S = 0.02  # to the far side: a round trip of 40 ms
 
 
 class Gateway(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from typing import Protocol
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _USED = (0, 1, 2, 5, 6, 7)  # of a line in /proc/stat: user, nice, system, irq, softirq, steal
 _PROCESS_CPU_CLOCK = 2  # CPUCLOCK_SCHED of linux/posix-timers.h
+LOOKS = 30  # that the cost of one is taken from
 
 
 def tree(pid: int) -> list[int]:
@@ -64,9 +65,6 @@ def _rollup_kb(pid: int, kind: str) -> int:
         if name == kind:
             return int(value.split()[0])
     raise LookupError(f"the kernel tells no {kind} of process {pid}")
-
-
-LOOKS = 30  # that the cost of one is taken from
 
 
 class Settling(Protocol):

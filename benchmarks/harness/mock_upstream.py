@@ -1,6 +1,6 @@
 """The upstream of all measurements: chat completions from prebuilt bytes behind a bare asyncio protocol.
 
-The path's first element says how it answers (``behaviours.py``). Whoever asks for no stream gets one JSON body, at the
+The path's first element says how it answers (``answers.py``). Whoever asks for no stream gets one JSON body, at the
 time of the first byte. ``GET /counts`` tells how many connections there were and how many of them are gone, and how
 many requests were begun, answered, and cut before or after their first byte.
 """

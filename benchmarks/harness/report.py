@@ -11,6 +11,9 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+PIPED_WIDTH = 160  # columns, where no terminal says
+_PGO, _LTO = "--enable-optimizations", "--with-lto"
+
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One figure. ``low`` and ``high`` are the extremes over rounds; ``detail`` says what it is made of.
@@ -55,9 +58,6 @@ def quantile(values: Sequence[float], share: float) -> float:
     """Return the smallest value that ``share`` of ``values`` do not exceed."""
     ordered = sorted(values)
     return ordered[round((len(ordered) - 1) * share)]
-
-
-PIPED_WIDTH = 160  # columns, where no terminal says
 
 
 def table(rows: Sequence[Row], conditions: str) -> Table:
@@ -129,9 +129,6 @@ def _cells(row: Row) -> tuple[str, str, str]:
 
 def _number(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 20 else f"{value:.2f}"
-
-
-_PGO, _LTO = "--enable-optimizations", "--with-lto"
 
 
 def described() -> str:

@@ -28,6 +28,9 @@ STOP_LIMIT_S = 10.0
 _LOOK_S = 0.002
 _SETTLE_S = 0.05
 _LOOKS_PER_WORKER = 6
+# Below those that outgoing connections are given: the port of a killed server must stay free (and a client that knocks
+# there could be given that very port, and reach itself).
+PORTS = range(20_000, 32_000)
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -45,7 +48,7 @@ class Server(msgspec.Struct, frozen=True):
     def settle(self) -> int:
         """Wait until what the calls so far left to do is done: rows on their way to SQL are part of a call's price.
 
-        Returns how often that was looked for. Each look costs the server CPU, see ``cpu_meter``.
+        Returns how often that was looked for. Each look costs the server CPU, see ``machine.metered``.
         """
         made = idle = 0
         enough = 1 if self.workers == 1 else _LOOKS_PER_WORKER * self.workers  # each is answered by any of them
@@ -174,11 +177,6 @@ def passthrough(upstream_port: int) -> Iterator[Server]:
     with running(command) as process:
         wait_until_listening(process, port)
         yield Server("pass-through", process.pid, port)
-
-
-# Below those that outgoing connections are given: the port of a killed server must stay free (and a client that knocks
-# there could be given that very port, and reach itself).
-PORTS = range(20_000, 32_000)
 
 
 class Child:

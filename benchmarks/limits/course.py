@@ -21,6 +21,9 @@ CALL_LIMIT_S = 15.0
 _USAGE = re.compile(rb'"prompt_tokens": *(\d+), *"completion_tokens": *(\d+)')
 _CHARS_PER_TOKEN = 4
 _END = b"data: [DONE]"
+PAUSE_S = 3.0  # after a phase: the last calls end, and a killed replica starts again
+WARM_UP_S = 3.0
+LATER_S = 0.2  # a phase begins so much after its period: no clock says that it is still the minute before
 
 
 class Made(msgspec.Struct, frozen=True):
@@ -133,11 +136,6 @@ def _request(job: Job, model: str, key: str) -> bytes:
     prompt = "x" * max(1, _CHARS_PER_TOKEN * PROMPT_TOKENS - len(msgspec.json.encode(body)))
     messages = [{"role": "user", "content": prompt}]
     return rendered(PATH, body | {"messages": messages}, {"authorization": f"Bearer {key}"})
-
-
-PAUSE_S = 3.0  # after a phase: the last calls end, and a killed replica starts again
-WARM_UP_S = 3.0
-LATER_S = 0.2  # a phase begins so much after its period: no clock says that it is still the minute before
 
 
 async def warm_up(installation: Installation, jobs: Sequence[Job]) -> None:

@@ -19,6 +19,13 @@ SELECT client, count(*), count(*) FILTER (WHERE error_kind = 'interrupted'),
        coalesce(sum(prompt_tokens + completion_tokens), 0), coalesce(sum(cost_usd), 0)
 FROM calls WHERE client IS NOT NULL GROUP BY client
 """
+UNREPORTED_S = 2 * USUAL.round_s  # a round may be late
+NEAR_S = 0.5  # after the kill: calls over connections that had not yet noticed
+NEARLY = 0.98  # of a limit, when it counts as reached
+SLOW_MS = 10.0  # of added latency; most waits for a lease take less than the 50 ms they may take
+TAIL = 0.25  # of a phase, at its end: how many calls ran in parallel after all
+UNDERSHOOT = 0.02  # of a limit, in calm
+_ROUNDING = 1e-6  # of sums of many small dollars
 
 
 class Booked(msgspec.Struct, frozen=True):
@@ -39,13 +46,6 @@ class Booked(msgspec.Struct, frozen=True):
 async def booked_by_client(installed: Replicas) -> dict[str, Booked]:
     """Return the sums by client."""
     return {client: Booked(*sums) for client, *sums in await installed.fetched(_QUERY)}
-
-
-UNREPORTED_S = 2 * USUAL.round_s  # a round may be late
-NEAR_S = 0.5  # after the kill: calls over connections that had not yet noticed
-NEARLY = 0.98  # of a limit, when it counts as reached
-SLOW_MS = 10.0  # of added latency; most waits for a lease take less than the 50 ms they may take
-TAIL = 0.25  # of a phase, at its end: how many calls ran in parallel after all
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -273,10 +273,6 @@ def _added_ms(made: Made, phase: Phase) -> float | None:
     if made.first_s is None or seen is None or seen.first_s is None:
         return None
     return ((made.first_s - made.sent_s) - (seen.first_s - seen.arrived_s)) * 1000
-
-
-UNDERSHOOT = 0.02  # of a limit, in calm
-_ROUNDING = 1e-6  # of sums of many small dollars
 
 
 def missed(findings: Iterable[Finding]) -> Iterator[str]:

@@ -8,6 +8,18 @@ import msgspec
 
 HALF_WAY = 1 / 2  # of a phase: before the limits are reached, at two thirds
 AT_THE_LIMIT = 3 / 4  # after it
+RATE_PER_S = 500.0  # of all trials of a situation together
+REACHED_AT = 2 / 3  # of a phase: by then the calls have asked for the whole limit
+MAX_PARALLEL = 12.0  # calls; about 32 would run without it
+PROMPT_TOKENS = 100
+MEAN_TOKENS, SIGMA = 100.0, 0.6  # of answers: a lognormal distribution
+LEAST_TOKENS, MOST_TOKENS = 8, 600
+USD_PER_MTOK = {"input": 10.0, "output": 40.0}
+UNLIMITED = "none"
+OF_MODEL = "model's usd_per_day"
+LIMITS = ("rpm", "tpm", "max_parallel", "usd_per_day", "usd_per_month", OF_MODEL, UNLIMITED)
+PARALLEL = "max_parallel"
+PLAIN_MODEL = "plain"
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,22 +40,6 @@ SITUATIONS = (
     Situation(name="hung before", fault="hang", begin=0.35, end=0.55, is_brief=False),
     Situation(name="flushed after", fault="flush", begin=AT_THE_LIMIT, end=AT_THE_LIMIT, is_brief=False),
 )
-
-
-RATE_PER_S = 500.0  # of all trials of a situation together
-REACHED_AT = 2 / 3  # of a phase: by then the calls have asked for the whole limit
-MAX_PARALLEL = 12.0  # calls; about 32 would run without it
-
-PROMPT_TOKENS = 100
-MEAN_TOKENS, SIGMA = 100.0, 0.6  # of answers: a lognormal distribution
-LEAST_TOKENS, MOST_TOKENS = 8, 600
-USD_PER_MTOK = {"input": 10.0, "output": 40.0}
-
-UNLIMITED = "none"
-OF_MODEL = "model's usd_per_day"
-LIMITS = ("rpm", "tpm", "max_parallel", "usd_per_day", "usd_per_month", OF_MODEL, UNLIMITED)
-PARALLEL = "max_parallel"
-PLAIN_MODEL = "plain"
 
 
 class Use(msgspec.Struct, frozen=True):

@@ -33,6 +33,9 @@ LONGER = 2.0  # than it is looked at: py-spy takes a while to begin, and the sam
 ROWS = 40
 _LOOP = "uv_run"  # what is called from outside of it is the same in every sample
 _WAITING = frozenset({"PyThread_acquire_lock_timed", "epoll_wait", "epoll_pwait"})
+WIDTH, ROW = 1600, 17  # pixels
+_CHARACTER = 6.6  # the width of one
+_LEAST = 0.4  # of a box; narrower ones are left out
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -147,11 +150,6 @@ def main() -> None:
         run(arguments.way or list(WAYS), arguments.seconds)
     except UnavailableError as error:
         sys.exit(f"broken: {error}")
-
-
-WIDTH, ROW = 1600, 17  # pixels
-_CHARACTER = 6.6  # the width of one
-_LEAST = 0.4  # of a box; narrower ones are left out
 
 
 class Box(msgspec.Struct):

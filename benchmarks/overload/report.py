@@ -17,6 +17,9 @@ _COLUMNS = (
     "x capacity", "offered/s", "good/s", "answered/s", "refused/s", "TTFT p50", "TTFT p99", "503 p50", "503 p99",
     "loop delay", "in flight", "core",
 )  # fmt: skip
+WIDTH, PANEL, LEFT, GAP, HEAD = 400.0, 220.0, 56.0, 40.0, 56.0
+WITH, WITHOUT, GOAL, GRID, INK = "#2563eb", "#c2410c", "#15803d", "#e5e7eb", "#111827"
+MOST_TTFT_MS, LEAST_TTFT_MS = 30_000.0, 100.0
 
 
 class Swept(msgspec.Struct, frozen=True):
@@ -97,11 +100,6 @@ def _cells(step: Step) -> list[str]:
         "?" if step.seen.in_flight is None else f"{step.seen.in_flight:.0f}",
         f"{step.seen.core:.0%}",
     ]
-
-
-WIDTH, PANEL, LEFT, GAP, HEAD = 400.0, 220.0, 56.0, 40.0, 56.0
-WITH, WITHOUT, GOAL, GRID, INK = "#2563eb", "#c2410c", "#15803d", "#e5e7eb", "#111827"
-MOST_TTFT_MS, LEAST_TTFT_MS = 30_000.0, 100.0
 
 
 def svg(runs: Sequence[Swept]) -> str:

@@ -26,6 +26,15 @@ GAUGES = ("holeshot_loop_delay_seconds", "holeshot_calls_in_flight", "holeshot_c
 UNLIMITED: Mapping[str, Any] = {"max_in_flight": 1_000_000, "loop_delay_ms": 0}
 _LOOK_S = 0.5
 _PATIENCE_S = 30.0
+STEPS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5)  # times the capacity
+LATE = 2.0  # times the TTFT without load: a later answer is not a good one
+MORE = 1.25  # times as many connections, when the capacity is looked for
+CALM = 0.15  # cores that others may use; what the kernel does for us, but not in our name, is among it
+_T = TypeVar("_T")
+_LIGHT_PER_S = 20.0
+_LIGHT_S = 6.0
+_FILLING = 1.5  # answers' lengths until as many end as begin
+_SETTLING_S = 4.0  # before a window: a gateway takes a load for a crowd at first, and lets it wait for two seconds
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -104,17 +113,6 @@ def watched(server: Server, after_s: float, window_s: float) -> Iterator[list[Se
 def _gauges(server: Server, patience_s: float = _PATIENCE_S) -> Mapping[str, float]:
     page = fetch(server.port, "/metrics", server.headers, limit_s=patience_s).decode()
     return dict(zip(GAUGES, gauges(page, GAUGES), strict=True))
-
-
-STEPS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5)  # times the capacity
-LATE = 2.0  # times the TTFT without load: a later answer is not a good one
-MORE = 1.25  # times as many connections, when the capacity is looked for
-CALM = 0.15  # cores that others may use; what the kernel does for us, but not in our name, is among it
-_T = TypeVar("_T")
-_LIGHT_PER_S = 20.0
-_LIGHT_S = 6.0
-_FILLING = 1.5  # answers' lengths until as many end as begin
-_SETTLING_S = 4.0  # before a window: a gateway takes a load for a crowd at first, and lets it wait for two seconds
 
 
 class Quiet:

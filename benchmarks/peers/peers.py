@@ -17,6 +17,25 @@ from benchmarks.harness.servers import Server, running, wait_for
 
 BEHAVIOURS = ("burst", "paced", "crowd")  # the providers a peer is configured with
 PROVIDER_KEY = "sk-mock-0123456789abcdef"
+LITELLM_VERSION = "1.106.2"
+_KEY = "sk-benchmark-0123456789abcdef0123456789abcdef"
+LITELLM_START_S = 120.0
+PORTKEY_VERSION = "1.15.2"
+# From 1.14.1 on, every stream of this version of Portkey ends in "TypeError: immutable" (Portkey-AI/gateway#1389).
+_OVERRIDES = {"@hono/node-server": "1.14.0"}
+START_S = 30.0
+TENSORZERO_VERSION = "2026.6.0"
+_REQUIREMENTS = (f"tensorzero=={TENSORZERO_VERSION}", "openai==2.54.0")
+START_S = 30.0
+# Run by the peer's own Python; the gateway takes a port of its own choice, which is written to a file.
+_LAUNCHER = """
+import pathlib, sys, threading
+from openai import OpenAI
+from tensorzero import patch_openai_client
+client = patch_openai_client(OpenAI(api_key="none"), config_file=sys.argv[1], async_setup=False)
+pathlib.Path(sys.argv[2]).write_text(str(client.base_url.port))
+threading.Event().wait()
+"""
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -107,11 +126,6 @@ def serving(
         yield Server(name, process.pid, port)
 
 
-LITELLM_VERSION = "1.106.2"
-_KEY = "sk-benchmark-0123456789abcdef0123456789abcdef"
-LITELLM_START_S = 120.0
-
-
 @contextmanager
 def start_litellm(measured: MeasuredServers, folder: Path) -> Iterator[Asked]:
     """Install and run it."""
@@ -151,12 +165,6 @@ def _litellm_config(upstream_port: int) -> dict[str, object]:
 LITELLM = Peer(f"LiteLLM {LITELLM_VERSION}", start_litellm)
 
 
-PORTKEY_VERSION = "1.15.2"
-# From 1.14.1 on, every stream of this version of Portkey ends in "TypeError: immutable" (Portkey-AI/gateway#1389).
-_OVERRIDES = {"@hono/node-server": "1.14.0"}
-START_S = 30.0
-
-
 @contextmanager
 def start_portkey(measured: MeasuredServers, folder: Path) -> Iterator[Asked]:
     """Install and run it."""
@@ -185,20 +193,6 @@ def start_portkey(measured: MeasuredServers, folder: Path) -> Iterator[Asked]:
 
 
 PORTKEY = Peer(f"Portkey {PORTKEY_VERSION}", start_portkey)
-
-
-TENSORZERO_VERSION = "2026.6.0"
-_REQUIREMENTS = (f"tensorzero=={TENSORZERO_VERSION}", "openai==2.54.0")
-START_S = 30.0
-# Run by the peer's own Python; the gateway takes a port of its own choice, which is written to a file.
-_LAUNCHER = """
-import pathlib, sys, threading
-from openai import OpenAI
-from tensorzero import patch_openai_client
-client = patch_openai_client(OpenAI(api_key="none"), config_file=sys.argv[1], async_setup=False)
-pathlib.Path(sys.argv[2]).write_text(str(client.base_url.port))
-threading.Event().wait()
-"""
 
 
 @contextmanager

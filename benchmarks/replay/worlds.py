@@ -1,4 +1,4 @@
-"""Fleets whose every draw is known, and the ledger that one policy would have made of them.
+"""Fleets whose every draw is known, the ledger that one policy would have made of them, and storing it.
 
 Each call has a draw of every deployment, so any other setting can be replayed exactly.
 """
@@ -23,6 +23,7 @@ from gateway.replay.world import Drawn, play
 
 RATE_S = 20.0  # seconds between calls
 TRUE_DELAYS = 4_000  # calls from which the true delays of hedges are found
+_BATCH = 1_000  # calls
 
 
 class World(Struct, frozen=True, kw_only=True):
@@ -180,9 +181,6 @@ def _true_delays(drawn: Sequence[Sequence[Drawn]], share: float) -> dict[str, fl
 
 def _at(call: Sequence[Drawn], place: int) -> Drawn | None:
     return call[place] if place < len(call) else None
-
-
-_BATCH = 1_000  # calls
 
 
 async def store(url: str, spool: Path, calls: Sequence[Call], *, model: str, until: datetime) -> None:

@@ -1,4 +1,4 @@
-"""The calls of a soak, drawn from the seed and their numbers: what each asks for, its fault, and how it may end."""
+"""The calls of a soak, drawn from the seed and their numbers; how each may end, and how it did for its client."""
 
 import asyncio
 import re
@@ -17,6 +17,9 @@ from benchmarks.soak.provider import MEDIAN_S, NOWHERE, text_of, vector_of
 
 LEAVE_WITHIN_S = 0.15  # about as long as a call takes: before its headers, in mid-answer, or just too late
 EVERYWHERE_SHARE = 0.2  # of the faults are met at every provider, so that nobody can answer
+PATIENCE_S = 30.0  # far above what the gateway's clocks add up to
+_OUT = re.compile(r"(\w+)/m: not asked, (?:cooling|open|half-open)")  # how the gateway says that a provider is out
+_SAID_BYTES = 300  # of an answer that is not as it must be, for the report
 
 
 class Fault(StrEnum):
@@ -119,11 +122,6 @@ def allowed(job: Job) -> AbstractSet[Ending]:
         return told
     under_way = job.fault not in BEFORE_ANSWER and (job.kind.streamed or job.kind.is_relayed)
     return {Ending.ANSWERED, Ending.TURNED_AWAY, *(told if under_way else ())}
-
-
-PATIENCE_S = 30.0  # far above what the gateway's clocks add up to
-_OUT = re.compile(r"(\w+)/m: not asked, (?:cooling|open|half-open)")  # how the gateway says that a provider is out
-_SAID_BYTES = 300  # of an answer that is not as it must be, for the report
 
 
 class Made(msgspec.Struct, frozen=True):

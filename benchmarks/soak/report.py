@@ -20,6 +20,14 @@ from gateway.ledger import tables
 from providers import ErrorKind
 
 GAUGES = ("holeshot_tasks", "holeshot_ledger_pending")
+LEAST_SAMPLES = 5  # in a quarter, or nothing is said
+_MOST = 100  # calls whose attempts are told
+TURNED_AWAY = 0.01  # of all calls, though they met no fault; that is more than the faults of others explain
+RSS_GROWTH = 0.05  # between the second quarter and the last; more than that is a leak
+_NAMED = 5  # calls, in a sentence
+WIDTH, LEFT, RIGHT, HEAD, PANEL, GAP = 960.0, 64.0, 24.0, 56.0, 96.0, 44.0
+LINE, MEDIAN, RELOAD, BAND, GRID, INK = "#2563eb", "#c2410c", "#d4b483", "#f3f4f6", "#e5e7eb", "#111827"
+_TICKS = 8  # of time, at most
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -60,9 +68,6 @@ def _size(path: Path) -> int:
         return 0
 
 
-LEAST_SAMPLES = 5  # in a quarter, or nothing is said
-
-
 class Growth(msgspec.Struct, frozen=True):
     """Medians of what was sampled in the second quarter and in the last."""
 
@@ -87,9 +92,6 @@ def growth(samples: Sequence[Sample], read: Callable[[Sample], float]) -> Growth
     if min(len(quarters[1]), len(quarters[3])) < LEAST_SAMPLES:
         return None
     return Growth(median(quarters[1]), median(quarters[3]))
-
-
-_MOST = 100  # calls whose attempts are told
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -167,11 +169,6 @@ def compared(rows: Iterable[Row], made: Iterable[Made], seen: Collection[int]) -
             if one.ending is Ending.ANSWERED and one.job.leave_s is None and statuses.get(name, 200) != 200
         ),
     )
-
-
-TURNED_AWAY = 0.01  # of all calls, though they met no fault; that is more than the faults of others explain
-RSS_GROWTH = 0.05  # between the second quarter and the last; more than that is a leak
-_NAMED = 5  # calls, in a sentence
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -277,11 +274,6 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 def _some(names: Sequence[str]) -> str:
     return "; ".join(names[:_NAMED]) + (" …" if len(names) > _NAMED else "")
-
-
-WIDTH, LEFT, RIGHT, HEAD, PANEL, GAP = 960.0, 64.0, 24.0, 56.0, 96.0, 44.0
-LINE, MEDIAN, RELOAD, BAND, GRID, INK = "#2563eb", "#c2410c", "#d4b483", "#f3f4f6", "#e5e7eb", "#111827"
-_TICKS = 8  # of time, at most
 
 
 class Panel(msgspec.Struct, frozen=True):

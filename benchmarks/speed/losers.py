@@ -21,6 +21,13 @@ LOAD_SHARE = 0.8
 MODEL = "soon-race"  # first tokens after 5 ms, and after 100 ms
 SATURATING_CALLS, CONCURRENCY = 4000, 64
 RUN_S, QUICK_RUN_S = 20.0, 6.0
+_COUNTED = ("cut_before_first_byte", "cut_later", "answered")
+TLS_NAME = "tls losers"
+RACES, TLS_CONCURRENCY = 500, 16
+RECONNECTS = 0.05  # per race over HTTP/2: a connection is left after many resets, before its server minds
+PAIRS, QUICK_PAIRS, WARM_UP_PAIRS = 40, 15, 5
+NEXT_CALL_MS = 3.0
+_VERSIONS = {"auto": "HTTP/2", "1.1": "HTTP/1.1"}  # as ALPN will have it
 
 
 def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
@@ -56,17 +63,6 @@ def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
             f"before, {seen['cut_later']:,} later, {ran_on:,} ran to the end"
         ),
     )
-
-
-_COUNTED = ("cut_before_first_byte", "cut_later", "answered")
-
-
-TLS_NAME = "tls losers"
-RACES, TLS_CONCURRENCY = 500, 16
-RECONNECTS = 0.05  # per race over HTTP/2: a connection is left after many resets, before its server minds
-PAIRS, QUICK_PAIRS, WARM_UP_PAIRS = 40, 15, 5
-NEXT_CALL_MS = 3.0
-_VERSIONS = {"auto": "HTTP/2", "1.1": "HTTP/1.1"}  # as ALPN will have it
 
 
 def tls_rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:

@@ -13,6 +13,10 @@ from benchmarks.harness.nginx import Missing
 from benchmarks.harness.report import Row, quantile, row, skipped
 from benchmarks.harness.servers import Server, count
 
+WARM_UP_SHARE = 0.2
+ROUNDS, QUICK_ROUNDS = 9, 3
+QUICK_SHARE = 0.3  # of the calls
+
 
 class Subject(msgspec.Struct, frozen=True):
     """One measured server, asked in one way."""
@@ -198,11 +202,6 @@ FIRST_TOKEN = Scenario(
     ),
 )
 FIRST_TOKEN_LIMITS = {"single": Limit(0.3, 1.0), "race": Limit(0.3, 1.0)}
-
-
-WARM_UP_SHARE = 0.2
-ROUNDS, QUICK_ROUNDS = 9, 3
-QUICK_SHARE = 0.3  # of the calls
 
 
 class Effort(msgspec.Struct, frozen=True):

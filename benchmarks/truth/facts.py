@@ -19,6 +19,7 @@ VIEWS = (
     *("race_value", "leaderboard", "slo", "provider_errors", "client_usage", "tag_values", "cache_value", "throughput"),
     "gaps_1h",
 )
+OK = 200
 
 
 class Ledger(msgspec.Struct):
@@ -115,9 +116,6 @@ def join(ledger: Ledger, made: Sequence[Made], fleet: Fleet) -> Facts:
             (others if is_torn or is_close else calls).append(called)
     strays += len(by_number) + sum(map(len, rows_of.values()))
     return Facts(fleet, made, calls, [attempt for call in calls for attempt in call.attempts], others, strays)
-
-
-OK = 200
 
 
 def left(one: One) -> bool:

@@ -7,6 +7,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+One: TypeAlias = Any  # a Called or an Attempt
+Truth: TypeAlias = Callable[[Any], Any]
+NEAR_MS = 5.0  # between the clocks of two processes: a wake-up each, and the way between them
+NEAR_SHARE = 0.05
+
 
 class Figure(msgspec.Struct, frozen=True):
     """One comparison. ``holds`` says whether the measured value may be so far from the truth."""
@@ -37,12 +42,7 @@ def between(name: str, truth: float, low: float | None, high: float | None) -> I
     yield Figure(f"{name}, at most", truth, most, "≥ truth", most >= truth * (1 - 1e-9))
 
 
-One: TypeAlias = Any  # a Called or an Attempt
-Truth: TypeAlias = Callable[[Any], Any]
 Rule: TypeAlias = Callable[[str, Sequence[One]], Iterator[Figure]]
-
-NEAR_MS = 5.0  # between the clocks of two processes: a wake-up each, and the way between them
-NEAR_SHARE = 0.05
 
 
 def same(truth: Truth, *, only: Truth = lambda _: True, off: float = 0.0, name: str = "") -> Rule:

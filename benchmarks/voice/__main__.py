@@ -28,6 +28,36 @@ FIRST_S = {"quick": 0.25, "steady": 0.45}  # medians of the time to the first to
 TOK_S = {"quick": 90.0, "steady": 70.0}
 SILENCE_S = 1.5  # its median, where an answer falls silent
 CLOSE_S = 1e-6
+# Texts are put together of clauses that were written by hand, so where the first one ends is known. They have what is
+# easily taken for the end of a sentence: abbreviations, initials, decimals, marks of lists. Each is one clause: a
+# sentence, or a line. What follows a line begins after it.
+ENGLISH = (
+    "Yes.",
+    "Sure, let me look that up for you.",
+    "Dr. Smith is free at 3.30 p.m. on Monday.",
+    "The U.S. dollar is at 1.08 now!",
+    "It costs $4.99, i.e. less than before.",
+    "J. R. Miller wrote it in approx. two weeks?",
+    "1. Open the lid.",
+    "No. 7 is the one that you want.",
+    "Well… that depends on the weather.",
+    "“Of course!” he said.",
+    "Version 2.1.3 has it.",
+    "You have 3 appointments on Oct. 12.",
+    "Here is what you need:\n",
+)
+GERMAN = (
+    "Ja, gern.",
+    "Das kostet z.B. 12,50 Euro.",
+    "Dr. Weber hat am 3. Mai Zeit.",  # an ordinal number: the month that follows is no new sentence
+    "Die Nr. 5 fährt um 8.15 Uhr!",
+    "Wie bitte?",
+)
+CHINESE = ("好的。", "现在是三点半。", "今天天气很好！", "您想要哪一个？")  # noqa: RUF001 - Chinese has its own marks
+LONG = (
+    "If you look at all of the offers that we have on that day and compare them with each other by price and by time "
+    "then the second one is the best."
+)
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -152,36 +182,6 @@ def main() -> None:
     given = parser.parse_args()
     for row in rows(given.calls, given.seed, given.silent):
         print(row)
-
-
-# Each is one clause: a sentence, or a line. What follows a line begins after it.
-ENGLISH = (
-    "Yes.",
-    "Sure, let me look that up for you.",
-    "Dr. Smith is free at 3.30 p.m. on Monday.",
-    "The U.S. dollar is at 1.08 now!",
-    "It costs $4.99, i.e. less than before.",
-    "J. R. Miller wrote it in approx. two weeks?",
-    "1. Open the lid.",
-    "No. 7 is the one that you want.",
-    "Well… that depends on the weather.",
-    "“Of course!” he said.",
-    "Version 2.1.3 has it.",
-    "You have 3 appointments on Oct. 12.",
-    "Here is what you need:\n",
-)
-GERMAN = (
-    "Ja, gern.",
-    "Das kostet z.B. 12,50 Euro.",
-    "Dr. Weber hat am 3. Mai Zeit.",  # an ordinal number: the month that follows is no new sentence
-    "Die Nr. 5 fährt um 8.15 Uhr!",
-    "Wie bitte?",
-)
-CHINESE = ("好的。", "现在是三点半。", "今天天气很好！", "您想要哪一个？")  # noqa: RUF001 - Chinese has its own marks
-LONG = (
-    "If you look at all of the offers that we have on that day and compare them with each other by price and by time "
-    "then the second one is the best."
-)
 
 
 def text(dice: Random) -> Text:

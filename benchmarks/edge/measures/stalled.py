@@ -1,4 +1,4 @@
-"""A provider whose streams never end, sent as fast as they are taken: over HTTP/1.1, or over TLS and HTTP/2."""
+"""Clients that do not read an endless stream: what each of them costs the gateway, and when it is cut."""
 
 import asyncio
 import contextlib
@@ -23,6 +23,12 @@ from benchmarks.harness.serving import STREAM_HEAD, Serving, framed
 _CHUNK = b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"%b"}}]}\n\n'
 _EVENTS = (_CHUNK % TOKEN.encode()) * 150  # as much as one frame holds
 _TYPE = b"text/event-stream"
+CLIENTS = 40
+PATIENCE_S = 90.0  # until they are cut
+_LOOK_S = 0.25
+_STILL_LOOKS = 8  # without a new byte of memory
+_WARM_UP = 10  # clients that come and go before
+MODEL = "endless"
 
 
 class Flood:
@@ -133,14 +139,6 @@ class _Http2(asyncio.Protocol):
         if data := self._h2.data_to_send():
             self._transport.write(data)
             asyncio.get_running_loop().call_soon(self._send)
-
-
-CLIENTS = 40
-PATIENCE_S = 90.0  # until they are cut
-_LOOK_S = 0.25
-_STILL_LOOKS = 8  # without a new byte of memory
-_WARM_UP = 10  # clients that come and go before
-MODEL = "endless"
 
 
 async def measure(edge: Edge) -> list[Figure]:
