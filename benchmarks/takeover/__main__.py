@@ -3,7 +3,7 @@
     python -m benchmarks.takeover [--calls 1000] [--seed 1] [--json]
 
 Each call's answer breaks at a random character, in one of several ways. Two others may go on, each of which repeats the
-last word, does so without the space before it, does not repeat it, begins anew, or answers with reasoning. An answer is
+last word, does so without the space before it, does not repeat it, restarts, or answers with reasoning. An answer is
 whole if its client has every character once; wrong if it has any that the first provider would not have sent. The calls
 are of all four APIs in turn, and all may be taken over.
 """
@@ -37,7 +37,7 @@ WORDS = (
     *("“it”", "costs", "$3.14\nand\n\nno", "more;", "OK?", "Yes.", "a", "I"),
 )
 CONTINUES = ("repeats", "trims")
-HABITS = (*CONTINUES, "no tail", "anew", "reasoning")
+HABITS = (*CONTINUES, "no tail", "again", "reasoning")
 PATHS = {"chat": "chat/completions", "completions": "completions", "messages": "messages", "responses": "responses"}
 NAMES = ("first", "second", "third")
 BREAKS: dict[str, Sequence[Step]] = {"reset": [Drop()], "error": [ErrorEvent()], "end": []}
@@ -121,7 +121,7 @@ def _continuation(api: str, answer: str, delivered: str, habit: str, dice: rando
             rest = rest.lstrip()
         case "no tail":
             rest = rest[len(tail) :]
-        case "anew":
+        case "again":
             rest = "Certainly! " + answer
         case _:
             pass
@@ -130,7 +130,7 @@ def _continuation(api: str, answer: str, delivered: str, habit: str, dice: rando
 
 
 def _thinking(api: str) -> list[Step]:
-    """Return the beginning of an answer with reasoning, which completions do not have: there it begins anew."""
+    """Return the beginning of an answer with reasoning, which completions do not have: there it begins again."""
     match api:
         case "chat":
             return [RoleOnly(), Reasoning(THOUGHT)]

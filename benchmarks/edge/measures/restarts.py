@@ -12,7 +12,7 @@ from benchmarks.harness.client_connection import Connection, NothingReceived, co
 from benchmarks.harness.load import asking
 
 RESTARTS, GATEWAYS = 2, 2
-KEEPING, ANEW = 12, 4  # callers that keep their connections, and that make one for each call
+KEEPING, FRESH = 12, 4  # callers that keep their connections, and that make one for each call
 PROBE_S = 0.5  # between two looks of the balancer at each gateway
 REST_S = 1.0  # between two restarts
 PATIENCE_S = 30.0
@@ -21,7 +21,7 @@ _KINDS = (("paced-single", True), ("soon-single", False), ("soon-single", True))
 
 async def measure(edge: Edge) -> list[Figure]:
     async with _balanced(edge) as balancer:
-        callers = [asyncio.create_task(_call_on(balancer, keeps=number < KEEPING)) for number in range(KEEPING + ANEW)]
+        callers = [asyncio.create_task(_call_on(balancer, keeps=number < KEEPING)) for number in range(KEEPING + FRESH)]
         for _ in range(RESTARTS):
             for place in range(GATEWAYS):
                 await asyncio.sleep(REST_S)
