@@ -26,7 +26,6 @@ import msgspec
 import uvloop
 from aiohttp import web
 
-from benchmarks.harness.figures import quantile
 from benchmarks.harness.report import markdown, quantile
 from providers import Exchange, HttpUpstream, LiteLLM, LiteLLMUpstream, Request, Upstream
 from providers.dialects import CHAT, MESSAGES, RESPONSES, Dialect

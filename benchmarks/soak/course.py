@@ -22,13 +22,9 @@ from benchmarks.harness.gateways import HEADERS, KEY, Stores, hashed
 from benchmarks.harness.report import described
 from benchmarks.harness.servers import Server
 from benchmarks.soak import provider
-from benchmarks.soak.clients import Made, make
-from benchmarks.soak.endings import Ending, allowed
-from benchmarks.soak.growth import growth
 from benchmarks.soak.jobs import KINDS, Ending, Job, Made, allowed, drawn, make
 from benchmarks.soak.provider import MEDIAN_S, NOWHERE
 from benchmarks.soak.report import Report, Sample, attempts_of, compared, growth, look, read
-from benchmarks.soak.samples import Sample, look
 from gateway.ledger import create_engine
 
 STALL_S = 1.0  # between two events

@@ -17,7 +17,6 @@ from benchmarks.harness import gateways, machine
 from benchmarks.harness.gateways import MeasuredServers
 from benchmarks.harness.nginx import Missing
 from benchmarks.harness.report import Row, row, skipped
-from benchmarks.speed.measuring import Effort
 from benchmarks.speed.scenarios import Effort
 from providers.http import Client, Request, Response
 

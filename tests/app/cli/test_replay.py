@@ -11,7 +11,6 @@ import pytest
 import yaml
 from typer.testing import Result
 
-from benchmarks.replay.storing import store
 from benchmarks.replay.worlds import WORLDS, Drawing, ledger, store
 from gateway.ledger import migrate
 from gateway.settings import RaceSettings
