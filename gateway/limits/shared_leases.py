@@ -8,6 +8,7 @@ on without it, every process reports again, and until all have done so none goes
 """
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -15,14 +16,16 @@ from typing import Any
 import msgspec
 import structlog
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import NoScriptError, RedisError
 
 from gateway.limits.quota import SHARE_AT_LEAST, Quota
 
 # What is said to Redis about leases: one script for a quota, one for the processes that share it. A quota is a hash
-# with one field for each process, ``used lease until seen`` (amounts, and Redis' own time in seconds), and ``base``:
-# what was used by processes that do not report any more. All that a process says is absolute, so a command that is
-# repeated or whose reply is lost does no harm.
+# with one field for each process, ``used lease until seen`` (amounts, and Redis' own time in seconds); ``base``: what
+# was used by processes that do not report any more; and ``sums`` of all fields, so that a report costs the same however
+# many processes there are. All that a process says is absolute, and what it said before is taken out of the sums, so a
+# command that is repeated or whose reply is lost does no harm. The sums are made again of all fields in each fifth of a
+# lease's time: until then a lease that has expired counts.
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -43,36 +46,44 @@ USUAL = Times()
 
 PROCESSES_KEY = "holeshot:limits:processes"
 
-# KEYS[1]: a hash of all processes; ARGV: this one, ``process_s`` and ``restoring_s``, whether it has been here before
-# (then, if its field is gone, Redis has lost its data), and whether it went on without Redis. Returns how many
-# processes there are, and whether a moment ago data were lost or one returned: then what others have used and leased
-# may not be known here yet. Returns count only sometimes, so that a process which comes and goes stops nobody.
+# KEYS[1]: a hash of all processes, and ``known``: how many there are, counted again in each fifteenth of ``process_s``.
+# ARGV: this one, ``process_s`` and ``restoring_s``, whether it has been here before (then, if its field is gone, Redis
+# has lost its data), and whether it went on without Redis. Returns how many processes there are, and whether a moment
+# ago data were lost or one returned: then what others have used and leased may not be known here yet. Returns count
+# only sometimes, so that a process which comes and goes stops nobody.
 GREET = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
-local seen = redis.pcall('HGETALL', KEYS[1])
-if seen.err then redis.call('DEL', KEYS[1]); seen = {} end
-local known, incomplete_at, mine = 1, 0, false
-for at = 1, #seen, 2 do
-  local value = tonumber(seen[at + 1]) or 0
-  if seen[at] == 'incomplete_at' then
-    incomplete_at = value
-  elseif seen[at] == ARGV[1] then
-    mine = true
-  elseif value < now - tonumber(ARGV[2]) then
-    redis.call('HDEL', KEYS[1], seen[at])
-  else
-    known = known + 1
+local me, process_s, restoring_s = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local found = redis.pcall('HMGET', KEYS[1], me, 'incomplete_at', 'known')
+if found.err then redis.call('DEL', KEYS[1]); found = {} end
+local mine, incomplete_at = found[1], tonumber(found[2] or '') or 0
+local known, at = string.match(found[3] or '', '^(%S+) (%S+)$')
+known, at = tonumber(known), tonumber(at)
+local again = not (known and at) or at > now or now - at > process_s / 15
+if again then
+  known, at = mine and 1 or 0, now
+  local seen = redis.call('HGETALL', KEYS[1])
+  for place = 1, #seen, 2 do
+    local id = seen[place]
+    if id ~= me and id ~= 'incomplete_at' and id ~= 'known' then
+      if (tonumber(seen[place + 1]) or 0) < now - process_s then
+        redis.call('HDEL', KEYS[1], id)
+      else
+        known = known + 1
+      end
+    end
   end
 end
-local returns = ARGV[5] == '1' and now - incomplete_at > 10 * tonumber(ARGV[3])
+if not mine then known = known + 1 end
+local returns = ARGV[5] == '1' and now - incomplete_at > 10 * restoring_s
 if (ARGV[4] == '1' and not mine) or returns then
   incomplete_at = now
   redis.call('HSET', KEYS[1], 'incomplete_at', string.format('%.3f', now))
 end
-redis.call('HSET', KEYS[1], ARGV[1], string.format('%.3f', now))
-redis.call('EXPIRE', KEYS[1], 86400)
-return {known, (now - incomplete_at < tonumber(ARGV[3])) and 1 or 0}
+redis.call('HSET', KEYS[1], me, string.format('%.3f', now), 'known', string.format('%d %.6f', known, at))
+if again then redis.call('EXPIRE', KEYS[1], 86400) end
+return {known, (now - incomplete_at < restoring_s) and 1 or 0}
 """
 
 # KEYS[1]: a quota. ARGV: this process, what it has used, what it needs, what it would like to have at hand besides, the
@@ -86,43 +97,58 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
 local me, used, need, more = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local limit, lease_s, silent_s = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local fields = redis.pcall('HGETALL', KEYS[1])
-if fields.err then redis.call('DEL', KEYS[1]); fields = {} end
-local base, silent, others, leased, alive, mine = 0, 0, 0, 0, 1, false
-for at = 1, #fields, 2 do
-  if fields[at] == 'base' then
-    base = tonumber(fields[at + 1]) or 0
-  elseif fields[at] == me then
-    mine = true
-  else
-    local u, l, e, s = string.match(fields[at + 1], '^(%S+) (%S+) (%S+) (%S+)$')
-    u, l, e, s = tonumber(u), tonumber(l), tonumber(e), tonumber(s)
-    if u and l and e and s then
-      others = others + u
-      if e > now then
-        leased = leased + l
-        alive = alive + 1
+local function read(field)
+  local u, l, e, s = string.match(field or '', '^(%S+) (%S+) (%S+) (%S+)$')
+  u, l, e, s = tonumber(u), tonumber(l), tonumber(e), tonumber(s)
+  if u and l and e and s then return u, l, e, s end
+end
+local found = redis.pcall('HMGET', KEYS[1], me, 'base', 'sums')
+if found.err then redis.call('DEL', KEYS[1]); found = {} end
+local all, leased, alive, silent, at = string.match(found[3] or '', '^(%S+) (%S+) (%S+) (%S+) (%S+)$')
+all, leased, alive = tonumber(all), tonumber(leased), tonumber(alive)
+silent, at = tonumber(silent), tonumber(at)
+local empty, again = false, false
+if not (all and leased and alive and silent and at) or at > now or now - at > lease_s / 5 then
+  all, leased, alive, silent, at = 0, 0, 0, 0, now
+  local fields = redis.call('HGETALL', KEYS[1])
+  empty, again = #fields == 0, true
+  for place = 1, #fields, 2 do
+    if fields[place] ~= 'base' and fields[place] ~= 'sums' then
+      local u, l, e, s = read(fields[place + 1])
+      if u then
+        all = all + u
+        if e > at then leased, alive = leased + l, alive + 1 end
+        if s < at - silent_s then silent = silent + u end
       end
-      if s < now - silent_s then silent = silent + u end
     end
   end
 end
-if not mine and tonumber(ARGV[9]) > base and (ARGV[10] == '1' or #fields == 0) then
+local base = tonumber(found[2] or '') or 0
+local u, l, e, s = read(found[1])
+if u then
+  all = math.max(0, all - u)
+  if e > at then leased, alive = math.max(0, leased - l), alive - 1 end
+  if s < at - silent_s then silent = silent - u end
+elseif not found[1] and tonumber(ARGV[9]) > base and (ARGV[10] == '1' or empty) then
   base = tonumber(ARGV[9])
   redis.call('HSET', KEYS[1], 'base', string.format('%.17g', base))
 end
-local left = math.max(0, limit - base - others - leased - used)
+local left = math.max(0, limit - base - all - leased - used)
 local lease = math.min(need, left)
-more = math.min(more, math.max(0, left - lease) / (alive + 1))
+more = math.min(more, math.max(0, left - lease) / (alive + 2))
 if ARGV[11] == '1' then more = math.floor(more) end
 lease = lease + more
 local kept = math.max(lease, tonumber(ARGV[12]))
-local field = string.format('%.17g %.17g %.3f %.3f', used, kept, now + lease_s, now)
-redis.call('HSET', KEYS[1], me, field)
-redis.call('EXPIRE', KEYS[1], ARGV[8])
 local function text(number) return string.format('%.17g', number) end
-return {text(lease), text(base + others), text(leased), text(base + silent)}
+local field = string.format('%.17g %.17g %.3f %.3f', used, kept, now + lease_s, now)
+local sums = string.format('%.17g %.17g %d %.17g %.6f', all + used, leased + kept, alive + 1, silent, at)
+redis.call('HSET', KEYS[1], me, field, 'sums', sums)
+if again then redis.call('EXPIRE', KEYS[1], ARGV[8]) end
+return {text(lease), text(base + all), text(leased), text(base + silent)}
 """
+
+
+_DIGESTS = {script: hashlib.sha1(script.encode()).hexdigest() for script in (GREET, LEASE)}  # noqa: S324 - Redis' way
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -355,19 +381,39 @@ class SharedLeases:
     async def _exchange_some(self, quotas: Sequence[Quota]) -> None:
         sent_s, times = self._clock(), self._times
         known = "1" if self._link.has_greeted else "0"
-        pipeline = self._redis.pipeline(transaction=False)
         returns = "1" if self._link.is_away else "0"
-        pipeline.eval(GREET, 1, PROCESSES_KEY, self._id, str(times.process_s), str(times.restoring_s), known, returns)
-        asked = [self._ask(pipeline, quota, sent_s) for quota in quotas]
-        replies = await pipeline.execute()
+        greeted = (self._id, str(times.process_s), str(times.restoring_s), known, returns)
+        asked = [self._asked(quota, sent_s) for quota in quotas]
+        replies = await self._run(
+            [
+                (GREET, PROCESSES_KEY, greeted),
+                *((LEASE, key_of(quota), said) for quota, (_, _, said) in zip(quotas, asked, strict=True)),
+            ]
+        )
         self._link.has_greeted = True
         processes, self._link.is_restoring = int(replies[0][0]), bool(replies[0][1])
         self.processes = max(self.processes, processes) if self._link.is_restoring else processes
-        for quota, (used, need), reply in zip(quotas, asked, replies[1:], strict=True):
+        for quota, (used, need, _), reply in zip(quotas, asked, replies[1:], strict=True):
             self._learn(quota, Grant.of(reply), used, need, sent_s)
 
-    def _ask(self, pipeline: Any, quota: Quota, now_s: float) -> tuple[float, float]:
-        """Queue the request for one lease; return what is reported as used, and what calls need.
+    async def _run(self, commands: Sequence[tuple[str, str, Sequence[str]]]) -> list[Any]:
+        """Run scripts, each with its key and arguments, in one round trip. Redis is sent their text only at first."""
+        if self._link.has_greeted:
+            with suppress(NoScriptError):  # Redis has started again, or is another one: then all is said again
+                return await self._send(commands, is_known=True)
+        return await self._send(commands, is_known=False)
+
+    async def _send(self, commands: Sequence[tuple[str, str, Sequence[str]]], *, is_known: bool) -> list[Any]:
+        pipeline = self._redis.pipeline(transaction=False)
+        for script, key, arguments in commands:
+            if is_known:
+                pipeline.evalsha(_DIGESTS[script], 1, key, *arguments)
+            else:
+                pipeline.eval(script, 1, key, *arguments)
+        return await pipeline.execute()
+
+    def _asked(self, quota: Quota, now_s: float) -> tuple[float, float, Sequence[str]]:
+        """Return what is reported as used, what calls need, and the arguments of ``LEASE``.
 
         From now on nothing beyond the request may be used, nor more in advance than was granted last: what is idle goes
         back before others are granted it.
@@ -380,10 +426,7 @@ class SharedLeases:
         quota.give_back(ahead)
         is_known = quota.reported is not None
         base = quota.elsewhere.base if is_known else self._spent.get(quota.key, 0.0)
-        pipeline.eval(
-            LEASE,
-            1,
-            key_of(quota),
+        said = (
             self._id,
             repr(used),
             repr(need),
@@ -397,7 +440,7 @@ class SharedLeases:
             "1" if quota.name in SHARE_AT_LEAST else "0",
             repr(max(0.0, quota.top - used) if now_s < quota.valid_until_s else 0.0),
         )
-        return used, need
+        return used, need, said
 
     def _learn(self, quota: Quota, grant: Grant, used: float, need: float, sent_s: float) -> None:
         """Apply a reply."""

@@ -2,9 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import count
+from random import Random
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,7 +16,7 @@ from structlog.testing import capture_logs
 
 from gateway.limits.limits import Limits, Payer, Use
 from gateway.limits.quota import LimitReached, Quota
-from gateway.limits.shared_leases import LEASE, USUAL, Grant, SharedLeases, Times
+from gateway.limits.shared_leases import GREET, LEASE, USUAL, Grant, SharedLeases, Times
 from gateway.steering import connect
 from tests.patience import PATIENCE_S
 from tests.services.deaf_redis import DeafRedis, ends
@@ -289,6 +291,73 @@ async def test_what_a_smaller_lease_gives_back_is_for_others_when_its_holder_kno
         assert await lease("other", 3.0, kept=0.0) == 1.0  # until it has that reply, it may begin two calls more
         assert await lease("one", 1.0, kept=1.0) == 1.0
         assert await lease("other", 3.0, kept=1.0) == 3.0
+
+
+def of_all(fields: Mapping[Any, Any], me: str) -> tuple[float, float]:
+    """What others have used and leased, of every field; no lease has expired."""
+    said = [value.split() for name, value in fields.items() if name not in {me, "base", "sums"}]
+    return sum(float(each[0]) for each in said), sum(float(each[1]) for each in said)
+
+
+async def test_the_sums_of_a_quota_are_those_of_all_its_processes(own_redis: str) -> None:
+    random = Random(36)
+    used = dict.fromkeys((f"p{number}" for number in range(8)), 0.0)
+    async with Redis.from_url(own_redis, decode_responses=True) as redis:
+        for turn in range(400):
+            process = random.choice(list(used))
+            used[process] += random.choice((0.0, 1.0, 0.37))
+            told = ("900", "900", "300", "0", "1", "0", str(random.choice((0.0, 2.5))))
+            need, more = str(random.choice((0.0, 1.0))), str(random.random())
+            reply = Grant.of(await redis.eval(LEASE, 1, "q", process, str(used[process]), need, more, "1e6", *told))
+            assert (reply.used, reply.leased) == pytest.approx(of_all(await redis.hgetall("q"), process))
+            if turn % 100 == 50:  # an older gateway knows no sums
+                await redis.hset("q", "older", f"{turn} 1 1e12 1e12")
+                await redis.hdel("q", "sums")
+
+
+async def test_a_lease_that_has_expired_is_for_others_within_a_fifth_of_its_time(own_redis: str) -> None:
+    async with Redis.from_url(own_redis, decode_responses=True) as redis:
+
+        async def lease(process: str, lease_s: float) -> float:
+            told = (str(lease_s), "60", "300", "0", "1", "1", "0")
+            return Grant.of(await redis.eval(LEASE, 1, "q", process, "0", "4", "0", "4", *told)).lease
+
+        assert await lease("one", 0.1) == 4.0  # and then it dies
+        async with asyncio.timeout(PATIENCE_S):
+            while await lease("other", 0.1) < 4.0:  # noqa: ASYNC110 - Redis' clock says when
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("processes", [2, 200])
+async def test_what_a_report_reads_does_not_grow_with_the_processes(own_redis: str, processes: int) -> None:
+    told = ("900", "900", "300", "0", "1", "0", "0")
+    async with Redis.from_url(own_redis, decode_responses=True) as redis:
+        for number in range(processes):
+            await redis.eval(LEASE, 1, "q", f"p{number}", "1", "1", "1", "1e6", *told)
+            await redis.eval(GREET, 1, "processes", f"p{number}", "900", "2", "0", "0")
+        await redis.config_resetstat()
+        reply = Grant.of(await redis.eval(LEASE, 1, "q", "p0", "2", "1", "1", "1e6", *told))
+        known, _ = await redis.eval(GREET, 1, "processes", "p0", "900", "2", "1", "0")
+        assert "cmdstat_hgetall" not in await redis.info("commandstats")
+    assert (reply.used, known) == (processes - 1, processes)
+
+
+async def test_a_redis_that_has_lost_its_scripts_is_told_them_again(own_redis: str, process: NewProcess) -> None:
+    one, limits = await process(CLOSE), {"rpm": 4.0}
+    one.end(await admitted(one, limits))
+    async with Redis.from_url(own_redis) as redis:
+        await redis.script_flush()
+    other = await process(CLOSE)
+    for _ in range(3):
+        one.end(await admitted(one, limits))
+    assert one.leases.connected
+
+    async def use_up() -> None:
+        while True:
+            other.end(await other.begin(limits))
+
+    with pytest.raises(LimitReached):
+        await asyncio.wait_for(use_up(), PATIENCE_S)
 
 
 async def test_while_redis_is_slow_nothing_is_used_that_others_may_lease(own_redis: str, process: NewProcess) -> None:
