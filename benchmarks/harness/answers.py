@@ -93,11 +93,13 @@ class Behaviour(msgspec.Struct, frozen=True):
     """``first_s``: from the whole request to the first byte, None: it never comes.
 
     ``gap_s``: between tokens, None: the whole answer is one write. ``rest_s``: the whole rest follows the first token.
+    ``turns`` of the event loop are between tokens: where all run on one loop, each is read before the next is sent.
     """
 
     first_s: float | None = 0.0
     gap_s: float | None = None
     rest_s: float | None = None
+    turns: int | None = None
 
     def whole_s(self, tokens: int) -> float:
         """Return how long an answer takes from the whole request to the last token; without end: never."""
@@ -112,6 +114,7 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
     "late": Behaviour(0.1),
     "never": Behaviour(None),
     "paced": Behaviour(0.0, 0.005),
+    "turned": Behaviour(turns=20),
     "crowd": Behaviour(0.3, 0.05),
     "crowd-late": Behaviour(0.6, 0.05),
     "steady": Behaviour(0.3, 0.01),  # as most providers answer

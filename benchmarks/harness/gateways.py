@@ -38,6 +38,7 @@ RACES: Mapping[str, tuple[str, ...]] = {
     "three": ("soon", "late", "late-too"),
     "paced-single": ("paced",),
     "paced-race": ("paced", "paced-too"),
+    "turned-single": ("turned",),
     "crowd-single": ("crowd",),
     "crowd-race": ("crowd", "crowd-late"),
     "steady-single": ("steady",),
@@ -314,10 +315,11 @@ def measured_servers() -> Iterator[MeasuredServers]:
 
 
 class Way(msgspec.Struct, frozen=True):
-    """One kind of call. ``model`` is one of ``RACES``."""
+    """One kind of call. ``model`` is one of ``RACES``; ``calls`` are enough for a mean that repeats."""
 
     model: str
     streamed: bool = True
+    calls: int = 200
 
     def question(self, server: Server) -> load.Question:
         """Return what a load generator is to ask the gateway."""
@@ -328,6 +330,7 @@ class Way(msgspec.Struct, frozen=True):
 
 WAYS: Mapping[str, Way] = {
     "stream": Way("burst-single"),
+    "trickle": Way("turned-single", calls=40),
     "json": Way("burst-single", streamed=False),
     "race": Way("sure-race"),
 }

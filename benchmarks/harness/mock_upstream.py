@@ -68,7 +68,7 @@ class Connection(Serving):
         with_usage = b'"include_usage"' in request
         if not _STREAMED.search(request):
             self._finish(JSON_RESPONSE)
-        elif behaviour.gap_s is None and behaviour.rest_s is None:
+        elif behaviour.gap_s is behaviour.rest_s is behaviour.turns is None:
             self._finish(STREAM_WITH_USAGE if with_usage else STREAM)
         else:
             self._silent, self._answering = False, True
@@ -78,6 +78,17 @@ class Connection(Serving):
                 self.after(behaviour.rest_s, self._finish, b"".join(pieces[1:]))
             elif behaviour.gap_s is not None:
                 self._next_in_time(pieces, 1, self.loop.time(), behaviour.gap_s)
+            elif behaviour.turns is not None:
+                self._turn(pieces, 1, behaviour.turns, behaviour.turns)
+
+    def _turn(self, pieces: tuple[bytes, ...], number: int, left: int, turns: int) -> None:
+        if left:
+            self.loop.call_soon(self._turn, pieces, number, left - 1, turns)
+        elif number + 1 == len(pieces):
+            self._finish(pieces[number])
+        else:
+            self.write(pieces[number])
+            self._turn(pieces, number + 1, turns, turns)
 
     def _next_in_time(self, pieces: tuple[bytes, ...], number: int, began_at: float, gap_s: float) -> None:
         self.at(began_at + number * gap_s, self._pace, pieces, number, began_at, gap_s)

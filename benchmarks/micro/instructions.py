@@ -1,14 +1,15 @@
 """Counts the instructions of a call, which do not depend on the clock, and fails when they grew: a guard per commit.
 
+    python -m benchmarks.micro.instructions [--against COMMIT]
+
 The hot path runs under callgrind, counting from the end of a warm-up. What the driver and the mock take, counted alone,
-is taken off. The figures to hold it against are in ``instructions.json``; other builds of Python and other processors
-have others, so those of one machine say nothing about another.
+is taken off. The same is counted of another commit, in the same run: of the one before, or, where files have changed
+since the last commit, of that. There is no file of known figures that could be written again to let a call cost more.
 """
 
 import argparse
 import contextlib
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -17,25 +18,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-import msgspec
 from rich.table import Table
 
 from benchmarks.harness.gateways import WAYS
 from benchmarks.harness.report import console, described, grid
 from benchmarks.harness.servers import ROOT
 
-KNOWN = Path(__file__).parent / "instructions.json"
-WARM_UP_CALLS, CALLS = 60, 200
-AT_MOST = 1.1  # of what is known
+AT_MOST = 1.005  # of the commit before; two runs of the same code agree within 0.1 %
 _LAUNCH = "from benchmarks.micro import ticking; ticking.install(); from benchmarks.micro.counted import main; main()"
-
-
-class Counts(msgspec.Struct, frozen=True):
-    """Instructions per call of each way, and what they were counted with."""
-
-    machine: str
-    python: str
-    instructions: Mapping[str, int]
 
 
 class Callgrind:
@@ -76,44 +66,54 @@ class Callgrind:
 
 
 @contextlib.contextmanager
-def running(*arguments: str) -> Iterator[Callgrind]:
-    """Run the counted process with ``arguments`` under callgrind until the block ends."""
+def running(*arguments: str, root: Path = ROOT) -> Iterator[Callgrind]:
+    """Run the counted process of the checkout at ``root`` with ``arguments`` under callgrind until the block ends."""
     with tempfile.TemporaryDirectory(prefix="holeshot-instructions-") as name:
         folder = Path(name)
         callgrind = ["--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder / 'callgrind'}"]
         command = ["valgrind", *callgrind, sys.executable, "-c", _LAUNCH, str(folder), *arguments]
-        root = str(ROOT)
-        environment = {**os.environ, "PYTHONPATH": root, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
-        with (folder / "log").open("wb") as log, _started(command, environment, log) as process:
+        environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+        with (folder / "log").open("wb") as log, _started(command, environment, root, log) as process:
             yield Callgrind(process, folder)
 
 
 @contextlib.contextmanager
-def _started(command: list[str], environment: Mapping[str, str], log: IO[bytes]) -> Iterator[subprocess.Popen[str]]:
+def _started(
+    command: list[str], environment: Mapping[str, str], root: Path, log: IO[bytes]
+) -> Iterator[subprocess.Popen[str]]:
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, text=True, env=environment) as process:
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=log, text=True, env=environment, cwd=root
+    ) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def counted(*arguments: str) -> Counts:
-    """Count, in a process with ``arguments``.
+def counted(*arguments: str, root: Path = ROOT) -> dict[str, int]:
+    """Count instructions of a call of each way, in a process of the checkout at ``root`` with ``arguments``.
+
+    A way that an older checkout does not know is left out.
 
     Raises:
         RuntimeError: a call went wrong.
 
     """
     instructions = {}
-    with running(*arguments) as process:
-        for way in WAYS:
-            totals = {}
-            for subject in ("direct", "gateway"):
-                process.obey(f"{subject} {way} {WARM_UP_CALLS}")
-                totals[subject] = process.count(f"{subject} {way} {CALLS}")
-            instructions[way] = round((totals["gateway"] - totals["direct"]) / CALLS)
-    return Counts(platform.machine(), platform.python_version(), instructions)
+    for way, each in WAYS.items():
+        try:
+            with running(*arguments, root=root) as process:
+                totals = {}
+                for subject in ("direct", "gateway"):
+                    process.obey(f"{subject} {way} {each.calls // 3}")
+                    totals[subject] = process.count(f"{subject} {way} {each.calls}")
+        except RuntimeError as error:
+            if root != ROOT and f"KeyError: {way!r}" in str(error):
+                continue
+            raise
+        instructions[way] = round((totals["gateway"] - totals["direct"]) / each.calls)
+    return instructions
 
 
 def watched() -> Table:
@@ -129,9 +129,9 @@ def watched() -> Table:
         for subject in ("direct", "gateway", "gateway"):
             if "race" in counts and len(counts["race"]) == len(("direct", "gateway")):
                 process.obey("watch - 0")
-            for way in WAYS:
-                process.obey(f"{subject} {way} {WARM_UP_CALLS}")
-                counts.setdefault(way, []).append(process.count(f"{subject} {way} {CALLS}") / CALLS)
+            for way, each in WAYS.items():
+                process.obey(f"{subject} {way} {each.calls // 3}")
+                counts.setdefault(way, []).append(process.count(f"{subject} {way} {each.calls}") / each.calls)
     for way, (direct, alone, looking) in counts.items():
         added = (looking - alone) / (alone - direct)
         made.add_row(way, f"{alone - direct:,.0f}", f"{looking - direct:,.0f}", f"{added:+.2%}")
@@ -146,29 +146,49 @@ def traced() -> Table:
 
     """
     made = grid("Instructions per call", ("", "traces off", "traces on", "added"), (), caption=described())
-    off, on = counted().instructions, counted("traced").instructions
+    off, on = counted(), counted("traced")
     for way, instructions in off.items():
         made.add_row(way, f"{instructions:,}", f"{on[way]:,}", f"{on[way] / instructions - 1:+.2%}")
     return made
 
 
-def compared(now: Counts, known: Counts) -> tuple[Table, bool]:
+def compared(now: Mapping[str, int], before: Mapping[str, int], commit: str) -> tuple[Table, bool]:
     """Return a table of both, and whether nothing grew by more than it may."""
-    made = grid("Instructions per call", ("", "now", "known", "ratio"), (), caption=described())
+    made = grid("Instructions per call", ("", "now", commit, "ratio"), (), caption=described())
     good = True
-    for way, instructions in now.instructions.items():
-        before = known.instructions.get(way)
-        ratio = instructions / before if before else 1.0
+    for way, instructions in now.items():
+        ratio = instructions / before[way] if way in before else 1.0
         good &= ratio <= AT_MOST
         colour = "red" if ratio > AT_MOST else "default"
-        made.add_row(way, f"{instructions:,}", f"{before:,}" if before else "", f"[{colour}]{ratio:.3f}[/]")
+        made.add_row(way, f"{instructions:,}", f"{before[way]:,}" if way in before else "", f"[{colour}]{ratio:.4f}[/]")
     return made, good
+
+
+def of_commit(commit: str) -> dict[str, int]:
+    """Count the same of another commit.
+
+    Raises:
+        RuntimeError: a call went wrong.
+        CalledProcessError: there is no such commit.
+
+    """
+    with tempfile.TemporaryDirectory(prefix="holeshot-before-") as folder:
+        files = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
+        subprocess.run(["tar", "-x", "-C", folder], input=files, check=True)
+        return counted(root=Path(folder))
+
+
+def _before() -> str:
+    changed = subprocess.run(
+        ["git", "status", "--porcelain", "gateway", "providers"], cwd=ROOT, check=True, capture_output=True
+    ).stdout
+    return "HEAD" if changed else "HEAD^"
 
 
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.micro.instructions", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="take today's figures as the ones to hold others against")
+    parser.add_argument("--against", metavar="COMMIT", help="compare with this commit")
     parser.add_argument("--viewer", action="store_true", help="count what one viewer of live races adds instead")
     parser.add_argument("--tracing", action="store_true", help="count what traces add on the way of a call instead")
     arguments = parser.parse_args()
@@ -181,19 +201,15 @@ def main() -> None:
         if arguments.tracing:
             console().print(traced())
             return
-        now = counted()
+        commit = arguments.against or _before()
+        table, good = compared(counted(), of_commit(commit), commit)
     except RuntimeError as error:
         sys.exit(f"broken: {error}")
-    known = msgspec.json.decode(KNOWN.read_bytes(), type=Counts) if KNOWN.exists() else now
-    if (now.machine, now.python) != (known.machine, known.python):
-        sys.stderr.write(f"known are those of Python {known.python} on {known.machine}: not to be compared\n")
-        known = now
-    table, good = compared(now, known)
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"git: {(error.stderr or b'').decode().strip() or error}")
     console().print(table)
-    if arguments.write:
-        KNOWN.write_bytes(msgspec.json.format(msgspec.json.encode(now)) + b"\n")
-    elif not good:
-        sys.exit(f"a call takes more than {AT_MOST - 1:.0%} more instructions than before; if it is worth it: --write")
+    if not good:
+        sys.exit(f"a call takes more than {AT_MOST - 1:.1%} more instructions than at {commit}")
 
 
 if __name__ == "__main__":

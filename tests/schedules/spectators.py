@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gateway.core.errors import ShuttingDown
 from gateway.live.events import Wanted
 from gateway.live.live import Live
 
@@ -34,6 +36,10 @@ class Spectator:
         self._look = look
 
     async def run(self) -> None:
+        with suppress(ShuttingDown):  # it came back while the gateway stopped
+            await self._look_again_and_again()
+
+    async def _look_again_and_again(self) -> None:
         loop = asyncio.get_running_loop()
         is_over = False
         while not is_over:

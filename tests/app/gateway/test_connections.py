@@ -67,11 +67,14 @@ class Caller:
         self._writer.write(data)
 
     async def rest(self) -> bytes:
-        """Return what comes until the gateway hangs up."""
+        """Return what comes until the gateway hangs up; also if it does so while more is said to it."""
+        said = b""
         try:
-            return await self._reader.read()
+            while block := await self._reader.read(65_536):
+                said += block
         except ConnectionResetError:
-            return b""
+            said += bytes(self._reader._buffer)  # type: ignore[attr-defined]  # what a reset has overtaken
+        return said
 
     async def close(self) -> None:
         self._writer.close()
