@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
+from benchmarks.house import doors_of
 from gateway.api.endpoints import ENDPOINTS
 from providers.dialects.index import DIALECTS
 
@@ -54,6 +55,10 @@ EXCEPTIONS: Mapping[str, frozenset[str]] = {
 }
 
 
+ROOM = "providers.dialects"
+DOOR = doors_of()[ROOM]  # what is imported through it is where it is defined
+
+
 def words() -> frozenset[str]:
     """Return what a dialect is called anywhere; not ``chat``, which kinds of models and profiles are called too."""
     names = chain.from_iterable((each.name, each.path, each.endpoint) for each in DIALECTS.values())
@@ -65,10 +70,13 @@ def mentions(code: str) -> Iterator[str]:
     names, routes = words(), tuple(surface.route for surface in ENDPOINTS.values())
     for node in ast.walk(ast.parse(code)):
         match node:
-            case ast.ImportFrom(module=str(module)) if f"{module.replace('.', '/')}.py".startswith(HOMES):
-                imported = "_".join((*module.split("."), *(alias.name.lower() for alias in node.names)))
-                if not DIALECTS.keys().isdisjoint(imported.split("_")):
-                    yield module
+            case ast.ImportFrom(module=str(module)):
+                for alias in node.names:
+                    behind = DOOR.get(alias.name, module) if module == ROOM else module
+                    imported = "_".join((*behind.split("."), alias.name.lower()))
+                    is_home = f"{behind.replace('.', '/')}.py".startswith(HOMES)
+                    if is_home and not DIALECTS.keys().isdisjoint(imported.split("_")):
+                        yield behind
             case ast.Constant(value=str(text)) if text in names or (text.startswith(routes) and " " not in text):
                 yield text
 
