@@ -68,7 +68,7 @@ BENCHES := speed peers instructions path overload limits edge ledger truth fleet
 bench_speed = $(BIN)/python -m benchmarks.speed $(if $(QUICK),--quick)
 # beside LiteLLM, Portkey and TensorZero, which are installed under var/
 bench_peers = $(BIN)/python -m benchmarks.peers
-# count the instructions of a call; fails when they grew (needs valgrind, half a minute)
+# count the instructions of a call; fails when they grew since the commit before (needs valgrind, three minutes)
 bench_instructions = $(BIN)/python -m benchmarks.micro.instructions
 # the files and functions that one race passes, in order, and the Python calls in each
 bench_path = $(BIN)/python -m benchmarks.micro.path

@@ -7,7 +7,7 @@ fields of all processes, as each report did once. A process reports twice a seco
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from redis import Redis
 
@@ -17,22 +17,12 @@ from tests.services.servers import redis_server
 
 PROCESSES = (1, 10, 100, 300, 1000)
 REPORTS, AT_ONCE = 2_000, 100
-LEASED = (
-    "1.0",
-    "3.0",
-    "1e9",
-    "5.0",
-    "60.0",
-    "300",
-    "0.0",
-    "1",
-    "1",
-    "0.0",
-)  # needs, and what the script is told besides
+# What the scripts are told besides who reports, and what it has used.
+LEASED = ("1.0", "3.0", "1e9", "5.0", "60.0", "300", "0.0", "1", "1", "0.0")
 GREETED = ("15.0", "2.0", "0", "0")
 
 
-def measured(redis: "Redis", script: str, sums: str, told: tuple[str, ...], processes: int, *, summed: bool) -> float:
+def measured(redis: Redis, script: str, sums: str, told: tuple[str, ...], processes: int, *, summed: bool) -> float:
     """Return Redis' µs of CPU for a report of one of ``processes``, without what sending it takes."""
     redis.flushall()
     digest = str(redis.script_load(script))
@@ -44,7 +34,7 @@ def measured(redis: "Redis", script: str, sums: str, told: tuple[str, ...], proc
     return (_cpu_s(redis) - began_s) / REPORTS * 1e6
 
 
-def _report(redis: "Redis", digest: str, told: tuple[str, ...], numbers: "range | list[int]", sums: str | None) -> None:
+def _report(redis: Redis, digest: str, told: tuple[str, ...], numbers: Sequence[int], sums: str | None) -> None:
     pipeline = redis.pipeline(transaction=False)
     for number in numbers:
         if sums is not None:
@@ -53,7 +43,7 @@ def _report(redis: "Redis", digest: str, told: tuple[str, ...], numbers: "range 
     pipeline.execute()
 
 
-def _cpu_s(redis: "Redis") -> float:
+def _cpu_s(redis: Redis) -> float:
     used = redis.info("cpu")
     return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
 

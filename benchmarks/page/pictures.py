@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -54,11 +54,11 @@ async def take(folder: Path, warm_up_s: float, *, stills: bool) -> None:
     pillow = await asyncio.to_thread(python_tool, "pillow", PILLOW)
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     async with _installed() as url, chromium() as browser:
-        async with called_slowly(url):
+        async with called(url, one_by_one):
             frames, stage = await _lanes(browser, url)
         if stills:
             _say(f"{url}: calls for {warm_up_s:.0f} s")
-            async with called(url):
+            async with called(url, by_chance):
                 await asyncio.sleep(warm_up_s)
                 for theme in THEMES:
                     await _stills(browser, url, folder, theme)
@@ -138,34 +138,25 @@ async def _screencast(page: Page) -> AsyncIterator[list[Frame]]:
 
 
 @asynccontextmanager
-async def called(url: str) -> AsyncIterator[None]:
-    """Make streamed calls by chance, six a second on average, until the block ends; then cut what still runs."""
+async def called(url: str, how: Callable[[aiohttp.ClientSession], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Make calls until the block ends, then cut what still runs."""
     async with aiohttp.ClientSession(url) as client, asyncio.TaskGroup() as group:
-        calling = group.create_task(_call_on(client))
+        calling = group.create_task(how(client))
         try:
             yield
         finally:
             calling.cancel()
 
 
-@asynccontextmanager
-async def called_slowly(url: str) -> AsyncIterator[None]:
-    """Have short answers raced by three, one after the other, until the block ends: each race can be read."""
-    async with aiohttp.ClientSession(url) as client, asyncio.TaskGroup() as group:
-        calling = group.create_task(_call_slowly(client))
-        try:
-            yield
-        finally:
-            calling.cancel()
-
-
-async def _call_slowly(client: aiohttp.ClientSession) -> None:
+async def one_by_one(client: aiohttp.ClientSession) -> None:
+    """Have short answers raced by three, one after the other: each race can be read."""
     while True:
         await _call(client, PROMPTS[0], race={"mode": "race", "width": 3}, max_tokens=SHORT_TOKENS)
         await asyncio.sleep(APART_S)
 
 
-async def _call_on(client: aiohttp.ClientSession) -> None:
+async def by_chance(client: aiohttp.ClientSession) -> None:
+    """Make streamed calls by chance, six a second on average."""
     draw = random.Random(16)
     async with asyncio.TaskGroup() as running:
         while True:
