@@ -1,7 +1,9 @@
 """Which headers are passed on in both directions, and the gateway's own response headers."""
 
 import json
+import time
 from collections.abc import Mapping, Sequence
+from email.utils import formatdate
 from typing import Any
 
 from multidict import CIMultiDictProxy, istr
@@ -116,6 +118,18 @@ def _listed(fields: Sequence[str]) -> str:
             return f"{listed}, and {len(fields) - count} more" if count else f"{len(fields)} more"
         listed += more
     return listed
+
+
+_dated = 0, ""  # the second, and its date
+
+
+def date() -> str:
+    """Return the value of ``date`` for now."""
+    global _dated  # noqa: PLW0603 - the same for all answers of a second
+    now = int(time.time())
+    if _dated[0] != now:
+        _dated = now, formatdate(now, usegmt=True)
+    return _dated[1]
 
 
 # The response header ``x-holeshot-plan``, sent on request: the planned deployments, their delays, and why.

@@ -4,9 +4,10 @@ import difflib
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from aiohttp import HttpVersion11, web
-from aiohttp.hdrs import METH_ALL, METH_OPTIONS
+from aiohttp.hdrs import EXPECT, METH_ALL, METH_OPTIONS, METH_POST
 from multidict import istr
 
 from gateway.admin import keys
@@ -48,6 +49,9 @@ from gateway.core.errors import (
 )
 from providers import redact
 from providers.dialects import PIVOT, Dialect
+
+if TYPE_CHECKING:
+    from aiohttp.web_urldispatcher import UrlMappingMatchInfo
 
 # Suggests the path that was meant when a request has an unknown one.
 
@@ -171,8 +175,9 @@ _RELAYED: Mapping[str, RelayedApi] = {
     "/v1/images/variations": VARIATIONS,
 }
 
+_ANSWERS: Mapping[str, Handler] = {surface.route: answering(surface) for surface in ENDPOINTS.values()}
 ROUTES = (
-    *(_post(surface.route, answering(surface)) for surface in ENDPOINTS.values()),
+    *(_post(path, answer) for path, answer in _ANSWERS.items()),
     _post(_COUNT_TOKENS, count_tokens),
     *(_post(path, relaying(api)) for path, api in _RELAYED.items()),
     _get("/v1/responses/{id}", kept_response),
@@ -205,6 +210,28 @@ def application(context: Context, operations: Operations) -> web.Application:
     app.add_routes(ROUTES)
     app.on_response_prepare.append(_complete(context))
     return app
+
+
+def calls_first(aiohttps: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> Handler:
+    """Return a handler that takes plain requests of the raced APIs past aiohttp's router, others to ``aiohttps``.
+
+    A route is looked up for its first request only; a query or an ``expect`` goes the long way.
+    """
+    found: dict[str, UrlMappingMatchInfo] = {}
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        path = request.raw_path
+        answer = _ANSWERS.get(path) if request.method == METH_POST else None
+        if answer is None or EXPECT in request.headers:
+            return await aiohttps(request)
+        if path not in found:
+            response = await aiohttps(request)
+            found[path] = request.match_info
+            return response
+        request._match_info = found[path]  # noqa: SLF001 - only aiohttp's router sets it
+        return await errors_as_json(request, answer)
+
+    return handle
 
 
 def _complete(context: Context) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:

@@ -15,6 +15,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from gateway.api.context import Phase
+from gateway.api.routes import calls_first
 from gateway.app.gateway import Gateway
 from gateway.connections.connection import Connection
 from gateway.connections.connections import Connections
@@ -374,6 +375,8 @@ async def serving(gateway: Gateway, grace_s: float) -> AsyncIterator[Connections
     )
     await runner.setup()
     assert runner.server is not None
+    server: Any = runner.server  # typed as if its requests had no application
+    server.request_handler = calls_first(server.request_handler)
     most = descriptor_budget()
     gateway.context.intake.cap_default(most)
     connections = Connections(

@@ -28,6 +28,7 @@ from providers.dialects import Dialect
 # same limits, which count a whole answer for each.
 
 _MAY_ANSWER = frozenset({State.ASKED, State.HELD})
+_MAY_BID = ACTIVE - {State.EMPTY}
 
 
 class Place(Enum):
@@ -133,7 +134,7 @@ class Attempts:
 
     def others(self, attempt: Attempt) -> list[Attempt]:
         """Return the attempts that may still bid besides ``attempt``."""
-        return [other for other in self.active if other is not attempt and other.state is not State.EMPTY]
+        return [other for other in self.all if other is not attempt and other.state in _MAY_BID]
 
     def is_late(self, name: str) -> bool:
         """Whether it is too late to launch ``name``. A single attempt that hung for its whole clock is replaced."""
@@ -173,7 +174,7 @@ class Attempts:
 
     def overtaken(self, winner: Attempt, now: float) -> list[Attempt]:
         """Cut or watch all attempts but the ``winner``, at its claim; return them. A rival may run on."""
-        losers = [attempt for attempt in self.active if attempt is not winner]
+        losers = [attempt for attempt in self.all if attempt is not winner and attempt.state in ACTIVE]
         rival = None if self._rival is None else self._rival.choose(losers)
         for loser in losers:
             if loser is not rival:

@@ -53,7 +53,7 @@ class LaunchSchedule:
         self._full = full
         self._loop = loop
         self._began = clock()
-        self._timers: list[tuple[float, Launch, Timer]] = []  # with the time when each is due
+        self.pending: list[tuple[float, Launch, Timer]] = []  # with the time when each is due, in its order
         self._candidates: list[str] = list(plan.rest)  # few: a list is enough, and a deque takes 760 bytes
         self._left: int | None = None  # launches still allowed, after a provider has called the request invalid
 
@@ -75,12 +75,10 @@ class LaunchSchedule:
 
     def close(self) -> None:
         """Cancel pending launches; their deployments become the first candidates for failover."""
-        if not self._timers:
-            return
-        for _, _, timer in self._timers:
+        for _, _, timer in self.pending:
             timer.cancel()
-        self._candidates[:0] = [launch.deployment for _, launch, _ in self._timers]
-        self._timers.clear()
+        self._candidates[:0] = [launch.deployment for _, launch, _ in self.pending]
+        self.pending.clear()
 
     def forget(self) -> None:
         """Release the callbacks: the race is over."""
@@ -146,8 +144,8 @@ class LaunchSchedule:
                 self._schedule(Launch(deployment=name, delay_s=number * self._plan.rescue_s, role=Role.FAILOVER))
 
     def _first(self) -> str | None:
-        if self._timers:
-            _, launch, timer = self._timers.pop(0)
+        if self.pending:
+            _, launch, timer = self.pending.pop(0)
             timer.cancel()
             return launch.deployment
         return self._candidates.pop(0) if self._candidates else None
@@ -165,14 +163,14 @@ class LaunchSchedule:
 
     def _standing_by(self) -> Sequence[str]:
         """Return all candidates, pending launches included, in order and without duplicates."""
-        return tuple(dict.fromkeys([*(launch.deployment for _, launch, _ in self._timers), *self._candidates]))
+        return tuple(dict.fromkeys([*(launch.deployment for _, launch, _ in self.pending), *self._candidates]))
 
     def _remove(self, deployment: str) -> None:
         """Remove ``deployment`` from the candidates, once."""
-        for number, (_, launch, timer) in enumerate(self._timers):
+        for number, (_, launch, timer) in enumerate(self.pending):
             if launch.deployment == deployment:
                 timer.cancel()
-                del self._timers[number]
+                del self.pending[number]
                 return
         if deployment in self._candidates:
             self._candidates.remove(deployment)
@@ -222,11 +220,11 @@ class LaunchSchedule:
     def _schedule(self, launch: Launch) -> None:
         due_s = self._began + launch.delay_s
         timer = self._loop.call_later(due_s - self._clock(), self._fire, launch)
-        self._timers.append((due_s, launch, timer))  # uvloop's handle of what is due at once has no time
-        self._timers.sort(key=lambda pending: pending[0])
+        self.pending.append((due_s, launch, timer))  # uvloop's handle of what is due at once has no time
+        self.pending.sort(key=lambda pending: pending[0])
 
     def _fire(self, launch: Launch) -> None:
-        self._timers = [pending for pending in self._timers if pending[1] is not launch]
+        self.pending = [pending for pending in self.pending if pending[1] is not launch]
         if self._go is None or self._in_need is None:
             return
         if self._allowed(launch):

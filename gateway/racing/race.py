@@ -196,8 +196,9 @@ class Race:
             self._abandon(self.open_call.cancelled_as())
         if (phase := self.phase) in {Phase.ANSWERING, Phase.OVER}:
             return Bid.HELD if self.is_behind(attempt) else Bid.LOST
-        may_be_held = phase is Phase.RUNNING and self._hold.possible and attempt not in self._attempts.empty
-        if may_be_held and self._hold.begin(attempt, self._attempts.others(attempt)):
+        # A race of one has none to wait for, nor to cut.
+        may_be_held = len(self._attempts.all) > 1 and phase is Phase.RUNNING and attempt not in self._attempts.empty
+        if may_be_held and self._hold.possible and self._hold.begin(attempt, self._attempts.others(attempt)):
             self._cancel_launches()
             return Bid.HELD
         if phase is Phase.HOLDING and attempt is not self._hold.leader and not self._hold.overtakes(attempt):
@@ -348,15 +349,20 @@ class Race:
 
     def _win(self, attempt: Attempt, now: float) -> None:
         self.winner = attempt
-        self._claim.claimed_at, self._claim.held = now, self._hold.held(now)
-        self._hold.end()
+        self._claim.claimed_at, self._claim.held = now, None
+        if self._hold.leader is not None:
+            self._claim.held = self._hold.held(now)
+            self._hold.end()
         self._cancel_launches()
+        if len(self._attempts.all) == 1:
+            return
         for loser in self._attempts.overtaken(attempt, now):
             self._grid.add(loser.deployment.name)  # healthy, and the last resort if a gathered answer breaks off
 
     def _cancel_launches(self) -> None:
         """Cancel pending launches, and wait for no seat."""
-        self._grid.close()
+        if self._grid.pending:
+            self._grid.close()
         if self._made is not None:
             self._made.leave()
 

@@ -35,7 +35,7 @@ async def test_the_figures_of_a_race_agree_with_each_other(serve: Serve, stream:
     assert (call["streamed"], call["status_code"], call["error_kind"]) == (stream, 200, None)
     assert (call["replica"], call["region"], call["client"], call["prompt_class"]) == ("here", "eu", None, 0)
     assert 0 < call["ttft_ms"] <= call["total_ms"]
-    assert 0 <= call["overhead_ms"] <= call["ttft_ms"]
+    assert 0 <= call["overhead_ms"] <= call["total_ms"]  # a part comes after the first token, before it is sent
     age = datetime.now(UTC) - datetime.fromisoformat(call["started_at"]).replace(tzinfo=UTC)
     assert timedelta() <= age < timedelta(minutes=1)
 
