@@ -28,8 +28,8 @@ import uvloop
 from benchmarks.micro.recorded import deployments, races
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord, CallStart
+from gateway.core.tasks import collect_less
 from gateway.ledger import Ledger, migrate
-from gateway.server.server import GC_THRESHOLD
 from tests.services.servers import postgres
 
 ROWS_PER_CALL = 3
@@ -193,7 +193,7 @@ async def measure(postgres_url: str, folder: Path, seconds: float, other_cores: 
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
     gc.freeze()
-    gc.set_threshold(GC_THRESHOLD, 20, 20)  # as the gateway does
+    collect_less()  # as the gateway does
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[1:])  # whoever is started from here on: a database has a machine of its own
     with tempfile.TemporaryDirectory(prefix="holeshot-rows-") as folder, postgres() as url:

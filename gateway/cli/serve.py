@@ -14,6 +14,7 @@ import typer
 
 from gateway.cli.configuration import ConfigOption, read_database_url, read_settings
 from gateway.cli.terminal import MISUSED, fail, say, write_json
+from gateway.core.tasks import collect_less
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def serve(
 
     Example: GROQ_API_KEY=gsk-... holeshot serve --port 4000
     """
+    collect_less()  # before it imports the gateway
     overrides = {"host": host, "port": port, "workers": workers}
     settings, path = read_settings(config, overrides, exit_code=MISUSED)
     from gateway.app.stores import ClusterUnsupportedError  # noqa: PLC0415 - imports the whole gateway, so only here

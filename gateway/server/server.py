@@ -257,9 +257,6 @@ class Supervisor:
             os._exit(code)
 
 
-GC_THRESHOLD = 20_000  # objects; a call leaves almost none that only the collector can free
-
-
 def run(settings: Settings, path: Path | None, load: Load) -> None:
     """Serve until stopped. ``load`` reads the configuration again.
 
@@ -365,10 +362,9 @@ def _look_for_authorities(path: str | None) -> None:
 
 
 def _settle_garbage() -> None:
-    """Exclude what lives as long as the process from garbage collection, and collect the rest less often."""
+    """Exclude what lives as long as the process from garbage collection."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GC_THRESHOLD, 20, 20)
 
 
 def quicken_enums() -> None:
