@@ -74,6 +74,15 @@ async def empty_postgres_url(postgres_server_url: str) -> AsyncIterator[str]:
 
 
 @pytest.fixture
+def pooled_url(postgres_url: str) -> Iterator[str]:
+    """The database of ``postgres_url`` by way of a PgBouncer, with four connections for the transactions of all."""
+    if servers.pgbouncer_binary() is None:
+        pytest.skip("there is no PgBouncer on this machine; on Debian: apt install pgbouncer")
+    with servers.pgbouncer(postgres_url) as url:
+        yield url
+
+
+@pytest.fixture
 def redis_url(redis_server_url: str) -> str:
     """The Redis server's database, emptied."""
     with redis.Redis.from_url(redis_server_url) as client:
