@@ -116,6 +116,12 @@ def create_engine(url: str, *, patient: bool = False, pool_size: int = POOL_SIZE
             "server_settings": {"application_name": application, "timezone": "UTC"},
         },
     )
+
+    @event.listens_for(engine.sync_engine, "handle_error")
+    def _leave_read_only(context: Any) -> None:
+        if getattr(context.original_exception, "sqlstate", None) == asyncpg.ReadOnlySQLTransactionError.sqlstate:
+            context.is_disconnect = True  # the connection stays read-only, also when the server takes rows again
+
     return _closing_late_returns(engine)
 
 

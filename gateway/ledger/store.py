@@ -9,7 +9,7 @@ from sqlalchemy import text
 from gateway.core.calls import HourlySum, Spent
 from gateway.core.records import PROBES
 from gateway.ledger import folding, inserts, queries, retention
-from gateway.ledger.database import DATABASE_ERRORS, create_engine, unreachable
+from gateway.ledger.database import DATABASE_ERRORS, create_engine, is_sqlite, unreachable
 from gateway.ledger.entries import Entry
 from gateway.ledger.reports.reader import paid
 from providers.dialects import DIALECTS
@@ -170,12 +170,17 @@ class SqlStore:
         return await inserts.insert(self._engine, entries, kept_since)
 
     async def ping(self) -> None:
-        """Select 1."""
+        """Look whether it answers, and takes rows: after a failover what answers may be a standby."""
         try:
             async with self._engine.connect() as connection:
-                await connection.execute(text("select 1"))
+                asked = "select 0" if is_sqlite(self._engine.url) else "select current_setting('transaction_read_only')"
+                only_reads = await connection.scalar(text(asked)) == "on"
+                if only_reads:  # and goes on so, when others may write again
+                    await connection.invalidate()
         except DATABASE_ERRORS as error:
             raise unreachable(self._engine.url, error) from error
+        if only_reads:
+            raise unreachable(self._engine.url, OSError("it is read-only: a standby, or default_transaction_read_only"))
 
     async def prune(self, kept: retention.Retention, now: datetime) -> dict[str, int] | None:
         """Delete old rows, and make the next partitions."""
