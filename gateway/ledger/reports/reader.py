@@ -122,6 +122,14 @@ TIMEOUT_S = 8.0  # of one statement, and the wait for a connection
 CLOSE_TIMEOUT_S = 3.0
 _NO_SUCH = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InsufficientPrivilegeError)
 _AWAY = "the database does not answer, so there is no report now; calls go on, and the gateway's log says why"
+_AWAY_REPLICA = (
+    "the replica of reports_database_url does not answer, so there is no report now; calls go on, and the gateway's log"
+    " says why"
+)
+_CONFLICT = (
+    "the replica stopped this report, as it kept changes from being replayed: ask again, or set hot_standby_feedback or"
+    " max_standby_streaming_delay there"
+)
 _LACKING = "the ledger lacks a table, or a right to read it: run `holeshot migrate`; the gateway's log says more"
 
 
@@ -135,14 +143,16 @@ class Answer(msgspec.Struct, frozen=True):
 class Reader:
     """Runs statements of reports. It connects when first used."""
 
-    def __init__(self, url: str, *, timeout_s: float | None = None) -> None:
-        """Read from the ledger at ``url``.
+    def __init__(self, url: str, *, timeout_s: float | None = None, is_replica: bool = False) -> None:
+        """Read from the ledger at ``url``; ``is_replica``: it follows another one, by some seconds perhaps.
 
         Raises:
             DatabaseUrlError: ``url`` is invalid.
 
         """
-        self.words = Words(is_postgres=not is_sqlite(parse_url(url)))
+        self.is_replica = is_replica
+        parsed = parse_url(url, "reports_database_url") if is_replica else parse_url(url)
+        self.words = Words(is_postgres=not is_sqlite(parsed))
         self._url = url
         self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
         self._engine: AsyncEngine | None = None
@@ -175,14 +185,20 @@ class Reader:
             # Event report.failed: A report of the page or of `/api` could not be made (`cause`). The caller gets 503.
             # Do: Make the database reachable. If a table is missing, run `holeshot migrate`.
             self._log.warning("report.failed", cause=str(unreachable(engine.url, error)))
-            words = _LACKING if _lacks(error) else _AWAY
-            raise ReportsUnreachable(words, headers={"retry-after": str(RETRY_S)}) from error
+            raise ReportsUnreachable(self._said(error), headers={"retry-after": str(RETRY_S)}) from error
 
     async def aclose(self) -> None:
         """Close the connections; a server that hangs does not delay this for long."""
         engine, self._engine = self._engine, None
         if engine is not None:
             await dispose(engine, CLOSE_TIMEOUT_S)
+
+    def _said(self, error: Exception) -> str:
+        if _lacks(error):
+            return _LACKING
+        if not self.is_replica:
+            return _AWAY
+        return _CONFLICT if isinstance(error, asyncpg.SerializationError) else _AWAY_REPLICA
 
     def _connecting(self) -> AsyncEngine:
         engine = create_engine(self._url, pool_size=CONNECTIONS)
