@@ -21,7 +21,19 @@ from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
 from gateway.app.recorders import Recollection, Recorders
 from gateway.app.stores import Runtime, client_keys, leases, live_sharing, redis_board, response_store
 from gateway.core.tasks import BackgroundTasks
-from gateway.ledger import Ledger, LedgerReports, Reader, Replays, Retention, own_signing_key
+from gateway.ledger import (
+    CONNECTIONS,
+    Database,
+    Ledger,
+    LedgerReports,
+    Pool,
+    Reader,
+    Replays,
+    Retention,
+    is_sqlite,
+    own_signing_key,
+    parse_url,
+)
 from gateway.limits import Limits
 from gateway.live.live import Live
 from gateway.overload.bodies import Bodies, body_bytes_in, calls_in, memory_limit
@@ -35,6 +47,12 @@ from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics, add_process_figures
 
 _AFTER_A_BUG_S = 10.0
+
+
+def _database(settings: Settings) -> Database:
+    """Return the ledger's database: of Postgres, the connections that all share, but the store of keys."""
+    url = settings.database_url.get_secret_value()
+    return url if is_sqlite(parse_url(url)) else Pool(url, CONNECTIONS - (settings.keys == "database"))
 
 
 class Gateway:
@@ -78,8 +96,9 @@ class Gateway:
         )
         self.tracing = Tracing(settings, worker=worker, clock=runtime.clock)
         self.live_sharing = live_sharing(settings, self.live, runtime)
+        database = self._database = _database(settings)
         self.ledger = Ledger(
-            settings.database_url.get_secret_value(),
+            database,
             Path(settings.spool_dir),
             worker,
             retention=Retention.of(settings.ledger),
@@ -100,10 +119,8 @@ class Gateway:
             outages=self.outages,
             catch_up=outbox.drain,
         )
-        self._reports = self._reports_of(settings.database_url, runtime)
-        # What alerts and metrics are made of is read where rows arrive; people may read a replica.
-        replica_url = settings.reports_database_url
-        self._shown = self._reports if replica_url is None else self._reports_of(replica_url, runtime, is_replica=True)
+        self._reports = self._reports_of(settings.database_url, Reader(database), runtime)
+        self._shown = self._shown_reports(settings, runtime)
         seats = Seats(
             on_waited=self.metrics.call_waited,
             on_refused=lambda model: self.metrics.launch_refused(model, MAX_IN_FLIGHT),
@@ -156,9 +173,9 @@ class Gateway:
             live=self.live,
             alerts=alerts(
                 lambda: self.context,
-                settings=settings,
                 replica=replica,
                 runtime=runtime,
+                database=database,
                 ledger=self.ledger,
                 reports=self._reports,
                 metrics=self.metrics,
@@ -194,13 +211,13 @@ class Gateway:
         )
         add_process_figures(self.metrics)
         self.metrics.on_render(outbox.drain)
-        targets = target_watch(settings, runtime, reports=self._reports, metrics=self.metrics, targets=self._targets)
+        targets = target_watch(database, runtime, reports=self._reports, metrics=self.metrics, targets=self._targets)
         self._tasks.later(targets.run)
         if settings.ledger.slowdowns and runtime.store is None:
-            slowdowns = slowdown_watch(settings, runtime, holder=worker)
+            slowdowns = slowdown_watch(database, runtime, holder=worker)
             self.metrics.read_series(SLOWER, slowdowns.ratios)
             self._tasks.later(slowdowns.run)
-        self.probes = prober(self.context, runtime, self.ledger, self.metrics)
+        self.probes = prober(self.context, runtime, database, self.ledger, self.metrics)
         self.application = application(self.context, self.operations)
 
     async def start(self) -> None:
@@ -231,6 +248,8 @@ class Gateway:
         self.live.end()
         self.outages.close()
         async with AsyncExitStack() as last_first:  # whatever fails, the rest is closed, the ledger last
+            if isinstance(self._database, Pool):
+                last_first.push_async_callback(self._database.aclose)
             last_first.push_async_callback(self.ledger.close)
             last_first.push_async_callback(self.context.admission.keys.close)
             last_first.push_async_callback(self._reports.aclose)
@@ -279,11 +298,17 @@ class Gateway:
                 structlog.get_logger().exception("steering.not_refreshed")
                 await asyncio.sleep(_AFTER_A_BUG_S)
 
-    def _reports_of(self, address: SecretStr, runtime: Runtime, *, is_replica: bool = False) -> LedgerReports:
-        url = address.get_secret_value()
+    def _shown_reports(self, settings: Settings, runtime: Runtime) -> LedgerReports:
+        """Return what people read, maybe of a replica: alerts and metrics are made of what the primary has."""
+        url = settings.reports_database_url
+        if url is None:
+            return self._reports
+        return self._reports_of(url, Reader(url.get_secret_value(), is_replica=True), runtime)
+
+    def _reports_of(self, url: SecretStr, reader: Reader, runtime: Runtime) -> LedgerReports:
         return LedgerReports(
-            Reader(url, is_replica=is_replica),
-            replays=Replays(url, clock=runtime.clock),
+            reader,
+            replays=Replays(url.get_secret_value(), clock=runtime.clock),
             unshipped=self.ledger.unshipped,
             running=self.ledger.open_call,
             utc_now=runtime.utc_now,
