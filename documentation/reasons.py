@@ -41,6 +41,11 @@ REASONS: Mapping[str, Reasons] = {
             "The database of the ledger. SQLite needs no server; in production use"
             " `postgresql://user:${PGPASSWORD}@host:5432/holeshot`."
         ),
+        "reports_database_url": (
+            "A streaming replica of `database_url`, for what only reads for people: the page, `/api` and the commands"
+            " `sql`, `report`, `replay`, `slowdowns` and `leaderboard --since`. All that steers calls, and alerts, stay"
+            " at `database_url`. While it is away, these reports get 503: nothing else reads the primary instead."
+        ),
         "redis_url": (
             "A Redis that shares leaderboard and limits between workers and replicas. Without it each has its own."
             " One Redis or Valkey: a Redis Cluster of several masters is refused at the start."

@@ -302,7 +302,8 @@ async def usage(request: web.Request) -> web.Response:
     rows = {row["client"]: row for row in table.rows}
     rows |= {name: {"client": name, **_NOTHING} for name in clients if name not in rows}
     data = [{**row, "limits": _limits(context, clients.get(name), spent)} for name, row in rows.items()]
-    return answer(request, {"data": data, "sums_trail_s": await reports.sums_trail_s(), "sql": table.sql})
+    trails_s, lag_s = await reports.sums_trail_s(), await reports.replica_lag_s()
+    return answer(request, {"data": data, "sums_trail_s": trails_s, "replica_lag_s": lag_s, "sql": table.sql})
 
 
 def _clients(context: Context) -> dict[str | None, Client]:

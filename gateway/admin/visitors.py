@@ -7,6 +7,7 @@ a connection from this machine. None of these counts in a request of another pag
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -42,6 +43,7 @@ from gateway.core.errors import (
     SessionEnded,
     UnsupportedMediaType,
 )
+from gateway.core.reports import Reports, ReportsUnreachable, ReportTooSlow
 from gateway.keys.keys import RETRY_S
 from gateway.settings import Role
 from providers.simulator.persona import are_demo
@@ -199,6 +201,16 @@ class _SignIn(msgspec.Struct):
     key: str
 
 
+async def _replica(reports: Reports) -> dict[str, Any] | None:
+    """Return whether the database of reports answers, and how far behind it is; None if it is the ledger's own."""
+    if not reports.have_replica:
+        return None
+    try:
+        return {"connected": True, "lag_s": await reports.replica_lag_s()}
+    except (ReportsUnreachable, ReportTooSlow):  # logged
+        return {"connected": False, "lag_s": None}
+
+
 async def get_session(request: web.Request) -> web.Response:
     """Return who looks, and what the page needs to know of the gateway before it shows anything.
 
@@ -226,6 +238,7 @@ async def get_session(request: web.Request) -> web.Response:
             "stores": {
                 "database": "sqlite" if database_url.startswith("sqlite") else "postgresql",
                 "database_ok": state["database"]["connected"],
+                "replica": await _replica(request.app[OPERATIONS].reports),
                 "redis": state["redis"] is not None and state["redis"]["connected"],
             },
             "demo": are_demo(context.settings.providers),

@@ -34,6 +34,7 @@ from gateway.detecting.model import ModelWatch
 from gateway.detecting.slowdowns import DAY_S, HOUR_S, SPEEDS, WINDOW_S, Change, Happened, Metric, Slowdown
 from gateway.fleet.fleet import Fleet
 from gateway.ledger import (
+    Database,
     Ledger,
     LedgerError,
     LedgerReports,
@@ -59,9 +60,9 @@ _SQL_EVERY_S = 60.0
 def alerts(
     context: Callable[[], Context],
     *,
-    settings: Settings,
     replica: str,
     runtime: Runtime,
+    database: Database,
     ledger: Ledger,
     reports: LedgerReports,
     metrics: Metrics,
@@ -72,9 +73,7 @@ def alerts(
         return context().settings.alerts
 
     own = MemoryBook(runtime.new_id)
-    book: Book = _instead_of_sql(runtime) or SqlAlertBook(
-        settings.database_url.get_secret_value(), new_id=runtime.new_id
-    )
+    book: Book = _instead_of_sql(runtime) or SqlAlertBook(database, new_id=runtime.new_id)
     watch = Watch(
         _sources(context, now, replica=replica, runtime=runtime, ledger=ledger, reports=reports),
         book=book,
@@ -189,15 +188,14 @@ SLOWER = Family(
 )
 
 
-def slowdown_watch(settings: Settings, runtime: Runtime, *, holder: str) -> "Detection":
-    """Return what looks for slowdowns in the ledger, with connections of its own.
+def slowdown_watch(database: Database, runtime: Runtime, *, holder: str) -> "Detection":
+    """Return what looks for slowdowns in the ledger.
 
     Raises:
         DatabaseUrlError: the ledger's address is invalid.
 
     """
-    url = settings.database_url.get_secret_value()
-    return Detection(Slowdowns(url, Reader(url), holder), runtime.unix_clock)
+    return Detection(Slowdowns(database, Reader(database), holder), runtime.unix_clock)
 
 
 class Known(msgspec.Struct):
@@ -371,7 +369,7 @@ class Detection:
 # Composes the prober of a gateway: what it sees of it, and who hears of its probes.
 
 
-def prober(context: Context, runtime: Runtime, ledger: Ledger, metrics: Metrics) -> Prober:
+def prober(context: Context, runtime: Runtime, database: Database, ledger: Ledger, metrics: Metrics) -> Prober:
     """Return what probes quiet deployments; it does nothing until it is started, and nothing while that is off."""
     spent = _SpentToday(runtime)
     metrics.gauge(
@@ -385,7 +383,7 @@ def prober(context: Context, runtime: Runtime, ledger: Ledger, metrics: Metrics)
         spent.add(cost_usd)
 
     def book() -> ProbeBook:
-        return runtime.probe_book or SqlProbeBook(context.settings.database_url.get_secret_value())
+        return runtime.probe_book or SqlProbeBook(database)
 
     recorder = ProbeRecorder(context.steering, metrics, ledger)
     return Prober(
@@ -458,7 +456,7 @@ Reading = tuple[tuple[str, ...], float | None]  # the values of labels, and a fi
 
 
 def target_watch(
-    settings: Settings,
+    database: Database,
     runtime: Runtime,
     *,
     reports: Reports,
@@ -466,9 +464,7 @@ def target_watch(
     targets: Callable[[], Sequence[Target]],
 ) -> "TargetWatch":
     """Compose the watch of a process. ``targets`` are those in force at each moment."""
-    counting = TargetCounting(
-        settings.database_url.get_secret_value(), targets, utc_now=runtime.utc_now, clock=runtime.clock
-    )
+    counting = TargetCounting(database, targets, utc_now=runtime.utc_now, clock=runtime.clock)
     return TargetWatch(counting, reports, metrics, targets)
 
 

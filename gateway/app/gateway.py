@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from pydantic import SecretStr
 
 from gateway.admin.operations import Operations
 from gateway.api.auth import Admission
@@ -20,7 +21,19 @@ from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
 from gateway.app.recorders import Recollection, Recorders
 from gateway.app.stores import Runtime, client_keys, leases, live_sharing, redis_board, response_store
 from gateway.core.tasks import BackgroundTasks
-from gateway.ledger import Ledger, LedgerReports, Reader, Replays, Retention, own_signing_key
+from gateway.ledger import (
+    CONNECTIONS,
+    Database,
+    Ledger,
+    LedgerReports,
+    Pool,
+    Reader,
+    Replays,
+    Retention,
+    is_sqlite,
+    own_signing_key,
+    parse_url,
+)
 from gateway.limits import Limits
 from gateway.live.live import Live
 from gateway.overload.bodies import Bodies, body_bytes_in, calls_in, memory_limit
@@ -34,6 +47,12 @@ from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics, add_process_figures
 
 _AFTER_A_BUG_S = 10.0
+
+
+def _database(settings: Settings) -> Database:
+    """Return the ledger's database: of Postgres, the connections that all share, but the store of keys."""
+    url = settings.database_url.get_secret_value()
+    return url if is_sqlite(parse_url(url)) else Pool(url, CONNECTIONS - (settings.keys == "database"))
 
 
 class Gateway:
@@ -77,8 +96,9 @@ class Gateway:
         )
         self.tracing = Tracing(settings, worker=worker, clock=runtime.clock)
         self.live_sharing = live_sharing(settings, self.live, runtime)
+        database = self._database = _database(settings)
         self.ledger = Ledger(
-            settings.database_url.get_secret_value(),
+            database,
             Path(settings.spool_dir),
             worker,
             retention=Retention.of(settings.ledger),
@@ -99,15 +119,8 @@ class Gateway:
             outages=self.outages,
             catch_up=outbox.drain,
         )
-        self._reports = LedgerReports(
-            Reader(settings.database_url.get_secret_value()),
-            replays=Replays(settings.database_url.get_secret_value(), clock=runtime.clock),
-            unshipped=self.ledger.unshipped,
-            running=self.ledger.open_call,
-            utc_now=runtime.utc_now,
-            clock=runtime.clock,
-            targets=self._targets,
-        )
+        self._reports = self._reports_of(settings.database_url, Reader(database), runtime)
+        self._shown = self._shown_reports(settings, runtime)
         seats = Seats(
             on_waited=self.metrics.call_waited,
             on_refused=lambda model: self.metrics.launch_refused(model, MAX_IN_FLIGHT),
@@ -156,13 +169,13 @@ class Gateway:
             replica=replica,
         )
         self.operations = Operations(
-            reports=self._reports,
+            reports=self._shown,
             live=self.live,
             alerts=alerts(
                 lambda: self.context,
-                settings=settings,
                 replica=replica,
                 runtime=runtime,
+                database=database,
                 ledger=self.ledger,
                 reports=self._reports,
                 metrics=self.metrics,
@@ -198,13 +211,13 @@ class Gateway:
         )
         add_process_figures(self.metrics)
         self.metrics.on_render(outbox.drain)
-        targets = target_watch(settings, runtime, reports=self._reports, metrics=self.metrics, targets=self._targets)
+        targets = target_watch(database, runtime, reports=self._reports, metrics=self.metrics, targets=self._targets)
         self._tasks.later(targets.run)
         if settings.ledger.slowdowns and runtime.store is None:
-            slowdowns = slowdown_watch(settings, runtime, holder=worker)
+            slowdowns = slowdown_watch(database, runtime, holder=worker)
             self.metrics.read_series(SLOWER, slowdowns.ratios)
             self._tasks.later(slowdowns.run)
-        self.probes = prober(self.context, runtime, self.ledger, self.metrics)
+        self.probes = prober(self.context, runtime, database, self.ledger, self.metrics)
         self.application = application(self.context, self.operations)
 
     async def start(self) -> None:
@@ -235,9 +248,12 @@ class Gateway:
         self.live.end()
         self.outages.close()
         async with AsyncExitStack() as last_first:  # whatever fails, the rest is closed, the ledger last
+            if isinstance(self._database, Pool):
+                last_first.push_async_callback(self._database.aclose)
             last_first.push_async_callback(self.ledger.close)
             last_first.push_async_callback(self.context.admission.keys.close)
             last_first.push_async_callback(self._reports.aclose)
+            last_first.push_async_callback(self._shown.aclose)
             last_first.push_async_callback(self.tracing.close)
             if self.redis_board is not None:
                 last_first.push_async_callback(self.redis_board.close)
@@ -281,6 +297,24 @@ class Gateway:
                 # Do: It is a bug: report it with the trace.
                 structlog.get_logger().exception("steering.not_refreshed")
                 await asyncio.sleep(_AFTER_A_BUG_S)
+
+    def _shown_reports(self, settings: Settings, runtime: Runtime) -> LedgerReports:
+        """Return what people read, maybe of a replica: alerts and metrics are made of what the primary has."""
+        url = settings.reports_database_url
+        if url is None:
+            return self._reports
+        return self._reports_of(url, Reader(url.get_secret_value(), is_replica=True), runtime)
+
+    def _reports_of(self, url: SecretStr, reader: Reader, runtime: Runtime) -> LedgerReports:
+        return LedgerReports(
+            reader,
+            replays=Replays(url.get_secret_value(), clock=runtime.clock),
+            unshipped=self.ledger.unshipped,
+            running=self.ledger.open_call,
+            utc_now=runtime.utc_now,
+            clock=runtime.clock,
+            targets=self._targets,
+        )
 
     def _targets(self) -> Sequence[Target]:
         return targets_of(self.context.settings.slo)

@@ -34,7 +34,8 @@ def check(
         bool,
         typer.Option(
             "--live",
-            help="Also ask each provider for its models, and for one token of each model that it does not list.",
+            help="Also ask each provider for its models, and for one token of each model that it does not list; and the"
+            " replica of reports_database_url.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -93,6 +94,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
     deployments = summary.deployment_lines(settings, catalog, table)
     fallbacks, policies = summary.fallback_lines(settings), summary.policy_lines(settings)
     liveness, unlisted, endings = _ask(settings, catalog) if live else ({}, [], [])
+    away = _ask_replica(settings) if live else []
     notes = [
         *summary.warnings(settings, deployments, catalog),
         *summary.withheld(settings, os.environ, catalog),
@@ -100,8 +102,10 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
         *_silent(liveness),
         *(each.note for each in unlisted),
         *endings,
+        *away,
     ]
-    works = all(answer.works for answer in liveness.values()) and all(each.answers is not False for each in unlisted)
+    answer_all = all(each.works for each in liveness.values()) and all(each.answers is not False for each in unlisted)
+    works = answer_all and not away
     if as_json:
         write_json(
             {
@@ -118,7 +122,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
             }
         )
         return OK if works else FAILED
-    state = "ok" if works else "usable, but not every provider and model answers: see the notes"
+    state = "ok" if works else "usable, but not all that was asked answers: see the notes"
     say(f"{_name(path) or 'no file: environment and defaults'}: {state}")
     _write_providers(providers, liveness)
     _write_deployments(deployments, fallbacks)
@@ -139,6 +143,19 @@ def _ask(settings: "Settings", catalog: "Catalog") -> "tuple[dict[str, Liveness]
         return liveness, unlisted, await live.ask_for_endings(settings, catalog, liveness)
 
     return asyncio.run(asked())
+
+
+def _ask_replica(settings: "Settings") -> list[str]:
+    """Return what is wrong with the replica that reports read, if there is one."""
+    if settings.reports_database_url is None:
+        return []
+    from gateway.ledger import LedgerError, queries  # noqa: PLC0415 - SQLAlchemy only where it is needed
+
+    try:
+        asyncio.run(queries.run(settings.reports_database_url.get_secret_value(), "select id from calls limit 1"))
+    except LedgerError as error:
+        return [f"reports_database_url: {error}"]
+    return []
 
 
 def _silent(liveness: "dict[str, Liveness]") -> list[str]:

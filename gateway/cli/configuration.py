@@ -49,12 +49,16 @@ def read_settings(
         raise typer.Exit(exit_code) from None
 
 
-def read_database_url(config: Path | None) -> str:
-    """Return ``database_url``, even if the rest of the configuration is not usable."""
+def read_database_url(config: Path | None, *, for_reports: bool = False) -> str:
+    """Return ``database_url``, even if the rest of the configuration is not usable.
+
+    ``for_reports``: ``reports_database_url`` instead, if there is one, for what only reads.
+    """
     from gateway.settings import ConfigurationError, load_database_url, locate  # noqa: PLC0415 - as above
 
     try:
-        return load_database_url(locate(config, os.environ), os.environ).get_secret_value()
+        path = locate(config, os.environ)
+        return load_database_url(path, os.environ, for_reports=for_reports).get_secret_value()
     except ConfigurationError as error:
         report(error)
         raise typer.Exit(FAILED) from None

@@ -206,7 +206,7 @@ def leaderboard(  # noqa: PLR0917 - options are named on the command line
         def read() -> Models:
             return _fetch(url, key, model)
     else:
-        window_s, database_url = _seconds(since), read_database_url(config)
+        window_s, database_url = _seconds(since), read_database_url(config, for_reports=True)
 
         def read() -> Models:
             return _look_back(database_url, window_s, model)

@@ -37,7 +37,7 @@ def replay(  # noqa: PLR0917 - options are named on the command line
         typer.Option(
             envvar="HOLESHOT_SQL_URL",
             metavar="URL",
-            help="Used instead of database_url; in the variable, other users cannot see its password.",
+            help="Used instead of the configured database; in the variable, other users cannot see its password.",
         ),
     ] = None,
     most: Annotated[int, typer.Option("--calls", min=100, help="The most calls read of a model.")] = 50_000,
@@ -60,7 +60,7 @@ def replay(  # noqa: PLR0917 - options are named on the command line
         fail("one of --json and --yaml", MISUSED)
     window_s = _window_s(window)
     budgets = _budgets(budget)
-    url = database_url or read_database_url(config)
+    url = database_url or read_database_url(config, for_reports=True)
     from gateway.cli.replaying import ReplayError, Request, found  # noqa: PLC0415 - SQLAlchemy only where it is needed
     from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
 

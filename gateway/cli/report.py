@@ -39,7 +39,7 @@ def report(  # noqa: PLR0917 - options are named on the command line
     if as_html and as_json:
         fail("choose --html or --json", MISUSED)
     since, until = _months(month)
-    url = read_database_url(config)
+    url = read_database_url(config, for_reports=True)
     from gateway.cli.reported import UnknownProviderError, evidence  # noqa: PLC0415 - likewise
     from gateway.cli.terminal import as_json as written  # noqa: PLC0415 - slow imports only where they are used
     from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise

@@ -165,7 +165,7 @@ def slowdowns(
     """
     if since not in _WINDOWS:
         fail(f"--since {since!r} is none of {', '.join(_WINDOWS)}", MISUSED)
-    url = read_database_url(config)
+    url = read_database_url(config, for_reports=True)
     from gateway.core.reports import SlowdownsWanted, Window  # noqa: PLC0415 - likewise
     from gateway.ledger import LedgerError  # noqa: PLC0415 - SQLAlchemy only where it is needed
 

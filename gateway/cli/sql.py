@@ -34,7 +34,7 @@ def sql(
         typer.Option(
             envvar="HOLESHOT_SQL_URL",
             metavar="URL",
-            help="Used instead of database_url; in the variable, other users cannot see its password.",
+            help="Used instead of the configured database; in the variable, other users cannot see its password.",
         ),
     ] = None,
     reader_role: Annotated[
@@ -95,7 +95,7 @@ def sql(
         fail("give a query, or - to read it from standard input", MISUSED)
     if parquet is not None and not is_installed():
         fail(HOW_TO_INSTALL)
-    url = database_url or read_database_url(config)
+    url = database_url or read_database_url(config, for_reports=not reader_role)
     from gateway.ledger import LedgerError, is_sqlite, parse_url, reader_sql  # noqa: PLC0415 - likewise
 
     try:

@@ -206,6 +206,13 @@ class Reports(Protocol):
     async def sums_trail_s(self) -> float | None:
         """Return for how long the oldest row waits that no sum has yet, in seconds; 0: none does, None: not known."""
 
+    @property
+    def have_replica(self) -> bool:
+        """Whether reports read a replica of the database."""
+
+    async def replica_lag_s(self) -> float | None:
+        """Return how many seconds the replica is behind, at most; None: it cannot say, or there is none."""
+
     async def spent(self) -> Mapping[str | None, tuple[float, float]]:
         """Return what clients have spent in this UTC day and month, US dollars."""
 

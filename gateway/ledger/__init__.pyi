@@ -7,6 +7,9 @@ from .books import Slowdowns as Slowdowns
 from .books import SqlAlertBook as SqlAlertBook
 from .books import SqlProbeBook as SqlProbeBook
 from .books import Windows as Windows
+from .database import CONNECTIONS as CONNECTIONS
+from .database import Database as Database
+from .database import Pool as Pool
 from .database import check_schema as check_schema
 from .database import create_engine as create_engine
 from .database import current_revision as current_revision

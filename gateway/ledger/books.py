@@ -25,7 +25,7 @@ from gateway.detecting.slowdowns import (
     Tally,
     Window,
 )
-from gateway.ledger.database import DATABASE_ERRORS, OwnConnection, create_engine, is_sqlite, unreachable
+from gateway.ledger.database import DATABASE_ERRORS, Database, OwnConnection, engine_of, is_sqlite, release, unreachable
 from gateway.ledger.reports.reader import Reader, Words, rows
 from gateway.ledger.tables import alert_messages, alerts, attempts, outages, probes
 
@@ -38,14 +38,14 @@ _EARLIER = alert_messages.alias("earlier")
 class SqlAlertBook:
     """The tables ``alerts`` and ``alert_messages``; it connects when first used."""
 
-    def __init__(self, url: str, *, new_id: Callable[[], str], timeout_s: float | None = None) -> None:
-        """Use the ledger's database at ``url``, with a connection of its own: the ledger may be busy shipping.
+    def __init__(self, database: Database, *, new_id: Callable[[], str], timeout_s: float | None = None) -> None:
+        """Use the ledger's database at a URL, or connections that others use too.
 
         Raises:
-            DatabaseUrlError: ``url`` is invalid.
+            DatabaseUrlError: the URL is invalid.
 
         """
-        self._database = OwnConnection(url, BookAway)
+        self._database = OwnConnection(database, BookAway)
         self._instant = self._database.instant
         self._new_id = new_id
         self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
@@ -240,14 +240,14 @@ _LOCK = text("select pg_advisory_xact_lock(hashtext('holeshot.probes'))")
 class SqlProbeBook:
     """The table ``probes``; it connects when first used."""
 
-    def __init__(self, url: str) -> None:
-        """Use the ledger's database at ``url``, with a connection of its own: the ledger may be busy shipping.
+    def __init__(self, database: Database) -> None:
+        """Use the ledger's database at a URL, or connections that others use too.
 
         Raises:
-            DatabaseUrlError: ``url`` is invalid.
+            DatabaseUrlError: the URL is invalid.
 
         """
-        self._database = OwnConnection(url, ProbesUnreachable)
+        self._database = OwnConnection(database, ProbesUnreachable)
         self._instant = self._database.instant
 
     async def reserve(self, probe: Probe, decide: Decide, *, since: datetime) -> NotProbed | None:
@@ -354,15 +354,16 @@ class Past(msgspec.Struct, frozen=True):
 class Slowdowns:
     """The detector's part of the ledger. Every method raises ``LedgerError`` or an error of reports if it is away."""
 
-    def __init__(self, url: str, reader: Reader, holder: str) -> None:
+    def __init__(self, database: Database, reader: Reader, holder: str) -> None:
         """``holder`` names this process among those that might look.
 
         Raises:
-            DatabaseUrlError: ``url`` is invalid.
+            DatabaseUrlError: the URL is invalid.
 
         """
         self._reader = reader
-        self._engine = create_engine(url, pool_size=1)
+        self._database = database
+        self._engine = engine_of(database, pool_size=1, spare=0)
         self._holder = holder
         self._may_hold = False
 
@@ -451,7 +452,7 @@ class Slowdowns:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._reader.aclose()
-        await self._engine.dispose()
+        await release(self._database, self._engine)
 
     async def _write(self, statement: Any, values: Mapping[str, Any]) -> int:
         try:

@@ -52,8 +52,10 @@ _DRIVERS = {
 }
 
 
-def parse_url(url: str) -> URL:
+def parse_url(url: str, setting: str = "database_url") -> URL:
     """Return ``url`` with its asynchronous driver; ``postgres(ql)://…`` and ``sqlite:///…`` are accepted.
+
+    ``setting`` is where it comes from, for the errors.
 
     Raises:
         DatabaseUrlError: another database, not a URL, or a parameter that asyncpg does not know.
@@ -62,35 +64,29 @@ def parse_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise DatabaseUrlError(
-            "database_url is not a URL; write postgresql://user@host/name or sqlite:///file"
-        ) from None
+        raise DatabaseUrlError(f"{setting} is not a URL; write postgresql://user@host/name or sqlite:///file") from None
     driver = _DRIVERS.get(parsed.drivername)
     if driver is None:
-        raise DatabaseUrlError(f"database_url: {parsed.drivername!r} is not supported; use postgresql:// or sqlite:///")
+        raise DatabaseUrlError(f"{setting}: {parsed.drivername!r} is not supported; use postgresql:// or sqlite:///")
     parsed = parsed.set(drivername=driver)
     if driver.startswith("sqlite"):
         if parsed.database in (None, "", ":memory:"):
-            raise DatabaseUrlError(
-                "database_url: SQLite in memory keeps nothing; name a file, sqlite:///var/holeshot.db"
-            )
+            raise DatabaseUrlError(f"{setting}: SQLite in memory keeps nothing; name a file, sqlite:///var/holeshot.db")
         return parsed
     query = dict(parsed.query)
     if "sslmode" in query:  # libpq's word; asyncpg takes the same values as ssl
         query["ssl"] = query.pop("sslmode")
     unknown = query.keys() - {"ssl", "application_name"}
     if unknown:
-        raise DatabaseUrlError(
-            f"database_url: remove the parameter {min(unknown)!r}; only sslmode and application_name"
-        )
+        raise DatabaseUrlError(f"{setting}: remove the parameter {min(unknown)!r}; only sslmode and application_name")
     return parsed.set(query=query)
 
 
-def create_engine(url: str, *, patient: bool = False, pool_size: int = POOL_SIZE) -> AsyncEngine:
+def create_engine(url: str, *, patient: bool = False, pool_size: int = POOL_SIZE, spare: int = 1) -> AsyncEngine:
     """Return an engine for ``url``, not yet connected. The caller disposes of it.
 
-    ``patient``: statements have no time limit, as for changes of large tables. One connection more than ``pool_size``
-    is made when they are busy.
+    ``patient``: statements have no time limit, as for changes of large tables. ``spare`` connections more than
+    ``pool_size`` are made when they are busy.
 
     Raises:
         DatabaseUrlError: as for ``parse_url``, or the folder of a SQLite file cannot be made.
@@ -103,7 +99,7 @@ def create_engine(url: str, *, patient: bool = False, pool_size: int = POOL_SIZE
     engine = create_async_engine(
         parsed.difference_update_query(["application_name"]),
         pool_size=pool_size,
-        max_overflow=1,
+        max_overflow=spare,
         pool_pre_ping=True,
         hide_parameters=True,
         connect_args={
@@ -116,7 +112,75 @@ def create_engine(url: str, *, patient: bool = False, pool_size: int = POOL_SIZE
             "server_settings": {"application_name": application, "timezone": "UTC"},
         },
     )
+
+    @event.listens_for(engine.sync_engine, "handle_error")
+    def _leave_read_only(context: Any) -> None:
+        if getattr(context.original_exception, "sqlstate", None) == asyncpg.ReadOnlySQLTransactionError.sqlstate:
+            context.is_disconnect = True  # the connection stays read-only, also when the server takes rows again
+
     return _closing_late_returns(engine)
+
+
+CONNECTIONS = 4  # of a process
+REPORTS_AT_ONCE = 2
+CLOSE_TIMEOUT_S = 3.0
+
+
+class Pool:
+    """The connections of a process to Postgres, which all who use the ledger share.
+
+    Reports, and work that takes long, never have all of them: one is left for what takes milliseconds.
+    """
+
+    def __init__(self, url: str, size: int = CONNECTIONS) -> None:
+        """``size``: at least 2.
+
+        Raises:
+            DatabaseUrlError: ``url`` is invalid.
+
+        """
+        self.url = url
+        self.engine = create_engine(url, pool_size=size, spare=0)
+        self._slow = asyncio.Semaphore(size - 1)
+        self._reports = asyncio.Semaphore(REPORTS_AT_ONCE)
+        self._long = asyncio.Semaphore(1)
+
+    @asynccontextmanager
+    async def for_a_report(self) -> AsyncIterator[None]:
+        """Wait until one more report may use a connection."""
+        async with self._reports, self._slow:
+            yield
+
+    @asynccontextmanager
+    async def for_long(self) -> AsyncIterator[None]:
+        """Wait until nothing else of what takes long uses a connection."""
+        async with self._long, self._slow:
+            yield
+
+    async def aclose(self) -> None:
+        """Close the connections; a server that hangs does not delay this for long."""
+        await dispose(self.engine, CLOSE_TIMEOUT_S)
+
+
+Database = str | Pool  # a URL, for connections of one's own, or those that are shared
+
+
+def engine_of(database: Database, *, pool_size: int, spare: int = 1) -> AsyncEngine:
+    """Return the engine that is shared, or a new one; ``release`` takes it back."""
+    if isinstance(database, Pool):
+        return database.engine
+    return create_engine(database, pool_size=pool_size, spare=spare)
+
+
+async def release(database: Database, engine: AsyncEngine, within_s: float = CLOSE_TIMEOUT_S) -> None:
+    """Close the connections, unless others share them."""
+    if not isinstance(database, Pool):
+        await dispose(engine, within_s)
+
+
+def url_of(database: Database) -> str:
+    """Return where it is."""
+    return database.url if isinstance(database, Pool) else database
 
 
 async def dispose(engine: AsyncEngine, within_s: float) -> None:
@@ -397,20 +461,21 @@ def _sqlite_engine(url: URL, pool_size: int) -> AsyncEngine:
     return engine
 
 
-# A connection of a store's own to the ledger's database: the ledger may be busy shipping.
+# A connection to the ledger's database for a store that needs one now and then.
 
 
 class OwnConnection:
-    """One connection for some seconds at a time; it connects when first used."""
+    """One connection for some seconds at a time, of its own or one of those that are shared."""
 
-    def __init__(self, url: str, away: Callable[[str], Exception]) -> None:
+    def __init__(self, database: Database, away: Callable[[str], Exception]) -> None:
         """``away`` makes the store's own error of a reason.
 
         Raises:
-            DatabaseUrlError: ``url`` is invalid.
+            DatabaseUrlError: the URL is invalid.
 
         """
-        self._engine: AsyncEngine = create_engine(url, pool_size=1)
+        self._database = database
+        self._engine: AsyncEngine = engine_of(database, pool_size=1, spare=0)
         self._away = away
         self.is_sqlite = is_sqlite(self._engine.url)
 
@@ -440,7 +505,7 @@ class OwnConnection:
 
     async def aclose(self, within_s: float) -> None:
         """Close it, also if the server hangs."""
-        await dispose(self._engine, within_s)
+        await release(self._database, self._engine, within_s)
 
     def instant(self, instant: datetime) -> datetime:
         """Return an instant as the database takes it: SQLite has no time zones, and UTC is meant."""

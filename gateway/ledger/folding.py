@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import asyncpg
 import msgspec
 from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -86,13 +87,16 @@ async def fold_on(connection: AsyncConnection, before: TextClause | None = None)
 
 @asynccontextmanager
 async def connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """Connect; a cancelled caller does not wait for the rollback of a database that hangs."""
+    """Connect; a cancelled caller does not wait for the rollback of a database that hangs.
+
+    A connection that turns out to be read-only is given up: after a failover another one writes.
+    """
     async with engine.connect() as connection:
         raw = await connection.get_raw_connection()
         driver: Any = raw.driver_connection
         try:
             yield connection
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, asyncpg.ReadOnlySQLTransactionError):
             if not is_sqlite(engine.url):
                 driver.terminate()
                 await connection.invalidate()

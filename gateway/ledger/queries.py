@@ -17,12 +17,16 @@ from sqlalchemy.engine import URL
 
 from gateway.ledger.database import (
     DATABASE_ERRORS,
+    Database,
     check_schema,
     create_engine,
+    engine_of,
     is_sqlite,
     open_sqlite,
     parse_url,
+    release,
     unreachable,
+    url_of,
 )
 from gateway.ledger.errors import DatabaseUnreachableError, QueryError, SchemaTooNewError
 
@@ -213,7 +217,7 @@ class Answer(msgspec.Struct, frozen=True):
     types: tuple[str, ...] = ()  # of the columns, in Postgres' terms; SQLite has none
 
 
-async def run(url: str, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S, examine_role: bool = False) -> Result:
+async def run(url: Database, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S, examine_role: bool = False) -> Result:
     """Run one read-only statement and return its whole result. For the rest see ``asked``."""
     async with asked(url, sql, timeout_s=timeout_s, examine_role=examine_role) as answer:
         rows = [row async for batch in answer.batches for row in batch]
@@ -222,7 +226,7 @@ async def run(url: str, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S, examine
 
 @asynccontextmanager
 async def asked(
-    url: str, sql: str, *, timeout_s: float | None = QUERY_TIMEOUT_S, examine_role: bool = False
+    url: Database, sql: str, *, timeout_s: float | None = QUERY_TIMEOUT_S, examine_role: bool = False
 ) -> AsyncIterator[Answer]:
     """Run one read-only statement; ``examine_role`` reports what else its role might do.
 
@@ -234,7 +238,7 @@ async def asked(
         DatabaseUrlError: as for ``parse_url``.
 
     """
-    parsed = parse_url(url)
+    parsed = parse_url(url_of(url))
     try:
         async with asyncio.timeout(timeout_s):
             if is_sqlite(parsed):
@@ -247,7 +251,7 @@ async def asked(
         raise QueryError(f"the query took longer than {timeout_s:g} s and was stopped") from error
     except QueryError as error:
         if isinstance(error.__cause__, asyncpg.UndefinedTableError):
-            await _look_at_schema(url)
+            await _look_at_schema(url_of(url))
         raise
 
 
@@ -262,8 +266,10 @@ async def _look_at_schema(url: str) -> None:
 
 
 @asynccontextmanager
-async def _asked_postgres(url: str, sql: str, timeout_s: float | None, *, examine_role: bool) -> AsyncIterator[Answer]:
-    engine = create_engine(url)
+async def _asked_postgres(
+    url: Database, sql: str, timeout_s: float | None, *, examine_role: bool
+) -> AsyncIterator[Answer]:
+    engine = engine_of(url, pool_size=1)
     not_ours: BaseException | None = None
     try:
         async with engine.connect() as connection:
@@ -298,7 +304,7 @@ async def _asked_postgres(url: str, sql: str, timeout_s: float | None, *, examin
             raise
         raise unreachable(engine.url, error) from error
     finally:
-        await engine.dispose()
+        await release(url, engine)
 
 
 async def _batches_of_postgres(url: URL, driver: Any, cursor: Any) -> AsyncIterator[list[tuple[Any, ...]]]:

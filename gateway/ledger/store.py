@@ -1,6 +1,7 @@
 """The database as the ledger uses it: rows go in, sums come out."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -9,7 +10,7 @@ from sqlalchemy import text
 from gateway.core.calls import HourlySum, Spent
 from gateway.core.records import PROBES
 from gateway.ledger import folding, inserts, queries, retention
-from gateway.ledger.database import DATABASE_ERRORS, create_engine, unreachable
+from gateway.ledger.database import DATABASE_ERRORS, Database, Pool, engine_of, is_sqlite, release, unreachable
 from gateway.ledger.entries import Entry
 from gateway.ledger.reports.reader import paid
 from providers.dialects import DIALECTS
@@ -39,7 +40,7 @@ group by model, deployment, size_class, minutes, window_start, metric, bucket
 _ANSWERS = str(("", PROBES, *(dialect.endpoint for dialect in DIALECTS.values())))  # older attempts have no API
 
 
-async def remembered(url: str, now: datetime) -> list[HourlySum]:
+async def remembered(database: Database, now: datetime) -> list[HourlySum]:
     """Return the counts of the last day by hour, without the last ten minutes.
 
     Raises:
@@ -53,7 +54,7 @@ async def remembered(url: str, now: datetime) -> list[HourlySum]:
     until -= timedelta(minutes=until.minute % 5)
     hour = until.replace(minute=0)
     since, first, last = (_written(instant) for instant in (hour - timedelta(hours=HOURS), hour, until))
-    result = await queries.run(url, _QUERY.format(since=since, hour=first, until=last, answers=_ANSWERS))
+    result = await queries.run(database, _QUERY.format(since=since, hour=first, until=last, answers=_ANSWERS))
     return [
         HourlySum(model, deployment, size, _middle_s(start, minutes), metric, bucket, float(n))
         for model, deployment, size, minutes, start, metric, bucket, n in result.rows
@@ -85,7 +86,7 @@ group by client, model
 TIMEOUT_S = 10.0
 
 
-async def spent(url: str, now: datetime) -> list[Spent]:
+async def spent(database: Database, now: datetime) -> list[Spent]:
     """Return what has been spent since the UTC day, and the UTC month, around ``now`` began.
 
     Raises:
@@ -94,7 +95,7 @@ async def spent(url: str, now: datetime) -> list[Spent]:
     """
     day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     query = _SPENT_QUERY.format(day=_spent_written(day), month=_spent_written(day.replace(day=1)))
-    result = await queries.run(url, query, timeout_s=TIMEOUT_S)
+    result = await queries.run(database, query, timeout_s=TIMEOUT_S)
     return [
         Spent(client or None, model, float(of_day), float(of_month)) for client, model, of_day, of_month in result.rows
     ]
@@ -105,7 +106,7 @@ def _spent_written(instant: datetime) -> str:
     return instant.strftime("%Y-%m-%d %H:%M:%S")
 
 
-# Of a process: one ships its rows, one those of a dead worker, one adds up. One more is made while it prunes.
+# Of one's own: one ships rows, one those of a dead worker, one adds up. One more is made while it prunes.
 CONNECTIONS = 3
 
 
@@ -155,31 +156,37 @@ class Store(Protocol):
 class SqlStore:
     """Postgres or SQLite; it connects when first used."""
 
-    def __init__(self, url: str) -> None:
-        """Use the database at ``url``.
+    def __init__(self, database: Database) -> None:
+        """Use the database at a URL, or connections that others use too.
 
         Raises:
-            DatabaseUrlError: ``url`` is invalid.
+            DatabaseUrlError: the URL is invalid.
 
         """
-        self._url = url
-        self._engine = create_engine(url, pool_size=CONNECTIONS)
+        self._database = database
+        self._engine = engine_of(database, pool_size=CONNECTIONS)
 
     async def insert(self, entries: Sequence[Entry], kept_since: Mapping[str, datetime]) -> int:
         """Store rows."""
         return await inserts.insert(self._engine, entries, kept_since)
 
     async def ping(self) -> None:
-        """Select 1."""
+        """Look whether it answers, and takes rows: after a failover what answers may be a standby."""
         try:
             async with self._engine.connect() as connection:
-                await connection.execute(text("select 1"))
+                asked = "select 0" if is_sqlite(self._engine.url) else "select current_setting('transaction_read_only')"
+                only_reads = await connection.scalar(text(asked)) == "on"
+                if only_reads:  # and goes on so, when others may write again
+                    await connection.invalidate()
         except DATABASE_ERRORS as error:
             raise unreachable(self._engine.url, error) from error
+        if only_reads:
+            raise unreachable(self._engine.url, OSError("it is read-only: a standby, or default_transaction_read_only"))
 
     async def prune(self, kept: retention.Retention, now: datetime) -> dict[str, int] | None:
         """Delete old rows, and make the next partitions."""
-        return await retention.prune(self._engine, kept, now)
+        async with self._database.for_long() if isinstance(self._database, Pool) else nullcontext():
+            return await retention.prune(self._engine, kept, now)
 
     async def fold(self, since: int, rest_s: float) -> folding.Folded:
         """Add up new rows."""
@@ -191,13 +198,13 @@ class SqlStore:
 
     async def remembered(self, now: datetime) -> list[HourlySum]:
         """Return the sums of the last day."""
-        return await remembered(self._url, now)
+        return await remembered(self._database, now)
 
     async def spent(self, now: datetime) -> list[Spent]:
         """Return what clients have spent, also when the gateway before was killed with rows that are in no sum."""
         await self.fold_all()
-        return await spent(self._url, now)
+        return await spent(self._database, now)
 
     async def aclose(self) -> None:
         """Dispose of the engine."""
-        await self._engine.dispose()
+        await release(self._database, self._engine)

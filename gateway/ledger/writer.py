@@ -13,6 +13,7 @@ import structlog
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord, CallStart, HourlySum, Spent
 from gateway.core.records import OutageRecord, RefusalRecord
+from gateway.ledger.database import Database
 from gateway.ledger.entries import Shippable
 from gateway.ledger.errors import DatabaseUnreachableError, LedgerError
 from gateway.ledger.folders import LOCK_NAME, claim, folder_name, segment_path
@@ -292,7 +293,7 @@ class Ledger:
 
     def __init__(
         self,
-        url: str,
+        database: Database,
         spool_dir: Path,
         worker: str,
         *,
@@ -303,14 +304,14 @@ class Ledger:
     ) -> None:
         """Make ``spool_dir/worker``; no other process may ever use the same name. Nothing is connected yet.
 
-        ``store`` is used instead of the database at ``url``.
+        ``store`` is used instead of the database.
 
         Raises:
-            DatabaseUrlError: ``url`` is invalid.
+            DatabaseUrlError: the URL is invalid.
             SpoolError: the spool cannot be written.
 
         """
-        self._store = store or SqlStore(url)
+        self._store = store or SqlStore(database)
         self._utc_now = utc_now
         self._spool_dir = spool_dir
         self._spool = Spool(spool_dir / folder_name(worker), now_s=clock())

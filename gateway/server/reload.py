@@ -23,6 +23,7 @@ NEEDS_RESTART = (
     "tls",
     "workers",
     "database_url",
+    "reports_database_url",
     "redis_url",
     "spool_dir",
     "ledger",

@@ -4,6 +4,8 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
 from gateway.core.calls import Objective
 from gateway.settings.deployment import DeploymentSettings, ProviderSettings
 from gateway.settings.document import Complaint, Place, nearest
@@ -92,15 +94,29 @@ def _server(settings: Settings) -> Iterator[Complaint]:
         )
     if settings.workers > 1 and settings.redis_url is None:
         yield Complaint(("workers",), "several workers need a leaderboard to share: set redis_url, or workers: 1")
-    if settings.workers > 1 and _scheme(settings.database_url.get_secret_value()).startswith("sqlite"):
+    if settings.workers > 1 and _is_sqlite(settings.database_url):
         yield Complaint(("workers",), "SQLite has one writer: set database_url to a postgresql:// URL, or workers: 1")
 
 
 def _stores(settings: Settings) -> Iterator[Complaint]:
     if _scheme(settings.database_url.get_secret_value()) not in _DATABASES:
         yield Complaint(("database_url",), "must begin with postgresql:// or sqlite:///")
+    if settings.reports_database_url is not None:
+        yield from _replica(settings.database_url, settings.reports_database_url)
     if settings.redis_url is not None and _scheme(settings.redis_url.get_secret_value()) not in _REDISES:
         yield Complaint(("redis_url",), "must begin with redis://, rediss:// or unix://")
+
+
+def _replica(primary: SecretStr, replica: SecretStr) -> Iterator[Complaint]:
+    place: Place = ("reports_database_url",)
+    if _scheme(replica.get_secret_value()) not in _DATABASES or _is_sqlite(replica):
+        yield Complaint(place, "must begin with postgresql://")
+    elif _is_sqlite(primary):
+        yield Complaint(place, "names a replica of database_url, and SQLite has none: remove it, or use Postgres")
+
+
+def _is_sqlite(url: SecretStr) -> bool:
+    return _scheme(url.get_secret_value()).startswith("sqlite")
 
 
 def _provider(name: str, provider: ProviderSettings, catalog: Catalog) -> Iterator[Complaint]:

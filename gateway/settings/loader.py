@@ -296,14 +296,18 @@ def _keys(data: Mapping[str, Any]) -> Iterator[tuple[Place, Any]]:
                 yield (*place, "headers", header), value
 
 
-def load_database_url(path: Path | None, environ: Mapping[str, str]) -> SecretStr:
+def load_database_url(path: Path | None, environ: Mapping[str, str], *, for_reports: bool = False) -> SecretStr:
     """Return only ``database_url``, for commands that need no provider's key.
+
+    ``for_reports``: ``reports_database_url`` instead, if there is one.
 
     Raises:
         ConfigurationError: the file is not YAML, or this setting is wrong.
 
     """
-    return _part(_read(path, environ, _NOTHING), ("database_url",)).database_url
+    names = ("database_url", "reports_database_url") if for_reports else ("database_url",)
+    settings = _part(_read(path, environ, _NOTHING), names)
+    return settings.reports_database_url or settings.database_url
 
 
 def load_installation(path: Path | None, environ: Mapping[str, str]) -> Installation:
@@ -378,7 +382,8 @@ def _part(inputs: "_Inputs", names: Sequence[str]) -> Settings:
     complaints = [complaint for complaint in unresolved if complaint.place[0] != "clients"]
     settings = validate(data, complaints, broken)
     if settings is not None and not complaints:
-        complaints += (found for found in check(settings, {}) if found.place == ("database_url",))
+        urls = {("database_url",), ("reports_database_url",)}
+        complaints += (found for found in check(settings, {}) if found.place in urls)
     if complaints or settings is None:
         raise ConfigurationError(inputs.sorted_problems(complaints))
     return settings

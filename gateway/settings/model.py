@@ -305,6 +305,7 @@ class Settings(BaseSettings):
     replica: str | None = None  # default: the host's name
     region: str | None = None
     database_url: SecretStr = SecretStr("sqlite+aiosqlite:///var/holeshot.db")
+    reports_database_url: SecretStr | None = None
     redis_url: SecretStr | None = None
     spool_dir: str = "var/spool"
     ledger: LedgerSettings = LedgerSettings()

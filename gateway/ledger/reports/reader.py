@@ -1,8 +1,9 @@
-"""A few read-only connections for reports, each statement with a time limit; the ledger's own are never used."""
+"""Reads for reports, each statement with a time limit; rows and sums never wait for them."""
 
 import asyncio
 import sqlite3
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -17,12 +18,15 @@ from gateway.core.reports import RETRY_S, ReportsUnreachable, ReportTooSlow
 from gateway.ledger import tables
 from gateway.ledger.database import (
     DATABASE_ERRORS,
+    Database,
+    Pool,
     check_file,
-    create_engine,
-    dispose,
+    engine_of,
     is_sqlite,
     parse_url,
+    release,
     unreachable,
+    url_of,
 )
 
 # What the two databases write differently, and values as SQL: a report runs the very statement that it shows. So
@@ -117,11 +121,18 @@ def quantile(metric: str, q: str) -> str:
     return f"max(case when {is_there} then {inside} end)"
 
 
-CONNECTIONS = 3  # of a process; one more is made while they are busy
+CONNECTIONS = 3  # of one's own; one more is made while they are busy
 TIMEOUT_S = 8.0  # of one statement, and the wait for a connection
-CLOSE_TIMEOUT_S = 3.0
 _NO_SUCH = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InsufficientPrivilegeError)
 _AWAY = "the database does not answer, so there is no report now; calls go on, and the gateway's log says why"
+_AWAY_REPLICA = (
+    "the replica of reports_database_url does not answer, so there is no report now; calls go on, and the gateway's log"
+    " says why"
+)
+_CONFLICT = (
+    "the replica stopped this report, as it kept changes from being replayed: ask again, or set hot_standby_feedback or"
+    " max_standby_streaming_delay there"
+)
 _LACKING = "the ledger lacks a table, or a right to read it: run `holeshot migrate`; the gateway's log says more"
 
 
@@ -135,15 +146,19 @@ class Answer(msgspec.Struct, frozen=True):
 class Reader:
     """Runs statements of reports. It connects when first used."""
 
-    def __init__(self, url: str, *, timeout_s: float | None = None) -> None:
-        """Read from the ledger at ``url``.
+    def __init__(self, database: Database, *, timeout_s: float | None = None, is_replica: bool = False) -> None:
+        """Read from the ledger at a URL, or by connections that others use too.
+
+        ``is_replica``: it follows another one, by some seconds perhaps.
 
         Raises:
-            DatabaseUrlError: ``url`` is invalid.
+            DatabaseUrlError: the URL is invalid.
 
         """
-        self.words = Words(is_postgres=not is_sqlite(parse_url(url)))
-        self._url = url
+        self.is_replica = is_replica
+        parsed = parse_url(url_of(database), "reports_database_url" if is_replica else "database_url")
+        self.words = Words(is_postgres=not is_sqlite(parsed))
+        self._database = database
         self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
         self._engine: AsyncEngine | None = None
         self._log = structlog.get_logger()
@@ -159,7 +174,8 @@ class Reader:
         engine = self._engine = self._engine or self._connecting()
         run = _run_postgres if self.words.is_postgres else _run_sqlite
         try:
-            async with asyncio.timeout(self._timeout_s), engine.connect() as connection:
+            turn = self._database.for_a_report() if isinstance(self._database, Pool) else nullcontext()
+            async with asyncio.timeout(self._timeout_s), turn, engine.connect() as connection:
                 return await run(connection, sql, self._timeout_s)
         except (TimeoutError, asyncpg.QueryCanceledError) as error:
             # Event report.too_slow: A report was stopped after `limit_s` seconds. `sql` is the statement.
@@ -175,17 +191,23 @@ class Reader:
             # Event report.failed: A report of the page or of `/api` could not be made (`cause`). The caller gets 503.
             # Do: Make the database reachable. If a table is missing, run `holeshot migrate`.
             self._log.warning("report.failed", cause=str(unreachable(engine.url, error)))
-            words = _LACKING if _lacks(error) else _AWAY
-            raise ReportsUnreachable(words, headers={"retry-after": str(RETRY_S)}) from error
+            raise ReportsUnreachable(self._said(error), headers={"retry-after": str(RETRY_S)}) from error
 
     async def aclose(self) -> None:
         """Close the connections; a server that hangs does not delay this for long."""
         engine, self._engine = self._engine, None
         if engine is not None:
-            await dispose(engine, CLOSE_TIMEOUT_S)
+            await release(self._database, engine)
+
+    def _said(self, error: Exception) -> str:
+        if _lacks(error):
+            return _LACKING
+        if not self.is_replica:
+            return _AWAY
+        return _CONFLICT if isinstance(error, asyncpg.SerializationError) else _AWAY_REPLICA
 
     def _connecting(self) -> AsyncEngine:
-        engine = create_engine(self._url, pool_size=CONNECTIONS)
+        engine = engine_of(self._database, pool_size=CONNECTIONS)
         if not self.words.is_postgres:
 
             @event.listens_for(engine.sync_engine, "connect")

@@ -304,6 +304,15 @@ class LedgerReports:
         """Return for how long the oldest row waits that is not in the sums."""
         return await history.sums_trail_s(self._reader)
 
+    @property
+    def have_replica(self) -> bool:
+        """Whether reports read a database that follows the ledger's."""
+        return self._reader.is_replica
+
+    async def replica_lag_s(self) -> float | None:
+        """Return how far the replica is behind."""
+        return await history.replica_lag_s(self._reader) if self.have_replica else None
+
     async def spent(self) -> Mapping[str | None, tuple[float, float]]:
         """Return what clients have spent today and this month."""
         return await history.spent(self._reader, self._minute())

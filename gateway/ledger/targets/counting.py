@@ -4,6 +4,7 @@ Every gateway does this. What one has counted the others find; who counts the sa
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -11,14 +12,23 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.ledger.database import DATABASE_ERRORS, create_engine, dispose, is_sqlite, parse_url, unreachable
+from gateway.ledger.database import (
+    DATABASE_ERRORS,
+    Database,
+    Pool,
+    engine_of,
+    is_sqlite,
+    parse_url,
+    release,
+    unreachable,
+    url_of,
+)
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.reports.reader import Words
 from gateway.ledger.targets import statements
 from gateway.ledger.targets.statements import DAY, FIVE, HOUR, SETTLED, floor
 from gateway.targets.targets import BURNS_S, Burn, Counts, Definition, Standing, Target, burn_rate
 
-CLOSE_TIMEOUT_S = 3.0
 FIVES_BACK = timedelta(hours=8)  # where windows of five minutes are looked at, and one hour more
 HOURS_BACK = timedelta(days=8)
 KEEP = {FIVE: timedelta(days=2), HOUR: timedelta(days=31), DAY: timedelta(days=400)}
@@ -28,11 +38,11 @@ _ELECTED = text("select pg_try_advisory_xact_lock(hashtext('holeshot.targets'))"
 
 
 class TargetCounting:
-    """Keeps the counts of ``targets`` in the ledger at ``url`` up to date."""
+    """Keeps the counts of ``targets`` in the ledger up to date."""
 
     def __init__(
         self,
-        url: str,
+        database: Database,
         targets: Callable[[], Sequence[Target]],
         *,
         utc_now: Callable[[], datetime],
@@ -41,11 +51,11 @@ class TargetCounting:
         """Nothing is connected yet.
 
         Raises:
-            DatabaseUrlError: ``url`` is invalid.
+            DatabaseUrlError: the URL is invalid.
 
         """
-        self._words = Words(is_postgres=not is_sqlite(parse_url(url)))
-        self._url = url
+        self._words = Words(is_postgres=not is_sqlite(parse_url(url_of(database))))
+        self._database = database
         self._targets = targets
         self._utc_now = utc_now
         self._clock = clock
@@ -54,9 +64,10 @@ class TargetCounting:
 
     async def keep_up(self) -> None:
         """Count what is not counted yet. A problem is logged once: reports are right without counts, only slower."""
-        self._engine = self._engine or create_engine(self._url, pool_size=1)
+        self._engine = self._engine or engine_of(self._database, pool_size=1, spare=0)
         try:
-            await self.count(self._engine)
+            async with self._database.for_long() if isinstance(self._database, Pool) else nullcontext():
+                await self.count(self._engine)
             self._problem = None
         except DatabaseUnreachableError as error:
             if str(error) != self._problem:
@@ -70,7 +81,7 @@ class TargetCounting:
         """Close the connection; a server that hangs does not delay this for long."""
         engine, self._engine = self._engine, None
         if engine is not None:
-            await dispose(engine, CLOSE_TIMEOUT_S)
+            await release(self._database, engine)
 
     async def count(self, engine: AsyncEngine) -> int:
         """Count the windows that are not counted, or to which calls have come since; return how many.

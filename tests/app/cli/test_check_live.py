@@ -1,6 +1,7 @@
 """holeshot check --live, asking providers over real sockets."""
 
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+URLS = ("database_url", "reports_database_url")
 Holeshot = Callable[..., Result]
 
 
@@ -30,6 +32,24 @@ def test_a_provider_that_answers_is_reachable_and_one_of_its_models_is_asked_for
     assert (result.exit_code, told["ok"], told["live"]["mine"]["state"]) == (0, True, "reachable")
     assert told["live"]["mine"]["models"] == 2
     assert site.asked == ["/v1/models", "POST /v1/chat/completions"]
+
+
+def test_a_replica_for_reports_that_does_not_answer_is_a_failure_told_without_its_password(
+    holeshot: Holeshot, site: Any
+) -> None:
+    site.answers["/v1/models"] = {"object": "list", "data": [{"id": "here"}, {"id": "gone"}]}
+    configure(site.url)
+    with socket.socket() as taken:  # bound, so that nobody else can listen there
+        taken.bind(("127.0.0.1", 0))
+        urls = "".join(f"{name}: postgresql://me:hush@127.0.0.1:{taken.getsockname()[1]}/x\n" for name in URLS)
+        Path("gateway.yaml").write_text(urls + Path("gateway.yaml").read_text())
+
+        result = holeshot("check", "--config", "gateway.yaml", "--live", "--json")
+
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["ok"]) == (1, False)
+    assert any(note.startswith("reports_database_url: the database postgresql") for note in told["warnings"])
+    assert "hush" not in result.output
 
 
 def test_a_server_that_leaves_out_finish_reasons_is_noted_unless_the_file_says_so(

@@ -148,7 +148,7 @@ def test_a_database_url_needs_no_driver(loaded: Load, url: str) -> None:
 def test_no_secret_is_in_the_repr_of_settings(loaded: Load) -> None:
     text = "providers: { groq: { api_key: gsk-secret, headers: { x: gsk-secret } } }\n"
 
-    settings = loaded(text + "database_url: postgres://u:secret@h/d\n")
+    settings = loaded(text + "database_url: postgres://u:secret@h/d\nreports_database_url: postgres://u:secret@r/d\n")
 
     assert "secret" not in repr(settings).lower().replace("secretstr", "")
 
@@ -173,3 +173,13 @@ def test_the_database_url_can_be_had_while_providers_keys_are_missing(tmp_path: 
         load_database_url(path, {})
     with pytest.raises(ConfigurationError, match="postgresql://"):
         load_database_url(None, {"HOLESHOT_DATABASE_URL": "mysql://h/d"})
+
+
+def test_what_only_reads_for_people_reads_the_replica_if_there_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_text("database_url: postgresql://primary/x\n")
+    replica = {"HOLESHOT_REPORTS_DATABASE_URL": "postgresql://replica/x"}
+
+    assert load_database_url(path, {}, for_reports=True).get_secret_value() == "postgresql://primary/x"
+    assert load_database_url(path, replica, for_reports=True).get_secret_value() == "postgresql://replica/x"
+    assert load_database_url(path, replica).get_secret_value() == "postgresql://primary/x"

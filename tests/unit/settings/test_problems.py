@@ -236,6 +236,7 @@ clients:
 def test_no_message_shows_a_value_that_may_be_a_secret(problems: Problems) -> None:
     text = """\
 database_url: oracle://user:gsk-secret@host
+reports_database_url: oracle://user:gsk-secret@host
 redis_url: gsk-secret
 providers:
   groq: { api_key: [gsk-secret], headers: gsk-secret, organization: { x: gsk-secret } }
@@ -245,8 +246,23 @@ clients: { a: { key_sha256: gsk-secret }, b: gsk-secret }
 
     messages = problems(text, {"HOLESHOT_TIMEOUTS": "gsk-secret"})
 
-    assert len(messages) >= 7
+    assert len(messages) >= 8
     assert "gsk-secret" not in "\n".join(messages)
+
+
+@pytest.mark.parametrize(
+    ("primary", "replica", "words"),
+    [
+        ("sqlite:///x.db", "postgresql://replica/x", "SQLite has none"),
+        ("postgresql://primary/x", "sqlite:///x.db", "must begin with postgresql://"),
+        ("postgresql://primary/x", "replica/x", "must begin with postgresql://"),
+    ],
+)
+def test_only_postgres_has_a_replica_for_reports(problems: Problems, primary: str, replica: str, words: str) -> None:
+    (problem,) = problems(f"database_url: {primary}\nreports_database_url: {replica}\n")
+
+    assert problem.startswith("gateway.yaml:2: reports_database_url")
+    assert words in problem
 
 
 @pytest.mark.parametrize("limit", [".inf", ".nan"])

@@ -1,4 +1,5 @@
-// The chips beside the navigation, whatever view is shown: how many alerts are open, and whether the database is away.
+// The chips beside the navigation, whatever view is shown: how many alerts are open, and whether the database, or
+// its replica that reports read, is away or behind.
 
 import { get } from "./api.js";
 import { fill, h } from "./dom.js";
@@ -6,6 +7,7 @@ import { counted } from "./format.js";
 import { to } from "./route.js";
 
 const EVERY_MS = 60_000;
+const SHOWN_S = 5; // sums are up to two seconds old anyway
 
 /** The chips, kept up to date while they are on the page. `session` is what is known at first. */
 export function alarms(session) {
@@ -32,5 +34,9 @@ function opened({ open }) {
 }
 
 function away({ stores }) {
-  return stores?.database_ok === false ? h("span", { class: "chip bad" }, "database away") : null;
+  if (stores?.database_ok === false) return h("span", { class: "chip bad" }, "database away");
+  if (!stores?.replica) return null;
+  const { connected, lag_s: lag } = stores.replica;
+  if (!connected) return h("span", { class: "chip bad" }, "replica away");
+  return lag >= SHOWN_S ? h("span", { class: "chip", title: "How far the replica is behind that reports read" }, `${Math.round(lag)} s behind`) : null;
 }
