@@ -60,8 +60,26 @@ async def check_redis(settings: Settings) -> None:
         UnusableTopologyError: they cannot.
 
     """
+    await ask_redis(settings)
+
+
+class RedisFound(msgspec.Struct, frozen=True):
+    """What ``redis_url`` leads to. ``topology`` is what it consists of, in words; ``away`` the error if it is away."""
+
+    topology: str
+    away: str | None = None
+    doubts: tuple[str, ...] = ()  # what is set there and costs limits or standings
+
+
+async def ask_redis(settings: Settings, *, doubts: bool = False) -> RedisFound | None:
+    """Ask Redis what it consists of, and with ``doubts`` how it is set; None if there is none.
+
+    Raises:
+        UnusableTopologyError: limits and standings cannot be shared over it.
+
+    """
     if settings.redis_url is None:
-        return
+        return None
     from redis.exceptions import RedisError  # noqa: PLC0415 - 14 MB
 
     from gateway.topology.nodes import connect  # noqa: PLC0415 - likewise
@@ -70,8 +88,9 @@ async def check_redis(settings: Settings) -> None:
     try:
         async with asyncio.timeout(CHECK_S):
             await nodes.check()
-    except (RedisError, OSError, TimeoutError):  # away: calls go on without it
-        return
+            return RedisFound(nodes.name, doubts=tuple(await nodes.doubts()) if doubts else ())
+    except (RedisError, OSError, TimeoutError) as error:  # away: calls go on without it
+        return RedisFound(nodes.name, away=type(error).__name__)
     finally:
         await nodes.aclose()
 

@@ -1,6 +1,7 @@
 """Gateways on a real Redis Cluster share what they share over one Redis; one that cannot be used stops the start."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -43,20 +44,44 @@ async def test_gateways_share_standings_and_live_calls_and_name_the_topology(
         assert two.requests == 0
 
 
+def told(verb: str, *options: str, folder: Path, redis_url: str) -> subprocess.CompletedProcess[str]:
+    """Run a verb of the command line with a Redis."""
+    config = folder / "gateway.yaml"
+    config.write_text(
+        f"redis_url: {redis_url}\ndatabase_url: sqlite:///{folder / 'ledger.db'}\nspool_dir: {folder / 'spool'}\n"
+        f"port: {free_port()}\nproviders: {{own: {{base_url: 'http://127.0.0.1:9/v1'}}}}\n"
+    )
+    command = [sys.executable, "-m", "gateway.cli", verb, "--config", str(config), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S, cwd=folder)
+
+
 @pytest.mark.usefixtures("redis_binary")
 def test_a_cluster_that_cannot_be_used_stops_the_start_and_says_what_to_do(tmp_path: Path) -> None:
     with ExitStack() as stack:
-        url = RedisCluster(stack, masters=1, replicas=False).url
-        config = tmp_path / "gateway.yaml"
-        config.write_text(
-            f"redis_url: {url}\ndatabase_url: sqlite:///{tmp_path / 'ledger.db'}\nspool_dir: {tmp_path / 'spool'}\n"
-            f"port: {free_port()}\nproviders: {{own: {{base_url: 'http://127.0.0.1:9/v1'}}}}\n"
-        )
-        command = [sys.executable, "-m", "gateway.cli", "serve", "--config", str(config)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S, cwd=tmp_path)
+        done = told("serve", folder=tmp_path, redis_url=RedisCluster(stack, masters=1, replicas=False).url)
     assert done.returncode == 1, done.stderr
     assert "serves 0 of 16384 slots" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_check_live_names_the_topology_and_says_what_is_set_wrong_there(tmp_path: Path, cluster: RedisCluster) -> None:
+    cluster.masters[0].say("CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
+    try:
+        found = json.loads(told("check", "--live", "--json", folder=tmp_path, redis_url=cluster.url).stdout)
+    finally:
+        cluster.masters[0].say("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    assert found["redis"] == {"topology": "redis cluster, 3 masters"}
+    [warning] = [each for each in found["warnings"] if "maxmemory-policy" in each]
+    assert f"127.0.0.1:{cluster.masters[0].port} has maxmemory-policy volatile-ttl" in warning
+
+
+def test_check_live_fails_on_a_redis_that_cannot_be_used_or_does_not_answer(tmp_path: Path, redis_url: str) -> None:
+    unusable = told("check", "--live", folder=tmp_path, redis_url=redis_url.replace("redis://", "redis+cluster://"))
+    away = told("check", "--live", folder=tmp_path, redis_url=f"redis://:s3cret@127.0.0.1:{free_port()}/0")
+    assert "what answers is no Redis Cluster" in " ".join(unusable.stdout.split())
+    assert "redis_url: Redis does not answer" in " ".join(away.stdout.split())
+    assert (unusable.returncode, away.returncode) == (1, 1)
+    assert "s3cret" not in away.stdout + away.stderr
 
 
 @pytest.mark.parametrize("scheme", ["redis://", "redis+cluster://", "redis+sentinel://"])
