@@ -284,6 +284,8 @@ class SharedLeases:
             self.keep(quota)
         now_s = self.clock()
         asked = [(quota, amount) for quota, amount in short if now_s >= quota.exhausted_until_s]
+        if not asked:
+            return
         by_shard: dict[str, tuple[ShardLeases, list[tuple[Quota, float]]]] = {}
         for quota, amount in asked:
             shard = self._of(quota)
@@ -322,7 +324,7 @@ class SharedLeases:
         self._over = [shard for shard in (*self._over, *before.values()) if shard.stop()]
 
     def _of(self, quota: Quota) -> "ShardLeases":
-        shard = self._shards.get(self.nodes.shard_of(key_of(quota)))
+        shard = self._shards.get(self.nodes.shard_of(key_of(quota))) if len(self._shards) > 1 else None
         return shard if shard is not None else next(iter(self._shards.values()))  # no master serves it, for now
 
 
