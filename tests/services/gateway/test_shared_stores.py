@@ -120,7 +120,7 @@ async def test_a_gateway_serves_on_when_its_redis_is_not_there(tmp_path: Path, p
     async with serving(tmp_path, {"alpha": None}, **nowhere) as running:
         await chat(running)
         async with running.get("/health/ready") as ready:
-            assert (ready.status, (await ready.json())["redis"]) == (200, {"connected": False})
+            assert (ready.status, (await ready.json())["redis"]) == (200, {"connected": False, "topology": "redis"})
         assert running.gateway.steering.leaderboard(MODEL).deployments[0].events == 1
 
 
@@ -162,7 +162,7 @@ async def test_readiness_tells_of_stores_that_hang_while_they_do(
             "oldest_pending_s": None,
         }:
             pass
-        assert body["redis"] == {"connected": True}
+        assert body["redis"] == {"connected": True, "topology": "redis"}
         for relay in relays:
             relay.hang()
         while (await readiness())["database"]["connected"]:

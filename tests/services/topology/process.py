@@ -22,7 +22,7 @@ MODEL = Payer("llama", "llama")
 NOW_S = 1_800_000_000.0  # stands still: no window ends
 # A machine that stands still for a moment makes nobody be taken for dead, nor Redis for away.
 TIMES = msgspec.structs.replace(
-    USUAL, round_s=0.05, repeat_s=0.05, process_s=600.0, silent_s=600.0, timeout_s=PATIENCE_S
+    USUAL, round_s=0.05, repeat_s=0.05, lease_s=60.0, process_s=600.0, silent_s=600.0, timeout_s=PATIENCE_S
 )
 
 
