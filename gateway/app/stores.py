@@ -50,7 +50,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     store: Store | None = None  # None: the database in the settings
 
 
-CHECK_S = 3.0  # at the start: the gateway does not wait longer for a Redis that hangs
+CHECK_S = 5.0  # at the start: the gateway does not wait longer for a Redis that hangs
 
 
 async def check_redis(settings: Settings) -> None:
@@ -84,7 +84,7 @@ async def ask_redis(settings: Settings, *, doubts: bool = False) -> RedisFound |
 
     from gateway.topology.nodes import connect  # noqa: PLC0415 - likewise
 
-    nodes = connect(settings.redis_url.get_secret_value())
+    nodes = connect(settings.redis_url.get_secret_value(), CHECK_S)
     try:
         async with asyncio.timeout(CHECK_S):
             await nodes.check()

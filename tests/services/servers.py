@@ -191,6 +191,7 @@ def redis_cluster() -> Iterator[RedisCluster]:
     with ExitStack() as stack:
         cluster = RedisCluster(stack)
         cluster.join()
+        cluster.set("cluster-node-timeout", "60000")  # a machine that stands still makes no replica take over
         yield cluster
 
 

@@ -65,14 +65,13 @@ def test_a_cluster_that_cannot_be_used_stops_the_start_and_says_what_to_do(tmp_p
 
 
 def test_check_live_names_the_topology_and_says_what_is_set_wrong_there(tmp_path: Path, cluster: RedisCluster) -> None:
-    cluster.masters[0].say("CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
+    cluster.set("maxmemory-policy", "volatile-ttl")
     try:
         found = json.loads(told("check", "--live", "--json", folder=tmp_path, redis_url=cluster.url).stdout)
     finally:
-        cluster.masters[0].say("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        cluster.set("maxmemory-policy", "noeviction")
     assert found["redis"] == {"topology": "redis cluster, 3 masters"}
-    [warning] = [each for each in found["warnings"] if "maxmemory-policy" in each]
-    assert f"127.0.0.1:{cluster.masters[0].port} has maxmemory-policy volatile-ttl" in warning
+    assert len([each for each in found["warnings"] if "has maxmemory-policy volatile-ttl" in each]) == 3
 
 
 def test_check_live_fails_on_a_redis_that_cannot_be_used_or_does_not_answer(tmp_path: Path, redis_url: str) -> None:

@@ -147,6 +147,7 @@ async def test_a_killed_master_takes_only_its_own_limits_and_models_away_until_i
         spent = 3.0 + await use_up(processes, limited, limit, 0.1, least=0.1)
         assert spent <= 12.0 + 1e-6
 
+        cluster.set("cluster-node-timeout", "2000")
         cluster.set("cluster-replica-no-failover", "no")
         await until_true(lambda: all(each.leases.connected for each in processes))
         await until_true(lambda: not any(each.quota(limited).lease.is_share for each in processes))
@@ -156,6 +157,7 @@ async def test_a_killed_master_takes_only_its_own_limits_and_models_away_until_i
         assert [standings(board, models.values()) for board in boards] == [[2.0, 2.0, 2.0]] * 2
     victim.start()
     cluster.until_whole()
+    cluster.set("cluster-node-timeout", "60000")
 
 
 async def until_answered(processes: list[Process], clients: list[str]) -> None:
