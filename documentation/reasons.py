@@ -48,7 +48,10 @@ REASONS: Mapping[str, Reasons] = {
         ),
         "redis_url": (
             "A Redis that shares leaderboard and limits between workers and replicas. Without it each has its own."
-            " One Redis or Valkey: a Redis Cluster of several masters is refused at the start."
+            " One Redis or Valkey (`redis://`, `rediss://` with TLS, `unix://`), a Cluster (found by asking, or"
+            " `redis+cluster://host1,host2`), or the master that Sentinels name"
+            " (`redis+sentinel://host1,host2,host3/service`; their password is `?sentinel_password=`). With TLS:"
+            " `rediss+cluster://`, `rediss+sentinel://`. [Replicas](../guides/replicas.md#redis) says what each keeps."
         ),
         "spool_dir": (
             "The folder of rows that are not in the database yet. They survive a crash, so it must be on a disk that"

@@ -26,7 +26,7 @@ from gateway.steering import Steering
 from gateway.tracing.tracing import Tracing
 
 if TYPE_CHECKING:
-    from redis.asyncio import Redis
+    from gateway.topology.nodes import Nodes
 
 # The processing of bodies, one slice per turn of the event loop, and its counters.
 
@@ -91,7 +91,7 @@ class StoredResponses:
     away, only requests that reach another replica fail.
     """
 
-    def __init__(self, ttl_s: float, *, clock: Callable[[], float], store: "Redis | None" = None) -> None:
+    def __init__(self, ttl_s: float, *, clock: Callable[[], float], store: "Nodes | None" = None) -> None:
         self._ttl_s = ttl_s
         self._clock = clock
         self._store = store
@@ -109,7 +109,8 @@ class StoredResponses:
             self._made.popitem(last=False)
         if self._store is not None:
             try:
-                await self._store.set(_key(client, name), deployment, ex=max(1, int(self._ttl_s)))
+                key = _key(client, name)
+                await self._store.call(key, ("SET", key, deployment, "EX", max(1, int(self._ttl_s))))
             except Exception as error:  # noqa: BLE001 - Redis clients raise many types; the answer must not fail
                 # Event responses.not_shared: Redis did not answer, so other replicas do not know who stores a response,
                 # or this one could not ask.
@@ -127,7 +128,8 @@ class StoredResponses:
         if self._store is None:
             return None
         try:
-            found = await self._store.getrange(_key(client, response_id), 0, LONGEST_NAME)
+            key = _key(client, response_id)
+            found = await self._store.call(key, ("GETRANGE", key, 0, LONGEST_NAME))
         except Exception as error:  # noqa: BLE001 - likewise
             structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
             return None

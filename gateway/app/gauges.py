@@ -312,7 +312,9 @@ def readiness(ledger: Ledger, redis_board: "RedisBoard | None", keys: Keys[Any],
             "oldest_pending_s": _tenths(ledger.oldest_pending_s),
         },
         "spool": {"problem": ledger.spool_problem, "lost": ledger.lost},
-        "redis": None if redis_board is None else {"connected": redis_board.connected},
+        "redis": (
+            None if redis_board is None else {"connected": redis_board.connected, "topology": redis_board.topology}
+        ),
         "keys": keys.readiness(),
         "models": models,
     }

@@ -3,6 +3,7 @@
 redis-py takes 14 MB that most gateways do not need, so it is imported only if Redis is configured.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -23,10 +24,9 @@ from gateway.settings import Settings
 from gateway.steering import Spending, Strikes
 
 if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
     from gateway.live.sharing import Sharing
     from gateway.steering import RedisBoard
+    from gateway.topology.nodes import Nodes
 
 # What a gateway takes from its process: clocks, randomness, ids, and access to the outside. Everything that does not
 # depend on settings and input is here, so that a test can run a whole gateway in virtual time with simulated
@@ -50,36 +50,49 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     store: Store | None = None  # None: the database in the settings
 
 
-class ClusterUnsupportedError(Exception):
-    """``redis_url`` names a Redis Cluster of several masters, over which limits would not be kept."""
+CHECK_S = 5.0  # at the start: the gateway does not wait longer for a Redis that hangs
 
 
-async def refuse_cluster(settings: Settings) -> None:
-    """Check that Redis, if there is one and it answers, is not a cluster of several masters.
+async def check_redis(settings: Settings) -> None:
+    """Check that limits and standings can be shared over Redis, if there is one and it answers.
 
     Raises:
-        ClusterUnsupportedError: it is.
+        UnusableTopologyError: they cannot.
+
+    """
+    await ask_redis(settings)
+
+
+class RedisFound(msgspec.Struct, frozen=True):
+    """What ``redis_url`` leads to. ``topology`` is what it consists of, in words; ``away`` the error if it is away."""
+
+    topology: str
+    away: str | None = None
+    doubts: tuple[str, ...] = ()  # what is set there and costs limits or standings
+
+
+async def ask_redis(settings: Settings, *, doubts: bool = False) -> RedisFound | None:
+    """Ask Redis what it consists of, and with ``doubts`` how it is set; None if there is none.
+
+    Raises:
+        UnusableTopologyError: limits and standings cannot be shared over it.
 
     """
     if settings.redis_url is None:
-        return
+        return None
     from redis.exceptions import RedisError  # noqa: PLC0415 - 14 MB
 
-    from gateway.steering import connect  # noqa: PLC0415 - likewise
+    from gateway.topology.nodes import connect  # noqa: PLC0415 - likewise
 
-    redis = connect(settings.redis_url.get_secret_value())
+    nodes = connect(settings.redis_url.get_secret_value(), CHECK_S)
     try:
-        told = await redis.execute_command("CLUSTER INFO")  # type: ignore[no-untyped-call] # it returns a dictionary
-        masters = int(told.get("cluster_size", 1))
-    except (RedisError, OSError, TimeoutError, ValueError, AttributeError):  # away, or no cluster, as most are
-        return
+        async with asyncio.timeout(CHECK_S):
+            await nodes.check()
+            return RedisFound(nodes.name, doubts=tuple(await nodes.doubts()) if doubts else ())
+    except (RedisError, OSError, TimeoutError) as error:  # away: calls go on without it
+        return RedisFound(nodes.name, away=type(error).__name__)
     finally:
-        await redis.aclose()
-    if masters > 1:
-        raise ClusterUnsupportedError(
-            f"redis_url names a Redis Cluster of {masters} masters, over which limits and standings cannot be shared:"
-            " use one Redis or Valkey, with a replica if it shall be highly available"
-        )
+        await nodes.aclose()
 
 
 def leases(settings: Settings, runtime: Runtime) -> Leases:
@@ -87,7 +100,7 @@ def leases(settings: Settings, runtime: Runtime) -> Leases:
     if settings.redis_url is None:
         return OwnShare(settings.workers, clock=runtime.clock, unix_clock=runtime.unix_clock)
     from gateway.limits import USUAL, SharedLeases  # noqa: PLC0415 - only with Redis
-    from gateway.steering import connect  # noqa: PLC0415 - 14 MB
+    from gateway.topology.nodes import connect  # noqa: PLC0415 - 14 MB
 
     redis = connect(settings.redis_url.get_secret_value(), USUAL.timeout_s)
     return SharedLeases(
@@ -99,11 +112,11 @@ def leases(settings: Settings, runtime: Runtime) -> Leases:
     )
 
 
-def response_store(settings: Settings) -> "Redis | None":
+def response_store(settings: Settings) -> "Nodes | None":
     """Return where the makers of stored responses are known to all; None without Redis."""
     if settings.redis_url is None:
         return None
-    from gateway.steering import connect  # noqa: PLC0415 - 14 MB
+    from gateway.topology.nodes import connect  # noqa: PLC0415 - 14 MB
 
     return connect(settings.redis_url.get_secret_value())
 
@@ -114,7 +127,8 @@ def redis_board(
     """Return the leaderboard that replicas share; None without Redis."""
     if settings.redis_url is None:
         return None
-    from gateway.steering import RedisBoard, connect  # noqa: PLC0415 - 14 MB
+    from gateway.steering import RedisBoard  # noqa: PLC0415 - 14 MB
+    from gateway.topology.nodes import connect  # noqa: PLC0415 - likewise
 
     url = settings.redis_url.get_secret_value()
     return RedisBoard(connect(url), unix_clock=unix_clock, spending=spending, strikes=strikes)
@@ -125,7 +139,7 @@ def live_sharing(settings: Settings, live: Live, runtime: Runtime) -> "Sharing |
     if settings.redis_url is None:
         return None
     from gateway.live.sharing import TIMEOUT_S, Sharing  # noqa: PLC0415 - 14 MB
-    from gateway.steering import connect  # noqa: PLC0415 - 14 MB
+    from gateway.topology.nodes import connect  # noqa: PLC0415 - 14 MB
 
     redis = connect(settings.redis_url.get_secret_value(), TIMEOUT_S)
     return Sharing(redis, live, clock=runtime.clock, unix_clock=runtime.unix_clock)

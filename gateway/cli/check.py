@@ -13,6 +13,7 @@ from gateway.cli.terminal import FAILED, OK, UNKNOWN, prose, say, write_json, wr
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from gateway.app.stores import RedisFound
     from gateway.cli.live import Liveness, Unlisted
     from gateway.cli.summary import DeploymentLine, FallbackLine, PolicyLine, ProviderLine
     from gateway.settings import Catalog, Problem, Settings
@@ -34,8 +35,8 @@ def check(
         bool,
         typer.Option(
             "--live",
-            help="Also ask each provider for its models, and for one token of each model that it does not list; and the"
-            " replica of reports_database_url.",
+            help="Also ask Redis, the replica of reports_database_url, and each provider for its models, and for one"
+            " token of each model that it does not list.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -94,7 +95,8 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
     deployments = summary.deployment_lines(settings, catalog, table)
     fallbacks, policies = summary.fallback_lines(settings), summary.policy_lines(settings)
     liveness, unlisted, endings = _ask(settings, catalog) if live else ({}, [], [])
-    away = _ask_replica(settings) if live else []
+    redis, unusable = _ask_redis(settings) if live else (None, [])
+    unusable += _ask_replica(settings) if live else []
     notes = [
         *summary.warnings(settings, deployments, catalog),
         *summary.withheld(settings, os.environ, catalog),
@@ -102,10 +104,14 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
         *_silent(liveness),
         *(each.note for each in unlisted),
         *endings,
-        *away,
+        *unusable,
+        *(redis.doubts if redis is not None else ()),
     ]
-    answer_all = all(each.works for each in liveness.values()) and all(each.answers is not False for each in unlisted)
-    works = answer_all and not away
+    works = (
+        all(answer.works for answer in liveness.values())
+        and all(each.answers is not False for each in unlisted)
+        and not unusable
+    )
     if as_json:
         write_json(
             {
@@ -118,12 +124,15 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
                 "fallbacks": fallbacks,
                 "policies": policies,
                 "prices": source,
+                "redis": None if redis is None else {"topology": redis.topology},
                 "live": {name: _answer(answer) for name, answer in liveness.items()} if live else None,
             }
         )
         return OK if works else FAILED
-    state = "ok" if works else "usable, but not all that was asked answers: see the notes"
+    state = "ok" if works else "usable, but not every provider, model and store answers: see the notes"
     say(f"{_name(path) or 'no file: environment and defaults'}: {state}")
+    if redis is not None:
+        prose(f"shared through {redis.topology}")
     _write_providers(providers, liveness)
     _write_deployments(deployments, fallbacks)
     _write_policies(policies)
@@ -156,6 +165,20 @@ def _ask_replica(settings: "Settings") -> list[str]:
     except LedgerError as error:
         return [f"reports_database_url: {error}"]
     return []
+
+
+def _ask_redis(settings: "Settings") -> "tuple[RedisFound | None, list[str]]":
+    """Return what Redis consists of, and why it cannot be used, if so."""
+    from gateway.app.stores import ask_redis  # noqa: PLC0415 - imports the whole gateway, only for --live
+    from gateway.topology.urls import UnusableTopologyError  # noqa: PLC0415 - likewise
+
+    try:
+        found = asyncio.run(ask_redis(settings, doubts=True))
+    except UnusableTopologyError as error:
+        return None, [str(error)]
+    if found is None or found.away is None:
+        return found, []
+    return None, [f"redis_url: Redis does not answer ({found.away})"]
 
 
 def _silent(liveness: "dict[str, Liveness]") -> list[str]:

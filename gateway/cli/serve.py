@@ -41,12 +41,12 @@ def serve(
     collect_less()  # before it imports the gateway
     overrides = {"host": host, "port": port, "workers": workers}
     settings, path = read_settings(config, overrides, exit_code=MISUSED)
-    from gateway.app.stores import ClusterUnsupportedError  # noqa: PLC0415 - imports the whole gateway, so only here
-    from gateway.connections.tls import TlsError  # noqa: PLC0415 - likewise
+    from gateway.connections.tls import TlsError  # noqa: PLC0415 - imports the whole gateway, so only here
     from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
     from gateway.server.demo import DemoFailedError  # noqa: PLC0415 - likewise
     from gateway.server.server import run  # noqa: PLC0415 - likewise
     from gateway.settings import load  # noqa: PLC0415 - likewise
+    from gateway.topology.urls import UnusableTopologyError  # noqa: PLC0415 - likewise
 
     try:
         with ExitStack() as stack:
@@ -57,7 +57,7 @@ def serve(
             run(settings, path, lambda: load(path, os.environ, overrides))
     except TlsError as error:
         fail(str(error), MISUSED)
-    except (DemoFailedError, LedgerError, ClusterUnsupportedError) as error:
+    except (DemoFailedError, LedgerError, UnusableTopologyError) as error:
         fail(str(error))
     except OSError as error:
         fail(_explained(error))

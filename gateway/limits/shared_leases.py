@@ -1,10 +1,13 @@
-"""Leases that all processes take from one Redis, in the background.
+"""Leases that all processes take from Redis, in the background.
 
 Once a second, and at once when a call finds a lease used up, this process says of each quota in use what it has used
 and would like to lease. Running calls are part of the lease, so that a dead process gives back what it held.
 
 While Redis is away each process goes on with its share of what was left. If Redis has lost its data, or processes went
 on without it, every process reports again, and until all have done so none goes beyond such a share either.
+
+All of that is per shard: with a Redis Cluster each master has some of the quotas, and a list of processes of its own,
+and one that is away, or has lost its data, is so for its own quotas only.
 """
 
 import asyncio
@@ -15,10 +18,10 @@ from typing import Any
 
 import msgspec
 import structlog
-from redis.asyncio import Redis
 from redis.exceptions import NoScriptError, RedisError
 
 from gateway.limits.quota import SHARE_AT_LEAST, Quota
+from gateway.topology.nodes import REDIRECTED, Command, Nodes, raised
 
 # What is said to Redis about leases: one script for a quota, one for the processes that share it. A quota is a hash
 # with one field for each process, ``used lease until seen`` (amounts, and Redis' own time in seconds); ``base``: what
@@ -176,6 +179,11 @@ def key_of(quota: Quota) -> str:
     return "holeshot:limit:{" + quota.key.replace("{", "%7B").replace("}", "%7D") + "}"
 
 
+def processes_key(shard: str) -> str:
+    """Return the key of a shard's list of processes."""
+    return f"{PROCESSES_KEY}:{{{shard}}}" if shard else PROCESSES_KEY
+
+
 _log = structlog.get_logger(__name__)
 
 AHEAD_ROUNDS = 3.0  # of the present use is leased in advance
@@ -193,7 +201,7 @@ class _Link(msgspec.Struct):
 
 
 class SharedLeases:
-    """The leases of this process. ``start`` and ``close`` own the background task.
+    """The leases of this process. ``start`` and ``close`` own the background tasks, one for each shard of Redis.
 
     ``processes`` is how many are assumed until Redis has answered for the first time; ``new_id`` returns an id that no
     other process has.
@@ -201,7 +209,7 @@ class SharedLeases:
 
     def __init__(
         self,
-        redis: Redis,
+        nodes: Nodes,
         *,
         clock: Callable[[], float],
         unix_clock: Callable[[], float],
@@ -209,20 +217,17 @@ class SharedLeases:
         processes: int = 1,
         times: Times = USUAL,
     ) -> None:
-        self._redis = redis
-        self._clock = clock
-        self._unix_clock = unix_clock
-        self._id = new_id()
-        self.processes = processes
-        self._times = times
-        self._kept: dict[str, Quota] = {}
-        self._short: dict[str, Quota] = {}  # quotas that calls wait for
+        self.nodes = nodes
+        self.id = new_id()
+        self.times = times
+        self.clock, self.unix_clock = clock, unix_clock
+        self._assumed = processes
         self._spent: Mapping[str, float] = {}
-        self._wake = asyncio.Event()
-        self._round: asyncio.Future[None] | None = None  # the end of the next round
-        self._task: asyncio.Task[None] | None = None
-        self._link = _Link()
-        self._is_open = True
+        self._shards: dict[str, ShardLeases] = {}
+        self._over: list[ShardLeases] = []  # of shards that there are no more
+        self._version = nodes.version
+        self._is_open = False
+        self._settle()
 
     @property
     def sees_all(self) -> bool:
@@ -231,57 +236,177 @@ class SharedLeases:
 
     @property
     def connected(self) -> bool:
-        """Whether Redis answered last time."""
-        return not self._link.is_away
+        """Whether all of Redis answered last time."""
+        return not any(shard.link.is_away for shard in self._shards.values())
+
+    @property
+    def processes(self) -> int:
+        """How many processes share the limits."""
+        return max((shard.processes for shard in self._shards.values()), default=self._assumed)
+
+    @property
+    def shards(self) -> Mapping[str, "ShardLeases"]:
+        """The leases of each shard."""
+        return self._shards
 
     def recollect(self, spent: Mapping[str, float]) -> None:
         """Set what was spent before the start, by the key of the quota: it counts if Redis does not know better."""
         self._spent = spent
 
+    def spent(self, quota: Quota) -> float:
+        """Return what was spent of ``quota`` before the start."""
+        return self._spent.get(quota.key, 0.0)
+
     def keep(self, quota: Quota) -> None:
         """Include ``quota`` in the rounds until nothing of it is held or new."""
-        self._kept[quota.key] = quota
+        self._of(quota).keep(quota)
 
     async def start(self) -> None:
         """Start the rounds; Redis may be away."""
-        self._task = asyncio.create_task(self._go_round(), name="limits.leases")
+        self._is_open = True
+        with suppress(*_ERRORS):
+            async with asyncio.timeout(self.times.timeout_s):
+                await self.nodes.find()
+        self.settle()
+        for shard in self._shards.values():
+            shard.start()
 
     async def close(self) -> None:
         """Stop; give all leases back if Redis is available."""
+        self._is_open = False
+        await asyncio.gather(*(shard.cancel() for shard in self._over))
+        await asyncio.gather(*(shard.close() for shard in self._shards.values()))
+        await self.nodes.aclose()
+
+    async def enlarge(self, short: Sequence[tuple[Quota, float]], patience_s: float) -> None:
+        """Ask for larger leases and wait for the answer; after ``patience_s`` go on with a share of the limit."""
+        for quota, _ in short:
+            self.keep(quota)
+        now_s = self.clock()
+        asked = [(quota, amount) for quota, amount in short if now_s >= quota.exhausted_until_s]
+        if not asked:
+            return
+        by_shard: dict[str, tuple[ShardLeases, list[tuple[Quota, float]]]] = {}
+        for quota, amount in asked:
+            shard = self._of(quota)
+            by_shard.setdefault(shard.name, (shard, []))[1].append((quota, amount))
+            quota.waiting += amount
+        try:
+            if len(by_shard) == 1:  # as mostly: no task for it
+                ((shard, quotas),) = by_shard.values()
+                await shard.enlarge(quotas, patience_s)
+            else:
+                await asyncio.gather(*(shard.enlarge(quotas, patience_s) for shard, quotas in by_shard.values()))
+        finally:  # what one shard has granted does not go back before all have
+            for quota, amount in asked:
+                quota.waiting = max(0.0, quota.waiting - amount)
+
+    def settle(self) -> None:
+        """Give each quota to the shard that serves it now, if who serves what has changed."""
+        if self._version != self.nodes.version:
+            self._version = self.nodes.version
+            self._settle()
+
+    def _settle(self) -> None:
+        before, was_connected, processes = self._shards, self.connected, self.processes
+        self._shards = {}
+        for name in self.nodes.shards:
+            shard = before.pop(name, None)
+            if shard is None:
+                shard = ShardLeases(name, self, processes)
+                shard.link.is_away = not was_connected  # then others must hear first what was used without it
+                if self._is_open:
+                    shard.start()
+            self._shards[name] = shard
+        for shard in (*before.values(), *self._shards.values()):
+            for quota, is_short in shard.take_foreign():
+                self._of(quota).take(quota, is_short=is_short)
+        self._over = [shard for shard in (*self._over, *before.values()) if shard.stop()]
+
+    def _of(self, quota: Quota) -> "ShardLeases":
+        shard = self._shards.get(self.nodes.shard_of(key_of(quota))) if len(self._shards) > 1 else None
+        return shard if shard is not None else next(iter(self._shards.values()))  # no master serves it, for now
+
+
+class ShardLeases:
+    """The leases of this process from one shard of Redis."""
+
+    def __init__(self, name: str, owner: SharedLeases, processes: int) -> None:
+        self.name = name
+        self.processes = processes
+        self.link = _Link()
+        self._owner = owner
+        self._nodes, self._id, self._times = owner.nodes, owner.id, owner.times
+        self._clock, self._unix_clock = owner.clock, owner.unix_clock
+        self._kept: dict[str, Quota] = {}
+        self._short: dict[str, Quota] = {}  # quotas that calls wait for
+        self._wake = asyncio.Event()
+        self._round: asyncio.Future[None] | None = None  # the end of the next round
+        self._task: asyncio.Task[None] | None = None
+        self._is_open = True
+
+    def start(self) -> None:
+        """Start the rounds, unless they run."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._go_round(), name="limits.leases")
+
+    def stop(self) -> bool:
+        """End with the present round; return whether it still runs."""
+        self._is_open = False
+        self._wake.set()
+        return self._task is not None and not self._task.done()
+
+    async def cancel(self) -> None:
+        """Stop at once; what is leased expires."""
         self._is_open = False
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+
+    async def close(self) -> None:
+        """Stop; give all leases back if the shard is available."""
+        await self.cancel()
         with suppress(*_ERRORS):
             async with asyncio.timeout(self._times.timeout_s):
                 await self._exchange(list(self._kept.values()))
-        await self._redis.aclose()
 
-    async def enlarge(self, short: Sequence[tuple[Quota, float]], patience_s: float) -> None:
-        """Ask for larger leases and wait for the answer; after ``patience_s`` go on with a share of the limit."""
-        now_s = self._clock()
-        for quota, _ in short:
-            self.keep(quota)
-        asked = [(quota, amount) for quota, amount in short if now_s >= quota.exhausted_until_s]
-        if not asked or (not self._link.is_away and await self._answered(asked, patience_s)):
+    def keep(self, quota: Quota) -> None:
+        """Include ``quota`` in the rounds."""
+        self._kept[quota.key] = quota
+
+    def take(self, quota: Quota, *, is_short: bool) -> None:
+        """Keep a quota that another shard has had; ``is_short``: calls wait for it."""
+        self._kept[quota.key] = quota
+        if is_short:
+            self._short[quota.key] = quota
+            self._wake.set()
+
+    def take_foreign(self) -> list[tuple[Quota, bool]]:
+        """Return, and keep no longer, quotas that another shard serves, and whether calls wait for each."""
+        foreign = [quota for quota in self._kept.values() if self._nodes.shard_of(key_of(quota)) != self.name]
+        for quota in foreign:
+            del self._kept[quota.key]
+        return [(quota, self._short.pop(quota.key, None) is not None) for quota in foreign]
+
+    async def enlarge(self, asked: Sequence[tuple[Quota, float]], patience_s: float) -> None:
+        """As of ``SharedLeases``, for quotas of this shard that calls wait for."""
+        if not self.link.is_away and await self._answered(asked, patience_s):
             return
-        if not self._link.is_away:  # it is slow, and others lease meanwhile; or it hangs, which shows within a second
+        if not self.link.is_away:  # it is slow, and others lease meanwhile; or it hangs, which shows within a second
             parallel = [(quota, amount) for quota, amount in asked if quota.name == "max_parallel"]
             for quota, _ in asked:
                 if quota.name != "max_parallel":
                     self._share(quota, rounds=AHEAD_ROUNDS)
             if not parallel or await self._answered(parallel, self._times.timeout_s):
                 return
-        if self._link.is_away:
+        if self.link.is_away:
             for quota, _ in asked:
                 self._share(quota)
 
     async def _answered(self, asked: Sequence[tuple[Quota, float]], patience_s: float) -> bool:
         """Wait for the end of a round that begins after now; return whether Redis answered in time."""
-        for quota, amount in asked:
-            quota.waiting += amount
-            self._short[quota.key] = quota
+        self._short.update((quota.key, quota) for quota, _ in asked)
         if self._round is None:
             self._round = asyncio.get_running_loop().create_future()
         self._wake.set()
@@ -290,10 +415,7 @@ class SharedLeases:
                 await asyncio.shield(self._round)
         except TimeoutError:
             return False
-        finally:
-            for quota, amount in asked:
-                quota.waiting = max(0.0, quota.waiting - amount)
-        return not self._link.is_away
+        return not self.link.is_away
 
     async def _go_round(self) -> None:
         due_s = self._clock()
@@ -302,6 +424,10 @@ class SharedLeases:
                 async with asyncio.timeout(max(0.0, due_s - self._clock())):
                     await self._wake.wait()
             self._wake.clear()
+            self._owner.settle()
+            if self.name not in self._owner.shards:  # there is no such shard any more
+                self._lose()
+                return
             ended, self._round = self._round, None
             short, self._short = list(self._short.values()), {}
             is_due = self._clock() >= due_s
@@ -318,7 +444,7 @@ class SharedLeases:
         now_s, unix_s = self._clock(), self._unix_clock()
         for quota in [each for each in self._kept.values() if each.is_settled and each.window.ends_s < unix_s]:
             del self._kept[quota.key]
-        since_s = now_s if self._link.is_restoring else now_s - self._times.repeat_s
+        since_s = now_s if self.link.is_restoring else now_s - self._times.repeat_s
         return [
             each
             for each in self._kept.values()
@@ -330,14 +456,15 @@ class SharedLeases:
             async with asyncio.timeout(self._times.timeout_s):
                 await self._exchange(list({quota.key: quota for quota in quotas}.values()))
         except _ERRORS as error:
-            if not self._link.is_away:
+            if not self.link.is_away:
                 # Event limits.redis_away: Redis does not answer. Each of the `processes` allows its share of what was
                 # left of each limit.
                 # Do: Make Redis reachable. Calls go on meanwhile.
                 _log.warning(
                     "limits.redis_away",
                     error=type(error).__name__,
-                    processes=self.processes,
+                    node=self._nodes.address(self.name),
+                    processes=self._owner.processes,
                     hint="each process allows its share of what was left of each limit",
                 )
                 self._share_again()
@@ -350,15 +477,15 @@ class SharedLeases:
             self._share_again()
             self._lose()
             return
-        if self._link.is_away:
+        if self.link.is_away:
             # Event limits.redis_back: Limits are shared through Redis again.
             # Do: Nothing.
-            _log.info("limits.redis_back")
-        self._link.is_away = False
+            _log.info("limits.redis_back", node=self._nodes.address(self.name))
+        self.link.is_away = False
 
     def _lose(self) -> None:
         """Note that Redis is away; calls that wait for the next round go on with shares."""
-        self._link.is_away = True
+        self.link.is_away = True
         if self._round is not None and not self._round.done():
             self._round.set_result(None)
         self._round = None
@@ -372,7 +499,7 @@ class SharedLeases:
     def _share(self, quota: Quota, *, rounds: float = 1.0) -> None:
         """Go on with a share; in ``rounds``, since Redis told of them, others have leased what they use meanwhile."""
         leased_since = quota.elsewhere.leased * rounds / AHEAD_ROUNDS
-        quota.share(self.processes, self._clock(), leased_since=leased_since)
+        quota.share(self._owner.processes, self._clock(), leased_since=leased_since)
 
     async def _exchange(self, quotas: Sequence[Quota]) -> None:
         for start in range(0, max(1, len(quotas)), AT_ONCE):
@@ -380,37 +507,35 @@ class SharedLeases:
 
     async def _exchange_some(self, quotas: Sequence[Quota]) -> None:
         sent_s, times = self._clock(), self._times
-        known = "1" if self._link.has_greeted else "0"
-        returns = "1" if self._link.is_away else "0"
+        known = "1" if self.link.has_greeted else "0"
+        returns = "1" if self.link.is_away else "0"
         greeted = (self._id, str(times.process_s), str(times.restoring_s), known, returns)
         asked = [self._asked(quota, sent_s) for quota in quotas]
-        replies = await self._run(
+        greeting, *replies = await self._run(
             [
-                (GREET, PROCESSES_KEY, greeted),
+                (GREET, processes_key(self.name), greeted),
                 *((LEASE, key_of(quota), said) for quota, (_, _, said) in zip(quotas, asked, strict=True)),
             ]
         )
-        self._link.has_greeted = True
-        processes, self._link.is_restoring = int(replies[0][0]), bool(replies[0][1])
-        self.processes = max(self.processes, processes) if self._link.is_restoring else processes
-        for quota, (used, need, _), reply in zip(quotas, asked, replies[1:], strict=True):
-            self._learn(quota, Grant.of(reply), used, need, sent_s)
+        (greeting,) = raised([greeting])
+        self.link.has_greeted = True
+        processes, self.link.is_restoring = int(greeting[0]), bool(greeting[1])
+        self.processes = max(self.processes, processes) if self.link.is_restoring else processes
+        for quota, (used, need, _), reply in zip(quotas, asked, replies, strict=True):
+            if isinstance(reply, REDIRECTED):  # its slot has moved: the next round asks who serves it now
+                if quota.waiting:
+                    self._share(quota)
+                continue
+            self._learn(quota, Grant.of(*raised([reply])), used, need, sent_s)
 
     async def _run(self, commands: Sequence[tuple[str, str, Sequence[str]]]) -> list[Any]:
         """Run scripts, each with its key and arguments, in one round trip. Redis is sent their text only at first."""
-        if self._link.has_greeted:
-            with suppress(NoScriptError):  # Redis has started again, or is another one: then all is said again
-                return await self._send(commands, is_known=True)
-        return await self._send(commands, is_known=False)
-
-    async def _send(self, commands: Sequence[tuple[str, str, Sequence[str]]], *, is_known: bool) -> list[Any]:
-        pipeline = self._redis.pipeline(transaction=False)
-        for script, key, arguments in commands:
-            if is_known:
-                pipeline.evalsha(_DIGESTS[script], 1, key, *arguments)
-            else:
-                pipeline.eval(script, 1, key, *arguments)
-        return await pipeline.execute()
+        if self.link.has_greeted:
+            replies = await self._nodes.run(self.name, [_told(*each, is_known=True) for each in commands])
+            if not any(isinstance(reply, NoScriptError) for reply in replies):
+                return replies
+        # Redis has started again, or is another one: then all is said again.
+        return await self._nodes.run(self.name, [_told(*each, is_known=False) for each in commands])
 
     def _asked(self, quota: Quota, now_s: float) -> tuple[float, float, Sequence[str]]:
         """Return what is reported as used, what calls need, and the arguments of ``LEASE``.
@@ -425,7 +550,7 @@ class SharedLeases:
             ahead = 0.0
         quota.give_back(ahead)
         is_known = quota.reported is not None
-        base = quota.elsewhere.base if is_known else self._spent.get(quota.key, 0.0)
+        base = quota.elsewhere.base if is_known else self._owner.spent(quota)
         said = (
             self._id,
             repr(used),
@@ -446,7 +571,7 @@ class SharedLeases:
         """Apply a reply."""
         known = quota.elsewhere
         quota.lease.spare = max(0.0, grant.lease - need)
-        if self._link.is_restoring:
+        if self.link.is_restoring:
             known.used, known.leased = max(known.used, grant.used), max(known.leased, grant.leased)
             known.base = max(known.base, grant.base)
             self._share(quota)
@@ -456,3 +581,7 @@ class SharedLeases:
             quota.leased(grant.lease, reported=used, at_s=sent_s, until_s=sent_s + self._times.lease_s)
         if grant.lease < need:
             quota.exhausted_until_s = sent_s + EXHAUSTED_S
+
+
+def _told(script: str, key: str, arguments: Sequence[str], *, is_known: bool) -> Command:
+    return ("EVALSHA" if is_known else "EVAL", _DIGESTS[script] if is_known else script, 1, key, *arguments)

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 import structlog
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gateway.live.events import (
@@ -32,6 +31,7 @@ from gateway.live.events import (
 )
 from gateway.live.hub import Hub, WatchedCall
 from gateway.live.live import Live
+from gateway.topology.nodes import Command, Nodes, raised
 
 # The calls of other processes, as they publish them: checked, and turned into events of the hub. Others may write to
 # the same Redis, and messages may be lost: what cannot be true is ignored and counted, and a process may only tell of
@@ -239,17 +239,17 @@ class Sharing:
     """
 
     def __init__(
-        self, redis: Redis, live: Live, *, clock: Callable[[], float], unix_clock: Callable[[], float]
+        self, nodes: Nodes, live: Live, *, clock: Callable[[], float], unix_clock: Callable[[], float]
     ) -> None:
         self.foreign = ForeignCalls(live.hub, worker=live.worker, clock=clock)
-        self._redis = redis
+        self._nodes = nodes
         self._live = live
         self._clock = clock
         self._unix_clock = unix_clock
         # Channels are common to all databases of a Redis, but another database is another installation.
-        self._channel = f"{CHANNEL}:{redis.connection_pool.connection_kwargs.get('db') or 0}"
+        self._channel = f"{CHANNEL}:{nodes.database}"
         self._publisher = _Publisher(live)
-        self._listener = _Listener(redis, self._channel, self.foreign, on_change=self._hurry)
+        self._listener = _Listener(nodes, self._channel, self.foreign, on_change=self._hurry)
         self._polled_at = self._published_at = NEVER_S
         self._problem: str | None = "Redis has not answered yet"
         self._news = asyncio.Event()
@@ -277,9 +277,8 @@ class Sharing:
         self._publisher.stop()
         with suppress(*_AWAY):
             async with asyncio.timeout(TIMEOUT_S):
-                await self._redis.zrem(VIEWERS_KEY, self._member)
-        with suppress(*_AWAY):
-            await self._redis.aclose()
+                await self._run([("ZREM", VIEWERS_KEY, self._member)])
+        await self._nodes.aclose()
 
     @property
     def _member(self) -> str:
@@ -321,15 +320,15 @@ class Sharing:
     async def _poll(self) -> None:
         """Announce this process if it has viewers, and learn which others have."""
         unix_s = self._unix_clock()
-        pipeline = self._redis.pipeline(transaction=False)
+        commands: list[Command] = []
         if self._listener.is_subscribed:
-            pipeline.zadd(VIEWERS_KEY, {self._member: unix_s + VIEWER_EXPIRY_S})
-            pipeline.expire(VIEWERS_KEY, VIEWER_EXPIRY_S)
-        pipeline.zremrangebyscore(VIEWERS_KEY, "-inf", unix_s)
-        pipeline.zrangebyscore(VIEWERS_KEY, unix_s, unix_s + 2 * VIEWER_EXPIRY_S, start=0, num=MOST_PROCESSES)
+            commands.append(("ZADD", VIEWERS_KEY, unix_s + VIEWER_EXPIRY_S, self._member))
+            commands.append(("EXPIRE", VIEWERS_KEY, VIEWER_EXPIRY_S))
+        commands.append(("ZREMRANGEBYSCORE", VIEWERS_KEY, "-inf", unix_s))
+        until_s = unix_s + 2 * VIEWER_EXPIRY_S
+        commands.append(("ZRANGEBYSCORE", VIEWERS_KEY, unix_s, until_s, "LIMIT", 0, MOST_PROCESSES))
         self._polled_at = self._clock()
-        async with asyncio.timeout(2 * TIMEOUT_S):
-            *_, looking = await pipeline.execute()
+        *_, looking = await self._run(commands)
         self._publisher.learn(frozenset(each for each in looking if not each.startswith(f"{self._live.worker}:")))
 
     async def _publish(self) -> None:
@@ -339,13 +338,15 @@ class Sharing:
         messages, now = self._publisher.take(), self._clock()
         if not messages and now - self._published_at < BEAT_S:
             return
-        pipeline = self._redis.pipeline(transaction=False)
         sender = f"{self._live.worker}\n".encode()
-        for message in messages or [b""]:
-            pipeline.publish(self._channel, sender + message)
-        async with asyncio.timeout(2 * TIMEOUT_S):
-            await pipeline.execute()
+        await self._run([("PUBLISH", self._channel, sender + message) for message in messages or [b""]])
         self._published_at = now
+
+    async def _run(self, commands: Sequence[Command]) -> Sequence[Any]:
+        """Run commands where the viewers are listed; a Cluster's nodes pass on to all what is published."""
+        async with asyncio.timeout(2 * TIMEOUT_S):
+            await self._nodes.find()
+            return raised(await self._nodes.run(self._nodes.shard_of(VIEWERS_KEY), commands))
 
     def _succeeded(self) -> None:
         if self._problem is not None and self._polled_at > NEVER_S:
@@ -362,6 +363,7 @@ class Sharing:
         self._problem = f"Redis does not answer ({type(error).__name__})"
         self._polled_at = NEVER_S
         self._publisher.stop()
+        self._listener.is_stale = True  # another node may have taken over from the one that it listens to
 
 
 class _Publisher:
@@ -411,12 +413,12 @@ class _Publisher:
 class _Listener:
     """The subscription to what others publish. ``on_change`` is called when it begins, and when it has failed."""
 
-    def __init__(self, redis: Redis, channel: str, foreign: ForeignCalls, *, on_change: Callable[[], None]) -> None:
+    def __init__(self, nodes: Nodes, channel: str, foreign: ForeignCalls, *, on_change: Callable[[], None]) -> None:
         self.subscriptions = 0
         self.is_subscribed = False
         self.is_stale = False  # what it has told of was forgotten: it must begin again
         self.problem: str | None = None  # since it was last tried
-        self._redis = redis
+        self._nodes = nodes
         self._channel = channel
         self._foreign = foreign
         self._on_change = on_change
@@ -442,7 +444,8 @@ class _Listener:
     async def _listen(self) -> None:
         me = self._task
         try:
-            async with self._redis.pubsub() as pubsub:
+            await self._nodes.find()
+            async with self._nodes.pubsub(VIEWERS_KEY) as pubsub:
                 await pubsub.subscribe(self._channel)
                 while self._task is me:  # redis-py can lose a cancellation before Python 3.12
                     message = await pubsub.get_message(timeout=POLL_S)

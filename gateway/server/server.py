@@ -27,7 +27,7 @@ import uvloop
 
 from gateway.api.context import Phase
 from gateway.app.gateway import Gateway
-from gateway.app.stores import refuse_cluster
+from gateway.app.stores import check_redis
 from gateway.connections.listener import SharedPort, bind, descriptor_budget, listening, raise_limit
 from gateway.connections.tls import Certificate, open_context
 from gateway.core import tasks
@@ -265,7 +265,7 @@ def run(settings: Settings, path: Path | None, load: Load) -> None:
         OSError: a system resource is missing.
         TlsError: the certificate or its key cannot be used.
         LedgerError: the database's schema is missing or old.
-        ClusterUnsupportedError: Redis is a cluster of several masters.
+        UnusableTopologyError: limits and standings cannot be shared over this Redis.
 
     """
     quicken_enums()
@@ -382,11 +382,11 @@ async def prepare_stores(settings: Settings) -> None:
 
     Raises:
         SchemaOutdatedError, SchemaTooNewError: as of ``prepare_schema``.
-        ClusterUnsupportedError: Redis is a cluster of several masters.
+        UnusableTopologyError: limits and standings cannot be shared over this Redis.
 
     """
     await prepare_schema(settings.database_url.get_secret_value())
-    await refuse_cluster(settings)
+    await check_redis(settings)
 
 
 async def prepare_schema(url: str) -> None:

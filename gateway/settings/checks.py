@@ -25,6 +25,7 @@ from gateway.settings.section_checks import (
     without_secrets,
 )
 from gateway.settings.sections import profile_timeouts
+from gateway.topology.urls import RedisUrlError, read_url
 from providers import LITELLM, Api, DatasheetTable, Kind, apis_of, has_litellm
 from providers.dialects import DIALECTS
 from providers.http import checked
@@ -33,7 +34,6 @@ _DATABASES = ("postgresql", "postgres", "postgresql+asyncpg", "sqlite", "sqlite+
 _NO_DEFAULTS = frozenset(
     {"background", "model", "n", "response_format", "store", "stream", "stream_options", "text", "tools"}
 ).union(dialect.requests.prompt for dialect in DIALECTS.values())
-_REDISES = ("redis", "rediss", "unix")
 # The APIs of each kind of provider, if not all.
 _POSSIBLE: Mapping[Kind, tuple[Api, ...]] = {"litellm": apis_of(None, "litellm")}
 _OF_THE_BODY = frozenset({"accept-encoding", "content-encoding", "content-type"})
@@ -103,8 +103,11 @@ def _stores(settings: Settings) -> Iterator[Complaint]:
         yield Complaint(("database_url",), "must begin with postgresql:// or sqlite:///")
     if settings.reports_database_url is not None:
         yield from _replica(settings.database_url, settings.reports_database_url)
-    if settings.redis_url is not None and _scheme(settings.redis_url.get_secret_value()) not in _REDISES:
-        yield Complaint(("redis_url",), "must begin with redis://, rediss:// or unix://")
+    if settings.redis_url is not None:
+        try:
+            read_url(settings.redis_url.get_secret_value())
+        except RedisUrlError as error:
+            yield Complaint(("redis_url",), str(error))
 
 
 def _replica(primary: SecretStr, replica: SecretStr) -> Iterator[Complaint]:

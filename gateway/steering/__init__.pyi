@@ -35,6 +35,5 @@ from .plans import Plan as Plan
 from .plans import Start as Start
 from .redis_board import STRIKES_KEY as STRIKES_KEY
 from .redis_board import RedisBoard as RedisBoard
-from .redis_board import connect as connect
 from .router import Steering as Steering
 from .strategies import STRATEGIES as STRATEGIES

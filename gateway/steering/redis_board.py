@@ -2,7 +2,8 @@
 
 One hash per model and slot, ``holeshot:{model}:<slot number>``: the hash tag keeps all keys of a model on one node of a
 cluster. While Redis is away this replica steers by what it knows, keeps its counts and sends them later; to a Redis
-that has lost its data every replica sends its contributions again.
+that has lost its data every replica sends its contributions again. With a cluster all of that is per shard: one that is
+away is so for its own models only.
 """
 
 import asyncio
@@ -16,9 +17,6 @@ from uuid import uuid4
 
 import msgspec
 import structlog
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from gateway.steering.board import NEVER_S, Contributions, Part, slot_of
@@ -34,6 +32,7 @@ from gateway.steering.constants import (
 )
 from gateway.steering.counts import Counts
 from gateway.steering.outages import Report, Strikes
+from gateway.topology.nodes import Command, Nodes
 
 # Validates what is read from Redis: others may have written there, and it may be damaged. Values that cannot be
 # counts of ours are ignored, counted, and logged once: they influence no figure and cause no error.
@@ -176,27 +175,15 @@ return found
 """
 
 
-def connect(url: str, timeout_s: float = REDIS_TIMEOUT_S) -> Redis:
-    """Return a client that gives up on a silent Redis within ``timeout_s``."""
-    return Redis.from_url(
-        url,
-        decode_responses=True,
-        socket_timeout=timeout_s,
-        socket_connect_timeout=timeout_s,
-        retry=Retry(NoBackoff(), 0),  # the next round is the retry
-        encoding_errors="replace",  # invalid bytes would prevent reading the other replies
-    )
-
-
 def key_of(model: str, suffix: object) -> str:
     """Return the key of a model's ``suffix``: a slot's number, or a day's dollars."""
     tag = model.replace("{", "%7B").replace("}", "%7D")  # its own braces would move the hash tag
     return f"holeshot:{{{tag}}}:{suffix}"
 
 
-def read(pipeline: Any, key: str) -> None:
-    """Queue a read of a hash, with limits; for the reply see ``redis_values``."""
-    pipeline.eval(READ, 1, key, str(MOST_FIELDS), str(MOST_BYTES))
+def read(key: str) -> Command:
+    """Return the command that reads a hash, with limits; for the reply see ``Values.hash``."""
+    return ("EVAL", READ, 1, key, str(MOST_FIELDS), str(MOST_BYTES))
 
 
 def arguments(parts: Iterable[Part]) -> Iterable[str | bytes]:
@@ -218,6 +205,7 @@ _log = structlog.get_logger(__name__)
 FLUSH_FIELDS = 20_000  # about as many in one round: 20 ms of Redis' time, and of ours, when it returns after minutes
 RESTORING_S = 3.0  # after a loss all slots are read each second: in this time all replicas notice and send again
 STRIKES_KEY = "holeshot:strikes"  # one field for each replica: its report of failing deployments
+_ERRORS = (RedisError, OSError, TimeoutError, ValueError, TypeError)  # the last two: invalid replies
 DAY_EXPIRY_S = 2 * 86_400  # of a day's dollars: kept until no replica's clock can be in that day
 
 
@@ -230,14 +218,14 @@ class RedisBoard:
 
     def __init__(
         self,
-        redis: Redis,
+        nodes: Nodes,
         *,
         unix_clock: Callable[[], float],
         spending: Spending | None = None,
         new_id: Callable[[], str] = lambda: uuid4().hex,
         strikes: Strikes | None = None,
     ) -> None:
-        self._redis = redis
+        self._nodes = nodes
         self._unix_clock = unix_clock
         self._spending = spending or Spending(unix_clock)
         self._strikes = strikes
@@ -246,9 +234,9 @@ class RedisBoard:
         self._values = Values()
         self._numbers = count(1)
         self._models: dict[str, Contributions] = {}
-        self._restoring_until_s = NEVER_S
+        self._restoring_until_s: dict[str, float] = {}  # by shard
+        self._away: frozenset[str] = frozenset()  # shards
         self._task: asyncio.Task[None] | None = None
-        self._away = False
         self._is_open = True
 
     def add(self, model: str, counts: Mapping[str, float], unix_s: float) -> None:
@@ -284,8 +272,13 @@ class RedisBoard:
 
     @property
     def connected(self) -> bool:
-        """Whether Redis answered last time."""
+        """Whether all of Redis answered last time."""
         return not self._away
+
+    @property
+    def topology(self) -> str:
+        """What Redis consists of, as far as known, in words."""
+        return self._nodes.name
 
     async def start(self) -> None:
         """Start to synchronise with the other replicas."""
@@ -300,37 +293,42 @@ class RedisBoard:
             with suppress(asyncio.CancelledError):
                 await self._task
         await self.sync()
-        await self._redis.aclose()
+        await self._nodes.aclose()
 
     async def sync(self) -> bool:
         """Flush and read, in one round trip or two; return whether Redis was available. Its absence is not an error."""
         unix_s = self._unix_clock()
         self._forget(unix_s)
+        for _ in range(2):
+            shards = self._nodes.shards
+            reached = await asyncio.gather(*(self._sync_shard(shard, unix_s) for shard in shards))
+            self._away = frozenset(shard for shard, is_reached in zip(shards, reached, strict=True) if not is_reached)
+            if shards == self._nodes.shards:  # else the first answer was that this is a cluster
+                break
+        return not self._away
+
+    async def _sync_shard(self, shard: str, unix_s: float) -> bool:
         try:
-            if await self._exchange(unix_s):
-                await self._exchange(unix_s)
-        except (
-            RedisError,
-            OSError,
-            TimeoutError,
-            ValueError,
-            TypeError,
-        ) as error:  # the last two: invalid replies
-            if not self._away:
-                # Event steering.redis_away: Each replica steers by its own measurements, as Redis does not answer.
+            async with asyncio.timeout(2 * REDIS_TIMEOUT_S):
+                await self._nodes.find()
+            if await self._exchange(shard, unix_s):
+                await self._exchange(shard, unix_s)
+        except _ERRORS as error:
+            if shard not in self._away:
+                # Event steering.redis_away: Each replica steers by its own measurements, as Redis does not answer. With
+                # a Redis Cluster this is one master, `node`, and its models.
                 # Do: Make Redis reachable. Calls go on meanwhile.
                 _log.warning(
                     "steering.redis_away",
                     error=type(error).__name__,
+                    node=self._nodes.address(shard),
                     hint="steering by this replica's measurements only",
                 )
-            self._away = True
             return False
-        if self._away:
+        if shard in self._away:
             # Event steering.redis_back: Replicas share their measurements again.
             # Do: Nothing.
-            _log.info("steering.redis_back")
-        self._away = False
+            _log.info("steering.redis_back", node=self._nodes.address(shard))
         return True
 
     async def _keep_in_step(self) -> None:
@@ -341,31 +339,24 @@ class RedisBoard:
             await asyncio.sleep(due - loop.time())
             await self.sync()
 
-    async def _exchange(self, unix_s: float) -> bool:
+    async def _exchange(self, shard: str, unix_s: float) -> bool:
         """Send what is not confirmed, then read; return whether there is more to send at once.
 
         Replies are processed in the order of the commands.
         """
-        again = any(known.resends for known in self._models.values())
-        flushed = self._sealed()
-        due = self._due(unix_s)
+        models = {name: known for name, known in self._models.items() if self._serves(shard, name)}
+        again = any(known.resends for known in models.values())
+        flushed = self._sealed(models)
+        due = self._due(shard, models, unix_s)
         day, spent = self._spending.own_usd()
-        spenders = tuple(spent)
-        pipeline = self._redis.pipeline(transaction=False)
-        for model, _, parts in flushed:
-            keys = [key_of(model, part.slot) for part in parts]
-            pipeline.eval(APPLY, len(keys), *keys, self._field, str(KEY_EXPIRY_S), *arguments(parts))
-        for model in spenders:
-            key = key_of(model, f"usd:{day}")
-            pipeline.hset(key, self._field, repr(spent[model]))
-            pipeline.expire(key, DAY_EXPIRY_S)
-            read(pipeline, key)
-        for model, _, slots in due:
-            for slot in slots:
-                read(pipeline, key_of(model, slot))
-        self._report_strikes(pipeline)
+        spenders = tuple(model for model in spent if self._serves(shard, model))
+        strikes = self._strikes if self._nodes.shard_of(STRIKES_KEY) == shard else None
+        commands = [*self._sent(flushed), *self._shared(day, {model: spent[model] for model in spenders})]
+        commands += [read(key_of(model, slot)) for model, _, slots in due for slot in slots]
+        if strikes is not None:
+            commands += self._report_strikes(strikes)
         async with asyncio.timeout(2 * REDIS_TIMEOUT_S):
-            replies = iter(await pipeline.execute(raise_on_error=False))
+            replies = iter(await self._nodes.run(shard, commands or [("PING",)]))
         lost = False
         for _, known, parts in flushed:
             lost |= known.confirm(parts, [int(found) for found in answer(replies)])
@@ -375,27 +366,46 @@ class RedisBoard:
             lost |= await self._take(model, known, slots, replies)
             if len(slots) == SLOTS_KEPT:
                 known.read_all_at_s = unix_s
-        self._learn_strikes(unix_s, replies)
+        if strikes is not None:
+            self._learn_strikes(strikes, unix_s, replies)
         if lost:
-            # Event steering.redis_lost_data: Redis has lost figures: it was restarted or emptied. Each replica writes
-            # its own again.
+            # Event steering.redis_lost_data: Redis has lost figures: it was restarted or emptied, or a replica took
+            # over. Each process writes its own again.
             # Do: Nothing. If it repeats, Redis removes keys because its memory is full: give it more.
-            _log.warning("steering.redis_lost_data", hint="this replica writes its counts again")
-            self._restoring_until_s = unix_s + RESTORING_S
+            _log.warning(
+                "steering.redis_lost_data", node=self._nodes.address(shard), hint="this replica writes its counts again"
+            )
+            self._restoring_until_s[shard] = unix_s + RESTORING_S
         return again or lost
 
-    def _sealed(self) -> list[tuple[str, Contributions, tuple[Part, ...]]]:
+    def _sent(self, flushed: Iterable[tuple[str, Contributions, tuple[Part, ...]]]) -> Iterator[Command]:
+        for model, _, parts in flushed:
+            keys = [key_of(model, part.slot) for part in parts]
+            yield ("EVAL", APPLY, len(keys), *keys, self._field, str(KEY_EXPIRY_S), *arguments(parts))
+
+    def _shared(self, day: str, spent: Mapping[str, float]) -> Iterator[Command]:
+        """Write what this replica has spent, and read what all have."""
+        for model, usd in spent.items():
+            key = key_of(model, f"usd:{day}")
+            yield from (("HSET", key, self._field, repr(usd)), ("EXPIRE", key, DAY_EXPIRY_S), read(key))
+
+    def _serves(self, shard: str, model: str) -> bool:
+        return self._nodes.shard_of(key_of(model, "")) == shard
+
+    def _sealed(self, models: Mapping[str, Contributions]) -> list[tuple[str, Contributions, tuple[Part, ...]]]:
         """Return the parts to send, of as many models as fit into one round."""
         sealed = []
         left = FLUSH_FIELDS
-        for model, known in self._models.items():
+        for model, known in models.items():
             parts = known.seal(lambda: next(self._numbers), left)
             if parts:
                 sealed.append((model, known, parts))
                 left -= sum(len(part.counts) for part in parts)
         return sealed
 
-    def _due(self, unix_s: float) -> list[tuple[str, Contributions, range]]:
+    def _due(
+        self, shard: str, models: Mapping[str, Contributions], unix_s: float
+    ) -> list[tuple[str, Contributions, range]]:
         """Return what to read of the models in use: the open slot and the one before, and of some in turn all slots.
 
         All slots of each model are read every half minute, for late flushes, and at once when a model is first used, so
@@ -404,9 +414,9 @@ class RedisBoard:
         now_slot = slot_of(unix_s)
         newest = range(now_slot - 1, now_slot + 1)
         everything = range(now_slot - SLOTS_KEPT + 1, now_slot + 1)
-        used = {model: known for model, known in self._models.items() if known.asked_at_s > unix_s - SLOT_S}
-        if unix_s < self._restoring_until_s:
-            return [(model, known, everything) for model, known in self._models.items()]
+        used = {model: known for model, known in models.items() if known.asked_at_s > unix_s - SLOT_S}
+        if unix_s < self._restoring_until_s.get(shard, NEVER_S):
+            return [(model, known, everything) for model, known in models.items()]
         aged = [model for model, known in used.items() if known.read_all_at_s <= unix_s - LATE_MERGE_S]
         aged.sort(key=lambda model: used[model].read_all_at_s)
         turns = ceil(len(used) * FLUSH_S / LATE_MERGE_S)
@@ -421,25 +431,21 @@ class RedisBoard:
         fields = self._values.hash(shares, model)
         self._spending.learn(day, model, self._values.usd(fields, model, mine=self._field))
 
-    def _report_strikes(self, pipeline: Any) -> None:
+    def _report_strikes(self, strikes: Strikes) -> Iterator[Command]:
         """Write this replica's report, read the others', and delete those of replicas that are long gone."""
-        if self._strikes is None:
-            return
-        pipeline.hset(STRIKES_KEY, self._field, msgspec.json.encode(self._strikes.report()))
-        pipeline.expire(STRIKES_KEY, KEY_EXPIRY_S)
-        read(pipeline, STRIKES_KEY)
+        yield ("HSET", STRIKES_KEY, self._field, msgspec.json.encode(strikes.report()))
+        yield ("EXPIRE", STRIKES_KEY, KEY_EXPIRY_S)
+        yield read(STRIKES_KEY)
         if self._gone:
-            pipeline.hdel(STRIKES_KEY, *self._gone)
+            yield ("HDEL", STRIKES_KEY, *self._gone)
 
-    def _learn_strikes(self, unix_s: float, replies: Iterator[Any]) -> None:
+    def _learn_strikes(self, strikes: Strikes, unix_s: float, replies: Iterator[Any]) -> None:
         """Process the other replicas' reports; nothing if the key has another type."""
-        if self._strikes is None:
-            return
         stored, _, shares = next(replies), next(replies), next(replies)
         if isinstance(stored, Exception) and not is_of_another_type(stored):
             raise stored
         reports = self._values.reports(self._values.hash(shares, "strikes"), mine=self._field)
-        self._strikes.learn(reports.values())
+        strikes.learn(reports.values())
         self._gone = [field for field, report in reports.items() if report.at_s < unix_s - REPORT_KEPT_S]
 
     async def _take(self, model: str, known: Contributions, slots: range, replies: Iterator[Any]) -> bool:
@@ -463,7 +469,11 @@ class RedisBoard:
 
     def _forget(self, unix_s: float) -> None:
         """Drop slots that are too old, and models not called or asked about since."""
-        self._restoring_until_s = min(self._restoring_until_s, unix_s + RESTORING_S)
+        self._restoring_until_s = {  # not for long, though the clock was set back
+            shard: min(until_s, unix_s + RESTORING_S)
+            for shard, until_s in self._restoring_until_s.items()
+            if until_s > unix_s
+        }
         for model, known in list(self._models.items()):
             known.expire(unix_s)
             if known.asked_at_s < unix_s - SLOTS_KEPT * SLOT_S:

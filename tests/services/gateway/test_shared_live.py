@@ -13,18 +13,11 @@ from redis.asyncio import Redis
 from gateway.live import sharing
 from gateway.live.events import Began, Done, First, Gap, Launched, Tokens, frame
 from gateway.live.sharing import CHANNEL, VIEWERS_KEY, Sharing
-from gateway.steering import connect
 from providers.simulator.script import Delta, Gate, Hang, answer
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.gateway.watcher import Watcher, watching
 from tests.patience import PATIENCE_S
 from tests.services.relay import Relay
-
-
-@pytest.fixture
-async def redis(redis_url: str) -> AsyncIterator[Redis]:
-    async with connect(redis_url) as client:
-        yield client
 
 
 @pytest.fixture

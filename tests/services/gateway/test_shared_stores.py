@@ -7,9 +7,10 @@ from typing import Any
 
 import asyncpg
 import pytest
+from redis.asyncio import Redis
 from sqlalchemy.engine import make_url
 
-from gateway.steering import STRIKES_KEY, RedisBoard, connect, slot_of
+from gateway.steering import STRIKES_KEY, RedisBoard, slot_of
 from providers.simulator.script import Gate, Hang, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.services.relay import Relay
@@ -45,7 +46,7 @@ async def test_the_whole_path_on_a_real_postgres_and_a_real_redis(
             assert (await response.read()).endswith(b"data: [DONE]\n\n")
         await running["slow"].reach(disconnects_before_first_token=1)
         async with running.get("/health/ready") as ready:
-            assert (await ready.json())["redis"] == {"connected": True}
+            assert (await ready.json())["redis"] == {"connected": True, "topology": "redis"}
         await running.gateway.ledger.flush()
         await running.gateway.ledger.fold()
         [call] = await rows(postgres_url, "select *, tags ->> 'prompt' as prompt from calls")
@@ -82,7 +83,7 @@ async def test_a_gateway_tells_the_others_whom_it_finds_well(tmp_path: Path, pos
     async with serving(tmp_path, {"alpha": None}, database_url=postgres_url, redis_url=redis_url) as running:
         await chat(running)
         assert await board_of(running).sync()
-        async with connect(redis_url) as redis:
+        async with Redis.from_url(redis_url, decode_responses=True) as redis:
             [report] = await redis.hvals(STRIKES_KEY)
     assert json.loads(report)["well"] == ["alpha/m"]
 
@@ -94,7 +95,7 @@ async def test_garbage_in_redis_breaks_neither_the_leaderboard_nor_calls(
     names = [f"alpha/m|{name}" for name in ("n", "err", "won", "sec", "tok", "0|e17", "0|c111")]
     async with serving(tmp_path, {"alpha": None}, database_url=postgres_url, redis_url=redis_url) as running:
         now_slot = slot_of(time.time())
-        async with connect(redis_url) as redis:
+        async with Redis.from_url(redis_url, decode_responses=True) as redis:
             for slot in range(now_slot - 1, now_slot + 2):  # the next may begin under way
                 await redis.hset(
                     f"holeshot:{{{MODEL}}}:{slot}", mapping=dict.fromkeys([*names, "calls", "out"], garbage)
@@ -119,7 +120,7 @@ async def test_a_gateway_serves_on_when_its_redis_is_not_there(tmp_path: Path, p
     async with serving(tmp_path, {"alpha": None}, **nowhere) as running:
         await chat(running)
         async with running.get("/health/ready") as ready:
-            assert (ready.status, (await ready.json())["redis"]) == (200, {"connected": False})
+            assert (ready.status, (await ready.json())["redis"]) == (200, {"connected": False, "topology": "redis"})
         assert running.gateway.steering.leaderboard(MODEL).deployments[0].events == 1
 
 
@@ -161,7 +162,7 @@ async def test_readiness_tells_of_stores_that_hang_while_they_do(
             "oldest_pending_s": None,
         }:
             pass
-        assert body["redis"] == {"connected": True}
+        assert body["redis"] == {"connected": True, "topology": "redis"}
         for relay in relays:
             relay.hang()
         while (await readiness())["database"]["connected"]:

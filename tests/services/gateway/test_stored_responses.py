@@ -6,7 +6,7 @@ import pytest
 from redis.asyncio import Redis
 
 from gateway.api.context import StoredResponses
-from gateway.steering import connect
+from gateway.topology.nodes import Nodes, connect
 from tests.services.servers import free_port
 
 CREATED = (
@@ -16,22 +16,21 @@ TTL_S = 60.0
 
 
 @pytest.fixture
-async def redis(redis_url: str) -> AsyncIterator[Redis]:
-    client = connect(redis_url)
-    await client.flushdb()
-    yield client
-    await client.aclose()
+async def nodes(redis_url: str) -> AsyncIterator[Nodes]:
+    nodes = connect(redis_url)
+    yield nodes
+    await nodes.aclose()
 
 
-async def test_what_one_replica_answered_another_can_go_on_from(redis: Redis) -> None:
-    one, other = (StoredResponses(TTL_S, clock=lambda: 0.0, store=redis) for _ in range(2))
+async def test_what_one_replica_answered_another_can_go_on_from(nodes: Nodes, redis: Redis) -> None:
+    one, other = (StoredResponses(TTL_S, clock=lambda: 0.0, store=nodes) for _ in range(2))
     await one.keep("ann", CREATED, "openai/gpt")
     assert await other.find("ann", "resp_1") == "openai/gpt"
     assert 0 < await redis.ttl((await redis.keys())[0]) <= TTL_S
 
 
-async def test_nobody_goes_on_from_another_clients_response(redis: Redis) -> None:
-    one, other = (StoredResponses(TTL_S, clock=lambda: 0.0, store=redis) for _ in range(2))
+async def test_nobody_goes_on_from_another_clients_response(nodes: Nodes) -> None:
+    one, other = (StoredResponses(TTL_S, clock=lambda: 0.0, store=nodes) for _ in range(2))
     await one.keep("ann", CREATED, "openai/gpt")
     for replica in (one, other):
         assert await replica.find("bob", "resp_1") is None

@@ -17,9 +17,9 @@ from structlog.testing import capture_logs
 from gateway.limits.limits import Limits, Payer, Use
 from gateway.limits.quota import LimitReached, Quota
 from gateway.limits.shared_leases import GREET, LEASE, USUAL, Grant, SharedLeases, Times
-from gateway.steering import connect
+from gateway.topology.nodes import connect
 from tests.patience import PATIENCE_S
-from tests.services.deaf_redis import DeafRedis, ends
+from tests.services.deaf_redis import DeafNodes, ends
 from tests.services.relay import Relay
 from tests.services.servers import redis_server
 from tests.unit.limits.test_limits import attempt, record
@@ -43,9 +43,9 @@ class Process:
     """One gateway process and its calls."""
 
     def __init__(self, url: str, number: int, times: Times) -> None:
-        self.redis = connect(url, times.timeout_s)
+        self.nodes = connect(url, times.timeout_s)
         self.leases = SharedLeases(
-            self.redis, clock=time.monotonic, unix_clock=time.time, new_id=lambda: f"p{number}", times=times
+            self.nodes, clock=time.monotonic, unix_clock=time.time, new_id=lambda: f"p{number}", times=times
         )
         self.limits = Limits(self.leases, clock=time.monotonic, unix_clock=time.time)
         self._numbers = count()
@@ -61,9 +61,9 @@ class Process:
 
     async def kill(self) -> None:
         """End without a word, as a process does that is killed."""
-        assert self.leases._task is not None  # the task is its life
-        self.leases._task.cancel()
-        await self.redis.aclose()
+        for shard in self.leases.shards.values():
+            await shard.cancel()  # the task is its life
+        await self.nodes.aclose()
 
 
 NewProcess = Callable[..., Awaitable[Process]]
@@ -257,7 +257,7 @@ async def test_calls_that_come_while_a_lease_is_asked_for_find_nothing_exhausted
     one = await process()
     limits = {"rpm": 100.0}
     first = asyncio.create_task(one.begin(limits))
-    while not (quota := quota_of(one)) or not quota.waiting or one.leases._short:  # noqa: ASYNC110 - nobody tells
+    while not (quota := quota_of(one)) or not quota.waiting or one.leases.shards[""]._short:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0)
     later = [asyncio.create_task(one.begin(limits)) for _ in range(3)]
     await first
@@ -447,19 +447,19 @@ async def test_after_a_flush_others_are_not_forgotten_before_they_have_reported(
 
 
 async def test_leases_end_though_their_client_loses_the_cancellation() -> None:
-    redis = DeafRedis(deaf=1)
-    leases = SharedLeases(redis, clock=time.monotonic, unix_clock=time.time, new_id=lambda: "p1")
+    nodes = DeafNodes(deaf=1)
+    leases = SharedLeases(nodes, clock=time.monotonic, unix_clock=time.time, new_id=lambda: "p1")
     await leases.start()
-    await redis.asked.wait()
+    await nodes.asked.wait()
     assert await ends(leases.close())
 
 
 async def test_while_redis_hangs_calls_in_parallel_wait_until_that_is_known() -> None:
-    redis = DeafRedis(deaf=1)
-    leases = SharedLeases(redis, clock=time.monotonic, unix_clock=time.time, new_id=lambda: "p1")
+    nodes = DeafNodes(deaf=1)
+    leases = SharedLeases(nodes, clock=time.monotonic, unix_clock=time.time, new_id=lambda: "p1")
     limits = Limits(leases, clock=time.monotonic, unix_clock=time.time)
     await leases.start()
-    await redis.asked.wait()
+    await nodes.asked.wait()
     async with asyncio.TaskGroup() as calls:
         for number in range(3):
             calls.create_task(limits.hold(f"call-{number}", "team", {"max_parallel": 3, "rpm": 60}, MODEL, Use()))

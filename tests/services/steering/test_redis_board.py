@@ -20,10 +20,11 @@ from gateway.settings import RaceSettings
 from gateway.steering import redis_board
 from gateway.steering.budget import Spending
 from gateway.steering.candidates import Terms
-from gateway.steering.redis_board import RedisBoard, connect
+from gateway.steering.redis_board import RedisBoard
 from gateway.steering.router import Steering
+from gateway.topology.nodes import Nodes, connect
 from tests.patience import PATIENCE_S
-from tests.services.deaf_redis import DeafRedis, ends
+from tests.services.deaf_redis import DeafNodes, ends
 from tests.services.servers import free_port, redis_server
 
 START_S = 1_800_000_000.0
@@ -45,12 +46,6 @@ class Clock:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-@pytest.fixture
-async def redis(redis_url: str) -> AsyncIterator[Redis]:
-    async with connect(redis_url) as client:
-        yield client
 
 
 @pytest.fixture
@@ -228,10 +223,10 @@ async def test_without_redis_a_replica_steers_on_its_own_memory(clock: Clock) ->
 
 
 async def test_a_board_ends_though_its_client_loses_the_cancellation(clock: Clock) -> None:
-    redis = DeafRedis(deaf=2)
-    board = RedisBoard(redis, unix_clock=clock)
+    nodes = DeafNodes(deaf=2)
+    board = RedisBoard(nodes, unix_clock=clock)
     await board.start()
-    await redis.asked.wait()
+    await nodes.asked.wait()
     assert await ends(board.close())
 
 
@@ -430,7 +425,7 @@ async def test_replicas_share_what_they_have_spent_today(redis_url: str, redis: 
         await board.close()
 
 
-def impatient(url: str) -> Redis:
+def impatient(url: str) -> Nodes:
     """A client that gives a silent Redis up soon, so that no test waits for it."""
     return connect(url, timeout_s=1.0)
 

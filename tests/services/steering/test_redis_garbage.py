@@ -18,8 +18,9 @@ from gateway.settings import RaceSettings
 from gateway.steering.board import slot_of
 from gateway.steering.budget import Spending
 from gateway.steering.candidates import Terms
-from gateway.steering.redis_board import MOST_BYTES, MOST_FIELDS, RedisBoard, connect
+from gateway.steering.redis_board import MOST_BYTES, MOST_FIELDS, RedisBoard
 from gateway.steering.router import Steering
+from gateway.topology.nodes import connect
 
 START_S = 1_800_000_000.0
 MODEL = "m"
@@ -45,12 +46,6 @@ FIELDS: list[Any] = [
     "req", "out", "a|0|e999999999999", "a|99999999999999999999|e1", "a|" + "9" * 5000 + "|e1", "a|²|e1", "a|0|e٣",
     "|", "||", "|n", "a|0|", "a|0|e", "a|0|e-1", "@", "@x", "", "x" * 10_000, b"\xff|n", "a|0|z1", "z|n", "z|0|e10",
 ]  # fmt: skip
-
-
-@pytest.fixture
-async def redis(redis_url: str) -> AsyncIterator[Redis]:
-    async with connect(redis_url) as client:
-        yield client
 
 
 class Replica:
@@ -211,11 +206,13 @@ async def test_anything_at_all_in_redis_stops_neither_plans_nor_the_leaderboard(
 
 
 @pytest.mark.parametrize("value", [b"\xff\xfe", "x" * 100_000, "", "a\r\nset-cookie: b", "\x00"])
-async def test_a_stored_response_names_a_deployment_or_nobody(redis: Redis, value: str | bytes) -> None:
-    responses = StoredResponses(60.0, clock=lambda: 0.0, store=redis)
+async def test_a_stored_response_names_a_deployment_or_nobody(redis_url: str, redis: Redis, value: str | bytes) -> None:
+    store = connect(redis_url)
+    responses = StoredResponses(60.0, clock=lambda: 0.0, store=store)
     await redis.set("holeshot:response:ann:resp_1", value)
     found = await responses.find("ann", "resp_1")
     assert found is None or (found.isprintable() and len(found) < 1000)
     await redis.delete("holeshot:response:ann:resp_1")
     await redis.rpush("holeshot:response:ann:resp_1", "x")
     assert await responses.find("ann", "resp_1") is None
+    await store.aclose()

@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 
 from gateway.steering.constants import KEY_EXPIRY_S, REPORT_AGE_S, REPORT_KEPT_S, STRIKES
 from gateway.steering.outages import Report, Strike
-from gateway.steering.redis_board import STRIKES_KEY, RedisBoard, connect
+from gateway.steering.redis_board import STRIKES_KEY, RedisBoard
+from gateway.topology.nodes import connect
 from providers import ErrorKind
 from tests.services.servers import free_port
 from tests.unit.steering.replica import Replica, later, struck, well
@@ -26,12 +27,6 @@ class Shared(Replica):
 
 
 NewReplica = Callable[[], Shared]
-
-
-@pytest.fixture
-async def redis(redis_url: str) -> AsyncIterator[Redis]:
-    async with connect(redis_url) as client:
-        yield client
 
 
 @pytest.fixture

@@ -67,6 +67,6 @@ def imported(tmp_path: Path) -> Import:
 def _value(name: str) -> str:
     if name.endswith("_SHA256"):
         return "0" * 64
-    if name == "SOON":
+    if name == "SOON" or name.endswith("_PORT"):
         return "7"
     return "https://endpoint.test" if name.endswith(("_BASE", "_URL")) else f"value-of-{name}"

@@ -1,0 +1,408 @@
+"""The nodes of Redis, by the part of the keys that each serves, and the round trips to them.
+
+One node, or the master that Sentinels name, serves all keys: its only shard has the name "". The masters of a Cluster
+are found by asking, whatever the URL says, as any node knows them all. What is sent goes in one pipeline to one node
+and is tried once: the next round is the retry. redis-py's own pipeline for clusters fails as a whole when one master is
+dead, and takes seconds for that, whatever the time-out.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
+from redis.asyncio.connection import ConnectionPool, parse_url
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MovedError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from gateway.topology.urls import Address, RedisUrl, UnusableTopologyError, read_url
+
+TIMEOUT_S = 1.0  # of connecting, and of each answer: nothing waits for Redis beyond the round that asks it
+
+# Replies of a node that does not serve the key, or not now: who does is asked before the next round.
+REDIRECTED = (MovedError, AskError, TryAgainError, ClusterDownError, ReadOnlyError)
+
+Command = Sequence[str | bytes | int | float]
+
+
+class SlotMap:
+    """Which master of a Cluster serves which slots.
+
+    A shard is named by the smallest number whose decimal digits, as a key, it serves: all processes find the same
+    name, it survives a failover, and a key with it as its hash tag is served by this shard.
+    """
+
+    def __init__(self, ranges: Sequence[tuple[int, int, Address]], others: Sequence[Address] = ()) -> None:
+        self.ranges = sorted(ranges)
+        self.nodes = tuple(dict.fromkeys([*(master for _, _, master in self.ranges), *others]))
+        self.covered = sum(last - first + 1 for first, last, _ in self.ranges)
+        self._starts = [first for first, _, _ in self.ranges]
+        self.masters = self._named()
+        self._names = {master: name for name, master in self.masters.items()}
+
+    def shard_of(self, key: str) -> str:
+        """Return the shard that serves ``key``; "" if none does."""
+        master = self._master_of(key)
+        return self._names[master] if master is not None else ""
+
+    def _master_of(self, key: str) -> Address | None:
+        slot = key_slot(key.encode())
+        at = bisect_right(self._starts, slot) - 1
+        return self.ranges[at][2] if at >= 0 and slot <= self.ranges[at][1] else None
+
+    def _named(self) -> dict[str, Address]:
+        unnamed = {master for first, last, master in self.ranges if first <= last}
+        masters = {}
+        numbers = count()
+        while unnamed:
+            name = str(next(numbers))
+            master = self._master_of(name)
+            if master in unnamed:
+                masters[name] = master
+                unnamed.remove(master)
+        return masters
+
+
+class Nodes:
+    """Redis, whatever it consists of. All methods raise redis-py's errors when the node asked does not answer.
+
+    ``timeout_s`` bounds connecting and each reply; who needs a bound on a whole round sets it. ``version`` changes with
+    the masters.
+    """
+
+    def __init__(self, url: RedisUrl, timeout_s: float = TIMEOUT_S) -> None:
+        self.version = 0
+        self._url = url
+        self._options: Mapping[str, Any] = {
+            "decode_responses": True,
+            "encoding_errors": "replace",  # invalid bytes would prevent reading the other replies
+            "socket_timeout": timeout_s,
+            "socket_connect_timeout": timeout_s,
+            "retry": Retry(NoBackoff(), 0),  # the next round is the retry
+            **parse_url(url.plain),
+        }
+        self._sentinel = _sentinel(url, self._options, timeout_s) if url.kind == "sentinel" else None
+        self._first = self._opened()
+        self._clients: dict[Address, Redis] = {}
+        self._map: SlotMap | None = None  # None: one node
+        self._is_known = self._sentinel is not None  # whether it is a cluster
+        self._times_asked = 0
+        self._failed = ""  # the shard that failed last
+        self._asking: asyncio.Task[None] | None = None
+        self._is_open = True
+
+    @property
+    def name(self) -> str:
+        """What Redis consists of, as far as known, in words."""
+        if self._sentinel is not None:
+            return f"redis sentinel, service {self._url.service}"
+        if self._map is None:
+            return "redis" if self._is_known or self._url.kind == "plain" else "redis cluster"
+        masters = len(self._map.masters)
+        return f"redis cluster, {masters} master{'s' if masters != 1 else ''}"
+
+    @property
+    def database(self) -> int:
+        """The number of the database."""
+        return int(self._options.get("db") or 0)
+
+    @property
+    def shards(self) -> tuple[str, ...]:
+        """The names of the shards."""
+        return ("",) if self._map is None or not self._map.masters else tuple(self._map.masters)
+
+    def shard_of(self, key: str) -> str:
+        """Return the shard that serves ``key``."""
+        return "" if self._map is None else self._map.shard_of(key)
+
+    def address(self, shard: str) -> str:
+        """Return where a shard is, for logs: host and port, or a path."""
+        if self._map is not None and shard in self._map.masters:
+            host, port = self._map.masters[shard]
+        elif self._sentinel is not None:
+            return f"service {self._url.service}"
+        elif "path" in self._options:
+            return str(self._options["path"])
+        else:
+            host, port = self._url.hosts[0]
+        return f"{host}:{port}"
+
+    async def find(self) -> None:
+        """Ask whether Redis is a Cluster, unless that is known."""
+        if not self._is_known:
+            self._ask()
+            if self._asking is not None:
+                await asyncio.shield(self._asking)
+
+    async def run(self, shard: str, commands: Sequence[Command]) -> list[Any]:
+        """Send commands to a shard in one round trip, and return each one's reply, which may be an error of Redis'.
+
+        All keys must be served by that shard, and those of one command have one hash tag.
+        """
+        await self.find()
+        redis, replies = self._client(shard), None
+        try:
+            pipeline = redis.pipeline(transaction=False)
+            for words in commands:
+                pipeline.execute_command(*words)
+            replies = await pipeline.execute(raise_on_error=False)
+        finally:  # a time-out of the caller's is a cancellation here
+            if self._map is not None and replies is None:
+                self._ask(shard)
+        if any(isinstance(reply, REDIRECTED) for reply in replies):
+            self._ask(shard)
+            await redis.connection_pool.disconnect(inuse_connections=False)  # a name may be another node's by now
+        return replies
+
+    async def call(self, key: str, command: Command) -> Any:
+        """Run one command; once more if who serves ``key`` has changed. Raises also the errors of Redis'."""
+        for is_last in (False, True):
+            (reply,) = await self.run(self.shard_of(key), [command])
+            if not isinstance(reply, Exception):
+                return reply
+            if is_last or not isinstance(reply, REDIRECTED) or self._asking is None:
+                raise reply
+            await asyncio.shield(self._asking)
+        raise AssertionError  # the second turn is the last
+
+    def pubsub(self, key: str) -> PubSub:
+        """Return a subscription at the node that serves ``key``; a Cluster's nodes pass each message on to all."""
+        subscription: PubSub = self._client(self.shard_of(key)).pubsub()
+        return subscription
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        self._is_open = False
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait({self._asking})
+        with suppress(RedisError, OSError):
+            if self._sentinel is not None:
+                await self._sentinel.aclose()
+        for redis in (self._first, *self._clients.values()):
+            with suppress(RedisError, OSError):
+                await redis.aclose()
+
+    def _opened(self, address: Address | None = None) -> Redis:
+        """Return a client of the node at ``address``; None: of the one that the URL names."""
+        if self._sentinel is not None:
+            options = {name: each for name, each in self._options.items() if name not in {"host", "port"}}
+            is_ssl = bool(options.pop("connection_class", None))
+            return self._sentinel.master_for(self._url.service, ssl=is_ssl, **options)  # type: ignore[no-any-return] # it is one
+        options = dict(self._options)
+        if address is not None:
+            options.pop("path", None)
+            options.update(host=address[0], port=address[1])
+            if self._url.plain.startswith("unix:"):
+                options.pop("connection_class", None)
+        return Redis.from_pool(ConnectionPool(**options))
+
+    def _client(self, shard: str) -> Redis:
+        if self._map is None or shard not in self._map.masters:
+            return self._first  # of a shard that there is no more: it is told so, and asks again
+        return self._client_at(self._map.masters[shard])
+
+    def _client_at(self, address: Address) -> Redis:
+        if (address,) == self._url.hosts[:1]:
+            return self._first
+        redis = self._clients.get(address)
+        if redis is None:
+            redis = self._clients[address] = self._opened(address)
+        return redis
+
+    # Who serves what.
+
+    def _ask(self, failed: str = "") -> None:
+        """Begin to ask, unless that is under way; the node of the shard that ``failed`` is asked last."""
+        self._failed = failed
+        if self._is_open and self._sentinel is None and (self._asking is None or self._asking.done()):
+            self._asking = asyncio.create_task(self._learn(), name="topology.ask")
+            self._asking.add_done_callback(_forgotten)
+
+    async def _learn(self) -> None:
+        problem: Exception = RedisConnectionError("no node of the cluster answers")
+        for redis, address in list(self._to_ask()):
+            try:
+                rows = await redis.execute_command("CLUSTER SLOTS")  # type: ignore[no-untyped-call] # a list of ranges
+            except ResponseError as error:
+                if self._url.kind == "cluster" or self._map is not None:
+                    problem = error
+                    continue
+                self._is_known = True  # one node, as most are; or a proxy, or an ACL that does not let us ask
+                return
+            except (RedisError, OSError, TimeoutError) as error:
+                problem = error
+                continue
+            await self._apply(read_slots(rows, address))
+            return
+        raise problem
+
+    def _to_ask(self) -> Iterator[tuple[Redis, Address]]:
+        """Yield whom to ask, each time in another order, and last who did not answer."""
+        self._times_asked += 1
+        if self._map is None:
+            yield self._first, (self._url.hosts or (("localhost", 0),))[0]
+            for address in self._url.hosts[1:]:
+                yield self._client_at(address), address
+            return
+        failed = self._map.masters.get(self._failed)
+        known = [*self._map.nodes, *(host for host in self._url.hosts if host not in self._map.nodes)]
+        first = self._times_asked % len(known)
+        for address in sorted(known[first:] + known[:first], key=lambda each: each == failed):
+            yield self._client_at(address), address
+
+    async def _apply(self, found: SlotMap) -> None:
+        self._is_known = True
+        if self._map is None or self._map.ranges != found.ranges:
+            self.version += 1
+        self._map = found
+        for address in [each for each in self._clients if each not in found.masters.values()]:
+            with suppress(RedisError, OSError):
+                await self._clients.pop(address).aclose()
+
+    # Whether it can be used.
+
+    async def check(self) -> None:
+        """Look whether limits and standings can be shared over this Redis.
+
+        Raises:
+            UnusableTopologyError: they cannot, and waiting does not help.
+
+        """
+        if self._sentinel is not None:
+            await self._check_service(self._sentinel)
+            return
+        try:
+            await self.find()
+        except ResponseError as error:
+            raise UnusableTopologyError(
+                f"redis_url begins with redis+cluster://, but what answers is no Redis Cluster ({error}):"
+                " write redis:// for one Redis"
+            ) from None
+        if self._map is None:
+            await self._check_one()
+        elif self._map.covered < REDIS_CLUSTER_HASH_SLOTS:
+            raise UnusableTopologyError(
+                f"the Redis Cluster of redis_url serves {self._map.covered} of {REDIS_CLUSTER_HASH_SLOTS} slots, so"
+                " some limits could not be shared: assign the others (valkey-cli --cluster fix)"
+            )
+
+    async def doubts(self) -> list[str]:
+        """Return what is set in a way that costs limits or standings, in words."""
+        doubts = []
+        for shard in self.shards:
+            policy, coverage = await self.run(
+                shard, [("CONFIG GET", "maxmemory-policy"), ("CONFIG GET", "cluster-require-full-coverage")]
+            )
+            where = self.address(shard)
+            policies = policy.values() if isinstance(policy, dict) else ()  # an error: it is not ours to ask
+            doubts += [
+                f"redis_url: {where} has maxmemory-policy {each}, so it forgets limits when its memory is full:"
+                " set noeviction"
+                for each in policies
+                if each != "noeviction"
+            ]
+            if self._map is not None and isinstance(coverage, dict) and "yes" in coverage.values():
+                doubts.append(
+                    f"redis_url: {where} has cluster-require-full-coverage yes, so while one master is away all of the"
+                    " cluster refuses: set no"
+                )
+        return doubts
+
+    async def _check_one(self) -> None:
+        try:
+            facts = await self._first.info("server")
+        except ResponseError as error:
+            if self.database:
+                raise UnusableTopologyError(
+                    f"redis_url names database {self.database}, which cannot be used ({error}): a Redis Cluster has"
+                    " only database 0"
+                ) from None
+            return  # an ACL does not let us ask
+        if "sentinel" in (facts.get("redis_mode"), facts.get("server_mode")):
+            raise UnusableTopologyError(
+                "redis_url names a Sentinel: write redis+sentinel://host1,host2,host3/service, with the service's name"
+            )
+
+    async def _check_service(self, sentinel: Sentinel) -> None:
+        known: set[str] = set()
+        problem = None
+        for each in sentinel.sentinels:
+            try:
+                masters = await each.sentinel_masters()
+            except ResponseError as error:
+                raise UnusableTopologyError(
+                    f"a host of redis_url is no Sentinel ({error}): write redis:// for one Redis"
+                ) from None
+            except (RedisError, OSError, TimeoutError) as error:
+                problem = error
+                continue
+            if self._url.service in masters:
+                return
+            known.update(str(name) for name in masters)
+        if problem is not None and not known:
+            raise problem
+        raise UnusableTopologyError(
+            f"no Sentinel of redis_url knows the service {self._url.service!r}; they know"
+            f" {', '.join(map(repr, sorted(known))) or 'none'}"
+        )
+
+
+def connect(url: str, timeout_s: float = TIMEOUT_S) -> Nodes:
+    """Return the nodes of ``redis_url``; nothing is asked before they are used.
+
+    Raises:
+        RedisUrlError: it is no such URL.
+
+    """
+    return Nodes(read_url(url), timeout_s)
+
+
+def raised(replies: Sequence[Any]) -> Sequence[Any]:
+    """Return replies of which none is an error; the first that is one is raised."""
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return replies
+
+
+def read_slots(rows: Sequence[Any], asked: Address) -> SlotMap:
+    """Read the reply to ``CLUSTER SLOTS`` of the node at ``asked``, whose host stands where one says none."""
+    ranges, others = [], []
+    for first, last, *nodes in rows:
+        (master, *replicas) = [(str(host or asked[0]).replace("?", asked[0]), int(port)) for host, port, *_ in nodes]
+        ranges.append((int(first), int(last), master))
+        others += replicas
+    return SlotMap(ranges, others)
+
+
+def _sentinel(url: RedisUrl, options: Mapping[str, Any], timeout_s: float) -> Sentinel:
+    # They are asked one after the other, within the time of a round, though all but the last may be silent.
+    each_s = timeout_s / (len(url.hosts) + 1)
+    tls = {name: each for name, each in options.items() if name.startswith("ssl_")}
+    if "connection_class" in options:
+        tls["ssl"] = True
+    limits = {"socket_timeout": each_s, "socket_connect_timeout": each_s, "retry": Retry(NoBackoff(), 0)}
+    return Sentinel(url.hosts, sentinel_kwargs={**limits, **tls, **dict(url.login)})  # type: ignore[no-untyped-call] # as its documentation has it
+
+
+def _forgotten(task: "asyncio.Task[None]") -> None:
+    """Ignore what a background question failed with: the failed round was reported, and the next one asks again."""
+    if not task.cancelled():
+        task.exception()

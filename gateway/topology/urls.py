@@ -1,0 +1,99 @@
+"""``redis_url``: of which kind it is, and whom to ask. Apart from the client, as settings are read without redis-py."""
+
+import re
+from typing import Literal
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+import msgspec
+
+Kind = Literal["plain", "cluster", "sentinel"]
+Address = tuple[str, int]  # host and port
+
+SCHEMES = "redis://, rediss://, unix://, redis+cluster://, rediss+cluster://, redis+sentinel:// or rediss+sentinel://"
+
+_KINDS: dict[str, Kind] = {
+    "redis": "plain",
+    "rediss": "plain",
+    "unix": "plain",
+    "redis+cluster": "cluster",
+    "rediss+cluster": "cluster",
+    "redis+sentinel": "sentinel",
+    "rediss+sentinel": "sentinel",
+}
+_PORTS = {"plain": 6379, "cluster": 6379, "sentinel": 26379}
+_HOST = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]+)(?::(\d{1,5}))?")
+_OF_SENTINELS = {"sentinel_username": "username", "sentinel_password": "password"}
+
+
+class RedisUrlError(ValueError):
+    """``redis_url`` cannot be understood; the message says how to write it, and has nothing of the URL."""
+
+
+class UnusableTopologyError(Exception):
+    """Redis answers, and cannot be used like this; the message says what to do."""
+
+
+class RedisUrl(msgspec.Struct, frozen=True):
+    """A URL's parts. Its ``repr`` has no password.
+
+    ``plain``: the URL of one node, with the options that hold for all. ``hosts``: the nodes, or Sentinels, to ask
+    first; none for a socket of this machine. ``service``: what the Sentinels call the master. ``login``: with what
+    one connects to the Sentinels.
+    """
+
+    kind: Kind
+    plain: str
+    hosts: tuple[Address, ...]
+    service: str = ""
+    login: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        return f"RedisUrl({self.kind})"
+
+
+def read_url(url: str) -> RedisUrl:
+    """Read ``redis_url``.
+
+    Raises:
+        RedisUrlError: it is none that the gateway knows.
+
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # brackets that do not close
+        raise RedisUrlError(f"is not a URL: it must begin with {SCHEMES}") from None
+    kind = _KINDS.get(parts.scheme)
+    if kind is None or "://" not in url:
+        raise RedisUrlError(f"must begin with {SCHEMES}")
+    if parts.scheme == "unix":
+        return RedisUrl(kind, url, ())
+    login, at, names = parts.netloc.rpartition("@")
+    hosts = _hosts(names, _PORTS[kind])
+    if kind == "plain" and len(hosts) > 1:
+        raise RedisUrlError(
+            "names several hosts: write redis+cluster:// for a Cluster, redis+sentinel:// for Sentinels"
+        )
+    if kind == "plain":
+        return RedisUrl(kind, url, hosts)
+    service, path, options = "", parts.path, parse_qsl(parts.query)
+    if kind == "sentinel":
+        service, _, number = parts.path.strip("/").partition("/")
+        path = f"/{number}"
+        if not service or not (number.isdigit() or not number):
+            raise RedisUrlError("needs the name of the service: redis+sentinel://host1,host2,host3/service")
+    of_sentinels = tuple((_OF_SENTINELS[name], value) for name, value in options if name in _OF_SENTINELS)
+    query = urlencode([(name, value) for name, value in options if name not in _OF_SENTINELS], quote_via=quote)
+    (host, port) = hosts[0]
+    netloc = f"{login}{at}{f'[{host}]' if ':' in host else host}:{port}"
+    plain = urlunsplit((parts.scheme.partition("+")[0], netloc, path, query, ""))
+    return RedisUrl(kind, plain, hosts, service, of_sentinels)
+
+
+def _hosts(names: str, port: int) -> tuple[Address, ...]:
+    hosts = []
+    for name in names.split(",") if names else ["localhost"]:
+        found = _HOST.fullmatch(name.strip())
+        if found is None or int(found[2] or port) > 65535:  # noqa: PLR2004 - the highest port
+            raise RedisUrlError("has a host that is none: write host or host:port, several with commas between them")
+        hosts.append((found[1].strip("[]"), int(found[2] or port)))
+    return tuple(hosts)
