@@ -209,8 +209,8 @@ class Contributions:
 
     __slots__ = (
         "_confirmed",
-        "_marks",
         "_own",
+        "_read",
         "_sealed",
         "_shared",
         "_unsent",
@@ -225,7 +225,7 @@ class Contributions:
         self._own = Slots()
         self._sealed: tuple[Part, ...] = ()
         self._confirmed: dict[int, int] = {}  # slot -> number of the last part that Redis has
-        self._marks: dict[int, Mapping[str, str]] = {}  # slot → replica → the last part in it when it was read
+        self._read: dict[int, str] = {}  # slot → its version when it was read
         self._version = 0
         self.asked_at_s = NEVER_S
         self.read_all_at_s = NEVER_S
@@ -296,21 +296,21 @@ class Contributions:
                 lost = True
         return lost
 
-    def has_read(self, slot: int, marks: Mapping[str, str]) -> bool:
-        """Whether the slot was read with the same parts in it: numbers are unique."""
-        return self._marks.get(slot) == marks
+    def read_version(self, slot: int) -> str:
+        """Return the slot's version when it was read; '' if it is to be read again."""
+        return self._read.get(slot, "")
 
-    def take(self, slot: int, counts: Counts, marks: Mapping[str, str], *, mine: str) -> bool:
-        """Store a slot as Redis has it, with the last part of each replica; ``mine`` is this replica's field.
+    def take(self, slot: int, counts: Counts, version: str, *, is_mine: bool) -> bool:
+        """Store a slot as Redis has it; ``is_mine``: a part of this replica is in it.
 
         Returns whether Redis has lost confirmed counts. A slot that Redis has lost completely keeps its known counts.
         """
-        lost = mine not in marks and slot in self._confirmed
+        lost = not is_mine and slot in self._confirmed
         if lost:
             self._give_back(slot)
         if counts:
             self._shared.replace(slot, counts)
-            self._marks[slot] = marks
+            self._read[slot] = version
         return lost
 
     def expire(self, unix_s: float) -> None:
@@ -321,14 +321,14 @@ class Contributions:
         kept = range(now_slot - SLOTS_KEPT + 1, now_slot + 2)
         self._sealed = tuple(part for part in self._sealed if part.slot in kept)
         self._confirmed = {slot: number for slot, number in self._confirmed.items() if slot in kept}
-        self._marks = {slot: marks for slot, marks in self._marks.items() if self._shared.of(slot)}
+        self._read = {slot: version for slot, version in self._read.items() if self._shared.of(slot)}
         if self.asked_at_s > unix_s:
             self.asked_at_s, self.read_all_at_s = unix_s, NEVER_S
 
     def _give_back(self, slot: int) -> None:
         """Mark everything this replica contributed to ``slot`` as unsent."""
         self._confirmed.pop(slot, None)
-        self._marks.pop(slot, None)
+        self._read.pop(slot, None)
         self._shared.drop(slot)
         self._unsent.add(slot, self._own.of(slot))
         self._own.drop(slot)

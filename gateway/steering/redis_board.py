@@ -1,9 +1,10 @@
 """The board shared by replicas: counts are sent to Redis in batches and read back, always in the background.
 
-One hash per model and slot, ``holeshot:{model}:<slot number>``: the hash tag keeps all keys of a model on one node of a
-cluster. While Redis is away this replica steers by what it knows, keeps its counts and sends them later; to a Redis
-that has lost its data every replica sends its contributions again. With a cluster all of that is per shard: one that is
-away is so for its own models only.
+Two hashes per model and slot, ``holeshot:{model}:<slot number>:sums`` and ``…:parts``, which has the last part of each
+replica; the hash tag keeps all keys of a model on one node of a cluster. A reader gets the sums, if they have changed,
+and no other replica's part: what it costs does not grow with their number. While Redis is away this replica steers by
+what it knows, keeps its counts and sends them later; to a Redis that has lost its data every replica sends its
+contributions again. With a cluster all of that is per shard: one that is away is so for its own models only.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ MOST_BYTES = 4 * 2**20  # of one hash, names and values
 MOST_COUNT = 1e13  # in one slot, half a minute; larger ones would make all others in a sum meaningless
 MOST_USD = 1e9  # of one replica per day
 LONGEST_FIELD = 512  # characters
-MARK = "@"  # the prefix of a replica's own field; no other field has it
+MARK = "@"  # the prefix of a replica's own field, and of fields that are no counts
 
 # Returns a hash, or its number of fields or bytes if that is too large.
 READ = """
@@ -52,6 +53,58 @@ local all = redis.call('HGETALL', KEYS[1])
 local bytes = 0
 for at = 1, #all do bytes = bytes + #all[at] end
 if bytes > tonumber(ARGV[2]) then return bytes end
+return all
+"""
+
+# Returns the fields and values of a slot's sums KEYS[1], then its version and this replica's part in KEYS[2] ('' if
+# there is none). If the version is the one that is known already, only these two; nothing if either hash is missing.
+READ_SLOT = """
+local since = redis.pcall('HGET', KEYS[1], '@since')
+if type(since) == 'table' then return since end
+if not since or since ~= redis.pcall('HGET', KEYS[2], '@since') then return {} end
+local version = since .. '/' .. (redis.call('HGET', KEYS[1], '@version') or '')
+local mine = redis.call('HGET', KEYS[2], ARGV[4]) or ''
+if version == ARGV[3] then return {version, mine} end
+local fields = redis.call('HLEN', KEYS[1])
+if fields > tonumber(ARGV[1]) then return fields end
+local all = redis.call('HGETALL', KEYS[1])
+local bytes = 0
+for at = 1, #all do bytes = bytes + #all[at] end
+if bytes > tonumber(ARGV[2]) then return bytes end
+all[#all + 1] = version
+all[#all + 1] = mine
+return all
+"""
+
+# Keeps this replica's report ARGV[2] in KEYS[1], and whether it has strikes (ARGV[3]) in KEYS[2]; returns reports if
+# any replica has strikes, or if all are asked for (ARGV[4]). Of very many it returns some, by chance: the outage of a
+# provider is seen by most, and what is wanted is whether more replicas see it fail than answer.
+REPORT = """
+local stored = redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[2])
+if type(stored) == 'table' then return stored end
+if ARGV[3] == '1' then
+  stored = redis.pcall('HSET', KEYS[2], ARGV[1], '1')
+else
+  stored = redis.pcall('HDEL', KEYS[2], ARGV[1])
+end
+if type(stored) == 'table' then return stored end
+redis.call('EXPIRE', KEYS[1], ARGV[5])
+redis.call('EXPIRE', KEYS[2], ARGV[5])
+local all
+if ARGV[4] == '1' then
+  local fields = redis.call('HLEN', KEYS[1])
+  if fields > tonumber(ARGV[6]) then return fields end
+  all = redis.call('HGETALL', KEYS[1])
+elseif redis.call('HLEN', KEYS[2]) == 0 then
+  return {}
+elseif redis.call('HLEN', KEYS[1]) > tonumber(ARGV[8]) then
+  all = redis.call('HRANDFIELD', KEYS[1], ARGV[8], 'WITHVALUES')
+else
+  all = redis.call('HGETALL', KEYS[1])
+end
+local bytes = 0
+for at = 1, #all do bytes = bytes + #all[at] end
+if bytes > tonumber(ARGV[7]) then return bytes end
 return all
 """
 
@@ -77,8 +130,20 @@ class Values:
         self._ignore(model, f"a hash of {reply} fields or bytes" if isinstance(reply, int) else "no hash")
         return {}
 
+    def slot(self, reply: Any, model: str) -> tuple[Mapping[str, str], str, str]:
+        """Return the fields of ``READ_SLOT``, their version and this replica's part; all empty if there are none.
+
+        Raises:
+            RedisError: any error reply but that of another type.
+
+        """
+        if not isinstance(reply, list) or not reply:
+            return self.hash(reply, model), "", ""
+        *found, version, mine = reply
+        return self.hash(found, model), version, mine
+
     def counts(self, fields: Mapping[str, str], model: str) -> Counts:
-        """Return the counts among ``fields``, without the marks of replicas' parts."""
+        """Return the counts among ``fields``, without those that tell of the hash itself."""
         counts: Counts = {}
         for field, text in fields.items():
             if field.startswith(MARK):
@@ -141,35 +206,41 @@ def _number(text: str) -> float:
 
 # The commands sent to Redis and their keys: the script that adds a replica's parts, and reading hashes.
 
-# Adds one replica's parts to the slots KEYS, each once. ARGV: the replica's own field, the expiry, and for each slot
-# the number of the previous part, the number of this one, and its counts as one JSON object: single arguments would
-# cost the client five times as much. A slot's number is in its own hash, so it is lost together with the slot: a
-# repeated part finds its number there, and a part without its predecessor is not added. Returns each slot's number.
+# Adds one replica's parts to slots, each once. KEYS: for each slot its sums and the numbers of its parts. ARGV: the
+# replica's own field, the expiry, and for each slot the number of the previous part, the number of this one, and its
+# counts as one JSON object: single arguments would cost the client five times as much. Both hashes of a slot say since
+# when they belong together, so that one without the other counts as lost: a repeated part finds its number there, and
+# a part without its predecessor is not added. Returns each slot's number.
 # HINCRBYFLOAT adds whole numbers exactly, and unlike HINCRBY never fails half way at a fraction; 17 digits are all that
 # a double has. Values that others have written there, of another type or not a number, are overwritten: an error half
 # way would leave a part that is sent, and counted, again each second.
 APPLY = """
 local found = {}
-for slot = 1, #KEYS do
+for slot = 1, #KEYS / 2 do
+  local sums, parts = KEYS[2 * slot - 1], KEYS[2 * slot]
   local before, number, counts = ARGV[3 * slot], ARGV[3 * slot + 1], ARGV[3 * slot + 2]
-  local last = redis.pcall('HGET', KEYS[slot], ARGV[1])
-  if type(last) == 'table' then
-    redis.call('DEL', KEYS[slot])
-    last = '0'
-  elseif not last or #last > 15 or not string.match(last, '^%d+$') then
-    last = '0'
+  local since, others = redis.pcall('HGET', sums, '@since'), redis.pcall('HGET', parts, '@since')
+  if type(since) ~= 'string' or since ~= others then
+    since = ARGV[1] .. number
+    redis.call('DEL', sums, parts)
+    redis.call('HSET', sums, '@since', since)
+    redis.call('HSET', parts, '@since', since)
   end
+  local last = redis.call('HGET', parts, ARGV[1])
+  if not last or #last > 15 or not string.match(last, '^%d+$') then last = '0' end
   found[slot] = last
   if last == before then
     for field, amount in pairs(cjson.decode(counts)) do
       local text = string.format('%.17g', amount)
-      local sum = redis.pcall('HINCRBYFLOAT', KEYS[slot], field, text)
-      if type(sum) == 'table' then redis.call('HSET', KEYS[slot], field, text) end
+      local sum = redis.pcall('HINCRBYFLOAT', sums, field, text)
+      if type(sum) == 'table' then redis.call('HSET', sums, field, text) end
     end
-    redis.call('HSET', KEYS[slot], ARGV[1], number)
-    redis.call('EXPIRE', KEYS[slot], ARGV[2])
+    redis.call('HSET', sums, '@version', ARGV[1] .. number)
+    redis.call('HSET', parts, ARGV[1], number)
     found[slot] = number
   end
+  redis.call('EXPIRE', sums, ARGV[2])
+  redis.call('EXPIRE', parts, ARGV[2])
 end
 return found
 """
@@ -179,6 +250,12 @@ def key_of(model: str, suffix: object) -> str:
     """Return the key of a model's ``suffix``: a slot's number, or a day's dollars."""
     tag = model.replace("{", "%7B").replace("}", "%7D")  # its own braces would move the hash tag
     return f"holeshot:{{{tag}}}:{suffix}"
+
+
+def slot_keys(model: str, slot: int) -> tuple[str, str]:
+    """Return the keys of a slot's sums and of its parts."""
+    key = key_of(model, slot)
+    return f"{key}:sums", f"{key}:parts"
 
 
 def read(key: str) -> Command:
@@ -204,7 +281,10 @@ _log = structlog.get_logger(__name__)
 
 FLUSH_FIELDS = 20_000  # about as many in one round: 20 ms of Redis' time, and of ours, when it returns after minutes
 RESTORING_S = 3.0  # after a loss all slots are read each second: in this time all replicas notice and send again
-STRIKES_KEY = "holeshot:strikes"  # one field for each replica: its report of failing deployments
+# One field for each replica: its report of failing deployments; and, beside it, who has strikes to report.
+STRIKES_KEY, STRIKING_KEY = "holeshot:{strikes}", "holeshot:{strikes}:any"
+REPORTS_READ = 128  # of more replicas, so many by chance
+REPORTS_ALL_S = 300.0  # between two looks at all reports, for those of replicas that are gone
 _ERRORS = (RedisError, OSError, TimeoutError, ValueError, TypeError)  # the last two: invalid replies
 DAY_EXPIRY_S = 2 * 86_400  # of a day's dollars: kept until no replica's clock can be in that day
 
@@ -230,6 +310,7 @@ class RedisBoard:
         self._spending = spending or Spending(unix_clock)
         self._strikes = strikes
         self._gone: list[str] = []  # fields of replicas that no longer report
+        self._reports_read_at_s = NEVER_S  # all of them
         self._field = MARK + new_id()
         self._values = Values()
         self._numbers = count(1)
@@ -352,9 +433,9 @@ class RedisBoard:
         spenders = tuple(model for model in spent if self._serves(shard, model))
         strikes = self._strikes if self._nodes.shard_of(STRIKES_KEY) == shard else None
         commands = [*self._sent(flushed), *self._shared(day, {model: spent[model] for model in spenders})]
-        commands += [read(key_of(model, slot)) for model, _, slots in due for slot in slots]
+        commands += [self._asked(model, known, slot) for model, known, slots in due for slot in slots]
         if strikes is not None:
-            commands += self._report_strikes(strikes)
+            commands += self._report_strikes(strikes, unix_s)
         async with asyncio.timeout(2 * REDIS_TIMEOUT_S):
             replies = iter(await self._nodes.run(shard, commands or [("PING",)]))
         lost = False
@@ -380,8 +461,12 @@ class RedisBoard:
 
     def _sent(self, flushed: Iterable[tuple[str, Contributions, tuple[Part, ...]]]) -> Iterator[Command]:
         for model, _, parts in flushed:
-            keys = [key_of(model, part.slot) for part in parts]
+            keys = [key for part in parts for key in slot_keys(model, part.slot)]
             yield ("EVAL", APPLY, len(keys), *keys, self._field, str(KEY_EXPIRY_S), *arguments(parts))
+
+    def _asked(self, model: str, known: Contributions, slot: int) -> Command:
+        limits = MOST_FIELDS, MOST_BYTES
+        return ("EVAL", READ_SLOT, 2, *slot_keys(model, slot), *limits, known.read_version(slot), self._field)
 
     def _shared(self, day: str, spent: Mapping[str, float]) -> Iterator[Command]:
         """Write what this replica has spent, and read what all have."""
@@ -431,20 +516,24 @@ class RedisBoard:
         fields = self._values.hash(shares, model)
         self._spending.learn(day, model, self._values.usd(fields, model, mine=self._field))
 
-    def _report_strikes(self, strikes: Strikes) -> Iterator[Command]:
-        """Write this replica's report, read the others', and delete those of replicas that are long gone."""
-        yield ("HSET", STRIKES_KEY, self._field, msgspec.json.encode(strikes.report()))
-        yield ("EXPIRE", STRIKES_KEY, KEY_EXPIRY_S)
-        yield read(STRIKES_KEY)
+    def _report_strikes(self, strikes: Strikes, unix_s: float) -> Iterator[Command]:
+        """Write this replica's report, read others' if any fails, and delete those of replicas that are long gone."""
+        report = strikes.report()
+        is_due = unix_s - self._reports_read_at_s >= REPORTS_ALL_S
+        if is_due:
+            self._reports_read_at_s = unix_s
+        said = (self._field, msgspec.json.encode(report), int(bool(report.strikes)), int(is_due))
+        yield (
+            *("EVAL", REPORT, 2, STRIKES_KEY, STRIKING_KEY, *said),
+            *(KEY_EXPIRY_S, MOST_FIELDS, MOST_BYTES, REPORTS_READ),
+        )
         if self._gone:
             yield ("HDEL", STRIKES_KEY, *self._gone)
+            yield ("HDEL", STRIKING_KEY, *self._gone)
 
     def _learn_strikes(self, strikes: Strikes, unix_s: float, replies: Iterator[Any]) -> None:
         """Process the other replicas' reports; nothing if the key has another type."""
-        stored, _, shares = next(replies), next(replies), next(replies)
-        if isinstance(stored, Exception) and not is_of_another_type(stored):
-            raise stored
-        reports = self._values.reports(self._values.hash(shares, "strikes"), mine=self._field)
+        reports = self._values.reports(self._values.hash(next(replies), "strikes"), mine=self._field)
         strikes.learn(reports.values())
         self._gone = [field for field, report in reports.items() if report.at_s < unix_s - REPORT_KEPT_S]
 
@@ -452,12 +541,11 @@ class RedisBoard:
         """Store slots as Redis has them; return whether it has lost contributions of this replica."""
         lost = False
         for slot in slots:
-            fields = self._values.hash(next(replies), model)
-            marks = {field: number for field, number in fields.items() if field.startswith(MARK)}
-            if marks and known.has_read(slot, marks):
+            fields, version, mine = self._values.slot(next(replies), model)
+            if version and known.read_version(slot) == version:
                 continue
             counts = self._values.counts(fields, model)
-            lost |= known.take(slot, counts, marks, mine=self._field)
+            lost |= known.take(slot, counts, version, is_mine=bool(mine))
             await asyncio.sleep(0)  # let other tasks run: with many deployments a slot has a thousand fields
         return lost
 

@@ -18,14 +18,14 @@ from gateway.settings import RaceSettings
 from gateway.steering.board import slot_of
 from gateway.steering.budget import Spending
 from gateway.steering.candidates import Terms
-from gateway.steering.redis_board import MOST_BYTES, MOST_FIELDS, RedisBoard
+from gateway.steering.redis_board import MOST_BYTES, MOST_FIELDS, RedisBoard, slot_keys
 from gateway.steering.router import Steering
 from gateway.topology.nodes import connect
 
 START_S = 1_800_000_000.0
 MODEL = "m"
 DAY = "2027-01-15"
-SLOT = f"holeshot:{{{MODEL}}}:{slot_of(START_S)}"
+SLOT, PARTS = slot_keys(MODEL, slot_of(START_S))
 DOLLARS = f"holeshot:{{{MODEL}}}:usd:{DAY}"
 DEPLOYMENTS = ("a", "b")
 COSTLY = RaceSettings(usd_per_day=10.0)
@@ -44,7 +44,8 @@ FIELDS: list[Any] = [
     "a|n", "a|err", "a|lim", "a|won", "a|tok", "a|sec", "a|gtok", "a|gsec", "a|etok", "a|esec", "a|ans", "a|burst",
     "a|0|e17", "a|0|e111", "a|0|c111", "a|0|c0", "a|0|ae3", "a|0|ac90", "a|1|e5", "b|0|e20", "b|n", "calls", "raced",
     "req", "out", "a|0|e999999999999", "a|99999999999999999999|e1", "a|" + "9" * 5000 + "|e1", "a|²|e1", "a|0|e٣",
-    "|", "||", "|n", "a|0|", "a|0|e", "a|0|e-1", "@", "@x", "", "x" * 10_000, b"\xff|n", "a|0|z1", "z|n", "z|0|e10",
+    "|", "||", "|n", "a|0|", "a|0|e", "a|0|e-1", "@", "@x", "@since", "@version", "", "x" * 10_000, b"\xff|n", "a|0|z1",
+    "z|n", "z|0|e10",
 ]  # fmt: skip
 
 
@@ -79,6 +80,12 @@ def _refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is no JSON")
 
 
+async def begin(redis: Redis, slot: int = slot_of(START_S)) -> None:
+    """Make the hashes of a slot look as if a gateway had begun it."""
+    for key in slot_keys(MODEL, slot):
+        await redis.hset(key, "@since", "@another1")
+
+
 @pytest.fixture
 async def replica(redis_url: str) -> AsyncIterator[Replica]:
     made = Replica(redis_url)
@@ -89,6 +96,7 @@ async def replica(redis_url: str) -> AsyncIterator[Replica]:
 @pytest.mark.parametrize("number", [each for each in NUMBERS if each not in {"0", "5", "0.5"}])
 @pytest.mark.parametrize("field", ["a|n", "a|0|e17", "a|sec", "a|0|c111"])
 async def test_no_number_stops_the_board(redis: Redis, replica: Replica, field: str, number: str | bytes) -> None:
+    await begin(redis)
     await redis.hset(SLOT, field, number)
     replica.board.add(MODEL, {"b|n": 4.0, "b|0|e10": 4.0}, START_S)
     for _ in range(2):
@@ -98,6 +106,7 @@ async def test_no_number_stops_the_board(redis: Redis, replica: Replica, field: 
 
 
 async def test_what_cannot_be_a_count_is_counted_and_said_once(redis: Redis, replica: Replica) -> None:
+    await begin(redis)
     await redis.hset(SLOT, mapping={"a|n": "1e308", "a|err": "nan", "b|n": "-3", "b|won": "text", "a|lim": "2"})
     with capture_logs() as logged:
         for _ in range(3):
@@ -109,6 +118,7 @@ async def test_what_cannot_be_a_count_is_counted_and_said_once(redis: Redis, rep
 
 async def test_what_is_counted_here_goes_over_garbage_once_and_is_shared(redis_url: str, redis: Redis) -> None:
     one, other = Replica(redis_url), Replica(redis_url)
+    await begin(redis)
     await redis.hset(SLOT, mapping={"a|n": "text", "a|won": "nan", "b|n": "1"})
     one.board.add(MODEL, {"a|n": 3.0, "b|n": 1.0, "a|won": 2.0}, START_S)
     for replica in (one, one, other, one):
@@ -123,7 +133,7 @@ async def test_what_is_counted_here_goes_over_garbage_once_and_is_shared(redis_u
 async def test_another_number_of_ones_own_part_costs_no_counts(redis: Redis, replica: Replica, mine: str) -> None:
     replica.board.add(MODEL, {"a|n": 1.0}, START_S)
     await replica.use()
-    await redis.hset(SLOT, replica.board._field, mine)
+    await redis.hset(PARTS, replica.board._field, mine)
     replica.board.add(MODEL, {"a|n": 1.0}, START_S)
     for _ in range(3):
         await replica.use()
@@ -134,7 +144,7 @@ async def test_another_number_of_ones_own_part_costs_no_counts(redis: Redis, rep
     assert await redis.hget(SLOT, "a|n") == settled  # not sent again and again
 
 
-@pytest.mark.parametrize("key", [SLOT, DOLLARS])
+@pytest.mark.parametrize("key", [SLOT, PARTS, DOLLARS])
 @pytest.mark.parametrize("kind", ["string", "list", "set", "zset", "stream"])
 async def test_a_key_of_another_type_stops_nobody(redis: Redis, replica: Replica, key: str, kind: str) -> None:
     if kind == "string":
@@ -169,6 +179,7 @@ async def test_no_replica_can_spend_less_than_nothing_or_more_than_there_is(
 
 @pytest.mark.parametrize("what", ["fields", "bytes"])
 async def test_a_hash_too_large_to_be_ours_is_not_read(redis: Redis, replica: Replica, what: str) -> None:
+    await begin(redis)
     if what == "fields":
         await redis.hset(SLOT, mapping={f"d{number}|n": "1" for number in range(MOST_FIELDS + 1)})
     else:
@@ -180,6 +191,7 @@ async def test_a_hash_too_large_to_be_ours_is_not_read(redis: Redis, replica: Re
 
 
 async def test_no_crowd_of_deployments_is_estimated(redis: Redis, replica: Replica) -> None:
+    await begin(redis)
     await redis.hset(SLOT, mapping={f"d{number}|0|e3": "1" for number in range(MOST_FIELDS - 10)})
     replica.board.add(MODEL, {"a|0|e10": 4.0}, START_S)
     await replica.use()
@@ -191,7 +203,10 @@ async def test_anything_at_all_in_redis_stops_neither_plans_nor_the_leaderboard(
     for _ in range(250):
         await redis.flushdb()
         for _ in range(random.randrange(1, 4)):
-            key = f"holeshot:{{{MODEL}}}:{slot_of(START_S) - random.choice([0, 0, 1, 5, 19])}"
+            slot = slot_of(START_S) - random.choice([0, 0, 1, 5, 19])
+            if random.random() < 0.8:
+                await begin(redis, slot)
+            key = random.choice(slot_keys(MODEL, slot))
             fields = random.sample(FIELDS, random.randrange(1, len(FIELDS)))
             await redis.hset(key, mapping={field: random.choice(NUMBERS) for field in fields})
         if random.random() < 0.3:
