@@ -83,6 +83,45 @@ async def test_what_is_shared_is_exact_to_the_last_digit(replica: NewBoard) -> N
     assert sums(one) == told
 
 
+async def test_what_a_reader_gets_does_not_grow_with_the_number_of_replicas(
+    replica: NewBoard, redis: Redis, clock: Clock
+) -> None:
+    async def asked(known: str = "") -> list[str]:
+        sums, parts = redis_board.slot_keys(MODEL, int(START_S // 30))
+        limits = ("20000", "100000", known, "@nobody")
+        found = await redis.execute_command("EVAL", redis_board.READ_SLOT, 2, sums, parts, *limits)
+        assert isinstance(found, list)
+        return found
+
+    boards = [replica() for _ in range(12)]
+    sizes = []
+    for board in boards:
+        board.add(MODEL, {"a|n": 1.0, "a|0|e17": 1.0}, START_S)
+        await board.sync()
+        *_, version, mine = found = await asked()
+        assert mine == ""
+        assert await asked(version) == [version, ""]
+        sizes.append(len(found))
+    assert set(sizes) == {2 * 4 + 2}  # two counts, and what tells of the hash
+    assert sums(boards[-1]) == {"a|n": 12.0, "a|0|e17": 12.0}
+
+
+@pytest.mark.parametrize("lost", ["sums", "parts"])
+async def test_one_hash_of_a_slot_without_the_other_counts_as_lost(replica: NewBoard, redis: Redis, lost: str) -> None:
+    one, other = replica(), replica()
+    for board in (one, other):
+        board.add(MODEL, {"a|n": 1.0}, START_S)
+        await board.sync()
+    await redis.delete(f"holeshot:{{meta/llama %7B70b%7D}}:60000000:{lost}")
+    for _ in range(2):
+        await one.sync()
+        await other.sync()
+    one.add(MODEL, {"a|n": 1.0}, START_S)
+    for board in (one, other, one):
+        await board.sync()
+    assert sums(one) == sums(other) == {"a|n": 3.0}
+
+
 async def test_two_replicas_agree_after_one_flush(replica: NewBoard) -> None:
     one, other = replica(), replica()
     one.add(MODEL, {"a|n": 1.0, "a|0|e17": 1.0}, START_S)

@@ -9,9 +9,10 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
+from gateway.steering import redis_board
 from gateway.steering.constants import KEY_EXPIRY_S, REPORT_AGE_S, REPORT_KEPT_S, STRIKES
 from gateway.steering.outages import Report, Strike
-from gateway.steering.redis_board import STRIKES_KEY, RedisBoard
+from gateway.steering.redis_board import STRIKES_KEY, STRIKING_KEY, RedisBoard
 from gateway.topology.nodes import connect
 from providers import ErrorKind
 from tests.services.servers import free_port
@@ -185,3 +186,35 @@ async def test_a_key_of_another_type_stops_nobody(replica: NewReplica, redis: Re
         await sync(one, other, one)
     assert states(one, other) == ["open", "ok"]
     assert one.redis_board.ignored
+
+
+async def test_reports_are_read_only_while_somebody_has_strikes(replica: NewReplica, redis: Redis) -> None:
+    one, other = replica(), replica()
+    await sync(one, other)
+    report = [redis_board.REPORT, 2, STRIKES_KEY, STRIKING_KEY, "@third", "{}"]
+    limits = ["900", "20000", "100000", "128"]
+    assert await redis.execute_command("EVAL", *report, "0", "0", *limits) == []
+    struck(one, 1)
+    await sync(one)
+    assert len(await redis.execute_command("EVAL", *report, "0", "0", *limits)) == 6  # field and value of three
+    later(REPORT_AGE_S, one, other)  # its strike is no news any more
+    later(REPORT_KEPT_S, one, other)
+    await sync(one)
+    assert await redis.execute_command("EVAL", *report, "0", "0", *limits) == []
+
+
+@pytest.mark.parametrize(("failing", "state"), [(0.9, "open"), (0.1, "ok")])
+async def test_of_very_many_replicas_some_tell_whether_most_fail(
+    replica: NewReplica, redis: Redis, failing: float, state: str
+) -> None:
+    here, number = replica(), 1_000
+    now_s = here.unix_s()
+    fails = msgspec.json.encode(Report(now_s, {"a": Strike(STRIKES, now_s)}))
+    answers = msgspec.json.encode(Report(now_s, well=("a",)))
+    reports = {f"@{each}": fails if each < failing * number else answers for each in range(number)}
+    await redis.hset(STRIKES_KEY, mapping={field: report.decode() for field, report in reports.items()})
+    await redis.hset(STRIKING_KEY, "@0", "1")
+    later(REPORT_AGE_S / 4, here)  # since its own last first token
+    here.redis_board._reports_read_at_s = here.unix_s()
+    await sync(here)
+    assert states(here) == [state]
