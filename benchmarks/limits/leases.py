@@ -1,18 +1,28 @@
-"""What a report on limits takes of Redis' core, by the number of processes that share it: µs of CPU.
+"""What a process takes of Redis, by the number of processes that share it: its reports on limits, and its standings.
 
     python -m benchmarks.limits.leases
 
-*Summed*: as processes report. *All read*: the sums are thrown away before each report, so that the script reads the
-fields of all processes, as each report did once. A process reports twice a second on each limit in use.
+Limits: µs of Redis' core for a report. *Summed*: as processes report. *All read*: the sums are thrown away before each
+report, so that the script reads the fields of all processes, as each report did once. A process reports twice a second
+on each limit in use. Standings: what a process that has a call a second of each of three models with five deployments
+takes each second, of Redis' core, of the network and of its own.
 """
 
+import asyncio
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from random import Random
 
 from redis import Redis
 
 from benchmarks.harness.report import markdown
+from gateway.core.prompt_classes import MeasuredApi
 from gateway.limits.shared_leases import GREET, LEASE
+from gateway.steering.counts import event
+from gateway.steering.outages import Strikes
+from gateway.steering.redis_board import RedisBoard
+from gateway.topology.nodes import connect
 from tests.services.servers import redis_server
 
 PROCESSES = (1, 10, 100, 300, 1000)
@@ -58,10 +68,61 @@ def _rows() -> Iterator[list[str]]:
             yield row
 
 
+MODELS, DEPLOYMENTS, SECONDS = 3, 5, 3
+BEGAN_S = 1_800_000_000.0
+
+
+async def standings(url: str, redis: Redis, processes: int) -> list[str]:
+    """Return a row: what one of ``processes`` takes each second. They take turns, so a second is as long as needed."""
+    redis.flushall()
+    now_s, random = BEGAN_S, Random(processes)
+
+    def unix_s() -> float:
+        return now_s
+
+    boards = [RedisBoard(connect(url, 10.0), unix_clock=unix_s, strikes=Strikes(unix_s)) for _ in range(processes)]
+
+    async def pass_a_second() -> None:
+        for board in boards:
+            for model in range(MODELS):
+                name = f"provider{random.randrange(DEPLOYMENTS)}/model"
+                first = event(name, MeasuredApi.ANSWERS, random.lognormvariate(-1.0, 0.5))
+                board.add(f"model{model}", {first: 1.0, "req": 1.0, f"{name}|n": 1.0}, now_s)
+            if not await board.sync():
+                raise RuntimeError("Redis did not answer")
+
+    for _ in range(2):
+        await pass_a_second()
+        now_s += 1.0
+    began_s, began_bytes, began_own_s = _cpu_s(redis), _sent(redis), time.process_time()
+    for _ in range(SECONDS):
+        await pass_a_second()
+        now_s += 1.0
+    rounds = SECONDS * processes
+    redis_us = (_cpu_s(redis) - began_s) / rounds * 1e6
+    kilobytes = (_sent(redis) - began_bytes) / rounds / 1000
+    own_ms = (time.process_time() - began_own_s) / rounds * 1000
+    for board in boards:
+        await board.close()
+    return [f"{processes:,}", f"{redis_us:,.0f}", f"{kilobytes:.1f}", f"{own_ms:.1f}"]
+
+
+def _sent(redis: Redis) -> int:
+    return int(redis.info("stats")["total_net_output_bytes"])
+
+
+def _standings() -> Iterator[list[str]]:
+    with redis_server() as url, Redis.from_url(url) as redis:
+        for processes in PROCESSES[1:]:
+            yield asyncio.run(standings(url, redis, processes))
+
+
 def main() -> None:
     """Run from the command line."""
     columns = ["processes", "a limit: all read", "summed", "ratio", "the processes: all read", "summed", "ratio"]
-    sys.stdout.write("\n".join(markdown(columns, _rows(), words=0)) + "\n")
+    sys.stdout.write("\n".join(markdown(columns, _rows(), words=0)) + "\n\n")
+    columns = ["processes", "standings: µs of Redis a second", "kB from Redis a second", "ms of its own a second"]
+    sys.stdout.write("\n".join(markdown(columns, _standings(), words=0)) + "\n")
 
 
 if __name__ == "__main__":
