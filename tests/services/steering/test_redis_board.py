@@ -89,7 +89,7 @@ async def test_what_a_reader_gets_does_not_grow_with_the_number_of_replicas(
     async def asked(known: str = "") -> list[str]:
         sums, parts = redis_board.slot_keys(MODEL, int(START_S // 30))
         limits = ("20000", "100000", known, "@nobody")
-        found = await redis.execute_command("EVAL", redis_board.READ_SLOT, 2, sums, parts, *limits)
+        found = await redis.execute_command("EVAL", redis_board.READ_SLOT, 2, sums, parts, *limits)  # type: ignore[no-untyped-call]
         assert isinstance(found, list)
         return found
 

@@ -191,16 +191,20 @@ async def test_a_key_of_another_type_stops_nobody(replica: NewReplica, redis: Re
 async def test_reports_are_read_only_while_somebody_has_strikes(replica: NewReplica, redis: Redis) -> None:
     one, other = replica(), replica()
     await sync(one, other)
-    report = [redis_board.REPORT, 2, STRIKES_KEY, STRIKING_KEY, "@third", "{}"]
-    limits = ["900", "20000", "100000", "128"]
-    assert await redis.execute_command("EVAL", *report, "0", "0", *limits) == []
+
+    async def read() -> list[str]:
+        said = (STRIKES_KEY, STRIKING_KEY, "@third", "{}", "0", "0", "900", "20000", "100000", "128")
+        found: list[str] = await redis.execute_command("EVAL", redis_board.REPORT, 2, *said)  # type: ignore[no-untyped-call]
+        return found
+
+    assert await read() == []
     struck(one, 1)
     await sync(one)
-    assert len(await redis.execute_command("EVAL", *report, "0", "0", *limits)) == 6  # field and value of three
+    assert len(await read()) == 6  # field and value of three
     later(REPORT_AGE_S, one, other)  # its strike is no news any more
     later(REPORT_KEPT_S, one, other)
     await sync(one)
-    assert await redis.execute_command("EVAL", *report, "0", "0", *limits) == []
+    assert await read() == []
 
 
 @pytest.mark.parametrize(("failing", "state"), [(0.9, "open"), (0.1, "ok")])
