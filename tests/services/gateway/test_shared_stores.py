@@ -97,9 +97,10 @@ async def test_garbage_in_redis_breaks_neither_the_leaderboard_nor_calls(
         now_slot = slot_of(time.time())
         async with Redis.from_url(redis_url, decode_responses=True) as redis:
             for slot in range(now_slot - 1, now_slot + 2):  # the next may begin under way
-                await redis.hset(
-                    f"holeshot:{{{MODEL}}}:{slot}", mapping=dict.fromkeys([*names, "calls", "out"], garbage)
-                )
+                slot_key = f"holeshot:{{{MODEL}}}:{slot}"
+                for key in (f"{slot_key}:sums", f"{slot_key}:parts"):
+                    await redis.hset(key, "@since", "@another1")  # as if another gateway had begun it
+                await redis.hset(f"{slot_key}:sums", mapping=dict.fromkeys([*names, "calls", "out"], garbage))
         await chat(running)
         assert await board_of(running).sync()
         await chat(running)
