@@ -46,32 +46,35 @@ MOST_USD = 1e9  # of one replica per day
 LONGEST_FIELD = 512  # characters
 MARK = "@"  # the prefix of a replica's own field, and of fields that are no counts
 
-# Returns a hash, or its number of fields or bytes if that is too large.
-READ = """
-local fields = redis.call('HLEN', KEYS[1])
-if fields > tonumber(ARGV[1]) then return fields end
-local all = redis.call('HGETALL', KEYS[1])
-local bytes = 0
-for at = 1, #all do bytes = bytes + #all[at] end
-if bytes > tonumber(ARGV[2]) then return bytes end
-return all
+# What is read of a hash, or its number of fields or bytes if that is too large.
+_BOUNDED = """
+local function light(all, most_bytes)
+  local bytes = 0
+  for at = 1, #all do bytes = bytes + #all[at] end
+  if bytes > tonumber(most_bytes) then return bytes end
+  return all
+end
+local function whole(key, most_fields, most_bytes)
+  local fields = redis.call('HLEN', key)
+  if fields > tonumber(most_fields) then return fields end
+  return light(redis.call('HGETALL', key), most_bytes)
+end
 """
+
+# Returns a hash, with these limits.
+READ = f"{_BOUNDED}return whole(KEYS[1], ARGV[1], ARGV[2])"
 
 # Returns the fields and values of a slot's sums KEYS[1], then its version and this replica's part in KEYS[2] ('' if
 # there is none). If the version is the one that is known already, only these two; nothing if either hash is missing.
-READ_SLOT = """
+READ_SLOT = f"""{_BOUNDED}
 local since = redis.pcall('HGET', KEYS[1], '@since')
 if type(since) == 'table' then return since end
-if not since or since ~= redis.pcall('HGET', KEYS[2], '@since') then return {} end
+if not since or since ~= redis.pcall('HGET', KEYS[2], '@since') then return {{}} end
 local version = since .. '/' .. (redis.call('HGET', KEYS[1], '@version') or '')
 local mine = redis.call('HGET', KEYS[2], ARGV[4]) or ''
-if version == ARGV[3] then return {version, mine} end
-local fields = redis.call('HLEN', KEYS[1])
-if fields > tonumber(ARGV[1]) then return fields end
-local all = redis.call('HGETALL', KEYS[1])
-local bytes = 0
-for at = 1, #all do bytes = bytes + #all[at] end
-if bytes > tonumber(ARGV[2]) then return bytes end
+if version == ARGV[3] then return {{version, mine}} end
+local all = whole(KEYS[1], ARGV[1], ARGV[2])
+if type(all) == 'number' then return all end
 all[#all + 1] = version
 all[#all + 1] = mine
 return all
@@ -80,7 +83,7 @@ return all
 # Keeps this replica's report ARGV[2] in KEYS[1], and whether it has strikes (ARGV[3]) in KEYS[2]; returns reports if
 # any replica has strikes, or if all are asked for (ARGV[4]). Of very many it returns some, by chance: the outage of a
 # provider is seen by most, and what is wanted is whether more replicas see it fail than answer.
-REPORT = """
+REPORT = f"""{_BOUNDED}
 local stored = redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[2])
 if type(stored) == 'table' then return stored end
 if ARGV[3] == '1' then
@@ -91,22 +94,13 @@ end
 if type(stored) == 'table' then return stored end
 redis.call('EXPIRE', KEYS[1], ARGV[5])
 redis.call('EXPIRE', KEYS[2], ARGV[5])
-local all
-if ARGV[4] == '1' then
-  local fields = redis.call('HLEN', KEYS[1])
-  if fields > tonumber(ARGV[6]) then return fields end
-  all = redis.call('HGETALL', KEYS[1])
-elseif redis.call('HLEN', KEYS[2]) == 0 then
-  return {}
-elseif redis.call('HLEN', KEYS[1]) > tonumber(ARGV[8]) then
-  all = redis.call('HRANDFIELD', KEYS[1], ARGV[8], 'WITHVALUES')
-else
-  all = redis.call('HGETALL', KEYS[1])
+if ARGV[4] == '0' then
+  if redis.call('HLEN', KEYS[2]) == 0 then return {{}} end
+  if redis.call('HLEN', KEYS[1]) > tonumber(ARGV[8]) then
+    return light(redis.call('HRANDFIELD', KEYS[1], ARGV[8], 'WITHVALUES'), ARGV[7])
+  end
 end
-local bytes = 0
-for at = 1, #all do bytes = bytes + #all[at] end
-if bytes > tonumber(ARGV[7]) then return bytes end
-return all
+return whole(KEYS[1], ARGV[6], ARGV[7])
 """
 
 
