@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from email.utils import formatdate
+from functools import lru_cache, partial
 from typing import Any
 
 from multidict import CIMultiDictProxy, istr
@@ -120,16 +121,12 @@ def _listed(fields: Sequence[str]) -> str:
     return listed
 
 
-_dated = 0, ""  # the second, and its date
+_date_of = lru_cache(maxsize=1)(partial(formatdate, usegmt=True))  # the same for all answers of a second
 
 
 def date() -> str:
     """Return the value of ``date`` for now."""
-    global _dated  # noqa: PLW0603 - the same for all answers of a second
-    now = int(time.time())
-    if _dated[0] != now:
-        _dated = now, formatdate(now, usegmt=True)
-    return _dated[1]
+    return _date_of(int(time.time()))
 
 
 # The response header ``x-holeshot-plan``, sent on request: the planned deployments, their delays, and why.
