@@ -11,14 +11,13 @@ and one that is away, or has lost its data, is so for its own quotas only.
 """
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 import structlog
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import RedisError
 
 from gateway.limits.quota import SHARE_AT_LEAST, Quota
 from gateway.topology.nodes import REDIRECTED, Command, Nodes, raised
@@ -149,9 +148,6 @@ redis.call('HSET', KEYS[1], me, field, 'sums', sums)
 if again then redis.call('EXPIRE', KEYS[1], ARGV[8]) end
 return {text(lease), text(base + all), text(leased), text(base + silent)}
 """
-
-
-_DIGESTS = {script: hashlib.sha1(script.encode()).hexdigest() for script in (GREET, LEASE)}  # noqa: S324 - Redis' way
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -511,12 +507,11 @@ class ShardLeases:
         returns = "1" if self.link.is_away else "0"
         greeted = (self._id, str(times.process_s), str(times.restoring_s), known, returns)
         asked = [self._asked(quota, sent_s) for quota in quotas]
-        greeting, *replies = await self._run(
-            [
-                (GREET, processes_key(self.name), greeted),
-                *((LEASE, key_of(quota), said) for quota, (_, _, said) in zip(quotas, asked, strict=True)),
-            ]
-        )
+        commands: list[Command] = [("EVAL", GREET, 1, processes_key(self.name), *greeted)]
+        commands += [
+            ("EVAL", LEASE, 1, key_of(quota), *said) for quota, (_, _, said) in zip(quotas, asked, strict=True)
+        ]
+        greeting, *replies = await self._nodes.run(self.name, commands)
         (greeting,) = raised([greeting])
         self.link.has_greeted = True
         processes, self.link.is_restoring = int(greeting[0]), bool(greeting[1])
@@ -527,15 +522,6 @@ class ShardLeases:
                     self._share(quota)
                 continue
             self._learn(quota, Grant.of(*raised([reply])), used, need, sent_s)
-
-    async def _run(self, commands: Sequence[tuple[str, str, Sequence[str]]]) -> list[Any]:
-        """Run scripts, each with its key and arguments, in one round trip. Redis is sent their text only at first."""
-        if self.link.has_greeted:
-            replies = await self._nodes.run(self.name, [_told(*each, is_known=True) for each in commands])
-            if not any(isinstance(reply, NoScriptError) for reply in replies):
-                return replies
-        # Redis has started again, or is another one: then all is said again.
-        return await self._nodes.run(self.name, [_told(*each, is_known=False) for each in commands])
 
     def _asked(self, quota: Quota, now_s: float) -> tuple[float, float, Sequence[str]]:
         """Return what is reported as used, what calls need, and the arguments of ``LEASE``.
@@ -581,7 +567,3 @@ class ShardLeases:
             quota.leased(grant.lease, reported=used, at_s=sent_s, until_s=sent_s + self._times.lease_s)
         if grant.lease < need:
             quota.exhausted_until_s = sent_s + EXHAUSTED_S
-
-
-def _told(script: str, key: str, arguments: Sequence[str], *, is_known: bool) -> Command:
-    return ("EVALSHA" if is_known else "EVAL", _DIGESTS[script] if is_known else script, 1, key, *arguments)

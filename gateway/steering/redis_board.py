@@ -8,9 +8,8 @@ contributions again. With a cluster all of that is per shard: one that is away i
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from hashlib import sha1
 from itertools import count, islice
 from math import ceil
 from sys import intern
@@ -19,7 +18,7 @@ from uuid import uuid4
 
 import msgspec
 import structlog
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from gateway.steering.board import NEVER_S, Contributions, Part, slot_of
 from gateway.steering.budget import Spending
@@ -247,15 +246,6 @@ def key_of(model: str, suffix: object) -> str:
     return f"holeshot:{{{tag}}}:{suffix}"
 
 
-_DIGESTS = {text: sha1(text.encode()).hexdigest() for text in (READ, READ_SLOT, REPORT, APPLY)}  # noqa: S324 - Redis' way
-
-
-def _short(words: Command) -> Command:
-    """Return a command with its script's digest in place of its text."""
-    name, *rest = words
-    return ("EVALSHA", _DIGESTS[str(rest[0])], *rest[1:]) if name == "EVAL" else words
-
-
 def slot_keys(model: str, slot: int) -> tuple[str, str]:
     """Return the keys of a slot's sums and of its parts."""
     key = key_of(model, slot)
@@ -321,7 +311,6 @@ class RedisBoard:
         self._models: dict[str, Contributions] = {}
         self._restoring_until_s: dict[str, float] = {}  # by shard
         self._away: frozenset[str] = frozenset()  # shards
-        self._told: set[str] = set()  # shards that have the scripts
         self._task: asyncio.Task[None] | None = None
         self._is_open = True
 
@@ -442,7 +431,7 @@ class RedisBoard:
         if strikes is not None:
             commands += self._report_strikes(strikes, unix_s)
         async with asyncio.timeout(2 * REDIS_TIMEOUT_S):
-            replies = iter(await self._run(shard, commands or [("PING",)]))
+            replies = iter(await self._nodes.run(shard, commands or [("PING",)]))
         lost = False
         for _, known, parts in flushed:
             lost |= known.confirm(parts, [int(found) for found in answer(replies)])
@@ -463,15 +452,6 @@ class RedisBoard:
             )
             self._restoring_until_s[shard] = unix_s + RESTORING_S
         return again or lost
-
-    async def _run(self, shard: str, commands: Sequence[Command]) -> list[Any]:
-        """Run commands in one round trip. Redis gets the text of scripts at first, and when it has lost them."""
-        if shard in self._told:
-            replies = await self._nodes.run(shard, [_short(words) for words in commands])
-            if not any(isinstance(reply, NoScriptError) for reply in replies):
-                return replies
-        self._told.add(shard)
-        return await self._nodes.run(shard, commands)  # what was done already is not done twice
 
     def _sent(self, flushed: Iterable[tuple[str, Contributions, tuple[Part, ...]]]) -> Iterator[Command]:
         for model, _, parts in flushed:

@@ -10,6 +10,8 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
+from hashlib import sha1
 from itertools import count
 from typing import Any
 
@@ -24,6 +26,7 @@ from redis.exceptions import (
     AskError,
     ClusterDownError,
     MovedError,
+    NoScriptError,
     ReadOnlyError,
     RedisError,
     ResponseError,
@@ -104,6 +107,7 @@ class Nodes:
         self._is_known = self._sentinel is not None  # whether it is a cluster
         self._times_asked = 0
         self._failed = ""  # the shard that failed last
+        self._told: set[tuple[str, str]] = set()  # shards, and the scripts that they were sent
         self._asking: asyncio.Task[None] | None = None
         self._is_open = True
 
@@ -153,9 +157,26 @@ class Nodes:
     async def run(self, shard: str, commands: Sequence[Command]) -> list[Any]:
         """Send commands to a shard in one round trip, and return each one's reply, which may be an error of Redis'.
 
-        All keys must be served by that shard, and those of one command have one hash tag.
+        All keys must be served by that shard, and those of one command have one hash tag. The text of an ``EVAL`` is
+        sent at first, and when Redis has lost it, which takes one round trip more.
         """
         await self.find()
+        replies = await self._sent(shard, [self._short(shard, words) for words in commands])
+        lost = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if lost:  # it has started again, or another node took over
+            again = await self._sent(shard, [commands[at] for at in lost])
+            for at, reply in zip(lost, again, strict=True):
+                replies[at] = reply
+        self._told.update((shard, str(words[1])) for words in commands if words[0] == "EVAL")
+        return replies
+
+    def _short(self, shard: str, words: Command) -> Command:
+        """Return an ``EVAL`` with its script's digest, if the shard was told the script."""
+        if words[0] != "EVAL" or (shard, str(words[1])) not in self._told:
+            return words
+        return ("EVALSHA", _digest(str(words[1])), *words[2:])
+
+    async def _sent(self, shard: str, commands: Sequence[Command]) -> list[Any]:
         redis, replies = self._client(shard), None
         try:
             pipeline = redis.pipeline(transaction=False)
@@ -372,6 +393,11 @@ def connect(url: str, timeout_s: float = TIMEOUT_S) -> Nodes:
 
     """
     return Nodes(read_url(url), timeout_s)
+
+
+@cache
+def _digest(script: str) -> str:
+    return sha1(script.encode()).hexdigest()  # noqa: S324 - Redis' way
 
 
 def raised(replies: Sequence[Any]) -> Sequence[Any]:

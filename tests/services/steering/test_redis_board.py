@@ -106,6 +106,26 @@ async def test_what_a_reader_gets_does_not_grow_with_the_number_of_replicas(
     assert sums(boards[-1]) == {"a|n": 12.0, "a|0|e17": 12.0}
 
 
+async def test_scripts_are_sent_once_and_again_to_a_redis_that_has_lost_them(replica: NewBoard, redis: Redis) -> None:
+    async def sent() -> int:
+        stats = await redis.info("commandstats")
+        return int(stats.get("cmdstat_eval", {}).get("calls", 0))
+
+    board = replica()
+    for _ in range(2):
+        board.add(MODEL, {"a|n": 1.0}, START_S)
+        assert await board.sync()
+    known = await sent()
+    board.add(MODEL, {"a|n": 1.0}, START_S)
+    assert await board.sync()
+    assert await sent() == known
+    await redis.script_flush()
+    board.add(MODEL, {"a|n": 1.0}, START_S)
+    assert await board.sync()
+    assert await sent() > known
+    assert sums(board) == {"a|n": 4.0}
+
+
 @pytest.mark.parametrize("lost", ["sums", "parts"])
 async def test_one_hash_of_a_slot_without_the_other_counts_as_lost(replica: NewBoard, redis: Redis, lost: str) -> None:
     one, other = replica(), replica()
