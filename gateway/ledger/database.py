@@ -6,7 +6,7 @@ import os
 import secrets
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from stat import S_IMODE
@@ -176,6 +176,16 @@ async def release(database: Database, engine: AsyncEngine, within_s: float = CLO
     """Close the connections, unless others share them."""
     if not isinstance(database, Pool):
         await dispose(engine, within_s)
+
+
+def report_turn(database: Database) -> AbstractAsyncContextManager[None]:
+    """Return the wait of a report for its connection; connections of one's own need none."""
+    return database.for_a_report() if isinstance(database, Pool) else nullcontext()
+
+
+def long_turn(database: Database) -> AbstractAsyncContextManager[None]:
+    """Return likewise that of what takes long."""
+    return database.for_long() if isinstance(database, Pool) else nullcontext()
 
 
 def url_of(database: Database) -> str:

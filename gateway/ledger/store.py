@@ -1,7 +1,6 @@
 """The database as the ledger uses it: rows go in, sums come out."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -10,7 +9,7 @@ from sqlalchemy import text
 from gateway.core.calls import HourlySum, Spent
 from gateway.core.records import PROBES
 from gateway.ledger import folding, inserts, queries, retention
-from gateway.ledger.database import DATABASE_ERRORS, Database, Pool, engine_of, is_sqlite, release, unreachable
+from gateway.ledger.database import DATABASE_ERRORS, Database, engine_of, is_sqlite, long_turn, release, unreachable
 from gateway.ledger.entries import Entry
 from gateway.ledger.reports.reader import paid
 from providers.dialects import DIALECTS
@@ -185,7 +184,7 @@ class SqlStore:
 
     async def prune(self, kept: retention.Retention, now: datetime) -> dict[str, int] | None:
         """Delete old rows, and make the next partitions."""
-        async with self._database.for_long() if isinstance(self._database, Pool) else nullcontext():
+        async with long_turn(self._database):
             return await retention.prune(self._engine, kept, now)
 
     async def fold(self, since: int, rest_s: float) -> folding.Folded:

@@ -3,7 +3,6 @@
 import asyncio
 import sqlite3
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -19,12 +18,12 @@ from gateway.ledger import tables
 from gateway.ledger.database import (
     DATABASE_ERRORS,
     Database,
-    Pool,
     check_file,
     engine_of,
     is_sqlite,
     parse_url,
     release,
+    report_turn,
     unreachable,
     url_of,
 )
@@ -174,8 +173,7 @@ class Reader:
         engine = self._engine = self._engine or self._connecting()
         run = _run_postgres if self.words.is_postgres else _run_sqlite
         try:
-            turn = self._database.for_a_report() if isinstance(self._database, Pool) else nullcontext()
-            async with asyncio.timeout(self._timeout_s), turn, engine.connect() as connection:
+            async with asyncio.timeout(self._timeout_s), report_turn(self._database), engine.connect() as connection:
                 return await run(connection, sql, self._timeout_s)
         except (TimeoutError, asyncpg.QueryCanceledError) as error:
             # Event report.too_slow: A report was stopped after `limit_s` seconds. `sql` is the statement.

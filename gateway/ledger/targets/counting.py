@@ -4,7 +4,6 @@ Every gateway does this. What one has counted the others find; who counts the sa
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -15,9 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from gateway.ledger.database import (
     DATABASE_ERRORS,
     Database,
-    Pool,
     engine_of,
     is_sqlite,
+    long_turn,
     parse_url,
     release,
     unreachable,
@@ -66,7 +65,7 @@ class TargetCounting:
         """Count what is not counted yet. A problem is logged once: reports are right without counts, only slower."""
         self._engine = self._engine or engine_of(self._database, pool_size=1, spare=0)
         try:
-            async with self._database.for_long() if isinstance(self._database, Pool) else nullcontext():
+            async with long_turn(self._database):
                 await self.count(self._engine)
             self._problem = None
         except DatabaseUnreachableError as error:
