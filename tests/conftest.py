@@ -14,6 +14,7 @@ import pytest
 import structlog
 
 from gateway.ledger import migrate
+from tests.services.servers import free_port
 
 # What an example takes depends on what else the machine does.
 hypothesis.settings.register_profile("no deadline", deadline=None)
@@ -44,6 +45,12 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("ledger") / "holeshot.db"
     asyncio.run(migrate(f"sqlite:///{path}"))
     return path
+
+
+@pytest.fixture
+def unused_tcp_port() -> int:
+    """A port that nobody else is given: pytest-asyncio's may be the next one of a server that starts beside it."""
+    return free_port()
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,8 @@ from benchmarks.fleet.world import FLEET, World
 from benchmarks.harness import replicas
 from benchmarks.harness.gateways import Stores, production, provider
 from benchmarks.harness.replicas import Replicas
-from benchmarks.harness.servers import Child, free_ports
+from benchmarks.harness.servers import Child
+from tests.services.servers import free_port
 
 REPLICAS = 4
 POLICIES: Mapping[str, Mapping[str, object]] = {
@@ -43,8 +44,8 @@ def installation(world: World, epoch_s: float, folder: Path) -> Iterator[Install
     """Run everything; logs and spools go to ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        stores, ports = production(stack), free_ports()
-        providers = [_provider(persona.name, next(ports), world, epoch_s, folder) for persona in FLEET]
+        stores = production(stack)
+        providers = [_provider(persona.name, free_port(), world, epoch_s, folder) for persona in FLEET]
         races = {**POLICIES, AUDITED: {"mode": "race", "width": len(providers), "budget": len(providers)}}
         deployments = [f"{each.name}/fleet-model" for each in providers]
         settings = {
@@ -54,7 +55,7 @@ def installation(world: World, epoch_s: float, folder: Path) -> Iterator[Install
         modules = {f"replica-{number}": "gateway.cli" for number in range(1, REPLICAS + 1)}
         modules["auditor"] = "benchmarks.fleet.auditor"
         gateways = [
-            replicas.replica(name, next(ports), folder, settings, stores, module=module)
+            replicas.replica(name, free_port(), folder, settings, stores, module=module)
             for name, module in modules.items()
         ]
         replicas.start(stack, (*providers, *gateways))

@@ -17,8 +17,8 @@ import yaml
 from benchmarks.harness import load, nginx, servers
 from benchmarks.harness.answers import BEHAVIOURS, NAMED
 from benchmarks.harness.nginx import Origin
-from benchmarks.harness.servers import FOLDER, Server, free_port, running, wait_until_listening
-from tests.services.servers import postgres, redis_server
+from benchmarks.harness.servers import FOLDER, Server, running, wait_until_listening
+from tests.services.servers import free_port, postgres, redis_server
 
 KEY = "hs-benchmark"
 HEADERS = {"authorization": f"Bearer {KEY}"}
@@ -274,7 +274,7 @@ class MeasuredServers:
             Missing: there is no nginx.
 
         """
-        port = servers.free_port()
+        port = free_port()
         command = [str(FOLDER / "delay.py"), str(port), str(self.origin.server.port), str(ONE_WAY_S)]
         process = self._stack.enter_context(servers.running([sys.executable, *command]))
         servers.wait_until_listening(process, port)

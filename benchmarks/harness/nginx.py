@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 import trustme
 
-from benchmarks.harness.servers import FILES, Server, fetch, free_port, running, wait_until_listening
+from benchmarks.harness.servers import FILES, Server, fetch, running, wait_until_listening
+from tests.services.servers import free_port
 
 _MAIN = """
 {user}

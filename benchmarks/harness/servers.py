@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from tests.services.servers import LAUNCHER
+from tests.services.servers import LAUNCHER, free_port
 
 FILES = 16_384  # descriptors of a process
 FOLDER = Path(__file__).parent
@@ -28,9 +28,6 @@ STOP_LIMIT_S = 10.0
 _LOOK_S = 0.002
 _SETTLE_S = 0.05
 _LOOKS_PER_WORKER = 6
-# Below those that outgoing connections are given: the port of a killed server must stay free (and a client that knocks
-# there could be given that very port, and reach itself).
-PORTS = range(20_000, 32_000)
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -104,13 +101,6 @@ def gauges(page: str, names: Sequence[str]) -> list[float]:
 def count(upstream: Server, what: str) -> int:
     """Return one of the mock upstream's counts."""
     return int(get_json(upstream.port, "/counts").get(what, 0))
-
-
-def free_port() -> int:
-    """Return a port nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -241,18 +231,6 @@ class Child:
     def ask(self, path: str, method: str = "GET") -> Any:
         """Return the JSON answer to a request."""
         return json.loads(fetch(self.port, path, method=method))
-
-
-def free_ports() -> Iterator[int]:
-    """Yield ports that nobody listens on, each once."""
-    for port in PORTS:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        yield port
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:

@@ -13,10 +13,11 @@ import msgspec
 from benchmarks.harness import replicas
 from benchmarks.harness.gateways import Stores, hashed, production, provider
 from benchmarks.harness.replicas import Replicas
-from benchmarks.harness.servers import Child, free_ports
+from benchmarks.harness.servers import Child
 from benchmarks.limits.provider import Seen
 from benchmarks.limits.redis_relay import HANG, RESUME
 from benchmarks.limits.trials import OF_MODEL, PLAIN_MODEL, USD_PER_MTOK, Trial
+from tests.services.servers import free_port
 
 WEIGHTS = (4, 3, 2, 1)  # of the calls that each replica gets: a balancer is never quite fair
 KILLED = 0  # the replica that is killed: the busiest
@@ -60,14 +61,14 @@ class Installation(Replicas):
 def installation(tried: Sequence[Trial], folder: Path) -> Iterator[Installation]:
     """Run everything for these trials; logs and spools go to ``folder``."""
     with ExitStack() as stack:
-        stores, ports = production(stack), free_ports()
+        stores = production(stack)
         redis_port = urlsplit(stores.redis_url).port
-        relay = _child("redis_relay", next(ports), folder, str(redis_port))
-        own = _child("provider", next(ports), folder)
+        relay = _child("redis_relay", free_port(), folder, str(redis_port))
+        own = _child("provider", free_port(), folder)
         settings = _settings(tried, own.port)
         relayed = Stores(stores.database_url, f"redis://127.0.0.1:{relay.port}/0")
         gateways = [
-            replicas.replica(f"replica-{number}", next(ports), folder, settings, relayed)
+            replicas.replica(f"replica-{number}", free_port(), folder, settings, relayed)
             for number in range(1, len(WEIGHTS) + 1)
         ]
         replicas.start(stack, [relay])  # gateways that begin without Redis would begin with shares

@@ -23,13 +23,14 @@ from benchmarks.harness import gateways
 from benchmarks.harness.gateways import WAYS
 from benchmarks.harness.load import Caller, Order, Question, carry_out
 from benchmarks.harness.mock_upstream import Connection
-from benchmarks.harness.servers import ROOT, Server, free_port
+from benchmarks.harness.servers import ROOT, Server
 from gateway.app.gateway import Gateway
 from gateway.connections.listener import bind, listening
 from gateway.live import events
 from gateway.server.server import quicken_enums
 from gateway.settings import load
 from gateway.watching import logs
+from tests.services.servers import free_port
 
 TRACED = {"tracing": {"enabled": True}}
 

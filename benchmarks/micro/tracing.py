@@ -25,7 +25,8 @@ from benchmarks.harness.gateways import measured_servers
 from benchmarks.harness.load import Order, asking
 from benchmarks.harness.machine import metered
 from benchmarks.harness.report import console, described, grid
-from benchmarks.harness.servers import Server, free_port
+from benchmarks.harness.servers import Server
+from tests.services.servers import free_port
 
 MODEL, LAUNCHED = "burst-race", 2
 ROUNDS, QUICK_ROUNDS = 8, 3

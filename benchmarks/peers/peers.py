@@ -14,6 +14,7 @@ from benchmarks.harness.gateways import MeasuredServers
 from benchmarks.harness.installing import UnavailableError
 from benchmarks.harness.load import Question
 from benchmarks.harness.servers import Server, running, wait_for
+from tests.services.servers import free_port
 
 BEHAVIOURS = ("burst", "paced", "crowd")  # the providers a peer is configured with
 PROVIDER_KEY = "sk-mock-0123456789abcdef"
@@ -116,7 +117,7 @@ def serving(
         UnavailableError: it does not start; with its last words.
 
     """
-    port = servers.free_port()
+    port = free_port()
     with log.open("wb") as output, servers.running(command(port), environment, output) as process:
         try:
             servers.wait_until_listening(process, port, limit_s)

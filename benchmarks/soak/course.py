@@ -26,6 +26,7 @@ from benchmarks.soak.jobs import KINDS, Ending, Job, Made, allowed, drawn, make
 from benchmarks.soak.provider import MEDIAN_S, NOWHERE
 from benchmarks.soak.report import Report, Sample, attempts_of, compared, growth, look, read
 from gateway.ledger import create_engine
+from tests.services.servers import free_port
 
 STALL_S = 1.0  # between two events
 TTFT_S = 3.0  # also the time in which a call may go from one provider to the next: long enough for one that stalled
@@ -170,7 +171,7 @@ def soak(order: Order, folder: Path, tick: Callable[[], None]) -> Soaked:
     with ExitStack() as stack:
         stores = gateways.production(stack)
         fleet = stack.enter_context(_fleet(order.seed))
-        ports = (servers.free_port(), fleet.port, servers.free_port())
+        ports = (free_port(), fleet.port, free_port())
         spool, config, log = folder / "spool", folder / "gateway.yaml", folder / "gateway.log"
 
         def reconfigure(generation: int) -> None:
@@ -270,7 +271,7 @@ def configure(path: Path, *, ports: tuple[int, int, int], stores: Stores, spool:
 
 @contextmanager
 def _fleet(seed: int) -> Iterator[Server]:
-    port = servers.free_port()
+    port = free_port()
     with servers.running([sys.executable, provider.__file__, str(port), str(seed)]) as process:
         servers.wait_until_listening(process, port)
         yield Server("fleet", process.pid, port)

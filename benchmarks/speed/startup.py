@@ -13,8 +13,9 @@ import msgspec
 from benchmarks.harness import gateways, machine
 from benchmarks.harness.gateways import MeasuredServers, Stores
 from benchmarks.harness.report import Row, row
-from benchmarks.harness.servers import START_LIMIT_S, free_port, running
+from benchmarks.harness.servers import START_LIMIT_S, running
 from benchmarks.speed.scenarios import Effort
+from tests.services.servers import free_port
 
 NAME = "start"
 STARTS, QUICK_STARTS = 5, 2

@@ -18,7 +18,7 @@ from rich.progress import Progress
 
 from benchmarks.harness.gateways import environment, gateway_command, production, sqlite
 from benchmarks.harness.report import grid, print_json
-from benchmarks.harness.servers import free_port, running, wait_until_listening
+from benchmarks.harness.servers import running, wait_until_listening
 from benchmarks.truth.columns import columns
 from benchmarks.truth.course import PERSONAS, Made, counted, drive, scenarios, write_config
 from benchmarks.truth.facts import Ledger, join, read
@@ -27,6 +27,7 @@ from benchmarks.truth.figures import figures
 from benchmarks.truth.fleet import Fleet, serving
 from benchmarks.truth.rules import Figure
 from gateway.ledger import create_engine
+from tests.services.servers import free_port
 
 CALLS, QUICK_CALLS = 6_000, 800
 

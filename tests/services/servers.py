@@ -9,6 +9,7 @@ Nothing but Python and the locked wheels is needed, but for PgBouncer, of which 
 temporary directory with durability off; the servers die with the process that started them.
 """
 
+import fcntl
 import importlib.util
 import os
 import pwd
@@ -21,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -299,11 +300,28 @@ def patiently(holds: Callable[[], bool]) -> None:
 
 
 def free_port() -> int:
-    """Return a TCP port of loopback that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """Return a TCP port of loopback that nobody listens on, and that no other call returns while this process lives.
+
+    A port that the kernel picks may be picked again before its server listens, by whoever connects somewhere too: then
+    the server of another answers in its place. So ports lie below those that the kernel picks, and each is claimed by
+    a lock on its byte of a file that all processes share.
+    """
+    for port in _PORTS:
+        with suppress(OSError), socket.socket() as listener:
+            fcntl.lockf(_claims(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+            listener.bind(("127.0.0.1", port))
+            return port
+    raise ServerUnavailableError("no free port is left")
+
+
+_PORTS = iter(range(11_000, 32_000))
+
+
+@cache
+def _claims() -> int:
+    """Return the descriptor of the file of claims: closed at the end only, as that gives up all of them."""
+    file = Path(tempfile.gettempdir()) / f"holeshot-ports-{os.getuid()}"
+    return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def postgres_binaries() -> Iterator[Path]:

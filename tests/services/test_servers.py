@@ -2,6 +2,9 @@
 
 import os
 import shutil
+import subprocess
+import sys
+from io import StringIO
 from pathlib import Path
 
 import asyncpg
@@ -9,6 +12,8 @@ import pytest
 import redis
 
 from tests.services import servers
+
+CHECKOUT = Path(__file__).parents[2]
 
 
 async def test_each_test_has_a_migrated_database_of_its_own(postgres_url: str) -> None:
@@ -33,6 +38,18 @@ def test_redis_is_empty_at_the_start_of_each_test(redis_url: str, round_: int) -
     with redis.Redis.from_url(redis_url) as client:
         assert client.dbsize() == 0
         assert client.eval("return redis.call('SET', KEYS[1], 'x')", 1, "left-behind") is not None
+
+
+def test_no_port_is_given_twice_while_whoever_asked_lives() -> None:
+    """Picked by the kernel, two of ten thousand clusters' nodes had one port, and one of them answered for both."""
+    asking = "import sys; from tests.services.servers import free_port; print(*(free_port() for _ in range(400)))"
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", f"{asking}; sys.stdout.flush(); sys.stdin.read()"]
+    both = [subprocess.Popen(command, cwd=CHECKOUT, stdin=pipe, stdout=pipe, text=True) for _ in range(2)]
+    ports = [port for process in both for port in (process.stdout or StringIO()).readline().split()]
+    for process in both:
+        process.communicate()
+    assert len(set(ports)) == len(ports) == 800
 
 
 async def test_the_wheels_postgres_runs_too() -> None:

@@ -1,7 +1,6 @@
 """Messages over real sockets: who gets them, when they are sent again, and what a bad receiver can do."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -23,6 +22,7 @@ from gateway.settings import Format, WebhookSettings
 from tests.app.alerts.receiver import Receiver
 from tests.app.alerts.verifying import verified
 from tests.patience import PATIENCE_S
+from tests.services.servers import free_port
 from tests.unit.alerts.world import START, World, condition
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -229,17 +229,11 @@ async def test_what_was_not_said_before_the_database_came_back_is_said_before_it
     assert len({each["data"]["id"] for each in said}) == 1
 
 
-def _closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.mark.parametrize(
     ("url", "answer"),
     [
         ("http://nobody.invalid/hook/T0P-S3CRET", "the name of its host is not known"),
-        (f"http://127.0.0.1:{_closed_port()}/hook/T0P-S3CRET", "no connection: ECONNREFUSED"),
+        (f"http://127.0.0.1:{free_port()}/hook/T0P-S3CRET", "no connection: ECONNREFUSED"),
     ],
     ids=["no name", "no port"],
 )

@@ -64,13 +64,6 @@ def silent_port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-def closed_port() -> int:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port: int = unused.getsockname()[1]
-        return port
-
-
 def resolving(monkeypatch: pytest.MonkeyPatch, *answers: Sequence[Address] | Exception | None) -> list[str]:
     """Have the running loop's resolver give ``answers`` in turn, the last for ever; None: it never does."""
     asked: list[str] = []

@@ -9,10 +9,11 @@ from providers.errors import ErrorKind, UpstreamError
 from providers.http import dialing
 from tests.app.http.callers import Own, read_whole
 from tests.app.http.conftest import Trust
-from tests.app.http.dialled import answered, calling, closed_port, refused, resolving, silent_port
+from tests.app.http.dialled import answered, calling, refused, resolving, silent_port
 from tests.app.http.http1_line import Http1Line
 from tests.app.http.lines import Server
 from tests.app.providers.origin import soon
+from tests.services.servers import free_port
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
@@ -28,13 +29,13 @@ async def test_an_origin_may_be_an_address(host: str) -> None:
 
 
 async def test_a_refused_port_is_an_error_that_names_it() -> None:
-    port = closed_port()
+    port = free_port()
     async with calling(f"http://127.0.0.1:{port}") as caller:
         assert f"no connection to 127.0.0.1:{port}" in await refused(caller)
 
 
 async def test_every_call_hears_of_a_refused_port() -> None:
-    async with calling(f"http://127.0.0.1:{closed_port()}") as caller:
+    async with calling(f"http://127.0.0.1:{free_port()}") as caller:
         said = await soon(asyncio.gather(*(refused(caller) for _ in range(20))))
         assert len(said) == 20
 
@@ -54,7 +55,7 @@ async def test_a_name_that_cannot_be_one_is_an_error(scheme: str, host: str) -> 
 
 async def test_names_are_looked_up_anew_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Server(Http1Line).listening() as server:
-        asked = resolving(monkeypatch, [("127.0.0.1", closed_port())], [("127.0.0.1", server.port)])
+        asked = resolving(monkeypatch, [("127.0.0.1", free_port())], [("127.0.0.1", server.port)])
         async with calling("http://moved.example") as caller:
             await refused(caller)
             await answered(server, caller)
@@ -75,7 +76,7 @@ async def test_names_are_not_looked_up_for_each_connection(monkeypatch: pytest.M
 
 async def test_a_dead_address_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Server(Http1Line).listening() as server:
-        resolving(monkeypatch, [("::1", closed_port(), 0, 0), ("127.0.0.1", server.port)])
+        resolving(monkeypatch, [("::1", free_port(), 0, 0), ("127.0.0.1", server.port)])
         async with calling("http://two.example") as caller:
             await answered(server, caller)
 
@@ -91,7 +92,7 @@ async def test_an_address_that_says_nothing_is_passed_over(monkeypatch: pytest.M
 
 
 async def test_no_address_that_answers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolving(monkeypatch, [("::1", closed_port(), 0, 0), ("127.0.0.1", closed_port())])
+    resolving(monkeypatch, [("::1", free_port(), 0, 0), ("127.0.0.1", free_port())])
     async with calling("http://two.example") as caller:
         assert "no connection to two.example" in await refused(caller)
 

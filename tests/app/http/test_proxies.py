@@ -11,12 +11,13 @@ from providers.errors import ErrorKind, UpstreamError
 from providers.http.dialing import Versions
 from tests.app.http.callers import Own, read_whole
 from tests.app.http.conftest import Trust
-from tests.app.http.dialled import answered, calling, closed_port, refused, resolving
+from tests.app.http.dialled import answered, calling, refused, resolving
 from tests.app.http.http1_line import Http1Line
 from tests.app.http.http2_line import Http2Line
 from tests.app.http.lines import Exchange, Line, Server
 from tests.app.http.tunnels import TunnelProxy
 from tests.app.providers.origin import soon, tls_pair
+from tests.services.servers import free_port
 
 CREDENTIALS = b"Basic " + base64.b64encode(b"user:p@ss:word")
 VERSIONS: tuple[Versions, ...] = ("1.1", "2")
@@ -117,7 +118,7 @@ async def test_a_loser_is_cut_through_a_tunnel(
 
 @pytest.mark.parametrize("listed", ["localhost", "example.com,localhost", "*"])
 async def test_no_proxy_is_obeyed(monkeypatch: pytest.MonkeyPatch, listed: str) -> None:
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{closed_port()}")
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("NO_PROXY", listed)
     async with Server(Http1Line).listening() as server, calling(server.origin) as caller:
         call, exchange = await sent(caller, server)
@@ -211,7 +212,7 @@ async def test_the_certificate_of_a_proxy_is_checked(
 
 
 async def test_a_proxy_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    port = closed_port()
+    port = free_port()
     monkeypatch.setenv("HTTP_PROXY", f"http://user:secret@127.0.0.1:{port}")
     async with calling("http://origin.example") as caller:
         message = await refused(caller)

@@ -10,10 +10,11 @@ import pytest
 
 from providers.errors import ErrorKind, UpstreamError, is_shortage
 from providers.http.dialing import TlsContexts
-from tests.app.http.dialled import answered, calling, closed_port
+from tests.app.http.dialled import answered, calling
 from tests.app.http.http1_line import Http1Line
 from tests.app.http.lines import Server
 from tests.app.providers.origin import soon
+from tests.services.servers import free_port
 
 
 @contextmanager
@@ -35,7 +36,7 @@ def without_descriptors() -> Iterator[None]:
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost", "nobody.example"])
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_a_lack_of_descriptors_is_our_own(scheme: str, host: str) -> None:
-    async with calling(f"{scheme}://{host}:{closed_port()}") as caller:
+    async with calling(f"{scheme}://{host}:{free_port()}") as caller:
         with without_descriptors(), pytest.raises(UpstreamError) as raised:
             await soon(caller.send("POST", "/", b"{}"))
     assert raised.value.kind is ErrorKind.LOCAL_RESOURCES
@@ -43,7 +44,7 @@ async def test_a_lack_of_descriptors_is_our_own(scheme: str, host: str) -> None:
 
 
 async def test_a_refused_port_is_the_servers_even_then() -> None:
-    async with calling(f"http://127.0.0.1:{closed_port()}") as caller:
+    async with calling(f"http://127.0.0.1:{free_port()}") as caller:
         with pytest.raises(UpstreamError) as raised:
             await soon(caller.send("POST", "/", b"{}"))
     assert raised.value.kind is ErrorKind.CONNECT_ERROR
