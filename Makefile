@@ -26,8 +26,12 @@ ifdef WHAT
 	$(test_$(WHAT))
 else
 	@$(MAKE) --no-print-directory --jobs 2 checks suite
-	@$(BIN)/python tests/browser/run.py
+	@$(call again,$(BIN)/python tests/browser/run.py)
 endif
+
+# What fails is run once more, with nothing beside it; what passes then is named: it wavers, and wants mending.
+again = $(1) || { [ $$? = 1 ] && echo "Those that failed, once more, alone:" && \
+  $(1) --numprocesses 0 -rfEp --last-failed --last-failed-no-failures none; }
 
 checks: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -37,7 +41,7 @@ checks: $(VENV)/.dev
 	$(BIN)/codespell -D - -D requirements/words.txt $(READ_BY_PEOPLE)
 
 suite: $(VENV)/.dev
-	$(BIN)/python -m pytest --numprocesses $(or $(JOBS),3) --dist loadfile
+	$(call again,$(BIN)/python -m pytest --numprocesses $(or $(JOBS),3) --dist loadfile)
 
 quick: $(VENV)/.dev  ## what a change needs first, within a minute: linters, types, the unit tests of what you changed
 	@$(BIN)/python tests/quick.py
