@@ -374,6 +374,8 @@ REASONS: Mapping[str, Reasons] = {
         "models": "The models that it may use. Not set: all.",
         "only": "The providers that may get its prompts. Not set: all.",
         "ignore": "The providers that never get its prompts.",
+        "team": "The team whose limits count its calls too: one of `teams`.",
+        "end_user": "The end user of all its calls, whatever its requests say. Not set: each request may name one.",
         "priority": (
             "When the gateway has too many calls, those of a higher priority are served first and refused last."
         ),
@@ -419,6 +421,12 @@ REASONS: Mapping[str, Reasons] = {
         "usd_if_unknown": "What a probe counts as where no price is known. Not set: such deployments are not probed.",
     },
     "LimitSettings": _LIMITS,
+    "TeamSettings": {**_LIMITS, "end_users": "What each end user of the team may use. Not set: as `end_users` says."},
+    "EndUserSettings": {
+        **_LIMITS,
+        "header": "The header that names the end user where the body does not, such as `x-end-user`.",
+        "named": "Other limits, instead of these, for end users whom clients call so.",
+    },
 }
 
 # Defaults that the schema does not have: they are secrets, or depend on other keys.
@@ -432,6 +440,11 @@ DEFAULTS: Mapping[tuple[str, str], str] = {
 
 # What a section is for, where the description of its class does not say it for this place.
 SECTIONS: Mapping[str, str] = {
+    "teams": "What all keys of a team may use together; `team` of a client names its own.",
+    "end_users": (
+        "What each end user of a client may use, unless its team says otherwise. Who it is, requests say: this protects"
+        " against accidents, not against a client that names whomever it likes."
+    ),
     "anonymous": "What all programs on this machine may use together, while there are no clients.",
     "tls": (
         "TLS on the gateway's port. Without it the port speaks plain HTTP, for this machine or for a proxy in front."

@@ -24,7 +24,7 @@ from gateway.api.context import CONTEXT, Context
 from gateway.core.errors import ApiError, ModelNotFound
 from gateway.core.reports import Gaps, Window
 from gateway.fleet.models import Deployment, Model
-from gateway.limits import DOLLARS, Standing
+from gateway.limits import DOLLARS, Standing, level_of_key
 from gateway.live.events import Viewer, Wanted
 from gateway.settings import ModelSettings
 from providers import MASK, Price, redact
@@ -322,7 +322,7 @@ def _limits(context: Context, client: Client | None, spent: Mapping[str | None, 
         msgspec.structs.replace(each, used=max(each.used or 0.0, _spent(each.limit, spent.get(client.name))))
         if each.limit in DOLLARS
         else each
-        for each in context.limits.standings(client.name, client.limits)
+        for each in context.limits.standings(level_of_key(client.name, client.limits))
     ]
 
 

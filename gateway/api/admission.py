@@ -12,8 +12,9 @@ from gateway.api.bodies import Received, address_of, read_body
 from gateway.api.context import BEGUN, CONTEXT, Context
 from gateway.api.headers import is_wanted
 from gateway.api.json_body import read_tags
+from gateway.api.payers import END_USER, EndUser
 from gateway.core.attempts import AnswerKind, Invalid, WinOn
-from gateway.core.calls import Call, Kind, Objective
+from gateway.core.calls import Call, Kind, Level, Objective
 from gateway.core.errors import Overloaded
 from gateway.core.ids import TraceContext
 from gateway.core.prompt_classes import PromptClass
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from gateway.limits import Begun
 
 
+NO_LEVELS: Sequence[Level] = ()
+
+
 class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     """The client, and what came with the request besides its body."""
 
@@ -35,6 +39,8 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str] = {}
     request_id: str | None = None
     explain: bool = False  # whether the response shall explain the plan
+    levels: Sequence[Level] = ()  # whose limits count the call, as far as they are known before its body
+    end_user: EndUser | None = None  # how it is found in the body; None: end users have no limits
     parent: TraceContext | None = None  # the client's trace; None: none, or calls are not traced
     received_at: float | None = None  # when the body was complete, monotonic seconds; None: now
 
@@ -71,6 +77,9 @@ def new_call(
     received_at = services.clock() if origin.received_at is None else origin.received_at
     call_id = services.new_id() if instead_of is None else instead_of.id
     tracing = context.tracing.own
+    levels, tags = origin.levels, origin.tags
+    if origin.end_user is not None and (found := origin.end_user.of(fields)) is not None:
+        levels, tags = (*levels, found[1]), {**tags, END_USER: found[0]}
     return Call(
         id=call_id,
         received_at=received_at if instead_of is None else instead_of.received_at,
@@ -94,7 +103,7 @@ def new_call(
         wordings=wordings,
         dropped=dropped,
         headers=origin.headers,
-        tags=origin.tags,
+        tags=tags,
         replica=context.replica,
         region=context.settings.region,
         request_id=origin.request_id,
@@ -104,7 +113,7 @@ def new_call(
         deadline_ms=deadline_ms,
         profile=model.race.profile if instead_of is None else instead_of.profile,
         is_narrowed=is_narrowed,
-        limits=origin.client.limits,
+        levels=levels,
         trace=None if tracing is None else tracing.trace(call_id, origin.parent),
     )
 
@@ -122,11 +131,18 @@ def client_context(
 
     """
     request_id = headers.request_id(request.headers)
+    tags, levels, end_user = read_tags(request.headers.get("x-holeshot-tags")), NO_LEVELS, None
+    if client.limits or context.payers.is_used:
+        levels = request[BEGUN].levels if BEGUN in request else context.payers.levels(client)
+        end_user = context.payers.end_user(client, request.headers)
+        tags = context.payers.tags(client, tags)
     return ClientContext(
         client=client,
         received=received,
         headers=headers.for_upstream(request.headers, request_id),
-        tags=read_tags(request.headers.get("x-holeshot-tags")),
+        tags=tags,
+        levels=levels,
+        end_user=end_user,
         request_id=None if request_id is None else redact_word(request_id),
         explain=is_wanted(request.headers),
         parent=None if context.tracing.own is None else headers.trace(request.headers),
@@ -158,9 +174,10 @@ def seated(answer: ClientHandler, takes: Sequence[str] = (JSON,), admit: Admit |
         client = context.admission.admit(request, media_types) if admit is None else admit(request)
         intake, waited_s, owner = context.intake, 0.0, client.name or address_of(request, context)
         begun: Begun | None = None
-        if client.limits:
-            context.limits.check(client.name, client.limits)
-            begun = request[BEGUN] = await context.limits.begin(client.name, client.limits)
+        if client.limits or context.payers.is_used:
+            levels = context.payers.levels(client)
+            context.limits.check(levels)
+            begun = request[BEGUN] = await context.limits.begin(levels)
         try:
             received = await read_body(request, context, owner, client.priority)
             try:

@@ -330,6 +330,8 @@ class Client(msgspec.Struct, frozen=True):
     require: DataPolicy = DataPolicy()
     demanding: bool = False  # whether ``require`` demands anything
     limits: Mapping[str, float] = {}  # by name: rpm, tpm, …
+    team: str | None = None  # whose limits count its calls too
+    end_user: str | None = None  # of all its calls; None: each request may name one
     priority: int = 0  # under overload, higher is served first
 
     def check_model(self, model: str) -> None:
@@ -582,5 +584,7 @@ def client_of(name: str, settings: ClientSettings) -> Client:
         require=settings.require,
         demanding=settings.require != DataPolicy(),
         limits=settings.by_name,
+        team=settings.team,
+        end_user=settings.end_user,
         priority=settings.priority,
     )

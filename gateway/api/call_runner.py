@@ -247,8 +247,7 @@ class CallRunner:
             try:
                 held = await self._context.limits.hold(
                     entry.call.id,
-                    entry.call.client,
-                    entry.call.limits,
+                    entry.call.levels,
                     payer_of(entry),
                     use_of(entry),
                     begun=self._begun,

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from gateway.api.auth import Admission, WrongKeys
 from gateway.api.json_body import Steps
+from gateway.api.payers import Payers
 from gateway.api.refusals import Refusals
 from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.fleet.fleet import Fleet
@@ -162,6 +163,7 @@ class Context:
         replica: str,
     ) -> None:
         self.settings = settings
+        self.payers = Payers(settings)
         self.fleet = fleet
         self.admission = admission
         self.steering = steering

@@ -103,7 +103,7 @@ def of_answer(call: Call, provider: str, deployment: str, launched: int, upstrea
         headers[_DROPPED] = _listed(dropped)
     for name, value in upstream.items():
         if name.startswith(_CLIENT_PREFIXES):
-            if not call.limits:  # else they would contradict the client's own
+            if not call.levels:  # else they would contradict the client's own
                 headers[name] = value
         elif name in _UPSTREAM_IDS:
             headers[_UPSTREAM_ID] = value

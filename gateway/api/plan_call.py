@@ -150,7 +150,7 @@ def _win_on(win_on: WinOn, kind: AnswerKind, *, streamed: bool, stateful: bool, 
 
 def is_counted(call: Call, model: Model) -> bool:
     """Whether a limit counts what the call uses."""
-    return bool(call.limits) or model.usd_per_day is not None
+    return bool(call.levels) or model.usd_per_day is not None
 
 
 def resolved_objective(objective: Objective, *, streamed: bool, for_program: bool) -> Objective:

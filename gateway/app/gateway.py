@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from gateway.admin.operations import Operations
 from gateway.api.auth import Admission
 from gateway.api.context import Context, StoredResponses
+from gateway.api.payers import Payers
 from gateway.api.refusals import RefusalMinutes, Refusals
 from gateway.api.routes import application
 from gateway.app.background import SLOWER, alerts, prober, slowdown_watch, target_watch
@@ -277,6 +278,7 @@ class Gateway:
         old, new = self.context.fleet, self.fleets.build(settings, self.context.fleet)
         self.tracing.configure(settings)
         self.context.settings = settings
+        self.context.payers = Payers(settings)
         self.context.fleet = new
         self.context.services.seats.limit(new.limits, settings.queue_timeout_s, self.steering.under_way)
         self.context.intake.configure(settings.overload)

@@ -7,7 +7,7 @@ figure is ``None``, never zero: docs/policy.md#measurement has the rules.
 Records are ``gc=False``: their values are plain and form no cycles, and thousands may wait for a database.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
@@ -65,6 +65,18 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     prompt_tokens: int = 0  # estimated
 
 
+class Level(msgspec.Struct, frozen=True, gc=False):
+    """One of those whose limits count a call: its key, the key's team, its end user.
+
+    ``whose`` begins the error: "this key". ``is_of_body``: it is known from the body, so nothing of it is held before.
+    """
+
+    owner: str
+    whose: str
+    limits: Mapping[str, float]
+    is_of_body: bool = False
+
+
 class Call(MaskedRecord, frozen=True, kw_only=True):
     """One client request: what is sent upstream, and what the ledger records of it."""
 
@@ -100,7 +112,7 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     deadline_ms: float | None = None  # for the first token, since ``received_at``
     profile: str | None = None  # how it is raced, of the request, its client or its model
     is_narrowed: bool = False  # the request restricts or orders the deployments
-    limits: Mapping[str, float] = {}  # of the client: limit by name
+    levels: Sequence[Level] = ()  # whose limits count it: its key, then the team and the end user
     trace: TraceContext | None = None  # None: calls are not traced
 
     @property

@@ -11,8 +11,19 @@ import msgspec
 from multidict import istr
 
 from gateway.core.attempts import AttemptRecord
-from gateway.core.calls import CallRecord, Spent
-from gateway.limits.quota import DOLLARS, ROUNDING, WINDOWS, LargerThanLimit, Leases, Quota, day, limit_reached, month
+from gateway.core.calls import CallRecord, Level, Spent
+from gateway.limits.quota import (
+    DOLLARS,
+    MINUTE_S,
+    ROUNDING,
+    WINDOWS,
+    LargerThanLimit,
+    Leases,
+    Quota,
+    day,
+    limit_reached,
+    month,
+)
 from providers import Price, cost_usd
 
 # An account: all limits of one client or one model, each with its quota in the present window.
@@ -23,16 +34,41 @@ def owner_of_client(client: str | None) -> str:
     return "anonymous" if client is None else f"client:{client}"
 
 
+def owner_of_team(team: str) -> str:
+    """Return the owner of a team's account."""
+    return f"team:{team}"
+
+
 def owner_of_model(model: str) -> str:
     """Return the owner of a model's account."""
     return f"model:{model}"
+
+
+def level_of_key(client: str | None, limits: Mapping[str, float]) -> Level:
+    """Return the level of a key, whose account is its client's; None: of local programs."""
+    return Level(owner_of_client(client), "this gateway" if client is None else "this key", limits)
+
+
+def level_of_team(team: str, limits: Mapping[str, float]) -> Level:
+    """Return the level of all keys of a team."""
+    return Level(owner_of_team(team), f"the team {team!r}", limits)
+
+
+def level_of_end_user(scope: str, end_user: str, limits: Mapping[str, float]) -> Level:
+    """Return the level of an end user of a team or key: ``scope`` is its owner."""
+    return Level(f"{_END_USER}{scope}:{end_user}", "this end user", limits, is_of_body=True)
+
+
+_END_USER = "user:"
+MOST_END_USERS = 10_000  # with an account of their own in a process; the others of a team or key share one
 
 
 class Account:
     """The quotas of one owner, replaced as their windows end."""
 
     def __init__(self, owner: str) -> None:
-        self.owner = owner  # "client:my-team", "model:fast"
+        self.owner = owner  # "client:my-app", "team:research", "model:fast"
+        self.above: tuple[str, ...] = ()  # of a client: the owners that pay for its calls too, as of the last one
         self._limits: Mapping[str, float] = {}
         self._quotas: dict[str, Quota] = {}
         self._listed: tuple[Quota, ...] = ()
@@ -59,6 +95,14 @@ class Account:
         if not self._since_s <= unix_s < self._until_s:  # also when the clock was set back
             self._turn(unix_s)
         return self._listed
+
+    def is_over(self, unix_s: float) -> bool:
+        """Whether nothing is held, and no window in which something was used lasts."""
+        return all(
+            quota.held < ROUNDING
+            and (quota.used < ROUNDING or quota.name == "max_parallel" or not _is_in(quota, unix_s))
+            for quota in self._quotas.values()
+        )
 
     def _turn(self, unix_s: float) -> None:
         for name, limit in self._limits.items():
@@ -90,11 +134,13 @@ _RESET = {name: istr(f"x-ratelimit-reset-{unit}") for name, unit in _NAMES.items
 
 
 def rate_headers(quotas: Iterable[Quota], unix_s: float) -> dict[str, str]:
-    """Return the headers for the limits of requests and tokens among ``quotas``."""
+    """Return the headers for the limits of requests and tokens among ``quotas``: of each the one with least left."""
     headers: dict[str, str] = {}
+    least: dict[str, float] = {}
     for quota in quotas:
         name = quota.name
-        if name in _NAMES:
+        if name in _NAMES and quota.left < least.get(name, inf):
+            least[name] = quota.left
             headers[_LIMIT[name]] = f"{quota.limit:.0f}"
             headers[_REMAINING[name]] = f"{int(quota.left)}"
             headers[_RESET[name]] = f"{max(1, ceil(quota.window.ends_s - unix_s))}s"
@@ -124,11 +170,12 @@ class Use(msgspec.Struct, frozen=True):
 
 
 class Begun:
-    """What a request holds of its client's limits from before its body is read: ``max_parallel`` and ``rpm``."""
+    """What a request holds of its ``levels`` from before its body is read: ``max_parallel`` and ``rpm``."""
 
-    __slots__ = ("_held",)
+    __slots__ = ("_held", "levels")
 
-    def __init__(self, held: Sequence[tuple[Quota, float]]) -> None:
+    def __init__(self, levels: Sequence[Level], held: Sequence[tuple[Quota, float]]) -> None:
+        self.levels = levels
         self._held = held
 
     def end(self, *, counts: bool = True) -> None:
@@ -139,7 +186,7 @@ class Begun:
 
 
 class _Hold(msgspec.Struct):
-    """What one call holds: of its client's quotas, also before its body, and of each model (None: without a limit)."""
+    """What one call holds: of its levels' quotas, also before its body, and of each model (None: without a limit)."""
 
     mine: list[tuple[Quota, float]]
     begun: Begun | None
@@ -155,51 +202,58 @@ class Standing(msgspec.Struct, frozen=True):
     resets_in_s: float | None  # None: it counts what is in use
 
 
+_Wanted = tuple[Quota, float, Account, Level]  # the amount that shall be held, and for whom
+
+
 class Limits:
-    """The limits of all clients and models, in this process."""
+    """The limits of all clients, their teams and end users, and of models, in this process."""
 
     def __init__(self, leases: Leases, *, unix_clock: Callable[[], float], clock: Callable[[], float]) -> None:
         self._leases = leases
         self._unix_clock = unix_clock
         self._clock = clock
         self._holds: dict[str, _Hold] = {}  # by call id
-        self._clients: dict[str | None, Account] = {}
+        self._accounts: dict[str, Account] = {}  # of clients and teams, by owner
+        self._end_users: dict[str, Account] = {}
+        self._swept_s = -inf  # when those of end users that are over may be looked for again
+        self.sharing = 0  # calls of end users that had no account of their own
         self._models: dict[str, Account] = {}  # by the name of who pays
         self._payers: dict[str, Payer] = {}  # by model: for audited losers, which end after their call
 
-    def check(self, client: str | None, limits: Mapping[str, float]) -> None:
+    def check(self, levels: Iterable[Level]) -> None:
         """Refuse a client of whom it is known that nothing is left: before its request is read.
 
         Raises:
             LimitReached: nothing is left.
 
         """
-        account = self._clients.get(client)
-        if account is not None and (quota := account.refused_by) is not None:
-            account.use(limits)
-            unix_s = self._unix_clock()
-            if quota in account.quotas(unix_s) and quota.is_exhausted(self._clock()):
-                raise limit_reached(quota, _whose(client), unix_s, of_model=False)
-            account.refused_by = None
+        for level in levels:
+            account = self._accounts.get(level.owner)
+            if account is not None and (quota := account.refused_by) is not None:
+                account.use(level.limits)
+                unix_s = self._unix_clock()
+                if quota in account.quotas(unix_s) and quota.is_exhausted(self._clock()):
+                    raise limit_reached(quota, level.whose, unix_s, of_model=False)
+                account.refused_by = None
 
-    async def begin(self, client: str | None, limits: Mapping[str, float]) -> Begun:
+    async def begin(self, levels: Sequence[Level]) -> Begun:
         """Hold what is known of a request before its body is read; ``end`` must be called when the request has ended.
 
         Raises:
             LimitReached: too little is left.
 
         """
-        account = self._client(client, limits)
-        held = [(quota, 1.0) for quota in account.quotas(self._unix_clock()) if quota.name in BEFORE_BODY]
-        if held and not _held(held, self._clock()):
-            await self._enlarged(account, held, _whose(client), of_model=False)
-        return Begun(held)
+        wanted: list[_Wanted] = []
+        unix_s = self._unix_clock()
+        for level in levels:
+            account = self._account(level)
+            wanted += [(quota, 1.0, account, level) for quota in account.quotas(unix_s) if quota.name in BEFORE_BODY]
+        return Begun(levels, await self._all(wanted))
 
     async def hold(
         self,
         call_id: str,
-        client: str | None,
-        limits: Mapping[str, float],
+        levels: Sequence[Level],
         payer: Payer,
         use: Use,
         *,
@@ -207,27 +261,32 @@ class Limits:
     ) -> dict[str, str]:
         """Hold what a call will probably use; return the response headers that say what is left.
 
-        ``limits`` are the client's, by name; ``begun`` is what its request holds already. The end of the call must be
-        recorded, or ``drop`` called.
+        ``begun`` is what its request holds already. The end of the call must be recorded, or ``drop`` called.
 
         Raises:
-            LimitReached: too little is left, for the client or for the model.
-            LargerThanLimit: the prompt alone is larger than the client's ``tpm``.
+            LimitReached: too little is left, for one of the levels or for the model.
+            LargerThanLimit: the prompt alone is larger than the ``tpm`` of one of the levels.
 
         """
-        if use.prompt_tokens > limits.get("tpm", use.prompt_tokens):
-            raise LargerThanLimit(use.prompt_tokens, limits["tpm"])
         mine: list[tuple[Quota, float]] = []
         headers: dict[str, str] = {}
-        if limits:
+        if levels:
             unix_s = self._unix_clock()
-            account = self._client(client, limits)
-            quotas = account.quotas(unix_s)
-            mine = [
-                (quota, _amount(quota.name, use)) for quota in quotas if begun is None or quota.name not in BEFORE_BODY
-            ]
-            if not _held(mine, self._clock()):
-                await self._enlarged(account, mine, _whose(client), of_model=False)
+            wanted: list[_Wanted] = []
+            quotas: list[Quota] = []
+            for level in levels:
+                if use.prompt_tokens > level.limits.get("tpm", use.prompt_tokens):
+                    raise LargerThanLimit(use.prompt_tokens, level.limits["tpm"], level.whose)
+                account = self._account(level)
+                of_level = account.quotas(unix_s)
+                quotas += of_level
+                wanted += [
+                    (quota, _amount(quota.name, use), account, level)
+                    for quota in of_level
+                    if begun is None or level.is_of_body or quota.name not in BEFORE_BODY
+                ]
+            mine = await self._all(wanted)
+            self._accounts[levels[0].owner].above = tuple(level.owner for level in levels[1:] if not level.is_of_body)
             headers = rate_headers(quotas, unix_s)
         hold = _Hold(mine, begun, {})
         if payer.usd_per_day is not None or payer.dearest is not None:
@@ -250,9 +309,9 @@ class Limits:
         await self._hold_for_model(hold, payer, use)
         self._holds[call_id] = hold
 
-    def standings(self, client: str | None, limits: Mapping[str, float]) -> list[Standing]:
-        """Return what is used of a client's ``limits``. Nothing is leased for it, so little may be known of others."""
-        unix_s, account = self._unix_clock(), self._clients.get(client)
+    def standings(self, level: Level) -> list[Standing]:
+        """Return what is used of a level's limits. Nothing is leased for it, so little may be known of others."""
+        unix_s, account, limits = self._unix_clock(), self._accounts.get(level.owner), level.limits
         quotas = {} if account is None else {quota.name: quota for quota in account.quotas(unix_s)}
         unasked = 0.0 if self._leases.sees_all else None
         found = []
@@ -274,14 +333,14 @@ class Limits:
         }
 
     def client_dollars(self) -> list[tuple[str, float]]:
-        """Return each limit in dollars of the clients that have called: its name, and the part that is left.
+        """Return each limit in dollars of the clients and teams that have called: its name, and the part that is left.
 
         That is 0 if there was too little for the last call.
         """
         unix_s = self._unix_clock()
         return [
             (quota.name, _left(quota) / quota.limit if quota.limit and quota is not account.refused_by else 0.0)
-            for account in self._clients.values()
+            for account in self._accounts.values()
             for quota in account.quotas(unix_s)
             if quota.name in DOLLARS and quota.taken is not None
         ]
@@ -317,11 +376,13 @@ class Limits:
     def attempt_audited(self, attempt: AttemptRecord) -> None:
         """Count an audited loser that ended after its call, in the present windows."""
         model = attempt.model
-        if model is None or not (self._clients or self._models):
+        if model is None or not (self._accounts or self._models):
             return
         usd, unix_s = self._cost_usd(attempt, model), self._unix_clock()
         payer = self._payers.get(model)
-        for account in (self._clients.get(attempt.client), self._models.get(payer.owner) if payer else None):
+        own = self._accounts.get(owner_of_client(attempt.client))
+        above = () if own is None else map(self._accounts.get, own.above)
+        for account in (own, *above, self._models.get(payer.owner) if payer else None):
             for quota in () if account is None else account.quotas(unix_s):
                 if quota.name in DOLLARS:
                     quota.settle(0.0, usd)
@@ -339,33 +400,49 @@ class Limits:
             account.use({"usd_per_day": payer.usd_per_day})
             (quota,) = account.quotas(self._unix_clock())
             held = (quota, use.usd)
-            if not _held([held], self._clock()):
-                await self._enlarged(account, [held], f"the model {payer.owner!r}", of_model=True)
+            whose = Level(account.owner, f"the model {payer.owner!r}", {})
+            await self._all([(*held, account, whose)], of_model=True)
         hold.models[payer.model] = held
 
-    async def _enlarged(
-        self, account: Account, wanted: Sequence[tuple[Quota, float]], whose: str, *, of_model: bool
-    ) -> None:
-        """Hold all or nothing, when leases are too small: wait once for larger ones.
+    async def _all(self, wanted: Sequence[_Wanted], *, of_model: bool = False) -> list[tuple[Quota, float]]:
+        """Hold all or nothing; when leases are too small, wait once for larger ones. Return what is held.
 
         Raises:
             LimitReached: one of the quotas has too little left.
 
         """
+        held = [(quota, amount) for quota, amount, _, _ in wanted]
         now_s = self._clock()
-        await self._leases.enlarge([each for each in wanted if not each[0].has(each[1], now_s)], PATIENCE_S)
-        now_s = self._clock()
-        if not _held(wanted, now_s):
-            quota = next(quota for quota, amount in wanted if not quota.has(amount, now_s))
-            account.refused_by = quota
-            raise limit_reached(quota, whose, self._unix_clock(), of_model=of_model)
+        if not _held(held, now_s):
+            await self._leases.enlarge([each for each in held if not each[0].has(each[1], now_s)], PATIENCE_S)
+            now_s = self._clock()
+            if not _held(held, now_s):
+                short = next(each for each in wanted if not each[0].has(each[1], now_s))
+                quota, _, account, level = short
+                account.refused_by = quota
+                raise limit_reached(quota, level.whose, self._unix_clock(), of_model=of_model)
+        return held
 
-    def _client(self, client: str | None, limits: Mapping[str, float]) -> Account:
-        account = self._clients.get(client)
+    def _account(self, level: Level) -> Account:
+        account = (self._end_users if level.is_of_body else self._accounts).get(level.owner)
         if account is None:
-            account = self._clients[client] = Account(owner_of_client(client))
-        account.use(limits)
+            account = self._opened(level.owner) if level.is_of_body else Account(level.owner)
+            (self._end_users if level.is_of_body else self._accounts)[account.owner] = account
+        account.use(level.limits)
         return account
+
+    def _opened(self, owner: str) -> Account:
+        """Return a new account of an end user; with too many, the one that those of its team or key share."""
+        if len(self._end_users) >= MOST_END_USERS:
+            unix_s = self._unix_clock()
+            if unix_s >= self._swept_s:
+                self._swept_s = unix_s + MINUTE_S
+                self._end_users = {name: each for name, each in self._end_users.items() if not each.is_over(unix_s)}
+        if len(self._end_users) < MOST_END_USERS:
+            return Account(owner)
+        self.sharing += 1
+        shared = f"{owner.rpartition(':')[0]}:others"
+        return self._end_users.get(shared) or Account(shared)
 
     def _cost_usd(self, attempt: AttemptRecord, model: str) -> float:
         """Return what an attempt cost; without a price, what it would have cost at the model's dearest deployment."""
@@ -374,10 +451,6 @@ class Limits:
         payer = self._payers.get(model)
         dearest = payer.dearest if payer is not None else None
         return cost_usd(dearest, attempt.prompt_tokens, attempt.completion_tokens or 0) or 0.0
-
-
-def _whose(client: str | None) -> str:
-    return "this gateway" if client is None else "this key"
 
 
 def _held(wanted: Sequence[tuple[Quota, float]], now_s: float) -> bool:
@@ -410,12 +483,14 @@ def _release(held: Iterable[tuple[Quota, float]]) -> None:
 # What was spent before the start, as quotas know it.
 
 
-def spent_by_quota(rows: Iterable[Spent], unix_s: float) -> dict[str, float]:
-    """Return the US dollars by the key of the quota that counts them."""
+def spent_by_quota(rows: Iterable[Spent], unix_s: float, teams: Mapping[str, str] = {}) -> dict[str, float]:
+    """Return the US dollars by the key of the quota that counts them; ``teams`` are those of clients."""
     found: dict[str, float] = {}
     today, this_month = day(unix_s).name, month(unix_s).name
     for row in rows:
-        for owner in (owner_of_client(row.client), owner_of_model(row.model)):
+        team = teams.get(row.client or "")
+        above = () if team is None else (owner_of_team(team),)
+        for owner in (owner_of_client(row.client), *above, owner_of_model(row.model)):
             for key, usd in (
                 (f"{owner}:usd_per_day:{today}", row.day_usd),
                 (f"{owner}:usd_per_month:{this_month}", row.month_usd),

@@ -360,15 +360,15 @@ class BudgetSpent(LimitReached):
 class LargerThanLimit(InvalidRequest):
     """A prompt that no minute of the client has room for."""
 
-    # Means: The prompt alone has more tokens than this key may use in a minute (`tpm`).
+    # Means: The prompt alone has more tokens than this key, its team or its end user may use in a minute (`tpm`).
     # Retry: no.
     # Caller: Shorten the prompt, or ask the operator for a higher limit.
-    # Operator: Raise `tpm` of this client ([limits](../limits.md)).
+    # Operator: Raise `tpm` of whom the message names ([limits](../limits.md)).
     code = "tokens_exceed_limit"
 
-    def __init__(self, tokens: float, limit: float) -> None:
+    def __init__(self, tokens: float, limit: float, whose: str) -> None:
         super().__init__(
-            f"the prompt has about {tokens:,.0f} tokens, more than this key may use in a minute (tpm: {limit:,.0f}); "
+            f"the prompt has about {tokens:,.0f} tokens, more than {whose} may use in a minute (tpm: {limit:,.0f}); "
             "shorten it, or ask the operator for a higher limit"
         )
 

@@ -25,6 +25,7 @@ from gateway.settings.sections import (
     AlertSettings,
     ClientTimeouts,
     DefaultTimeouts,
+    EndUserSettings,
     FallbackSettings,
     LimitSettings,
     OverloadSettings,
@@ -35,6 +36,7 @@ from gateway.settings.sections import (
     Section,
     TakeoverSettings,
     TargetSettings,
+    TeamSettings,
     Timeouts,
     TracingSettings,
     without_nulls,
@@ -222,6 +224,8 @@ class ClientSettings(LimitSettings):
     only: tuple[str, ...] | None = None  # providers that may see its prompts; None: all
     ignore: tuple[str, ...] = ()  # providers that may not
     require: DataPolicy = DataPolicy()  # what a deployment must fulfil to see its prompts
+    team: str | None = None  # whose limits count its calls too
+    end_user: Annotated[str, Field(min_length=1, max_length=512)] | None = None  # of all its calls, whatever they say
     priority: int = 0  # under overload, calls of a higher one are served first and refused last
 
     @field_validator(
@@ -337,6 +341,8 @@ class Settings(BaseSettings):
     # every call needs a key, whatever the database holds.
     keys: Literal["file", "database"] = "file"
     clients: dict[str, ClientSettings] = {}
+    teams: dict[str, TeamSettings] = {}  # of clients, by name
+    end_users: EndUserSettings | None = None  # what each end user of a client may use, unless its team says otherwise
     cors: tuple[_Origin, ...] = ()  # origins of web pages that may call /v1, with a key of their own
     page: PageSettings = PageSettings()
     slo: dict[str, TargetSettings] = {}  # targets, by names of their own
@@ -346,7 +352,10 @@ class Settings(BaseSettings):
     @property
     def limits_dollars(self) -> bool:
         """Whether a client or a model has a limit in US dollars, or a client may get one at run time."""
-        limited = (*self.clients.values(), self.anonymous)
+        of_teams = [team.end_users for team in self.teams.values()]
+        of_end_users = [each for each in (self.end_users, *of_teams) if each is not None]
+        named = [limits for each in of_end_users for limits in each.named.values()]
+        limited = (*self.clients.values(), self.anonymous, *self.teams.values(), *of_end_users, *named)
         return (
             self.keys == "database"
             or any(each.usd_per_day is not None or each.usd_per_month is not None for each in limited)
@@ -370,7 +379,7 @@ class Settings(BaseSettings):
     def _take_empty_as_unsaid(cls, value: object) -> object:
         return without_nulls(value)
 
-    @field_validator("providers", "models", "clients", "slo", mode="before")
+    @field_validator("providers", "models", "clients", "teams", "slo", mode="before")
     @classmethod
     def _take_an_empty_entry_as_an_empty_section(cls, value: object) -> object:
         return (

@@ -33,6 +33,21 @@ def check_clients(settings: Settings) -> Iterator[Complaint]:
                     (*place, "key_sha256"), f"is also the key of client {other!r}: give each client its own"
                 )
         yield from unknown_names(place, client, settings.models, settings.providers)
+        if client.team is not None and client.team not in settings.teams:
+            yield Complaint(
+                (*place, "team"), f"there is no team {client.team!r}; {nearest(client.team, settings.teams)}"
+            )
+    yield from _check_end_users(settings)
+
+
+def _check_end_users(settings: Settings) -> Iterator[Complaint]:
+    """Yield a complaint where end users have limits, and nothing that their names could be hashed with."""
+    of_teams = ((("teams", name, "end_users"), team.end_users) for name, team in settings.teams.items())
+    places: list[Place] = [place for place, rules in ((("end_users",), settings.end_users), *of_teams) if rules]
+    if places and not signing_secret(settings):
+        yield Complaint(
+            places[0], "needs page.signing_key: names of end users are kept as keyed hashes; use `openssl rand -hex 32`"
+        )
 
 
 def unknown_names(

@@ -198,6 +198,19 @@ class LimitSettings(Section):
         return {name: float(limit) for name, limit in limits.items() if limit is not None}
 
 
+class EndUserSettings(LimitSettings):
+    """What each end user may use, over all keys of a team, or of a key without one. Who it is, requests say."""
+
+    header: Annotated[str, Field(pattern="^[A-Za-z0-9-]+$")] | None = None  # names them where the body does not
+    named: dict[str, LimitSettings] = {}  # instead, for those whom clients call so
+
+
+class TeamSettings(LimitSettings):
+    """What all keys of a team may use together. None: no limit."""
+
+    end_users: EndUserSettings | None = None  # of the team; None: as ``end_users`` says
+
+
 # The section of takeovers: who finishes an answer that breaks.
 
 

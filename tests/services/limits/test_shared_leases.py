@@ -14,7 +14,7 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
-from gateway.limits.limits import Limits, Payer, Use
+from gateway.limits.limits import Limits, Payer, Use, level_of_key
 from gateway.limits.quota import LimitReached, Quota
 from gateway.limits.shared_leases import GREET, LEASE, USUAL, Grant, SharedLeases, Times
 from gateway.topology.nodes import connect
@@ -53,7 +53,7 @@ class Process:
 
     async def begin(self, limits: dict[str, float], **use: float) -> str:
         call_id = f"{self._name}-{next(self._numbers)}"
-        await self.limits.hold(call_id, "team", limits, MODEL, Use(**use))
+        await self.limits.hold(call_id, [level_of_key("team", limits)], MODEL, Use(**use))
         return call_id
 
     def end(self, call_id: str, usd: float = 0.0) -> None:
@@ -91,13 +91,13 @@ async def process(own_redis: str) -> AsyncIterator[NewProcess]:
 
 def reported(process: Process) -> float:
     """What Redis was last told that the process has spent."""
-    (quota,) = process.limits._clients["team"].quotas(time.time())
+    (quota,) = process.limits._accounts["client:team"].quotas(time.time())
     return 0.0 if quota.reported is None else quota.reported.used
 
 
 def quota_of(process: Process) -> Quota | None:
     """The only quota of the client, as soon as there is one."""
-    account = process.limits._clients.get("team")
+    account = process.limits._accounts.get("client:team")
     return next(iter(account.quotas(time.time())), None) if account is not None else None
 
 
@@ -462,9 +462,10 @@ async def test_while_redis_hangs_calls_in_parallel_wait_until_that_is_known() ->
     await nodes.asked.wait()
     async with asyncio.TaskGroup() as calls:
         for number in range(3):
-            calls.create_task(limits.hold(f"call-{number}", "team", {"max_parallel": 3, "rpm": 60}, MODEL, Use()))
+            levels = [level_of_key("team", {"max_parallel": 3, "rpm": 60})]
+            calls.create_task(limits.hold(f"call-{number}", levels, MODEL, Use()))
     with pytest.raises(LimitReached):
-        await limits.hold("call-3", "team", {"max_parallel": 3}, MODEL, Use())
+        await limits.hold("call-3", [level_of_key("team", {"max_parallel": 3})], MODEL, Use())
     assert await ends(leases.close())
 
 

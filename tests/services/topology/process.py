@@ -10,7 +10,7 @@ from typing import Self
 
 import msgspec
 
-from gateway.limits.limits import Limits, Payer, Use
+from gateway.limits.limits import Limits, Payer, Use, level_of_key
 from gateway.limits.quota import LimitReached, Quota
 from gateway.limits.shared_leases import USUAL, SharedLeases
 from gateway.steering.redis_board import RedisBoard
@@ -52,14 +52,14 @@ class Process:
 
     async def begin(self, client: str, limits: dict[str, float], **use: float) -> str:
         call_id = next(self._ids)
-        await self.limits.hold(call_id, client, limits, MODEL, Use(**use))
+        await self.limits.hold(call_id, [level_of_key(client, limits)], MODEL, Use(**use))
         return call_id
 
     def end(self, call_id: str, usd: float = 0.0) -> None:
         self.limits.call_finished(record(call_id, attempt(usd), tokens=(0, 0)))
 
     def quota(self, client: str) -> Quota:
-        (quota,) = self.limits._clients[client].quotas(NOW_S)
+        (quota,) = self.limits._accounts[f"client:{client}"].quotas(NOW_S)
         return quota
 
     def reported_at_s(self, client: str) -> float:

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from gateway.core.attempts import AttemptRecord, Outcome, Role
-from gateway.core.calls import CallRecord, Mode, Objective, Spent
+from gateway.core.calls import CallRecord, Level, Mode, Objective, Spent
 from gateway.core.errors import InvalidRequest
 from gateway.limits import limits
-from gateway.limits.limits import Limits, Payer, Use, spent_by_quota
+from gateway.limits.limits import Limits, Payer, Use, level_of_end_user, level_of_key, level_of_team, spent_by_quota
 from gateway.limits.quota import LimitReached, OwnShare, Quota
 from providers import Price
 
@@ -39,10 +39,15 @@ class Process:
         self.calls = 0
 
     async def begin(
-        self, limits: Mapping[str, float], *, payer: Payer = MODEL, client: str | None = "team", **use: float
+        self,
+        limits: Mapping[str, float],
+        *above: Level,
+        payer: Payer = MODEL,
+        client: str | None = "team",
+        **use: float,
     ) -> str:
         self.calls += 1
-        await self.limits.hold(f"call {self.calls}", client, limits, payer, Use(**use))
+        await self.limits.hold(f"call {self.calls}", [level_of_key(client, limits), *above], payer, Use(**use))
         return f"call {self.calls}"
 
     def end(self, call_id: str, *attempts: AttemptRecord, tokens: tuple[int, int] = (0, 0)) -> None:
@@ -254,7 +259,7 @@ async def test_a_call_that_leaves_while_its_model_asks_for_a_lease_holds_nothing
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert [each.used for each in process.limits.standings("team", mine)] == [0.0, 0.0]
+    assert [each.used for each in process.limits.standings(level_of_key("team", mine))] == [0.0, 0.0]
 
 
 async def test_a_deployment_without_a_price_counts_as_the_models_dearest() -> None:
@@ -328,19 +333,21 @@ async def test_a_limit_that_is_taken_away_and_put_back_counts_on() -> None:
 
 async def test_a_client_with_nothing_left_is_refused_before_its_request_is_read() -> None:
     process = Process()
-    process.limits.check("team", {"rpm": 1.0})
+    process.limits.check([level_of_key("team", {"rpm": 1.0})])
     process.end(await process.begin({"rpm": 1.0}))
     with pytest.raises(LimitReached):
         await process.begin({"rpm": 1.0})
     with pytest.raises(LimitReached):
-        process.limits.check("team", {"rpm": 1.0})
-    process.limits.check("other", {"rpm": 1.0})
-    process.limits.check("team", {"rpm": 2.0})
+        process.limits.check([level_of_key("team", {"rpm": 1.0})])
+    process.limits.check([level_of_key("other", {"rpm": 1.0})])
+    process.limits.check([level_of_key("team", {"rpm": 2.0})])
 
 
 async def test_headers_say_what_is_left_of_the_minute() -> None:
     process = Process()
-    headers = await process.limits.hold("c", "team", {"rpm": 10.0, "tpm": 500.0}, MODEL, Use(10.0, 100.0, 0.0))
+    headers = await process.limits.hold(
+        "c", [level_of_key("team", {"rpm": 10.0, "tpm": 500.0})], MODEL, Use(10.0, 100.0, 0.0)
+    )
     assert headers == {
         "x-ratelimit-limit-requests": "10",
         "x-ratelimit-remaining-requests": "9",
@@ -355,7 +362,9 @@ async def test_standings_say_what_is_used_and_held_and_when_that_ends() -> None:
     process, limits = Process(), {"rpm": 10.0, "max_parallel": 2.0, "usd_per_day": 5.0}
 
     def standings() -> dict[str, tuple[float | None, float | None]]:
-        return {each.limit: (each.used, each.resets_in_s) for each in process.limits.standings("team", limits)}
+        return {
+            each.limit: (each.used, each.resets_in_s) for each in process.limits.standings(level_of_key("team", limits))
+        }
 
     day_s = 12 * 3600.0 - 30
     assert standings() == {"rpm": (0.0, 30.0), "max_parallel": (0.0, None), "usd_per_day": (0.0, day_s)}
@@ -365,11 +374,80 @@ async def test_standings_say_what_is_used_and_held_and_when_that_ends() -> None:
     assert standings() == {"rpm": (1.0, 30.0), "max_parallel": (0.0, None), "usd_per_day": (0.0, day_s)}
     process.clock.now_s += 30
     assert standings()["rpm"] == (0.0, 60.0)
-    assert [each.of for each in process.limits.standings("team", {"rpm": 7.0})] == [7.0]
+    assert [each.of for each in process.limits.standings(level_of_key("team", {"rpm": 7.0}))] == [7.0]
 
 
 async def test_of_other_processes_nothing_is_known_before_the_first_call() -> None:
     process, limits = Process(processes=2), {"rpm": 10.0}
-    assert [each.used for each in process.limits.standings("team", limits)] == [None]
+    assert [each.used for each in process.limits.standings(level_of_key("team", limits))] == [None]
     await process.begin(limits)
-    assert [each.used for each in process.limits.standings("team", limits)] == [1.0]
+    assert [each.used for each in process.limits.standings(level_of_key("team", limits))] == [1.0]
+
+
+async def test_a_call_counts_at_its_key_its_team_and_its_end_user_and_the_error_says_whose_limit_it_was() -> None:
+    process = Process()
+    team, user = level_of_team("research", {"rpm": 5.0}), level_of_end_user("team:research", "u1", {"rpm": 2.0})
+    for _ in range(2):
+        process.end(await process.begin({"rpm": 3.0}, team, user))
+    with pytest.raises(LimitReached, match=r"^this end user has reached its limit of 2 requests a minute"):
+        await process.begin({"rpm": 3.0}, team, user)
+    process.end(await process.begin({"rpm": 3.0}, team))
+    with pytest.raises(LimitReached, match=r"^this key has reached"):
+        await process.begin({"rpm": 3.0}, team)
+    for _ in range(2):
+        process.end(await process.begin({"rpm": 3.0}, team, client="other"))
+    with pytest.raises(LimitReached, match=r"^the team 'research' has reached its limit of 5 "):
+        await process.begin({"rpm": 3.0}, team, client="other")
+    assert [each.used for each in process.limits.standings(team)] == [5.0]
+
+
+async def test_what_one_level_refuses_counts_at_none() -> None:
+    process = Process()
+    team = level_of_team("research", {"usd_per_day": 1.0, "max_parallel": 1.0})
+    call = await process.begin({"rpm": 3.0}, team, usd=0.1)
+    with pytest.raises(LimitReached, match=r"^the team"):
+        await process.begin({"rpm": 3.0}, team, usd=0.1)
+    process.end(call, attempt(0.4))
+    assert [each.used for each in process.limits.standings(team)] == [0.4, 0.0]
+    assert [each.used for each in process.limits.standings(level_of_key("team", {"rpm": 3.0}))] == [1.0]
+
+
+async def test_dollars_of_audited_losers_and_of_before_the_start_count_for_the_team_too() -> None:
+    process = Process()
+    team = level_of_team("research", {"usd_per_day": 2.0})
+    process.leases.recollect(spent_by_quota([Spent("team", "llama", 1.0, 1.0)], process.clock(), {"team": "research"}))
+    process.end(await process.begin({}, team, payer=Payer("llama", "llama", dearest=Price(1.0, 1.0)), usd=0.1))
+    process.limits.attempt_audited(attempt(0.75, model="llama"))
+    with pytest.raises(LimitReached, match=r"^the team"):
+        await process.begin({}, team, usd=0.3)
+    await process.begin({}, team, usd=0.2)
+
+
+async def test_end_users_beyond_the_most_share_one_account_until_others_are_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "MOST_END_USERS", 3)
+    process = Process()
+
+    async def call(user: str) -> None:
+        process.end(await process.begin({}, level_of_end_user("client:team", user, {"rpm": 1.0})))
+
+    for user in ("u1", "u2", "u3", "u4"):
+        await call(user)
+    with pytest.raises(LimitReached, match=r"^this end user"):
+        await call("u5")  # has the same account as u4
+    assert process.limits.sharing == 2
+    process.clock.now_s += 60.0
+    for user in ("u5", "u6"):
+        await call(user)
+    with pytest.raises(LimitReached):
+        await call("u6")
+    assert process.limits.sharing == 2
+
+
+async def test_the_headers_tell_of_the_level_with_least_left() -> None:
+    process = Process()
+    levels = [level_of_key("team", {"rpm": 10.0}), level_of_team("research", {"rpm": 4.0, "tpm": 500.0})]
+    headers = await process.limits.hold("c", levels, MODEL, Use(10.0, 100.0, 0.0))
+    assert headers["x-ratelimit-remaining-requests"] == "3"
+    assert headers["x-ratelimit-limit-tokens"] == "500"
