@@ -421,11 +421,10 @@ REASONS: Mapping[str, Reasons] = {
         "usd_if_unknown": "What a probe counts as where no price is known. Not set: such deployments are not probed.",
     },
     "LimitSettings": _LIMITS,
-    "TeamSettings": {**_LIMITS, "end_users": "What each end user of the team may use. Not set: as `end_users` says."},
+    "TeamSettings": _LIMITS,
     "EndUserSettings": {
         **_LIMITS,
         "header": "The header that names the end user where the body does not, such as `x-end-user`.",
-        "named": "Other limits, instead of these, for end users whom clients call so.",
     },
 }
 
@@ -440,7 +439,9 @@ DEFAULTS: Mapping[tuple[str, str], str] = {
 
 # What a section is for, where the description of its class does not say it for this place.
 SECTIONS: Mapping[str, str] = {
-    "teams": "What all keys of a team may use together; `team` of a client names its own.",
+    "teams.NAME": "What all keys of a team may use together; `team` of a client names its own.",
+    "teams.NAME.end_users": "What each end user of the team may use. Not set: as `end_users` says.",
+    "end_users.named.NAME": "Other limits, instead of these, for an end user whom clients call so.",
     "end_users": (
         "What each end user of a client may use, unless its team says otherwise. Who it is, requests say: this protects"
         " against accidents, not against a client that names whomever it likes."

@@ -302,8 +302,11 @@ async def usage(request: web.Request) -> web.Response:
     rows = {row["client"]: row for row in table.rows}
     rows |= {name: {"client": name, **_NOTHING} for name in clients if name not in rows}
     data = [{**row, "limits": _limits(context, clients.get(name), spent)} for name, row in rows.items()]
+    teams = [{"team": name, "limits": context.limits.standings(team)} for name, team in context.payers.teams]
     trails_s, lag_s = await reports.sums_trail_s(), await reports.replica_lag_s()
-    return answer(request, {"data": data, "sums_trail_s": trails_s, "replica_lag_s": lag_s, "sql": table.sql})
+    return answer(
+        request, {"data": data, "teams": teams, "sums_trail_s": trails_s, "replica_lag_s": lag_s, "sql": table.sql}
+    )
 
 
 def _clients(context: Context) -> dict[str | None, Client]:

@@ -399,6 +399,12 @@ class Admission:
         self.sessions = Sessions(keys.table, keys.unix_clock)
         self.local = Client(limits=anonymous.by_name)  # every program on this machine, if no keys are required
 
+    @property
+    def teams(self) -> dict[str, str]:
+        """The teams of the clients that are known, by the client's name."""
+        clients = (known.client for known in self._table.known.values())
+        return {each.name: each.team for each in clients if each is not None and each.name and each.team}
+
     def reloaded(self, clients: Mapping[str, ClientSettings], anonymous: LimitSettings) -> "Admission":
         """Put other clients of the file in force, and return the admission with these limits of local programs."""
         self._table.use_file(clients)

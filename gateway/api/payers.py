@@ -45,7 +45,7 @@ class EndUser(msgspec.Struct, frozen=True):
     is_fixed: bool
 
     def of(self, fields: Mapping[str, msgspec.Raw]) -> tuple[str, Level] | None:
-        """Return the hash of the end user whom a request with these ``fields`` names, and its level; None: nobody."""
+        """Return the hash of the end user whom a request with these ``fields`` names, and its level; else None."""
         name = self.said if self.is_fixed else named_in(fields) or self.said
         if not name:
             return None
@@ -65,6 +65,11 @@ class Payers:
         self._end_users = settings.end_users
         self._secret = signing_secret(settings).encode()
         self.is_used = bool(settings.teams) or settings.end_users is not None
+
+    @property
+    def teams(self) -> Sequence[tuple[str, Level]]:
+        """The teams by name, each with its limits."""
+        return [*self._teams.items()]
 
     def levels(self, client: Client) -> Sequence[Level]:
         """Return what is known before the body of a request: its key, and the key's team.
@@ -101,7 +106,7 @@ class Payers:
 
 
 def named_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
-    """Return the end user whom a request names, as its client calls them; None if it names nobody."""
+    """Return the end user whom a request names, as its client calls them; None if it names none."""
     try:
         for field in _NAMED:
             if field in fields and (name := _text.decode(fields[field]).strip()):

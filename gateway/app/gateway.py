@@ -131,7 +131,13 @@ class Gateway:
         self.steering.reset({name: list(model.deployments) for name, model in fleet.models.items()})
         log = CallLog()
         self.leases = leases(settings, runtime)
-        self._recollection = Recollection(self.ledger, self.steering, self.leases, unix_clock=runtime.unix_clock)
+        self._recollection = Recollection(
+            self.ledger,
+            self.steering,
+            self.leases,
+            teams=lambda: self.context.admission.teams,
+            unix_clock=runtime.unix_clock,
+        )
         keys = client_keys(settings, runtime)
         limits = Limits(self.leases, unix_clock=runtime.unix_clock, clock=runtime.clock)
         self.context = Context(

@@ -276,6 +276,11 @@ def add_budgets(
         lambda: {(name,): left for name, left in limits.model_dollars().items() if name in fleet().models},
     )
     metrics.read_series(CLIENT_LIMITS, lambda: _bands(limits))
+    metrics.counter(
+        "holeshot_end_users_sharing_total",
+        "Calls of end users that shared the limits of others, as too many were about.",
+        lambda: limits.sharing,
+    )
 
 
 def _states(conditions: Mapping[str, Condition]) -> Readings:

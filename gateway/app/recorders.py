@@ -1,7 +1,7 @@
 """The recorders of a gateway, combined to one ``Recorder``."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -107,7 +107,17 @@ _log = structlog.get_logger(__name__)
 class Recollection:
     """Loads from ``ledger`` what steering and limits knew before a restart. The database may be away."""
 
-    def __init__(self, ledger: Ledger, steering: Steering, leases: Leases, *, unix_clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        steering: Steering,
+        leases: Leases,
+        *,
+        teams: Callable[[], Mapping[str, str]],
+        unix_clock: Callable[[], float],
+    ) -> None:
+        """``teams`` are those of clients, by name."""
+        self._teams = teams
         self._ledger = ledger
         self._steering = steering
         self._leases = leases
@@ -151,7 +161,7 @@ class Recollection:
                 hint="what was spent before the start is not counted yet, unless Redis knows it",
             )
             return False
-        self._leases.recollect(spent_by_quota(rows, self._unix_clock()))
+        self._leases.recollect(spent_by_quota(rows, self._unix_clock(), self._teams()))
         return True
 
     async def of_spending_later(self) -> None:

@@ -302,6 +302,10 @@ _OF_PAGE: Mapping[str, Any] = {
     "Refused": {"data": [_REFUSAL], "wrong_keys": [_WRONG_KEYS], "sql wrong_keys_sql": SQL},
     "Usage": {
         "data": [_USED],
+        "teams": (
+            [{"team": str, "limits": [of_type(Standing)]}],
+            "Of the configuration; what they used is in `tag_values`.",
+        ),
         "sums_trail_s": float | None,
         "replica_lag_s": (float | None, "How far behind the replica of `reports_database_url` is; null without one."),
         "sql": SQL,

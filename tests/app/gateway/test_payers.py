@@ -46,7 +46,9 @@ async def test_an_end_user_has_limits_of_its_own_and_the_ledger_has_a_hash_of_it
     config = configured(end_users={"rpm": 1, "header": "x-end-user", "named": {"big": {"rpm": 2}}})
 
     async def call(name: str) -> str:
-        return await (told(running, {"x-end-user": name}) if field == "header" else told(running, **{field: name}))
+        return await (
+            told(running, {"x-end-user": name}) if field == "header" else told(running, None, **{field: name})
+        )
 
     async with serve(alpha=None, config=config, key=KEY, in_one_minute=True) as running:
         assert [await call(name) for name in ("ann@example.com", "bob", "big", "big")] == [""] * 4

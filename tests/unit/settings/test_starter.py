@@ -53,7 +53,9 @@ def test_the_table_of_equal_models_names_vendors_of_the_catalog() -> None:
 
 
 def test_the_example_loads_when_its_variables_are_set() -> None:
-    settings = load(EXAMPLE, EVERY_KEY | {"GROQ_BATCH_API_KEY": "k", "TOGETHER_2_API_KEY": "k"})
+    settings = load(
+        EXAMPLE, EVERY_KEY | {"GROQ_BATCH_API_KEY": "k", "TOGETHER_2_API_KEY": "k", "PAGE_SIGNING_KEY": "k" * 32}
+    )
 
     assert settings.models["gpt-oss-120b"].deployments[2].name == "gpt-oss@home"
 
