@@ -268,6 +268,11 @@ REASONS: Mapping[str, Reasons] = {
             "Most requests to it at a time from this replica, of all models together; workers share it. For servers of"
             " your own. Not set: no limit."
         ),
+        "max_in_flight_fleet": (
+            "Most requests to it at a time from all replicas together, which lease them from Redis"
+            " ([how](../overload.md#one-limit-for-all-replicas)). Without `redis_url` each replica has so many. Not"
+            " set: no limit, and nothing is shared."
+        ),
     },
     "CapabilitySettings": {
         "tools": "Whether it gets requests with tools.",

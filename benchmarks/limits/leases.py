@@ -18,7 +18,7 @@ from redis import Redis
 
 from benchmarks.harness.report import markdown
 from gateway.core.prompt_classes import MeasuredApi
-from gateway.limits.shared_leases import GREET, LEASE
+from gateway.limits.lease_scripts import GREET, LEASE
 from gateway.steering.counts import event
 from gateway.steering.outages import Strikes
 from gateway.steering.redis_board import RedisBoard

@@ -74,6 +74,7 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
         excluded = error.reasons
     except NothingEnabled:
         pass  # nothing to explain here, but the other models' plans are still shown
+    seats = context.services.seats
     explanation = context.steering.explain(
         model.name,
         able,
@@ -87,10 +88,11 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
             call.prompt_tokens,
             call.max_tokens,
             model.prices,
-            model.limits,
+            seats.now(model.limits, of_call=False) if seats.leased else model.limits,
             model.weights or None,
             model.canaries or None,
             excluded or None,
+            leased=seats.leased,
             kind=Kind(
                 structured=call.tools or call.json_schema,
                 max_tokens=call.max_tokens,

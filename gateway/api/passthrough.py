@@ -95,17 +95,19 @@ def enter_relay(
         inline_bytes=asked.inline_bytes(fields) if api.estimates else None,
         fields=fields,
     )
+    seats = context.services.seats
     terms = Terms(
         call.objective,
         call.prompt_tokens,
         None,
         model.prices,
-        model.limits,
+        seats.now(model.limits) if seats.leased else model.limits,
         model.weights or None,
         model.canaries or None,
         excluded or None,
         # Such answers have no tokens, or none that is paid for by the token.
         answer_tokens=0.0 if is_counted(call, model) else None,
+        leased=seats.leased,
         is_counted=is_counted(call, model),
     )
     plan = context.steering.plan(model.name, able, model.race, terms, call.prompt_class, explain=origin.explain)

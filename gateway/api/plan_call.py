@@ -115,12 +115,13 @@ def plan_call(
         is_narrowed=resolved.is_narrowed,
     )
     prefix = _prefix(resolved.fields, asked) if model.race.cache_affinity else None
+    seats = context.services.seats
     terms = Terms(
         call.objective,
         call.prompt_tokens,
         resolved.needs.max_tokens,
         model.prices,
-        model.limits,
+        seats.now(model.limits) if seats.leased else model.limits,
         model.weights or None,
         model.canaries or None,
         fitting.excluded or None,
@@ -128,6 +129,7 @@ def plan_call(
         kind,
         answer_kind=call.answer_kind,
         bills_losers=model.bills_losers,
+        leased=seats.leased,
         is_counted=is_counted(call, model),
         holds=model.race.holds(streamed=asked.stream),
     )

@@ -122,15 +122,18 @@ class Gateway:
         )
         self._reports = self._reports_of(settings.database_url, Reader(database), runtime)
         self._shown = self._shown_reports(settings, runtime)
+        self.leases = leases(settings, runtime)
         seats = Seats(
             on_waited=self.metrics.call_waited,
             on_refused=lambda model: self.metrics.launch_refused(model, MAX_IN_FLIGHT),
+            leases=self.leases,
+            clock=runtime.clock,
+            on_elsewhere=self.steering.running_elsewhere,
         )
         fleet = self.fleets.build(settings, None)
-        seats.limit(fleet.limits, settings.queue_timeout_s)
+        seats.limit(fleet.limits, settings.queue_timeout_s, of_fleet=fleet.fleet_limits)
         self.steering.reset({name: list(model.deployments) for name, model in fleet.models.items()})
         log = CallLog()
-        self.leases = leases(settings, runtime)
         self._recollection = Recollection(
             self.ledger,
             self.steering,
@@ -286,7 +289,9 @@ class Gateway:
         self.context.settings = settings
         self.context.payers = Payers(settings)
         self.context.fleet = new
-        self.context.services.seats.limit(new.limits, settings.queue_timeout_s, self.steering.under_way)
+        self.context.services.seats.limit(
+            new.limits, settings.queue_timeout_s, self.steering.under_way, of_fleet=new.fleet_limits
+        )
         self.context.intake.configure(settings.overload)
         self.context.admission = self.context.admission.reloaded(settings.clients, settings.anonymous)
         self.steering.reset({name: list(model.deployments) for name, model in new.models.items()})

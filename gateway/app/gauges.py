@@ -73,6 +73,7 @@ def add_gauges(
         lambda: keys.stale_s,
     )
     metrics.gauge("holeshot_waiting_calls", "Calls that wait under max_in_flight.", lambda: seats.waiting)
+    metrics.read_series(SLOTS, lambda: _slots(seats))
     metrics.gauge("holeshot_tasks", "Tasks of the event loop.", lambda: len(asyncio.all_tasks()))
     _add_wrong_keys(metrics, wrong_keys)
 
@@ -178,6 +179,12 @@ HEADROOM = Family(
     "gauge",
     ("deployment",),
     merge="min",
+)
+SLOTS = Family(
+    "holeshot_fleet_slots",
+    "Slots of a deployment's max_in_flight_fleet: leased (by a worker; with attempts that still hold one) and used.",
+    "gauge",
+    ("deployment", "state"),
 )
 EXTRA_LEFT = Family(
     "holeshot_extra_attempts_left",
@@ -285,6 +292,14 @@ def add_budgets(
 
 def _states(conditions: Mapping[str, Condition]) -> Readings:
     return {(name, str(state)): float(each.state is state) for name, each in conditions.items() for state in State}
+
+
+def _slots(seats: Seats) -> Readings:
+    found: dict[tuple[str, ...], float] = {}
+    for name, line in seats.leased.items():
+        found[name, "leased"] = float(max(line.most, line.taken))
+        found[name, "used"] = float(line.taken)
+    return found
 
 
 def _bands(limits: Limits) -> Readings:

@@ -24,6 +24,7 @@ from gateway.settings import Settings
 from gateway.steering import Spending, Strikes
 
 if TYPE_CHECKING:
+    from gateway.limits import Times
     from gateway.live.sharing import Sharing
     from gateway.steering import RedisBoard
     from gateway.topology.nodes import Nodes
@@ -48,6 +49,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     open_upstream: OpenUpstream | None = None  # None: over the network
     probe_book: ProbeBook | None = None  # None: the same database
     store: Store | None = None  # None: the database in the settings
+    lease_times: "Times | None" = None  # None: the usual ones
 
 
 CHECK_S = 5.0  # at the start: the gateway does not wait longer for a Redis that hangs
@@ -102,13 +104,15 @@ def leases(settings: Settings, runtime: Runtime) -> Leases:
     from gateway.limits import USUAL, SharedLeases  # noqa: PLC0415 - only with Redis
     from gateway.topology.nodes import connect  # noqa: PLC0415 - 14 MB
 
-    redis = connect(settings.redis_url.get_secret_value(), USUAL.timeout_s)
+    times = runtime.lease_times or USUAL
+    redis = connect(settings.redis_url.get_secret_value(), times.timeout_s)
     return SharedLeases(
         redis,
         clock=runtime.clock,
         unix_clock=runtime.unix_clock,
         new_id=runtime.new_id,
         processes=settings.workers,
+        times=times,
     )
 
 

@@ -119,7 +119,8 @@ class AllRateLimited(RaceFailed):
 class AtCapacity(AllRateLimited):
     """All deployments have reached max_in_flight, and no attempt ended in time."""
 
-    # Means: Every deployment has `max_in_flight` requests at the gateway, and none ended within `queue_timeout_s`.
+    # Means: Every deployment has `max_in_flight` requests at the gateway, or all replicas together have its
+    # `max_in_flight_fleet`, and none ended within `queue_timeout_s`.
     # Retry: after `retry-after`.
     # Caller: Wait as long as `retry-after` says, and send fewer requests at a time.
     # Operator: Add a deployment or a server. Raise `max_in_flight` if the server has room, or `queue_timeout_s`.

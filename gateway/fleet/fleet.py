@@ -87,7 +87,7 @@ class Resolver:
         self._catalog = catalog
         self._upstreams = upstreams
         self._find_datasheet = find_datasheet
-        self._limits = limits(settings)
+        self._limits, self._of_fleet = limits(settings), fleet_limits(settings)
 
     def model(self, name: str, settings: ModelSettings, *, adhoc: bool = False, payer: str = "") -> Model:
         """Return a model as configured, and under each profile; ``payer`` is charged for its extra attempts."""
@@ -165,7 +165,9 @@ class Resolver:
             bills_after_disconnect=bills_on(settings, vendor),
             extra_body={key: msgspec.Raw(msgspec.json.encode(value)) for key, value in settings.extra_body.items()},
             upstream_stream=settings.upstream_stream,
-            max_in_flight=self._limits.get(settings.name),
+            max_in_flight=min(
+                (each[settings.name] for each in (self._limits, self._of_fleet) if settings.name in each), default=None
+            ),
             capabilities=datasheet.capabilities,
             apis=frozenset(apis),
             speaks=_spoken(apis) or (PIVOT,),
@@ -196,12 +198,22 @@ def limits(settings: Settings) -> Mapping[str, int]:
     The limit protects a server: if several models have the same deployment, the smallest limit counts for all. Each of
     several workers gets the same share, at least one.
     """
+    smallest = _smallest(settings, lambda each: each.max_in_flight)
+    return {name: max(1, limit // settings.workers) for name, limit in smallest.items()}
+
+
+def fleet_limits(settings: Settings) -> Mapping[str, int]:
+    """Return the maximum of attempts in flight in all processes of all replicas, by limited deployment."""
+    return _smallest(settings, lambda each: each.max_in_flight_fleet)
+
+
+def _smallest(settings: Settings, limit_of: Callable[[DeploymentSettings], int | None]) -> dict[str, int]:
     smallest: dict[str, int] = {}
     for model in settings.models.values():
         for each in model.deployments:
-            if each.max_in_flight is not None:
-                smallest[each.name] = min(each.max_in_flight, smallest.get(each.name, each.max_in_flight))
-    return {name: max(1, limit // settings.workers) for name, limit in smallest.items()}
+            if (limit := limit_of(each)) is not None:
+                smallest[each.name] = min(limit, smallest.get(each.name, limit))
+    return smallest
 
 
 def _spoken(apis: Iterable[Api]) -> tuple[Dialect, ...]:
@@ -247,7 +259,7 @@ class Fleet:
         previous: "Fleet | None" = None,
     ) -> None:
         self._settings = settings
-        self.limits = limits(settings)
+        self.limits, self.fleet_limits = limits(settings), fleet_limits(settings)
         self._leases = 0
         self._idle: asyncio.Event | None = None  # made by who waits until it is not leased
         self._upstreams: dict[str, Upstream] = {}

@@ -35,7 +35,7 @@ class Deployment(MaskedRecord, frozen=True):
     bills_after_disconnect: bool | None  # whether the whole answer is billed after a disconnect; None: unknown
     extra_body: Mapping[str, msgspec.Raw]
     upstream_stream: bool
-    max_in_flight: int | None = None  # of this process
+    max_in_flight: int | None = None  # the smaller of max_in_flight of this process and that of all
     capabilities: Capabilities = UNKNOWN
     apis: frozenset[Api] = frozenset((PIVOT.name,))
     speaks: tuple[Dialect, ...] = (PIVOT,)  # the dialects among its APIs; others are translated to the first one
@@ -208,7 +208,7 @@ class Model(msgspec.Struct, frozen=True):
     common: Common = Common(frozenset(), 0, 0)
     payer: str = ""  # whose usd_per_day pays for its extra attempts: its own name, or the first of a comma list
     prices: Mapping[str, Price] = {}  # by deployment, if known
-    limits: Mapping[str, int] = {}  # max_in_flight by deployment, if set
+    limits: Mapping[str, int] = {}  # by deployment, if set: the smaller of max_in_flight and max_in_flight_fleet
     weights: Mapping[str, float] = {}  # by deployment, those that are not 1
     canaries: Mapping[str, float] = {}  # the shares of canaries, by deployment
     bills_losers: frozenset[str] = frozenset()  # deployments that bill the whole answer after a disconnect

@@ -13,5 +13,7 @@ from .quota import LargerThanLimit as LargerThanLimit
 from .quota import Leases as Leases
 from .quota import LimitReached as LimitReached
 from .quota import OwnShare as OwnShare
+from .quota import Slots as Slots
 from .shared_leases import USUAL as USUAL
 from .shared_leases import SharedLeases as SharedLeases
+from .shared_leases import Times as Times

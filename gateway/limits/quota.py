@@ -52,12 +52,17 @@ WINDOWS: dict[str, Callable[[float], Window]] = {
     "max_parallel": always,
     "usd_per_day": day,
     "usd_per_month": month,
+    "max_in_flight_fleet": always,
 }
 
 DOLLARS = frozenset({"usd_per_day", "usd_per_month"})  # the limits that are counted in US dollars
 
 
-SHARE_AT_LEAST = {"rpm": 1.0, "max_parallel": 1.0}  # of a limit that is divided: half a call is none
+SHARE_AT_LEAST = {
+    "rpm": 1.0,
+    "max_parallel": 1.0,
+    "max_in_flight_fleet": 1.0,
+}  # of a limit that is divided: half a call is none
 
 
 class Elsewhere(msgspec.Struct, gc=False):
@@ -174,6 +179,15 @@ class Quota:
         self.valid_until_s = inf
         self.lease.is_share = True
 
+    def wish(self, now_s: float, ahead_s: float) -> tuple[float, float]:
+        """Return what calls need, and what should be at hand besides for the next ``ahead_s``."""
+        reached = self.used + self.held
+        return self.held + self.waiting, self.demand.expected(reached, self.latest, now_s, ahead_s)
+
+    def reach(self, now_s: float) -> float:
+        """Return how far this process may go beyond what it has used, without another lease."""
+        return max(0.0, self.top - self.used) if now_s < self.valid_until_s else 0.0
+
     def give_back(self, ahead: float) -> None:
         """Keep no more of the lease than calls need, and ``ahead`` beyond that."""
         if not self.lease.is_share:
@@ -229,6 +243,134 @@ class Demand:
         return max(latest if taken else 0.0, self._rate * ahead_s)
 
 
+class Slots(Quota):
+    """The attempts in flight at one deployment, as far as this process has leased slots of ``max_in_flight_fleet``.
+
+    An attempt finds a free slot here, or none: it never waits for a lease. Who lacks slots says so in the next round.
+    Then the others give back what is idle, and beyond a fair part also what becomes free; where there are fewer slots
+    than processes, the fair part is a turn of ``TURN_S``.
+    """
+
+    __slots__ = (
+        "_changed",
+        "_clock",
+        "_waiting_calls",
+        "ask",
+        "fair",
+        "is_wanted",
+        "running",
+        "turn_until_s",
+        "turned",
+    )
+
+    def __init__(
+        self,
+        deployment: str,
+        limit: int,
+        *,
+        clock: Callable[[], float],
+        waiting_calls: Callable[[], int],
+        changed: Callable[[], None],
+    ) -> None:
+        """Lease nothing yet. ``changed`` is called when more or fewer slots than before may be free."""
+        super().__init__(f"deployment:{deployment}", "max_in_flight_fleet", limit, always(0.0))
+        self.ask: Callable[[], None] = _do_nothing  # asks for slots, or gives them back, before the next round is due
+        self.turned = 0  # calls that found no slot since the last report
+        self.running = 0.0  # attempts of the other processes
+        self.is_wanted = False  # whether other processes lack slots
+        self.fair = 0.0  # what this process may keep then
+        self.turn_until_s = -inf  # until then it may use what it was granted although others lack slots
+        self._clock = clock
+        self._waiting_calls = waiting_calls
+        self._changed = changed
+
+    @property
+    def most(self) -> int:
+        """How many attempts this process may have in flight now."""
+        return int(self.top + ROUNDING) if self._clock() < self.valid_until_s else 0
+
+    def hold(self, taken: int) -> None:
+        """Note how many attempts are in flight; tell the others at once of a slot that they may have."""
+        self.held = float(taken)
+        if self.is_wanted and self.is_too_many:
+            self.ask()
+
+    def turn_away(self) -> None:
+        """Note that a call found no slot."""
+        self.turned += 1
+        self.ask()
+
+    def share(self, processes: int, now_s: float, *, leased_since: float = 0.0) -> None:
+        """As of ``Quota``; what others lack is not known."""
+        self.is_wanted = False
+        super().share(processes, now_s, leased_since=leased_since)
+        self._changed()
+
+    def relimit(self, limit: float) -> None:
+        """Apply another limit. If it is less, nothing is launched before the others have said what they have."""
+        if limit < self.limit:
+            self.valid_until_s = -inf
+        self.limit = limit
+        self.lease.is_share = False
+
+    @property
+    def is_idle(self) -> bool:
+        """False: each round reports, so that the next attempt finds a slot, and the load there is known."""
+        return False
+
+    @property
+    def lacks(self) -> bool:
+        """Whether calls wait for a slot."""
+        return self._waiting_calls() > 0
+
+    @property
+    def is_too_many(self) -> bool:
+        """Whether others lack slots that are leased here and not in use."""
+        return self._is_due() and self.lease.amount >= self.held + 1.0
+
+    def wish(self, now_s: float, ahead_s: float) -> tuple[float, float]:
+        """As of ``Quota``: unless others lack slots, all that the script finds fair. Idle ones come back on demand."""
+        del now_s, ahead_s
+        self.waiting, self.turned = float(max(self._waiting_calls(), self.turned)), 0
+        if not self._is_due():
+            return self.held + self.waiting, self.limit
+        self.top = min(self.top, self.fair)
+        return self.held + self.waiting, 0.0
+
+    def reach(self, now_s: float) -> float:
+        """As of ``Quota``, and at least what is in flight."""
+        return max(self.held, super().reach(now_s))
+
+    def give_back(self, ahead: float) -> None:
+        """As of ``Quota``; what is in flight stays leased."""
+        before = self.lease.amount
+        super().give_back(ahead)
+        self.lease.amount = min(before, max(self.lease.amount, self.held))
+
+    def told_of_others(self, running: float, fair: float, *, is_wanted: bool) -> None:
+        """Note what the others have in flight, and whether they lack slots."""
+        self.running, self.fair, self.is_wanted = running, fair, is_wanted
+
+    def leased(self, lease: float, *, reported: float, at_s: float, until_s: float) -> None:
+        """As of ``Quota``; more slots while others lack some begin a turn."""
+        if self.is_wanted and lease > self.lease.amount:
+            self.turn_until_s = at_s + TURN_S
+        super().leased(lease, reported=reported, at_s=at_s, until_s=until_s)
+        if self._is_due():
+            self.top = min(self.top, max(self.fair, 0.0))
+        self._changed()
+
+    def _is_due(self) -> bool:
+        return self.is_wanted and self._clock() >= self.turn_until_s
+
+
+TURN_S = 0.5  # a round: shorter turns would pass slots on more often than they are asked for
+
+
+def _do_nothing() -> None:
+    pass
+
+
 _LEAST = 1e-6  # of tokens or dollars
 ROUNDING = 1e-9  # sums of many small dollars
 
@@ -252,6 +394,12 @@ class Leases(Protocol):
 
     def keep(self, quota: Quota) -> None:
         """Keep the other processes informed about ``quota`` until its window ends; ``enlarge`` does so too."""
+
+    def lend(self, slots: Slots) -> None:
+        """Lease ``slots`` from now on, in each round, and whenever their ``ask`` is called."""
+
+    def end(self, slots: Slots) -> None:
+        """Lease ``slots`` no longer: their limit was removed."""
 
     def recollect(self, spent: Mapping[str, float]) -> None:
         """Set what was spent before the start, US dollars by the key of the quota."""
@@ -290,6 +438,14 @@ class OwnShare:
             quota.share(self._processes, self._clock())
 
     def keep(self, quota: Quota) -> None:
+        """Do nothing: no other process has to know."""
+
+    def lend(self, slots: Slots) -> None:
+        """Let ``slots`` go as far as the share, also when their limit has changed."""
+        slots.ask = lambda: None if slots.lease.is_share else slots.share(self._processes, self._clock())
+        slots.ask()
+
+    def end(self, slots: Slots) -> None:
         """Do nothing: no other process has to know."""
 
     def recollect(self, spent: Mapping[str, float]) -> None:

@@ -13,21 +13,14 @@ and one that is away, or has lost its data, is so for its own quotas only.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 import structlog
 from redis.exceptions import RedisError
 
-from gateway.limits.quota import SHARE_AT_LEAST, Quota
+from gateway.limits.lease_scripts import EXPIRY_S, GREET, LEASE, Grant, key_of, keys_of, processes_key
+from gateway.limits.quota import SHARE_AT_LEAST, Quota, Slots
 from gateway.topology.nodes import REDIRECTED, Command, Nodes, raised
-
-# What is said to Redis about leases: one script for a quota, one for the processes that share it. A quota is a hash
-# with one field for each process, ``used lease until seen`` (amounts, and Redis' own time in seconds); ``base``: what
-# was used by processes that do not report any more; and ``sums`` of all fields, so that a report costs the same however
-# many processes there are. All that a process says is absolute, and what it said before is taken out of the sums, so a
-# command that is repeated or whose reply is lost does no harm. The sums are made again of all fields in each fifth of a
-# lease's time: until then a lease that has expired counts.
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -42,143 +35,7 @@ class Times(msgspec.Struct, frozen=True):
     timeout_s: float = 1.0  # of a round; only calls that need a place in ``max_parallel`` wait for so long
 
 
-EXPIRY_S = {"rpm": 300, "tpm": 300, "max_parallel": 300, "usd_per_day": 3 * 86_400, "usd_per_month": 35 * 86_400}
-
 USUAL = Times()
-
-PROCESSES_KEY = "holeshot:limits:processes"
-
-# KEYS[1]: a hash of all processes, and ``known``: how many there are, counted again in each fifteenth of ``process_s``.
-# ARGV: this one, ``process_s`` and ``restoring_s``, whether it has been here before (then, if its field is gone, Redis
-# has lost its data), and whether it went on without Redis. Returns how many processes there are, and whether a moment
-# ago data were lost or one returned: then what others have used and leased may not be known here yet. Returns count
-# only sometimes, so that a process which comes and goes stops nobody.
-GREET = """
-local time = redis.call('TIME')
-local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
-local me, process_s, restoring_s = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local found = redis.pcall('HMGET', KEYS[1], me, 'incomplete_at', 'known')
-if found.err then redis.call('DEL', KEYS[1]); found = {} end
-local mine, incomplete_at = found[1], tonumber(found[2] or '') or 0
-local known, at = string.match(found[3] or '', '^(%S+) (%S+)$')
-known, at = tonumber(known), tonumber(at)
-local again = not (known and at) or at > now or now - at > process_s / 15
-if again then
-  known, at = mine and 1 or 0, now
-  local seen = redis.call('HGETALL', KEYS[1])
-  for place = 1, #seen, 2 do
-    local id = seen[place]
-    if id ~= me and id ~= 'incomplete_at' and id ~= 'known' then
-      if (tonumber(seen[place + 1]) or 0) < now - process_s then
-        redis.call('HDEL', KEYS[1], id)
-      else
-        known = known + 1
-      end
-    end
-  end
-end
-if not mine then known = known + 1 end
-local returns = ARGV[5] == '1' and now - incomplete_at > 10 * restoring_s
-if (ARGV[4] == '1' and not mine) or returns then
-  incomplete_at = now
-  redis.call('HSET', KEYS[1], 'incomplete_at', string.format('%.3f', now))
-end
-redis.call('HSET', KEYS[1], me, string.format('%.3f', now), 'known', string.format('%d %.6f', known, at))
-if again then redis.call('EXPIRE', KEYS[1], 86400) end
-return {known, (now - incomplete_at < restoring_s) and 1 or 0}
-"""
-
-# KEYS[1]: a quota. ARGV: this process, what it has used, what it needs, what it would like to have at hand besides, the
-# limit, the seconds of a lease, of ``silent_s`` and of the key's expiry, the base that it knows, whether it has
-# reported before (that base counts if its own field, or the whole hash, is gone), whether the quota is of calls, and
-# what it may use before it has the reply. Grants all of the need that is left, and of the rest at most a fair part; of
-# calls a whole number of them. What a smaller lease gives back is for others when its holder has asked again: then it
-# knows. Returns the lease, what others have used and leased, and the base with all silent ones.
-LEASE = """
-local time = redis.call('TIME')
-local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
-local me, used, need, more = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local limit, lease_s, silent_s = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local function read(field)
-  local u, l, e, s = string.match(field or '', '^(%S+) (%S+) (%S+) (%S+)$')
-  u, l, e, s = tonumber(u), tonumber(l), tonumber(e), tonumber(s)
-  if u and l and e and s then return u, l, e, s end
-end
-local found = redis.pcall('HMGET', KEYS[1], me, 'base', 'sums')
-if found.err then redis.call('DEL', KEYS[1]); found = {} end
-local all, leased, alive, silent, at = string.match(found[3] or '', '^(%S+) (%S+) (%S+) (%S+) (%S+)$')
-all, leased, alive = tonumber(all), tonumber(leased), tonumber(alive)
-silent, at = tonumber(silent), tonumber(at)
-local empty, again = false, false
-if not (all and leased and alive and silent and at) or at > now or now - at > lease_s / 5 then
-  all, leased, alive, silent, at = 0, 0, 0, 0, now
-  local fields = redis.call('HGETALL', KEYS[1])
-  empty, again = #fields == 0, true
-  for place = 1, #fields, 2 do
-    if fields[place] ~= 'base' and fields[place] ~= 'sums' then
-      local u, l, e, s = read(fields[place + 1])
-      if u then
-        all = all + u
-        if e > at then leased, alive = leased + l, alive + 1 end
-        if s < at - silent_s then silent = silent + u end
-      end
-    end
-  end
-end
-local base = tonumber(found[2] or '') or 0
-local u, l, e, s = read(found[1])
-if u then
-  all = math.max(0, all - u)
-  if e > at then leased, alive = math.max(0, leased - l), alive - 1 end
-  if s < at - silent_s then silent = silent - u end
-elseif not found[1] and tonumber(ARGV[9]) > base and (ARGV[10] == '1' or empty) then
-  base = tonumber(ARGV[9])
-  redis.call('HSET', KEYS[1], 'base', string.format('%.17g', base))
-end
-local left = math.max(0, limit - base - all - leased - used)
-local lease = math.min(need, left)
-more = math.min(more, math.max(0, left - lease) / (alive + 2))
-if ARGV[11] == '1' then more = math.floor(more) end
-lease = lease + more
-local kept = math.max(lease, tonumber(ARGV[12]))
-local function text(number) return string.format('%.17g', number) end
-local field = string.format('%.17g %.17g %.3f %.3f', used, kept, now + lease_s, now)
-local sums = string.format('%.17g %.17g %d %.17g %.6f', all + used, leased + kept, alive + 1, silent, at)
-redis.call('HSET', KEYS[1], me, field, 'sums', sums)
-if again then redis.call('EXPIRE', KEYS[1], ARGV[8]) end
-return {text(lease), text(base + all), text(leased), text(base + silent)}
-"""
-
-
-class Grant(msgspec.Struct, frozen=True):
-    """The reply to ``LEASE``: the lease of this process, and the others' use, leases and base."""
-
-    lease: float
-    used: float
-    leased: float
-    base: float
-
-    @classmethod
-    def of(cls, reply: Any) -> "Grant":
-        """Read a reply.
-
-        Raises:
-            ValueError, TypeError: it is not one.
-
-        """
-        lease, used, leased, base = (float(each) for each in reply)
-        return cls(lease, used, leased, base)
-
-
-def key_of(quota: Quota) -> str:
-    """Return the key of a quota; its own braces would move the hash tag of a cluster."""
-    return "holeshot:limit:{" + quota.key.replace("{", "%7B").replace("}", "%7D") + "}"
-
-
-def processes_key(shard: str) -> str:
-    """Return the key of a shard's list of processes."""
-    return f"{PROCESSES_KEY}:{{{shard}}}" if shard else PROCESSES_KEY
-
 
 _log = structlog.get_logger(__name__)
 
@@ -256,6 +113,17 @@ class SharedLeases:
     def keep(self, quota: Quota) -> None:
         """Include ``quota`` in the rounds until nothing of it is held or new."""
         self._of(quota).keep(quota)
+
+    def lend(self, slots: Slots) -> None:
+        """Lease ``slots`` from now on; ``ask`` for more of them wakes the round of their shard."""
+        slots.ask = lambda: self._of(slots).ask(slots)
+        self.keep(slots)
+        slots.ask()
+
+    def end(self, slots: Slots) -> None:
+        """Lease ``slots`` no longer; what is leased expires."""
+        for shard in self._shards.values():
+            shard.drop(slots)
 
     async def start(self) -> None:
         """Start the rounds; Redis may be away."""
@@ -371,6 +239,17 @@ class ShardLeases:
         """Include ``quota`` in the rounds."""
         self._kept[quota.key] = quota
 
+    def drop(self, quota: Quota) -> None:
+        """Include ``quota`` in the rounds no longer."""
+        self._kept.pop(quota.key, None)
+        self._short.pop(quota.key, None)
+
+    def ask(self, slots: Slots) -> None:
+        """Have a round for ``slots``: at once, or soon if it was said a moment ago that none is left."""
+        self._short[slots.key] = slots
+        if slots.is_too_many or self._clock() >= slots.exhausted_until_s:
+            self._wake.set()
+
     def take(self, quota: Quota, *, is_short: bool) -> None:
         """Keep a quota that another shard has had; ``is_short``: calls wait for it."""
         self._kept[quota.key] = quota
@@ -417,7 +296,8 @@ class ShardLeases:
         due_s = self._clock()
         while self._is_open:
             with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, due_s - self._clock())):
+                wait_s = max(0.0, due_s - self._clock())
+                async with asyncio.timeout(min(wait_s, EXHAUSTED_S) if self._short else wait_s):
                     await self._wake.wait()
             self._wake.clear()
             self._owner.settle()
@@ -482,6 +362,9 @@ class ShardLeases:
     def _lose(self) -> None:
         """Note that Redis is away; calls that wait for the next round go on with shares."""
         self.link.is_away = True
+        for quota in self._kept.values():
+            if isinstance(quota, Slots) and not quota.lease.is_share:  # no call asks for its share
+                self._share(quota)
         if self._round is not None and not self._round.done():
             self._round.set_result(None)
         self._round = None
@@ -509,7 +392,8 @@ class ShardLeases:
         asked = [self._asked(quota, sent_s) for quota in quotas]
         commands: list[Command] = [("EVAL", GREET, 1, processes_key(self.name), *greeted)]
         commands += [
-            ("EVAL", LEASE, 1, key_of(quota), *said) for quota, (_, _, said) in zip(quotas, asked, strict=True)
+            ("EVAL", LEASE, len(keys), *keys, *said)
+            for keys, (_, _, said) in zip(map(keys_of, quotas), asked, strict=True)
         ]
         greeting, *replies = await self._nodes.run(self.name, commands)
         (greeting,) = raised([greeting])
@@ -518,7 +402,7 @@ class ShardLeases:
         self.processes = max(self.processes, processes) if self.link.is_restoring else processes
         for quota, (used, need, _), reply in zip(quotas, asked, replies, strict=True):
             if isinstance(reply, REDIRECTED):  # its slot has moved: the next round asks who serves it now
-                if quota.waiting:
+                if quota.waiting and not isinstance(quota, Slots):
                     self._share(quota)
                 continue
             self._learn(quota, Grant.of(*raised([reply])), used, need, sent_s)
@@ -530,8 +414,7 @@ class ShardLeases:
         back before others are granted it.
         """
         used = quota.used
-        need = quota.held + quota.waiting
-        ahead = quota.demand.expected(used + quota.held, quota.latest, now_s, AHEAD_ROUNDS * self._times.round_s)
+        need, ahead = quota.wish(now_s, AHEAD_ROUNDS * self._times.round_s)
         if not self._is_open:
             ahead = 0.0
         quota.give_back(ahead)
@@ -549,21 +432,29 @@ class ShardLeases:
             repr(base),
             "1" if is_known else "0",
             "1" if quota.name in SHARE_AT_LEAST else "0",
-            repr(max(0.0, quota.top - used) if now_s < quota.valid_until_s else 0.0),
+            repr(quota.reach(now_s)),
+            repr(quota.held),
         )
         return used, need, said
 
     def _learn(self, quota: Quota, grant: Grant, used: float, need: float, sent_s: float) -> None:
         """Apply a reply."""
         known = quota.elsewhere
+        if isinstance(quota, Slots):
+            quota.told_of_others(grant.running, grant.fair, is_wanted=grant.is_wanted)
         quota.lease.spare = max(0.0, grant.lease - need)
         if self.link.is_restoring:
             known.used, known.leased = max(known.used, grant.used), max(known.leased, grant.leased)
             known.base = max(known.base, grant.base)
-            self._share(quota)
+            if isinstance(quota, Slots) and not quota.lease.is_share:  # it has no more than was leased before
+                quota.valid_until_s = sent_s + self._times.lease_s
+            else:
+                self._share(quota)
             quota.told(sent_s)
         else:
             known.used, known.leased, known.base = grant.used, grant.leased, grant.base
             quota.leased(grant.lease, reported=used, at_s=sent_s, until_s=sent_s + self._times.lease_s)
         if grant.lease < need:
             quota.exhausted_until_s = sent_s + EXHAUSTED_S
+        if isinstance(quota, Slots) and (quota.lacks or quota.is_too_many):
+            self.ask(quota)

@@ -3,14 +3,22 @@
 The limit protects a server, so it belongs to a deployment, whichever models, ad-hoc names and configurations use it. An
 attempt takes its seat at its launch and gives it back when its task has ended, as the server may work on it until then.
 A free seat goes at once to the call that has waited longest, so a new call finds none while others wait.
+
+With ``max_in_flight_fleet`` a seat is also one of the slots that this process has leased (``gateway.limits``).
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
+from time import monotonic
 from typing import Protocol
 
+from gateway.limits import Leases, Slots
+
 MAX_IN_FLIGHT = "max_in_flight"  # the limit's name in reports of refused extra attempts
+
+
+_NONE: Mapping[str, int] = {}
 
 
 class Waiting(Protocol):
@@ -27,36 +35,52 @@ class Waiting(Protocol):
 class Line:
     """The seats of one deployment and the calls waiting for one, the oldest first."""
 
-    __slots__ = ("limit", "name", "taken", "waiting")
+    __slots__ = ("limit", "name", "slots", "taken", "waiting")
 
     def __init__(self, name: str, limit: float) -> None:
         self.name = name
         self.limit = limit  # infinite after a reload removed it: taken seats must still be counted
         self.taken = 0
         self.waiting: dict[Waiting, None] = {}
+        self.slots: Slots | None = None  # with max_in_flight_fleet
+
+    @property
+    def most(self) -> float:
+        """The maximum of attempts now; it can be less than ``taken``."""
+        return self.limit if self.slots is None else min(self.limit, self.slots.most)
 
     @property
     def has_room(self) -> bool:
         """Whether an attempt that its call needs may be launched. While calls wait, no seat is free."""
-        return self.taken < self.limit
+        return self.taken < self.limit and (self.slots is None or self.taken < self.slots.most)
 
     @property
     def has_room_for_extra(self) -> bool:
         """Whether an extra attempt may be launched. The last free seat is kept for calls without an attempt."""
-        return self.taken < max(1, self.limit - 1)
+        return self.taken < max(1, self.most - 1) and (self.slots is None or self.taken < self.slots.most)
 
     def take(self) -> None:
         """Occupy a seat; the caller has checked that there is room, or was called up."""
         self.taken += 1
+        if self.slots is not None:
+            self.slots.hold(self.taken)
 
     def give_back(self) -> None:
         """Free a seat, and give it to the call that has waited longest."""
         self.taken -= 1
+        if self.slots is not None:
+            self.slots.hold(self.taken)
         self.call_up()
+
+    def join(self, waiting: Waiting) -> None:
+        """Add a call that waits."""
+        self.waiting[waiting] = None
+        if self.slots is not None:
+            self.slots.ask()
 
     def call_up(self) -> None:
         """Give free seats to the calls that have waited longest."""
-        while self.waiting and self.taken < self.limit:
+        while self.waiting and self.has_room:
             next(iter(self.waiting)).called(self.name)  # it leaves all lines and takes the seat
 
 
@@ -83,39 +107,95 @@ class Seats:
         self,
         on_waited: Callable[[str, str, float], None] | None = None,
         on_refused: Callable[[str], None] | None = None,
+        *,
+        leases: Leases | None = None,
+        clock: Callable[[], float] = monotonic,
+        on_elsewhere: Callable[[str, float], None] | None = None,
     ) -> None:
-        """Start without limits.
+        """Start without limits. ``leases`` lend the slots of deployments with ``max_in_flight_fleet``.
 
         ``on_waited`` is called for each wait with the model, its end (seated, timed_out, left) and the seconds;
-        ``on_refused`` for each extra attempt without a seat, with the model.
+        ``on_refused`` for each extra attempt without a seat, with the model; ``on_elsewhere`` with a deployment and how
+        many attempts the other processes have there, each time they tell.
         """
         self.lines: dict[str, Line] = {}
+        self.leased: dict[str, Line] = {}  # those with max_in_flight_fleet
         self.queue_timeout_s = 0.0  # the maximum wait of a call, in all
         self.strangers: dict[str, Line] = {}  # by attempt id: launched before their deployment had a limit
         self._on_waited = on_waited
         self._on_refused = on_refused
+        self._leases = leases
+        self._clock = clock
+        self._on_elsewhere = on_elsewhere
 
     def limit(
         self,
         limits: Mapping[str, int],
         queue_timeout_s: float,
         under_way: Callable[[str], Collection[str]] = lambda _: (),
+        of_fleet: Mapping[str, int] = _NONE,
     ) -> None:
         """Apply a configuration: the maximum of attempts by limited deployment, and how long calls wait.
 
-        Running attempts count. ``under_way`` returns their ids at a deployment that gets its first limit.
+        ``limits`` are of this process, ``of_fleet`` of all together. Running attempts count. ``under_way`` returns
+        their ids at a deployment that gets its first limit.
         """
         self.queue_timeout_s = queue_timeout_s
         for name, line in self.lines.items():
             line.limit = limits.get(name, inf)
-        for name, limit in limits.items():
+        for name in (*limits, *of_fleet):
             if name not in self.lines:
-                line = self.lines[name] = Line(name, limit)
+                line = self.lines[name] = Line(name, limits.get(name, inf))
                 ids = under_way(name)
                 line.taken = len(ids)
                 self.strangers.update(dict.fromkeys(ids, line))
+        for name in self.leased.keys() - of_fleet.keys():
+            self._unlease(name)
+        for name, limit in of_fleet.items():
+            self._lease(self.lines[name], limit)
         for line in self.lines.values():
             line.call_up()
+
+    def now(self, limits: Mapping[str, int], *, of_call: bool = True) -> Mapping[str, int]:
+        """Return the ``limits`` of a model's deployments as they are now: of those ``leased`` what is leased.
+
+        ``of_call``: whether a call is planned by them. If it finds no slot, those who have idle ones are told.
+        """
+        found: dict[str, int] = {}
+        for name, limit in limits.items():
+            line = self.leased.get(name)
+            found[name] = limit if line is None else int(line.most)
+            if of_call and line is not None and line.slots is not None and not line.has_room:
+                line.slots.turn_away()
+        return found
+
+    def _lease(self, line: Line, limit: int) -> None:
+        assert self._leases is not None, "there are slots of the fleet, but nobody lends them"
+        if line.slots is not None:
+            if line.slots.limit != limit:
+                line.slots.relimit(limit)
+                line.slots.ask()
+            return
+
+        def changed() -> None:
+            if self._on_elsewhere is not None:
+                self._on_elsewhere(line.name, slots.running)
+            line.call_up()
+
+        slots = line.slots = Slots(
+            line.name, limit, clock=self._clock, waiting_calls=lambda: len(line.waiting), changed=changed
+        )
+        slots.hold(line.taken)
+        self.leased[line.name] = line
+        self._leases.lend(slots)
+
+    def _unlease(self, name: str) -> None:
+        line = self.leased.pop(name)
+        if line.slots is not None and self._leases is not None:
+            self._leases.end(line.slots)
+        line.slots = None
+        if self._on_elsewhere is not None:
+            self._on_elsewhere(name, 0.0)
 
     def ended(self, attempt_id: str, loop: "asyncio.AbstractEventLoop") -> None:
         """Free the seat of one of the ``strangers`` when its task ends; ignores other attempts."""
@@ -183,7 +263,7 @@ class Wait:
             return
         self._names = tuple(names)
         for name in self._names:
-            self._seats.lines[name].waiting[self] = None
+            self._seats.lines[name].join(self)
 
     def start_clock(self) -> bool:
         """Start the time limit: no attempt runs any more. Returns False, and leaves all lines, if no time is left."""

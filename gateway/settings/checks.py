@@ -58,6 +58,7 @@ def check(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
 def doubtful(settings: Settings) -> Iterator[str]:
     """Yield what works but may not be intended, apart from races."""
     yield from _limits(settings)
+    yield from _fleet_limits(settings)
     yield from doubtful_page(settings)
     yield from doubtful_targets(settings)
     for name, model in settings.models.items():
@@ -232,7 +233,10 @@ def _headers(place: Place, deployment: DeploymentSettings) -> Iterator[Complaint
 
 
 def _limits(settings: Settings) -> Iterator[str]:
-    """Yield how ``max_in_flight`` is divided between workers, or shared by models with different values."""
+    """Yield how ``max_in_flight`` is divided between workers, or shared by models with different values.
+
+    Also what ``max_in_flight_fleet`` cannot do.
+    """
     said: dict[str, dict[str, int | None]] = {}  # deployment → model → value
     for name, model in settings.models.items():
         for each in model.deployments:
@@ -254,6 +258,33 @@ def _limits(settings: Settings) -> Iterator[str]:
             share = limit // workers
             of_all = f"each of the {workers} workers takes {share}, {share * workers} in all"
             yield f"{deployment}: of max_in_flight {limit} {of_all}"
+
+
+def _fleet_limits(settings: Settings) -> Iterator[str]:
+    """Yield where ``max_in_flight_fleet`` does not hold, has no effect, or differs between models."""
+    said: dict[str, dict[str, int | None]] = {}  # deployment → model → value
+    own: dict[str, int] = {}
+    for name, model in settings.models.items():
+        for each in model.deployments:
+            said.setdefault(each.name, {})[name] = each.max_in_flight_fleet
+            if each.max_in_flight is not None:
+                own[each.name] = min(each.max_in_flight, own.get(each.name, each.max_in_flight))
+    for deployment, by_model in said.items():
+        limit = min((limit for limit in by_model.values() if limit is not None), default=None)
+        if limit is None:
+            continue
+        if len(set(by_model.values())) > 1:
+            yield f"{deployment}: {', '.join(by_model)} share its max_in_flight_fleet of {limit}"
+        if settings.redis_url is None:
+            yield (
+                f"{deployment}: max_in_flight_fleet {limit} is counted in Redis: set redis_url, as without it each"
+                f" replica may have {limit} in flight"
+            )
+        if own.get(deployment, 0) > limit:
+            yield (
+                f"{deployment}: max_in_flight {own[deployment]} of one replica is more than max_in_flight_fleet {limit}"
+                " of all: remove it, or set less"
+            )
 
 
 def _lonely_canaries(name: str, enabled: list[DeploymentSettings]) -> Iterator[str]:

@@ -67,6 +67,7 @@ class DeploymentSettings(Section):
     bills_after_disconnect: bool | None = None  # whether a cut loser costs a whole answer; default: as known
     continues: Continues | None = None  # how it continues an answer that another began; default: as known
     max_in_flight: Annotated[int, Field(ge=1)] | None = None  # of this replica, for all models; for one's own servers
+    max_in_flight_fleet: Annotated[int, Field(ge=1)] | None = None  # likewise, of all replicas together
 
     @field_validator("continues", mode="before", json_schema_input_type=Continues | Literal[False] | None)
     @classmethod

@@ -1,6 +1,6 @@
 """Candidates: a model's deployments with their scores for one call and its objective."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import accumulate
 from math import inf
@@ -46,7 +46,7 @@ class Terms(msgspec.Struct, frozen=True):
     prompt_tokens: int  # estimated
     max_tokens: int | None = None  # the request's limit for the answer
     prices: Mapping[str, Price] | None = None  # by deployment, where known
-    limits: Mapping[str, int] | None = None  # max_in_flight by deployment, where set
+    limits: Mapping[str, int] | None = None  # max_in_flight by deployment, where set; of the fleet's what is leased
     weights: Mapping[str, float] | None = None  # by deployment: its chance against others that are about as fast
     canaries: Mapping[str, float] | None = None  # by deployment: the exact share of calls it gets
     excluded: Mapping[str, str] | None = None  # by deployment: why it may not run for this call
@@ -55,6 +55,7 @@ class Terms(msgspec.Struct, frozen=True):
     answer_tokens: float | None = None  # the expected length, if already known
     answer_kind: AnswerKind = AnswerKind.PLAIN
     flawed: Mapping[str, str] | None = None  # by deployment: why it is a last resort for such answers
+    leased: Collection[str] = ()  # deployments whose limit is of max_in_flight_fleet, as far as leased
     is_counted: bool = False  # whether limits count what the call will use
     bills_losers: frozenset[str] = frozenset()  # deployments whose vendors bill the whole answer after a disconnect
     holds: bool = False  # whether a first token may be held back for an attempt that should give the answer sooner

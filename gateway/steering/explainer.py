@@ -135,12 +135,16 @@ def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Kn
     )
 
 
+_NO_SLOT = "no slot of max_in_flight_fleet is leased here and free"
+
+
 def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms) -> str | None:
     if candidate.condition.state is not State.OK:
         return str(candidate.condition.state)
     if candidate.tier >= Tier.FLAWED:
-        is_full = candidate.tier is Tier.FULL
-        return "max_in_flight requests are in flight" if is_full else (terms.flawed or {})[candidate.deployment]
+        name = candidate.deployment
+        full = _NO_SLOT if name in terms.leased else "max_in_flight requests are in flight"
+        return full if candidate.tier is Tier.FULL else (terms.flawed or {})[name]
     if candidate.canary:
         return "canary: primary for its share of the calls, otherwise a last resort"
     if candidate.tier is Tier.FREE:
@@ -155,7 +159,8 @@ def _full(lineup: Lineup, terms: Terms) -> Iterator[str]:
     for each in lineup.candidates:
         if each.tier is Tier.FULL:
             name = each.deployment
-            yield f"full: {name} has {each.condition.in_flight} of max_in_flight {limits[name]} in flight"
+            most = f"{limits[name]} leased slots" if name in terms.leased else f"max_in_flight {limits[name]}"
+            yield f"full: {name} has {each.condition.in_flight} of {most} in flight"
 
 
 def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, known: _Known) -> Start:

@@ -106,7 +106,7 @@ class Load:
         """Whether the number in flight matters at all."""
         return (self._fit or self._fitted())[0] > 0.0
 
-    def seen(self, prompt_class: PromptClass, in_flight: int, ttft_s: float, now_s: float) -> None:
+    def seen(self, prompt_class: PromptClass, in_flight: float, ttft_s: float, now_s: float) -> None:
         """Learn from the first token of an attempt that had ``in_flight`` others besides it at its launch."""
         x, y = log1p(in_flight), log(max(ttft_s, FIRST_EDGE_S))
         elasticity, _ = self._fit or self._fitted()
@@ -125,11 +125,11 @@ class Load:
         moments.add(x, y)
         self._fit = None
 
-    def crowding(self, in_flight: int, now_s: float) -> float:
+    def crowding(self, in_flight: float, now_s: float) -> float:
         """Return the factor for the predicted time to first token of an attempt launched besides ``in_flight``.
 
-        ((1 + in flight) / (1 + usual))^(gain b) x e^surprise: how much slower than usual it will be, from this
-        replica's attempts in flight and, by the last seconds, from all others'. This is multiplied by 1 + b, as the
+        ((1 + in flight) / (1 + usual))^(gain b) x e^surprise: how much slower than usual it will be, from the attempts
+        in flight that are known of and, by the last seconds, from all others. This is multiplied by 1 + b, as the
         attempt also slows down all others there and has to be worth that. Without this toll all calls go to the fastest
         queue until it is no better than the slowest server (Pigou 1920).
         """
@@ -266,6 +266,7 @@ class Health:
         "_told",
         "asked_at_s",
         "calm",
+        "elsewhere",
         "in_flight",
         "is_probed",
         "launches",
@@ -275,6 +276,7 @@ class Health:
 
     def __init__(self) -> None:
         self.in_flight = 0
+        self.elsewhere = 0.0  # attempts of other processes, with max_in_flight_fleet; else they do not tell
         self.asked_at_s = LONG_AGO_S
         self.is_probed = False  # whether the last launch was a probe of the gateway's own
         self.load = Load()
@@ -313,7 +315,7 @@ class Health:
             self.in_flight,
             self._price(now_s),
             self._availability.headroom(now_s),
-            self.load.crowding(self.in_flight, now_s),
+            self.load.crowding(self.in_flight + self.elsewhere, now_s),
             self.asked_at_s,
         )
         quiet = self._open_until_s is None and not condition.price_s and condition.headroom == 1.0
@@ -321,15 +323,15 @@ class Health:
             self.calm = condition
         return condition
 
-    def launched(self, now_s: float) -> int:
-        """Count a launch; return how many other attempts were in flight."""
+    def launched(self, now_s: float) -> float:
+        """Count a launch; return how many other attempts were in flight, as far as known."""
         self.in_flight += 1
         self.asked_at_s = now_s
         self.launches.add(now_s)
         if self.calm is not None:
             self.calm.in_flight = self.in_flight
             self.calm.asked_at_s = now_s
-        return self.in_flight - 1
+        return self.in_flight - 1 + self.elsewhere
 
     def ended(self) -> None:
         """Count the end of an attempt."""
@@ -337,7 +339,7 @@ class Health:
         if self.calm is not None:
             self.calm.in_flight = self.in_flight
 
-    def answered(self, prompt_class: PromptClass, in_flight: int, ttft_s: float, now_s: float) -> None:
+    def answered(self, prompt_class: PromptClass, in_flight: float, ttft_s: float, now_s: float) -> None:
         """Learn from the first token of an attempt that was launched with ``in_flight`` others running."""
         self.load.seen(prompt_class, in_flight, ttft_s, now_s)
         if self.calm is not None and self.load.elastic:

@@ -305,7 +305,7 @@ _UNAUTHORIZED = 401
 
 class _Launched(msgspec.Struct, frozen=True):
     unix_s: float  # a sample counts in the slot of its attempt's launch
-    in_flight: int  # other attempts there at the launch, of this replica
+    in_flight: float  # other attempts there at the launch: of this replica, and of others that tell
     in_minute: int  # launches there in the minute before
     deployment: str
     delayed_s: float  # the loop's total delay until then

@@ -200,6 +200,10 @@ class Steering:
         self._catch_up()
         return self._learning.health_of(deployment)
 
+    def running_elsewhere(self, deployment: str, attempts: float) -> None:
+        """Note how many attempts the other processes have in flight at ``deployment``, for the load there."""
+        self._learning.health_of(deployment).elsewhere = attempts
+
     def under_way(self, deployment: str) -> tuple[str, ...]:
         """Return the ids of the running attempts at ``deployment``, for all models."""
         self._catch_up()

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import openai
@@ -24,6 +24,9 @@ from gateway.settings import RaceSettings, Settings, load
 from gateway.steering import EXPLORE_NEW_SHARE, event, event_field
 from providers.simulator.script import Gate, ScriptedProvider, Step, answer
 from tests.patience import PATIENCE_S
+
+if TYPE_CHECKING:
+    from gateway.limits import Times
 
 MODEL = "llama"  # the one model, with a deployment at every provider
 PROMPT: Sequence[Any] = ({"role": "user", "content": "Say hello."},)
@@ -180,11 +183,12 @@ async def serving(
     *,
     key: str = "unused",
     in_one_minute: bool = False,
+    lease_times: "Times | None" = None,
     **settings: Any,
 ) -> AsyncIterator[RunningGateway]:
     """Serve a gateway with one provider for each script (None: an ordinary answer), until the block ends.
 
-    ``in_one_minute``: no minute that limits count in ends during the test.
+    ``in_one_minute``: no minute that limits count in ends during the test. ``lease_times``: other than usual.
     """
     async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
         providers = {
@@ -192,7 +196,9 @@ async def serving(
         }
         config = configuration(folder, {name: each.base_url for name, each in providers.items()}, **settings)
         unix_clock = _since_a_full_minute() if in_one_minute else time.time
-        gateway = Gateway(read(config, folder), Runtime(random=Incurious(), unix_clock=unix_clock))
+        gateway = Gateway(
+            read(config, folder), Runtime(random=Incurious(), unix_clock=unix_clock, lease_times=lease_times)
+        )
         await gateway.start()
         stack.push_async_callback(gateway.close)
         sock = bind("127.0.0.1", 0)

@@ -14,9 +14,10 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
+from gateway.limits.lease_scripts import GREET, LEASE, Grant
 from gateway.limits.limits import Limits, Payer, Use, level_of_key
 from gateway.limits.quota import LimitReached, Quota
-from gateway.limits.shared_leases import GREET, LEASE, USUAL, Grant, SharedLeases, Times
+from gateway.limits.shared_leases import USUAL, SharedLeases, Times
 from gateway.topology.nodes import connect
 from tests.patience import PATIENCE_S
 from tests.services.deaf_redis import DeafNodes, ends

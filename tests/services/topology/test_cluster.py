@@ -8,8 +8,8 @@ from itertools import count
 import pytest
 
 from gateway.api.context import StoredResponses
+from gateway.limits.lease_scripts import key_of
 from gateway.limits.quota import day
-from gateway.limits.shared_leases import key_of
 from gateway.steering.redis_board import key_of as key_of_model
 from gateway.topology.nodes import Nodes, connect
 from gateway.topology.urls import UnusableTopologyError

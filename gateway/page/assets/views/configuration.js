@@ -14,7 +14,7 @@ const DEPLOYMENTS = [
   { title: "Weight", right: true, cell: (each) => each.weight },
   { title: "Prompt, $ / M tokens", right: true, cell: (each) => usd(each.price?.prompt) },
   { title: "Answer, $ / M tokens", right: true, cell: (each) => usd(each.price?.completion) },
-  { title: "At a time", right: true, cell: (each) => each.max_in_flight ?? "–" },
+  { title: "At a time", right: true, cell: atATime },
   { title: "Can", wraps: true, cell: (each) => abilities(each.capabilities) },
 ];
 const PROVIDERS = [
@@ -46,6 +46,12 @@ function model(each) {
     listed(DEPLOYMENTS, `Deployments of ${each.name}`, each.deployments),
     h("details", { class: "inside" }, h("summary", {}, "How it is raced, and its other settings"), tree(rest)),
   ]);
+}
+
+/** How many attempts may run there, in one replica and in all. */
+function atATime({ max_in_flight: one, max_in_flight_fleet: all }) {
+  const limits = [one && (all ? `${one} a replica` : one), all && `${all} in all`].filter(Boolean);
+  return limits.join(", ") || "–";
 }
 
 function card(id, title, content) {

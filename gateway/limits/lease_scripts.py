@@ -1,0 +1,208 @@
+"""What is said to Redis about leases: one script for a quota, one for the processes that share it.
+
+A quota is a hash with one field for each process, ``used lease until seen`` (amounts, and Redis' own time in seconds),
+of slots with what is in flight there; ``base``: what was used by processes that do not report any more; and ``sums`` of
+all fields, so that a report costs the same however many processes there are. All that a process says is absolute, and
+what it said before is taken out of the sums, so a command that is repeated or whose reply is lost does no harm. The
+sums are made again of all fields in each fifth of a lease's time: until then a lease that has expired counts.
+"""
+
+from typing import Any
+
+import msgspec
+
+from gateway.limits.quota import Quota, Slots
+
+EXPIRY_S = {
+    "rpm": 300,
+    "tpm": 300,
+    "max_parallel": 300,
+    "usd_per_day": 3 * 86_400,
+    "usd_per_month": 35 * 86_400,
+    "max_in_flight_fleet": 300,
+}
+
+PROCESSES_KEY = "holeshot:limits:processes"
+
+# KEYS[1]: a hash of all processes, and ``known``: how many there are, counted again in each fifteenth of ``process_s``.
+# ARGV: this one, ``process_s`` and ``restoring_s``, whether it has been here before (then, if its field is gone, Redis
+# has lost its data), and whether it went on without Redis. Returns how many processes there are, and whether a moment
+# ago data were lost or one returned: then what others have used and leased may not be known here yet. Returns count
+# only sometimes, so that a process which comes and goes stops nobody.
+GREET = """
+local time = redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
+local me, process_s, restoring_s = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local found = redis.pcall('HMGET', KEYS[1], me, 'incomplete_at', 'known')
+if found.err then redis.call('DEL', KEYS[1]); found = {} end
+local mine, incomplete_at = found[1], tonumber(found[2] or '') or 0
+local known, at = string.match(found[3] or '', '^(%S+) (%S+)$')
+known, at = tonumber(known), tonumber(at)
+local again = not (known and at) or at > now or now - at > process_s / 15
+if again then
+  known, at = mine and 1 or 0, now
+  local seen = redis.call('HGETALL', KEYS[1])
+  for place = 1, #seen, 2 do
+    local id = seen[place]
+    if id ~= me and id ~= 'incomplete_at' and id ~= 'known' then
+      if (tonumber(seen[place + 1]) or 0) < now - process_s then
+        redis.call('HDEL', KEYS[1], id)
+      else
+        known = known + 1
+      end
+    end
+  end
+end
+if not mine then known = known + 1 end
+local returns = ARGV[5] == '1' and now - incomplete_at > 10 * restoring_s
+if (ARGV[4] == '1' and not mine) or returns then
+  incomplete_at = now
+  redis.call('HSET', KEYS[1], 'incomplete_at', string.format('%.3f', now))
+end
+redis.call('HSET', KEYS[1], me, string.format('%.3f', now), 'known', string.format('%d %.6f', known, at))
+if again then redis.call('EXPIRE', KEYS[1], 86400) end
+return {known, (now - incomplete_at < restoring_s) and 1 or 0}
+"""
+
+# KEYS[1]: a quota. ARGV: this process, what it has used, what it needs, what it would like to have at hand besides, the
+# limit, the seconds of a lease, of ``silent_s`` and of the key's expiry, the base that it knows, whether it has
+# reported before (that base counts if its own field, or the whole hash, is gone), whether the quota is of calls, and
+# what it may use before it has the reply. Grants all of the need that is left, and of the rest at most a fair part; of
+# calls a whole number of them. What a smaller lease gives back is for others when its holder has asked again: then it
+# knows. Returns the lease, what others have used and leased, and the base with all silent ones.
+#
+# Slots at a deployment have KEYS[2], a sorted set of the processes that have less than a fair part and lack slots, by
+# since when, and ARGV[13], the attempts in flight here. These stay leased. Of what is free each process in the set that
+# has waited longer gets one first, unless its lease has expired; while there is one, nobody is granted more than a fair
+# part, and for a second after any process lacked some (``wanted``), nothing is granted in advance; else one at least.
+# Returns besides what others have in flight, the fair part, and whether others lack slots.
+LEASE = """
+local time = redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
+local me, used, need, more = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local limit, lease_s, silent_s = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local function read(field)
+  local u, l, e, s, r = string.match(field or '', '^(%S+) (%S+) (%S+) (%S+) ?(%S*)$')
+  u, l, e, s = tonumber(u), tonumber(l), tonumber(e), tonumber(s)
+  if u and l and e and s then return u, l, e, s, tonumber(r) or 0 end
+end
+local found = redis.pcall('HMGET', KEYS[1], me, 'base', 'sums', 'wanted')
+if found.err then redis.call('DEL', KEYS[1]); found = {} end
+local all, leased, alive, silent, at, running =
+  string.match(found[3] or '', '^(%S+) (%S+) (%S+) (%S+) (%S+) ?(%S*)$')
+all, leased, alive = tonumber(all), tonumber(leased), tonumber(alive)
+silent, at, running = tonumber(silent), tonumber(at), tonumber(running or '') or 0
+local empty, again = false, false
+if not (all and leased and alive and silent and at) or at > now or now - at > lease_s / 5 then
+  all, leased, alive, silent, at, running = 0, 0, 0, 0, now, 0
+  local fields = redis.call('HGETALL', KEYS[1])
+  empty, again = #fields == 0, true
+  for place = 1, #fields, 2 do
+    if fields[place] ~= 'base' and fields[place] ~= 'sums' then
+      local u, l, e, s, r = read(fields[place + 1])
+      if u then
+        all = all + u
+        if e > at then leased, alive, running = leased + l, alive + 1, running + r end
+        if s < at - silent_s then silent = silent + u end
+      end
+    end
+  end
+end
+local base = tonumber(found[2] or '') or 0
+local u, l, e, s, r = read(found[1])
+if u then
+  all = math.max(0, all - u)
+  if e > at then leased, alive, running = math.max(0, leased - l), alive - 1, math.max(0, running - r) end
+  if s < at - silent_s then silent = silent - u end
+elseif not found[1] and tonumber(ARGV[9]) > base and (ARGV[10] == '1' or empty) then
+  base = tonumber(ARGV[9])
+  redis.call('HSET', KEYS[1], 'base', string.format('%.17g', base))
+end
+local left = math.max(0, limit - base - all - leased - used)
+local lease = math.min(need, left)
+local turns, mine, fair, short = KEYS[2], tonumber(ARGV[13]), 0, false
+if turns then
+  local first = redis.pcall('ZRANGE', turns, 0, 0)
+  if first.err then redis.call('DEL', turns); first = {} end
+  while first[1] and first[1] ~= me do
+    local _, _, expires = read(redis.call('HGET', KEYS[1], first[1]))
+    if (expires or 0) > now then break end
+    redis.call('ZREM', turns, first[1])
+    first = redis.call('ZRANGE', turns, 0, 0)
+  end
+  local rank = redis.call('ZRANK', turns, me)
+  local others = redis.call('ZCARD', turns) - (rank and 1 or 0)
+  fair = math.floor(limit / (alive + 1))
+  local part, wish = math.max(1, fair), need
+  if others > 0 then wish = math.min(need, math.max(mine, part)) end
+  lease = math.min(wish, math.max(math.min(mine, left), left - (rank or others)))
+  if lease < math.min(need, part) then
+    redis.call('ZADD', turns, 'NX', now, me)
+    redis.call('EXPIRE', turns, ARGV[8])
+  elseif rank then
+    redis.call('ZREM', turns, me)
+  end
+  local who, since = string.match(found[4] or '', '^(%S+) (%S+)$')
+  since = tonumber(since or '') or 0
+  short = others > 0 or (who ~= me and since <= now and now - since < 1)
+  if lease < need then redis.call('HSET', KEYS[1], 'wanted', string.format('%s %.6f', me, now)) end
+end
+local part = math.max(0, left - lease) / (alive + 2)
+if turns then part = short and 0 or math.max(part, math.min(1, left - lease)) end
+more = math.min(more, part)
+if ARGV[11] == '1' then more = math.floor(more) end
+lease = lease + more
+local kept = math.max(lease, tonumber(ARGV[12]))
+local function text(number) return string.format('%.17g', number) end
+local field = string.format('%.17g %.17g %.3f %.3f', used, kept, now + lease_s, now)
+local sums = string.format('%.17g %.17g %d %.17g %.6f', all + used, leased + kept, alive + 1, silent, at)
+if turns then
+  field = field .. string.format(' %.17g', mine)
+  sums = sums .. string.format(' %.17g', running + mine)
+end
+redis.call('HSET', KEYS[1], me, field, 'sums', sums)
+if again then redis.call('EXPIRE', KEYS[1], ARGV[8]) end
+return {text(lease), text(base + all), text(leased), text(base + silent), text(running), text(fair), short and 1 or 0}
+"""
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """The reply to ``LEASE``: the lease of this process, and the others' use, leases and base.
+
+    Of slots also what the others have in flight, the fair part of each process, and whether others lack slots.
+    """
+
+    lease: float
+    used: float
+    leased: float
+    base: float
+    running: float
+    fair: float
+    is_wanted: bool
+
+    @classmethod
+    def of(cls, reply: Any) -> "Grant":
+        """Read a reply.
+
+        Raises:
+            ValueError, TypeError: it is not one.
+
+        """
+        lease, used, leased, base, running, fair, wanted = (float(each) for each in reply)
+        return cls(lease, used, leased, base, running, fair, wanted > 0)
+
+
+def key_of(quota: Quota) -> str:
+    """Return the key of a quota; its own braces would move the hash tag of a cluster."""
+    return "holeshot:limit:{" + quota.key.replace("{", "%7B").replace("}", "%7D") + "}"
+
+
+def keys_of(quota: Quota) -> tuple[str, ...]:
+    """Return the keys that ``LEASE`` takes, all in one slot of a cluster."""
+    key = key_of(quota)
+    return (key, key + ":turns") if isinstance(quota, Slots) else (key,)
+
+
+def processes_key(shard: str) -> str:
+    """Return the key of a shard's list of processes."""
+    return f"{PROCESSES_KEY}:{{{shard}}}" if shard else PROCESSES_KEY
