@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from gateway.racing.slots import Line
 from providers.simulator.script import Gate, ScriptedProvider, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, read, serving
 from tests.services.limits.test_shared_leases import until
@@ -39,7 +38,7 @@ async def two_gateways(
         yield one, other
 
 
-def line_of(running: RunningGateway) -> Line:
+def line_of(running: RunningGateway) -> Any:
     return running.gateway.context.services.seats.lines["own/m"]
 
 
@@ -95,20 +94,23 @@ async def test_a_reload_sets_and_removes_the_limit_of_all(tmp_path: Path, redis_
         calls = [asyncio.create_task(chat(one)) for _ in range(2)]
         await provider.reach(in_flight=2)
 
-        def reload(limit: int | None) -> None:
-            for each in (one, other):
-                config = copy.deepcopy(each.config)
-                deployment = {"deployment": "own/m", **({} if limit is None else {"max_in_flight_fleet": limit})}
-                config["models"][MODEL]["deployments"] = [deployment]
-                each.gateway.reload(read(config, each.folder))
+        def reload(each: RunningGateway, limit: int | None) -> None:
+            config = copy.deepcopy(each.config)
+            deployment = {"deployment": "own/m", **({} if limit is None else {"max_in_flight_fleet": limit})}
+            config["models"][MODEL]["deployments"] = [deployment]
+            each.gateway.reload(read(config, each.folder))
 
-        reload(2)
+        reload(one, 2)
+        await until(lambda: line_of(one).most == 2)  # those from before the reload count
+        reload(other, 2)
         calls += [asyncio.create_task(chat(other)) for _ in range(2)]
         await until(lambda: len(line_of(other).waiting) == 2)
-        assert provider.counts.in_flight == 2  # those from before the reload count
-        reload(3)
+        assert provider.counts.in_flight == 2
+        for each in (one, other):
+            reload(each, 3)
         await provider.reach(in_flight=3)
-        reload(None)
+        for each in (one, other):
+            reload(each, None)
         await provider.reach(in_flight=4)
         go.set()
         assert await asyncio.gather(*calls) == [200] * 4

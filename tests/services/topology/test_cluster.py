@@ -8,8 +8,9 @@ from itertools import count
 import pytest
 
 from gateway.api.context import StoredResponses
-from gateway.limits.lease_scripts import key_of
+from gateway.limits.lease_scripts import key_of, keys_of
 from gateway.limits.quota import day
+from gateway.racing.slots import Seats
 from gateway.steering.redis_board import key_of as key_of_model
 from gateway.topology.nodes import Nodes, connect
 from gateway.topology.urls import UnusableTopologyError
@@ -52,6 +53,21 @@ async def test_a_limit_is_exact_whichever_master_has_it(processes: list[Process]
         assert await use_up(processes, client, {"rpm": 60.0}, least=60.0) == 60.0
         quota = processes[0].quota(client)
         assert nodes.shard_of(key_of(quota)) == shard
+
+
+async def test_slots_at_a_deployment_are_leased_whichever_master_has_them(processes: list[Process]) -> None:
+    nodes = processes[0].leases.nodes
+    for shard in nodes.shards:
+        keys = {f"own/{n}": f"holeshot:limit:{{deployment:own/{n}:max_in_flight_fleet:now}}" for n in range(99)}
+        name = next(each for each, key in keys.items() if nodes.shard_of(key) == shard)
+        of_all = [Seats(leases=each.leases, clock=time.monotonic) for each in processes]
+        for seats in of_all:
+            seats.limit({}, 600.0, of_fleet={name: 3})
+        lines = [seats.lines[name] for seats in of_all]
+        await until_true(lambda lines=lines: [line.most for line in lines] == [1, 1, 1])  # type: ignore[misc] # its default
+        slots = lines[0].slots
+        assert slots is not None
+        assert {nodes.shard_of(key) for key in keys_of(slots)} == {shard}
 
 
 async def test_one_call_may_have_limits_at_all_masters(processes: list[Process]) -> None:

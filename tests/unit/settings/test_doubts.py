@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.fleet.fleet import limits
+from gateway.fleet.fleet import fleet_limits, limits
 from gateway.settings import Settings
 from gateway.settings.checks import doubtful
 
@@ -124,3 +124,19 @@ def test_a_server_that_two_models_limit_apart_has_the_smaller_limit(loaded: Load
     settings = loaded(model("{ deployment: ollama/x, max_in_flight: 5 }") + more)
     assert list(doubtful(settings)) == ["ollama/x: m, n, o share its max_in_flight of 3"]
     assert limits(settings) == {"ollama/x": 3}
+
+
+def test_a_limit_of_all_replicas_needs_redis_and_is_the_largest(loaded: Load) -> None:
+    server = "{ deployment: ollama/x, max_in_flight: 5, max_in_flight_fleet: 4 }"
+    settings = loaded(SHARED + model(server) + "  n: { deployments: [ollama/x] }\n")
+    assert [each for each in doubtful(settings) if "fleet" in each] == [
+        "ollama/x: m, n share its max_in_flight_fleet of 4",
+        "ollama/x: max_in_flight 5 of one replica is more than max_in_flight_fleet 4 of all: remove it, or set less",
+    ]
+    assert (limits(settings), fleet_limits(settings)) == ({"ollama/x": 5}, {"ollama/x": 4})
+    (said,) = doubtful(loaded(model("{ deployment: ollama/x, max_in_flight_fleet: 4 }")))
+    assert said == (
+        "ollama/x: max_in_flight_fleet 4 is counted in Redis: set redis_url, as without it each replica may have 4 in"
+        " flight"
+    )
+    assert list(doubtful(loaded(SHARED + model("{ deployment: ollama/x, max_in_flight_fleet: 4 }")))) == []

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from gateway.core.prompt_classes import answer_class
-from gateway.steering.health import Load
+from gateway.steering.health import Health, Load
 
 
 def queueing(seats: float, *, samples: int = 400, seed: int = 1) -> tuple[Load, float]:
@@ -90,3 +90,14 @@ def test_a_long_silence_breaks_nothing(pause_s: float) -> None:
     assert 0.0 < load.crowding(3, now_s + pause_s) < 20
     load.seen(answer_class(1), 3, 0.3, now_s + pause_s)
     assert load.crowding(3, now_s + pause_s) == 1.0
+
+
+def test_attempts_of_other_replicas_count_where_they_are_known() -> None:
+    health = Health()
+    health.load, now_s = queueing(3)
+    assert health.launched(now_s) == 0
+    alone = health.condition(now_s).crowding
+    health.elsewhere = 5.0
+    assert health.condition(now_s).crowding == health.load.crowding(6, now_s) > alone
+    assert health.launched(now_s) == 6
+    assert health.condition(now_s).in_flight == 2
