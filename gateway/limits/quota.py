@@ -310,6 +310,7 @@ class Slots(Quota):
         """Apply another limit. If it is less, nothing is launched before the others have said what they have."""
         if limit < self.limit:
             self.valid_until_s = -inf
+            self.top = min(self.top, limit)
         self.limit = limit
         self.lease.is_share = False
 
