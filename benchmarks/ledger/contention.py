@@ -50,7 +50,7 @@ from pg_stat_activity
 where state = 'active' and backend_type = 'client backend' and pid <> pg_backend_pid()
 group by 1
 """
-_POSTMASTER = "select split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::int"
+_POSTMASTER = "split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::int"
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -186,21 +186,21 @@ async def _write(worker: Worker, parent: Connection) -> None:
 async def _look(url: str, seconds: float) -> dict[str, Any]:
     """Return what the server says of itself while the workers write."""
     connection: Any = await asyncpg.connect(url)
-    postmaster = await connection.fetchval(_POSTMASTER)
+    postmaster, own = await connection.fetchrow(f"select {_POSTMASTER}, pg_backend_pid()")
     can_trail = await connection.fetchval("select to_regclass('rollup_pending') is not null")
     await asyncio.sleep(WARM_UP_S + 1)
     looks, waits = 0, Counter[str]()
     trails_s: list[float] = []
     seconds -= 1  # the first workers end
     count = "select count(*) from calls"
-    before, before_s, begun = await connection.fetchval(count), _cpu_s(postmaster), time.monotonic()
+    before, before_s, begun = await connection.fetchval(count), _cpu_s(postmaster, own), time.monotonic()
     while time.monotonic() - begun < seconds:
         waits.update({row["wait"]: row["n"] for row in await connection.fetch(_BUSY)})
         looks += 1
         if can_trail and looks % 5 == 0:
             trails_s.append(float(await connection.fetchval("select trails_s from rollup_pending")))
         await asyncio.sleep(LOOK_S)
-    spent_s, taken_s = _cpu_s(postmaster) - before_s, time.monotonic() - begun
+    spent_s, taken_s = _cpu_s(postmaster, own) - before_s, time.monotonic() - begun
     stored = await connection.fetchval(count) - before
     await connection.close()
     busy, waiting = waits.total(), sum(n for wait, n in waits.items() if wait.startswith("Lock "))
@@ -215,11 +215,11 @@ async def _look(url: str, seconds: float) -> dict[str, Any]:
     }
 
 
-def _cpu_s(postmaster: int) -> float:
-    """Return the CPU seconds of a server so far, with those of backends that have ended."""
+def _cpu_s(postmaster: int, own: int) -> float:
+    """Return the CPU seconds of a server so far, with those of backends that have ended, without our ``own``."""
     ticks = 0
     children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
-    for pid in (str(postmaster), *children):
+    for pid in {str(postmaster), *children} - {str(own)}:
         with suppress(OSError):  # it has ended: the postmaster has its times
             ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")

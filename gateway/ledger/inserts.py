@@ -66,18 +66,22 @@ async def insert(engine: AsyncEngine, entries: Sequence[Entry], kept_since: Mapp
         DatabaseUnreachableError: anything else; the rows may or may not be stored, so try again.
 
     """
-    store = _insert_sqlite if is_sqlite(engine.url) else _copy_postgres
     try:
         async with engine.connect() as connection:
             raw = await connection.get_raw_connection()
-            tries, clamps = 0, False
+            tries, clamps, is_new = 0, False, True
             while True:
                 tables = [
                     _Table(name, columns, _clamped(rows, columns) if clamps else rows, kept_since.get(name))
                     for name, columns, rows in _tables(entries)
                 ]
                 try:
-                    await store(connection, raw.driver_connection, tables)
+                    if is_sqlite(engine.url):
+                        await _insert_sqlite(connection, raw.driver_connection, tables)
+                    else:
+                        await _copy_postgres(connection, raw.driver_connection, tables, is_new=is_new)
+                except asyncpg.UniqueViolationError:
+                    is_new = False
                 except RowsRejectedError:
                     if clamps:
                         raise
@@ -92,26 +96,31 @@ async def insert(engine: AsyncEngine, entries: Sequence[Entry], kept_since: Mapp
         raise unreachable(engine.url, error) from error
 
 
-async def _copy_postgres(connection: AsyncConnection, driver: Any, tables: Sequence["_Table"]) -> None:
-    transaction = driver.transaction()  # not as a context: it would wait for the rollback of a server that hangs
+async def _copy_postgres(connection: AsyncConnection, driver: Any, tables: Sequence["_Table"], *, is_new: bool) -> None:
+    """Copy rows into their tables. COPY takes no row twice: unless all seem to be new, they go by a temporary table.
+
+    To make that costs as much as to store a dozen calls, and it is seldom of use: after a COMMIT without an answer.
+
+    Raises:
+        asyncpg.UniqueViolationError: a row was there; none was stored.
+
+    """
+    aside = [table.name for table in tables if not is_new or table.name in _UPDATED]
+    begin = ";".join(("begin", _server_timeouts(), *(_MAKE_ROOM[name] for name in aside)))
+    end = ";".join((*(_TAKE_OVER[name] for name in aside), "commit"))
     usable = False
     try:
-        await transaction.start()
         try:
-            await driver.execute(";".join((_server_timeouts(), *(_MAKE_ROOM[table.name] for table in tables))))
+            await driver.execute(begin)
             for table in tables:
-                await driver.copy_records_to_table(
-                    f"incoming_{table.name}", records=_in_slices(iter(table)), columns=table.columns
-                )
-            await driver.execute(";".join(_TAKE_OVER[table.name] for table in tables))
-            await transaction.commit()
-        except _CROSSED:
-            await transaction.rollback()
+                place = f"incoming_{table.name}" if table.name in aside else table.name
+                await driver.copy_records_to_table(place, records=_in_slices(iter(table)), columns=table.columns)
+            await driver.execute(end)
+        except (*_CROSSED, *_BAD_ROWS) as error:
+            await driver.execute("rollback")
             usable = True
-            raise
-        except _BAD_ROWS as error:
-            await transaction.rollback()
-            usable = True
+            if isinstance(error, _CROSSED) or (is_new and isinstance(error, asyncpg.UniqueViolationError)):
+                raise
             raise RowsRejectedError(_first_line(error)) from error
         usable = True
     finally:
@@ -217,6 +226,8 @@ _CONFLICT = dict.fromkeys(_NAMES, "do nothing") | {
     "outages": "do update set ended_at = excluded.ended_at "
     "where outages.ended_at is null and excluded.ended_at is not null"
 }
+
+_UPDATED = frozenset({"outages"})  # rows that are there may get their end
 
 # Columns of a newer schema, unknown to this version, have their defaults in the temporary tables too.
 _MAKE_ROOM = {

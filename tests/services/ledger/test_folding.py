@@ -15,6 +15,7 @@ from gateway.core.attempts import Outcome
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.entries import Audited, Entry, Finished
+from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.folding import Folded, fold, fold_all
 from gateway.ledger.inserts import insert
 from gateway.ledger.retention import KEEP_ALL, Retention, prune
@@ -335,3 +336,23 @@ async def test_a_fold_makes_the_sums_that_the_triggers_before_made(postgres_url:
                 name: pytest.approx(value) if isinstance(value, float) else value for name, value in other.items()
             }, table
     await migrate(postgres_url)
+
+
+async def test_rows_that_are_new_need_no_temporary_table(postgres_url: str, engine: AsyncEngine) -> None:
+    """Only a repeated batch does: to make these tables costs as much as to store a dozen calls."""
+    async with connection(postgres_url) as hand:
+        await hand.execute(
+            "create function refuse() returns event_trigger language plpgsql as "
+            "$$ begin raise exception 'no tables now'; end $$"
+        )
+        await hand.execute(
+            "create event trigger refuse on ddl_command_start when tag in ('CREATE TABLE') execute function refuse()"
+        )
+        made: list[Entry] = [Finished(raced_call()) for _ in range(2)]
+        await insert(engine, made[:1])
+        with pytest.raises(DatabaseUnreachableError, match="no tables now"):
+            await insert(engine, made)
+        await hand.execute("drop event trigger refuse")
+    await insert(engine, made)
+    await fold_all(engine)
+    assert await counted(postgres_url) == 2
