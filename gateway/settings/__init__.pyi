@@ -61,8 +61,8 @@ from .sections import PROFILES as PROFILES
 from .sections import SOONEST_TTFT_MS as SOONEST_TTFT_MS
 from .sections import AlertSettings as AlertSettings
 from .sections import Cause as Cause
-from .sections import EndUserSettings as EndUserSettings
 from .sections import ClickHouseSettings as ClickHouseSettings
+from .sections import EndUserSettings as EndUserSettings
 from .sections import FallbackSettings as FallbackSettings
 from .sections import Format as Format
 from .sections import LimitSettings as LimitSettings

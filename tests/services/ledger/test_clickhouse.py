@@ -311,8 +311,8 @@ async def test_an_hour_away_costs_neither_a_row_nor_sql_a_second(
             await sink.ship()
     assert len((await queries.run(postgres_url, "select id from calls")).rows) == 60
     assert len(waiting(tmp_path)) == 60
-    back = ClickHouse(server.url)
-    sink._server = back
+    await sink._server.aclose()
+    sink._server = ClickHouse(server.url)
     await ledger.close()
     assert server.ids == Counter(ids)
     assert waiting(tmp_path) == []
