@@ -195,7 +195,7 @@ def _call(draw: random.Random, at: datetime) -> Iterator[Shippable]:  # noqa: PL
             "completion_tokens": answered["completion_tokens"],
         }
         attempts, late = ([second], [first]) if audited and draw.random() < 0.5 else ([first, second], [])
-        known |= {} if late else {"duplicate_cost_usd": 0.001}
+        known |= {} if late or "error_kind" in cut else {"duplicate_cost_usd": 0.001}
     costs = [each.cost_usd for each in attempts if each.cost_usd is not None]
     known |= {"cost_usd": sum(costs)} if costs else {}
     yield Finished(CallRecord(attempts=tuple(attempts), **known))

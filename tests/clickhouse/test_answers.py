@@ -54,7 +54,7 @@ class Both:
     async def clickhouse(self, statement: str) -> Rows:
         client = ClickHouse(self.server.url)
         try:
-            async with client.asked(statement, 60.0) as answer:
+            async with client.asked(statement, 600.0) as answer:
                 return [dict(zip(answer.columns, row, strict=True)) async for batch in answer.batches for row in batch]
         finally:
             await client.aclose()
