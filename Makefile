@@ -51,7 +51,7 @@ bench: $(VENV)/.dev  ## measure beside a plain proxy and nginx (twelve minutes; 
 	$(bench_$(or $(WHAT),speed))
 
 # make test WHAT=…
-TESTS := real monitoring servers clients fuzz
+TESTS := real monitoring servers clients fuzz clickhouse
 # race two real LLM servers on loopback (compiles llama.cpp, once: up to twenty minutes)
 test_real = $(BIN)/python tests/real/run.py
 # run every query of the dashboards, and the alert rules, in a real Prometheus (one minute)
@@ -64,6 +64,12 @@ test_clients = $(BIN)/python tests/clients/run.py $(CLIENTS) $(if $(JSON),--json
 define test_fuzz
 $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/fuzz/requirements.lock
 	$(BIN)/python tests/fuzz/run.py $(or $(SECONDS),60)
+endef
+
+# ClickHouse as the ledger's second store: answers beside Postgres's, over CALLS=20000 calls (downloads its engine)
+define test_clickhouse
+$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r tests/clickhouse/requirements.lock
+	CALLS=$(or $(CALLS),20000) $(BIN)/python -m pytest -s tests/clickhouse/test_answers.py tests/clickhouse/test_crash.py
 endef
 
 # make bench WHAT=…

@@ -27,7 +27,7 @@ LIMITS = {
     "racing": 22,
     "steering": 24,
     "api and admin": 50,
-    "ledger": 28,
+    "ledger": 31,
     "settings": 26,
     "providers": 80,
     "loose files of gateway": 3,

@@ -119,6 +119,14 @@ REASONS: Mapping[str, Reasons] = {
     "RefusalSettings": {
         "addresses": "Whether the ledger and the log have the addresses that refused requests came from.",
     },
+    "ClickHouseSettings": {
+        "url": "The server, its user and its database: `https://user:password@host:8443/database`.",
+        "keep_days": "For how many days calls and attempts are kept there. Default: for ever.",
+        "max_spool_gb": (
+            "How many gigabytes of rows wait on this machine's disk while ClickHouse is away. Beyond that the oldest"
+            " are not sent to it, and the log says how many: SQL has them."
+        ),
+    },
     "AlertSettings": {
         "enabled": "Whether anything is looked for. If not, there are no new alerts in log, database and messages.",
         "model_out_s": "Alert when no deployment of a model can answer for so long.",

@@ -36,7 +36,7 @@ _TOPICS: Mapping[str, Sequence[str]] = {
     "Limits": ("model_", "limits_"),
     "Overload and queues": ("calls_limit", "calls_queued", "calls_in", "shed_", "queue_", "waiting_calls", "loop_"),
     "Refusals and keys": ("refusals_", "delayed_", "undelayed_", "guessing_", "waiting_refusals", "keys_"),
-    "Ledger": ("ledger_",),
+    "Ledger": ("ledger_", "clickhouse_"),
     "Redis": ("redis_",),
     "Alerts, targets and probes": ("alert", "target_", "probes_"),
     "Connections from clients": ("connections",),

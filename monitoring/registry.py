@@ -9,7 +9,8 @@ from pydantic import SecretStr
 
 from gateway.app.gateway import Gateway
 from gateway.connections.connections import Connections
-from gateway.settings.model import Settings
+from gateway.settings import ClickHouseSettings
+from gateway.settings.model import LedgerSettings, Settings
 from gateway.watching.series import Family
 
 _NOWHERE = SecretStr("redis://127.0.0.1:1/0")
@@ -23,6 +24,7 @@ async def families() -> Sequence[Family]:
                 spool_dir=str(Path(folder) / "spool"),
                 database_url=SecretStr(f"sqlite:///{folder}/ledger.db"),
                 redis_url=_NOWHERE,
+                ledger=LedgerSettings(clickhouse=ClickHouseSettings(url=SecretStr("http://127.0.0.1:1"))),
             )
         )
         try:

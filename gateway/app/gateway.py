@@ -5,7 +5,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from pydantic import SecretStr
@@ -47,6 +47,9 @@ from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics, add_process_figures
 
+if TYPE_CHECKING:
+    from gateway.ledger import ClickHouseSink
+
 _AFTER_A_BUG_S = 10.0
 
 
@@ -54,6 +57,17 @@ def _database(settings: Settings) -> Database:
     """Return the ledger's database: of Postgres, the connections that all share, but the store of keys."""
     url = settings.database_url.get_secret_value()
     return url if is_sqlite(parse_url(url)) else Pool(url, CONNECTIONS - (settings.keys == "database"))
+
+
+def _clickhouse(settings: Settings, runtime: Runtime) -> "ClickHouseSink | None":
+    """Return the ledger's second store, if there is one."""
+    if settings.ledger.clickhouse is None:
+        return None
+    from gateway.ledger import ClickHouseSink  # noqa: PLC0415 - an HTTP client, only where it is needed
+
+    return ClickHouseSink(
+        settings.ledger.clickhouse, Path(settings.spool_dir), clock=runtime.clock, unix_clock=runtime.unix_clock
+    )
 
 
 class Gateway:
@@ -106,6 +120,7 @@ class Gateway:
             clock=runtime.clock,
             utc_now=runtime.utc_now,
             store=runtime.store,
+            clickhouse=_clickhouse(settings, runtime),
         )
         self.outages = Outages(self.ledger.outage, utc_now=runtime.utc_now, new_id=runtime.new_id, replica=replica)
         self.steering = Steering(

@@ -235,6 +235,27 @@ UNSPOOLED = Family(
 )
 
 
+CLICKHOUSE_AWAY = Family(
+    "holeshot_clickhouse_away",
+    "Workers that ClickHouse does not answer, or refuses; rows for it wait on disk.",
+    "gauge",
+)
+CLICKHOUSE_WAITING = Family(
+    "holeshot_clickhouse_waiting_bytes", "Rows on disk that wait for ClickHouse, of all workers.", "gauge", merge="max"
+)
+CLICKHOUSE_OLDEST = Family(
+    "holeshot_clickhouse_oldest_pending_seconds",
+    "Seconds since the oldest rows that wait for ClickHouse were written; 0 without any. Up to 60 is usual.",
+    "gauge",
+    merge="max",
+)
+CLICKHOUSE_LOST = Family(
+    "holeshot_clickhouse_lost",
+    "Calls not sent to ClickHouse: more waited than max_spool_gb, or it refused them.",
+    "gauge",
+)
+
+
 def add_health(
     metrics: Metrics,
     *,
@@ -257,6 +278,11 @@ def add_health(
     metrics.read_series(ANSWERED, lambda: _if_known(ledger.answered_s_ago))
     metrics.read_series(UNSPOOLED, lambda: {(): float(ledger.unspooled)})
     metrics.on_render(ledger.watch)
+    if (clickhouse := ledger.clickhouse) is not None:
+        metrics.read_series(CLICKHOUSE_AWAY, lambda: {(): float(clickhouse.away)})
+        metrics.read_series(CLICKHOUSE_WAITING, lambda: {(): float(clickhouse.queue.waiting_bytes)})
+        metrics.read_series(CLICKHOUSE_OLDEST, lambda: {(): clickhouse.oldest_s})
+        metrics.read_series(CLICKHOUSE_LOST, lambda: {(): float(clickhouse.queue.lost + clickhouse.rejected)})
     if board is not None:
         metrics.read_series(REDIS_AWAY, lambda: {(): float(not board.connected)})
 

@@ -35,8 +35,8 @@ def check(
         bool,
         typer.Option(
             "--live",
-            help="Also ask Redis, the replica of reports_database_url, and each provider for its models, and for one"
-            " token of each model that it does not list.",
+            help="Also ask Redis, the replica of reports_database_url, ClickHouse, and each provider for its models,"
+            " and for one token of each model that it does not list.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -96,7 +96,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
     fallbacks, policies = summary.fallback_lines(settings), summary.policy_lines(settings)
     liveness, unlisted, endings = _ask(settings, catalog) if live else ({}, [], [])
     redis, unusable = _ask_redis(settings) if live else (None, [])
-    unusable += _ask_replica(settings) if live else []
+    unusable += [*_ask_replica(settings), *_ask_clickhouse(settings)] if live else []
     notes = [
         *summary.warnings(settings, deployments, catalog),
         *summary.withheld(settings, os.environ, catalog),
@@ -164,6 +164,26 @@ def _ask_replica(settings: "Settings") -> list[str]:
         asyncio.run(queries.run(settings.reports_database_url.get_secret_value(), "select id from calls limit 1"))
     except LedgerError as error:
         return [f"reports_database_url: {error}"]
+    return []
+
+
+def _ask_clickhouse(settings: "Settings") -> list[str]:
+    """Return why the second store of the ledger cannot be used, if there is one."""
+    if settings.ledger.clickhouse is None:
+        return []
+    from gateway.ledger import ClickHouse, LedgerError  # noqa: PLC0415 - only where it is needed
+
+    async def asked(url: str) -> None:
+        server = ClickHouse(url)
+        try:
+            await server.run("select 1")
+        finally:
+            await server.aclose()
+
+    try:
+        asyncio.run(asked(settings.ledger.clickhouse.url.get_secret_value()))
+    except LedgerError as error:
+        return [f"ledger.clickhouse: {error}"]
     return []
 
 

@@ -11,7 +11,7 @@ from gateway.cli.terminal import FAILED, fail, prose, say
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
-    from gateway.settings import ConfigurationError, Settings, Watched
+    from gateway.settings import ClickHouseSettings, ConfigurationError, Settings, Watched
 
 ConfigOption = Annotated[
     Path | None,
@@ -59,6 +59,17 @@ def read_database_url(config: Path | None, *, for_reports: bool = False) -> str:
     try:
         path = locate(config, os.environ)
         return load_database_url(path, os.environ, for_reports=for_reports).get_secret_value()
+    except ConfigurationError as error:
+        report(error)
+        raise typer.Exit(FAILED) from None
+
+
+def read_clickhouse(config: Path | None) -> "ClickHouseSettings | None":
+    """Return ``ledger.clickhouse``, even if the rest of the configuration is not usable."""
+    from gateway.settings import ConfigurationError, load_clickhouse, locate  # noqa: PLC0415 - as above
+
+    try:
+        return load_clickhouse(locate(config, os.environ), os.environ)
     except ConfigurationError as error:
         report(error)
         raise typer.Exit(FAILED) from None

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.configuration import ConfigOption, read_database_url, read_settings
+from gateway.cli.configuration import ConfigOption, read_clickhouse, read_database_url, read_settings
 from gateway.cli.terminal import MISUSED, fail, say, write_json
 from gateway.core.tasks import collect_less
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.ledger import Retention
+    from gateway.settings import ClickHouseSettings
 
 
 def serve(
@@ -95,8 +96,8 @@ def migrate(
 ) -> None:
     """Update the ledger's tables and views.
 
-    Run it before `serve` on Postgres, once per release; `serve` itself migrates SQLite. It reads only database_url, so
-    it needs no provider's key.
+    Run it before `serve` on Postgres, once per release; `serve` itself migrates SQLite, and ClickHouse if
+    ledger.clickhouse is set. It reads only these two settings, so it needs no provider's key.
 
     Example: HOLESHOT_DATABASE_URL=postgresql://... holeshot migrate
     """
@@ -117,6 +118,25 @@ def migrate(
     except SQLAlchemyError as error:
         fail(f"the database refuses: {str(getattr(error, 'orig', None) or error).partition(chr(10))[0]}")
     say(f"the ledger's schema is {down_to or head_revision()}")
+    if down_to is None and (clickhouse := read_clickhouse(config)) is not None:
+        _prepare(clickhouse)
+
+
+def _prepare(settings: "ClickHouseSettings") -> None:
+    """Make or update the tables and views in ClickHouse; if it is away, a gateway makes them later."""
+    from gateway.ledger import ClickHouse, LedgerError, prepare_clickhouse  # noqa: PLC0415 - an HTTP client only here
+
+    async def prepared() -> int:
+        server = ClickHouse(settings.url.get_secret_value())
+        try:
+            return await prepare_clickhouse(server, settings.keep_days)
+        finally:
+            await server.aclose()
+
+    try:
+        say(f"the schema in ClickHouse is {asyncio.run(prepared())}")
+    except LedgerError as error:
+        say(f"holeshot: {error}; a gateway makes the tables there when it can", err=True)
 
 
 # ``holeshot prune``: deletes rows that are too old, now.

@@ -3,12 +3,13 @@
 import asyncio
 import csv
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.configuration import ConfigOption, read_database_url
+from gateway.cli.configuration import ConfigOption, read_clickhouse, read_database_url
 from gateway.cli.parquet import (
     HOW_TO_INSTALL,
     Kind,
@@ -25,6 +26,16 @@ if TYPE_CHECKING:
     from gateway.ledger import queries
 
 
+_STREAMED = frozenset({"csv", "jsonl"})
+
+
+class Store(StrEnum):
+    """Where the ledger is asked."""
+
+    SQL = "sql"
+    CLICKHOUSE = "clickhouse"
+
+
 def sql(
     query: Annotated[str | None, typer.Argument(help="One SELECT; - reads it from standard input.")] = None,
     config: ConfigOption = None,
@@ -37,6 +48,9 @@ def sql(
             help="Used instead of the configured database; in the variable, other users cannot see its password.",
         ),
     ] = None,
+    on: Annotated[
+        Store, typer.Option(help="Which store of the ledger: SQL, or the ClickHouse of ledger.clickhouse.")
+    ] = Store.SQL,
     reader_role: Annotated[
         bool, typer.Option("--reader-role", help="Print the SQL that makes a Postgres role which can only read.")
     ] = False,
@@ -87,6 +101,11 @@ def sql(
 
     Example: holeshot sql "select * from race_value_24h"
 
+    With --on clickhouse the query is ClickHouse's SQL. There are calls and attempts, and the views throughput,
+    race_value, slo, client_usage and provider_errors, of the same windows.
+
+    Example: holeshot sql --on clickhouse "select * from throughput_30d"
+
     Example: holeshot sql --parquet attempts.parquet "select * from attempts"
     """  # noqa: D301 - \b itself keeps the lines of the list
     if as_json + as_jsonl + as_csv + (parquet is not None) > 1:
@@ -95,6 +114,14 @@ def sql(
         fail("give a query, or - to read it from standard input", MISUSED)
     if parquet is not None and not is_installed():
         fail(HOW_TO_INSTALL)
+    if on is Store.CLICKHOUSE:
+        if query is None or parquet is not None:
+            fail(
+                "ClickHouse has its own roles, and writes Parquet itself: leave out --reader-role and --parquet",
+                MISUSED,
+            )
+        _ask_clickhouse(config, _statement(query), _form(as_json, as_jsonl, as_csv), limit)
+        return
     url = database_url or read_database_url(config, for_reports=not reader_role)
     from gateway.ledger import LedgerError, is_sqlite, parse_url, reader_sql  # noqa: PLC0415 - likewise
 
@@ -104,13 +131,42 @@ def sql(
                 fail("SQLite has no roles; its file is opened read-only", MISUSED)
             typer.echo(reader_sql(parsed), nl=False)
             return
-        statement = sys.stdin.read() if query == "-" else str(query)
+        statement = _statement(query)
         if parquet is not None:
             say(f"{counted(asyncio.run(_export(url, statement, parquet)), 'row')} in {parquet}", err=True)
             return
-        form = "json" if as_json else "jsonl" if as_jsonl else "csv" if as_csv or not on_a_terminal() else "table"
-        asyncio.run(_answer(url, statement, form, limit))
+        asyncio.run(_answer(url, statement, _form(as_json, as_jsonl, as_csv), limit))
     except (LedgerError, ParquetError) as error:
+        fail(str(error))
+
+
+def _statement(query: str | None) -> str:
+    return sys.stdin.read() if query == "-" else str(query)
+
+
+def _form(as_json: bool, as_jsonl: bool, as_csv: bool) -> str:
+    return "json" if as_json else "jsonl" if as_jsonl else "csv" if as_csv or not on_a_terminal() else "table"
+
+
+def _ask_clickhouse(config: Path | None, statement: str, form: str, limit: int) -> None:
+    """Run the query in the ledger's second store, and write its rows."""
+    settings = read_clickhouse(config)
+    if settings is None:
+        fail("ledger.clickhouse is not set: there is no ClickHouse to ask", MISUSED)
+    from gateway.ledger import ClickHouse, LedgerError, queries  # noqa: PLC0415 - as above
+
+    async def asked(url: str) -> None:
+        timeout_s = None if form in _STREAMED else queries.QUERY_TIMEOUT_S
+        server = ClickHouse(url)
+        try:
+            async with server.asked(statement, timeout_s) as answer:
+                await _write(answer, form, limit)
+        finally:
+            await server.aclose()
+
+    try:
+        asyncio.run(asked(settings.url.get_secret_value()))
+    except LedgerError as error:
         fail(str(error))
 
 
@@ -131,7 +187,7 @@ async def _answer(url: str, statement: str, form: str, limit: int) -> None:
     """Run the query and write its rows; with CSV and JSON lines at most one batch is in memory."""
     from gateway.ledger import queries  # noqa: PLC0415 - as above
 
-    timeout_s = None if form in {"csv", "jsonl"} else queries.QUERY_TIMEOUT_S
+    timeout_s = None if form in _STREAMED else queries.QUERY_TIMEOUT_S
     async with queries.asked(url, statement, timeout_s=timeout_s, examine_role=True) as answer:
         _warn_of_role(answer)
         await _write(answer, form, limit)

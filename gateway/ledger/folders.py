@@ -117,7 +117,7 @@ def orphaned(spool_dir: Path) -> Iterator[tuple[Path, int]]:
                 hint="it belongs to another user; only a gateway of that user can ship it",
             )
             continue
-        if _lock(descriptor, folder / LOCK_NAME):
+        if lock_file(descriptor, folder / LOCK_NAME):
             yield folder, descriptor
         else:
             os.close(descriptor)
@@ -176,14 +176,14 @@ def _lock_in_place(folder: Path) -> int | None:
         finally:
             unseen.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    if _lock(descriptor, path):
+    if lock_file(descriptor, path):
         os.truncate(descriptor, 0)  # it may be a copy of a marked one
         return descriptor
     os.close(descriptor)
     return None
 
 
-def _lock(descriptor: int, path: Path) -> bool:
+def lock_file(descriptor: int, path: Path) -> bool:
     """Lock an open file; False if another process holds it, or it was deleted or replaced since it was opened."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,10 +3,11 @@
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
@@ -273,7 +274,17 @@ def _shippable(batch: Batch) -> list[Shippable]:
 # Adopts the spools of dead workers: ships their entries, and ends what had not ended there.
 
 
-async def adopt(spool_dir: Path, shipper: Shipper) -> None:
+class Adopted(Protocol):
+    """Who else wants what dead workers left. Its methods block, and never raise."""
+
+    def adopt(self, folder: Path) -> None:
+        """Keep the segments of a dead worker's spool, which are deleted afterwards."""
+
+    def add_ended(self, folder: Path, entries: Iterable[Entry]) -> None:
+        """Keep what had not ended there."""
+
+
+async def adopt(spool_dir: Path, shipper: Shipper, also: Adopted | None = None) -> None:
     """Ship the spools of dead workers; what had not ended there becomes ``interrupted``.
 
     Raises:
@@ -282,12 +293,14 @@ async def adopt(spool_dir: Path, shipper: Shipper) -> None:
     """
     for folder, lock in orphaned(spool_dir):
         try:
-            await _adopt_folder(folder, shipper, was_moved=is_moved(lock))
+            await _adopt_folder(folder, shipper, also, was_moved=is_moved(lock))
         finally:
             os.close(lock)
 
 
-async def _adopt_folder(folder: Path, shipper: Shipper, *, was_moved: bool) -> None:
+async def _adopt_folder(folder: Path, shipper: Shipper, also: Adopted | None, *, was_moved: bool) -> None:
+    if also is not None:
+        await asyncio.to_thread(also.adopt, folder)
     reader = Reader(folder)
     unended = Unended()
     adopted, more = 0, True
@@ -306,6 +319,8 @@ async def _adopt_folder(folder: Path, shipper: Shipper, *, was_moved: bool) -> N
         unended = Unended()
     calls, attempts, outages = unended.calls(), unended.attempts(), unended.outages()
     rest: list[Entry] = [*calls, *attempts, *outages]
+    if also is not None and rest:
+        await asyncio.to_thread(also.add_ended, folder, rest)
     for first in range(0, len(rest), BATCH_MAX_ENTRIES):
         await shipper.ship(rest[first : first + BATCH_MAX_ENTRIES], reader.set_aside)
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)

@@ -12,7 +12,7 @@ begins with them: the newest segment has every open call, and a call's end is ne
 import io
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from itertools import islice
@@ -174,6 +174,9 @@ LATEST_MAX_ENTRIES = 4_000  # kept in memory until they are in SQL; about 10 MB,
 MEMORY_MAX_ENTRIES = 10_000  # kept for SQL while the disk refuses writes; about 25 MB
 
 
+Completed = Callable[[Path, int, int], None]  # the folder, the segment's number, a descriptor that is open on it
+
+
 class Spool:
     """The owner's side of a spool folder. Appending is synchronous, fast and never raises.
 
@@ -183,8 +186,10 @@ class Spool:
     disk's last error, until ``resume`` has succeeded.
     """
 
-    def __init__(self, folder: Path, *, now_s: float) -> None:
+    def __init__(self, folder: Path, *, now_s: float, completed: Completed | None = None) -> None:
         """Make ``folder``, lock it and open its first segment; ``now_s`` is the monotonic clock.
+
+        ``completed`` is called for each segment with rows when it is complete, before it may be deleted.
 
         Raises:
             SpoolError: the folder cannot be made or written.
@@ -202,6 +207,7 @@ class Spool:
         self._memory: deque[Shippable] = deque()
         self._line = bytearray()
         self._opened_at_s = now_s
+        self._completed = completed
         self._torn = False
         self._rotation_refused = False  # or a start was, which the next segment will contain
         try:
@@ -252,19 +258,21 @@ class Spool:
     def rotate_if_due(self, now_s: float) -> None:
         """Start a new segment if this one is large, or old and the only one; if the disk refuses, this one is kept.
 
-        An old one is closed so that it can be deleted. While earlier ones wait for SQL there is no use in that.
+        An old one is closed so that it can be deleted. While earlier ones wait for SQL there is no use in that, unless
+        ClickHouse waits for complete ones.
         """
         files = self.files
         if files.size_bytes == 0:
             self._opened_at_s = now_s
         elif files.size_bytes >= SEGMENT_MAX_BYTES or (
-            now_s - self._opened_at_s >= SEGMENT_MAX_AGE_S and not files.older
+            now_s - self._opened_at_s >= SEGMENT_MAX_AGE_S and (not files.older or self._completed is not None)
         ):
             self.rotate(now_s)
 
     def rotate(self, now_s: float) -> bool:
         """Start a new segment with the starts of open calls and outages; return whether the disk accepted it."""
         carried: list[Entry] = [*map(Started, self._open_calls.values()), *self._outages.carried()]
+        number, descriptor, has_rows = self.files.number, self.files.descriptor, self.files.entries > 0
         try:
             self.files.begin(b"".join(map(encode, carried)))
         except OSError as error:
@@ -273,6 +281,8 @@ class Spool:
             return False
         self._opened_at_s = now_s
         self._torn = self._rotation_refused = False
+        if self._completed is not None and has_rows:
+            self._completed(self.folder, number, descriptor)
         return True
 
     def resume(self, limit: int, now_s: float) -> bool:
@@ -340,7 +350,10 @@ class Spool:
 
     def close(self, *, remove: bool) -> None:
         """Close the folder; ``remove`` it if all of it is shipped, otherwise it waits for adoption."""
-        self.files.close(remove=remove and not self._open_calls and not self._outages)
+        remove = remove and not self._open_calls and not self._outages
+        if remove and self._completed is not None and self.files.entries:
+            self._completed(self.folder, self.files.number, self.files.descriptor)
+        self.files.close(remove=remove)
 
     def _append(self, entry: Entry) -> None:
         line = self._line

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -23,6 +24,9 @@ from gateway.ledger.segments import copy_segment
 from gateway.ledger.shipper import Backlog, Shipper, adopt
 from gateway.ledger.spool import Spool, sync_files
 from gateway.ledger.store import SqlStore, Store
+
+if TYPE_CHECKING:
+    from gateway.ledger.clickhouse.sink import ClickHouseSink
 
 # Deletes rows that are too old, in one of the replicas.
 
@@ -301,10 +305,11 @@ class Ledger:
         clock: Callable[[], float] = time.monotonic,
         utc_now: Callable[[], datetime] = lambda: datetime.now(UTC),
         store: Store | None = None,
+        clickhouse: "ClickHouseSink | None" = None,
     ) -> None:
         """Make ``spool_dir/worker``; no other process may ever use the same name. Nothing is connected yet.
 
-        ``store`` is used instead of the database.
+        ``store`` is used instead of the database. ``clickhouse`` gets calls and attempts too, in its own time.
 
         Raises:
             DatabaseUrlError: the URL is invalid.
@@ -314,7 +319,9 @@ class Ledger:
         self._store = store or SqlStore(database)
         self._utc_now = utc_now
         self._spool_dir = spool_dir
-        self._spool = Spool(spool_dir / folder_name(worker), now_s=clock())
+        self.clickhouse = clickhouse
+        completed = None if clickhouse is None else clickhouse.queue.add
+        self._spool = Spool(spool_dir / folder_name(worker), now_s=clock(), completed=completed)
         self._shipper = Shipper(self._store, clock, utc_now, retention)
         self._backlog = Backlog(self._spool, self._shipper, clock)
         self._keeper = Keeper(self._spool, clock, utc_now, self._backlog.taken)
@@ -421,6 +428,8 @@ class Ledger:
         ]
         self._adding_up = asyncio.create_task(self._repeat(self._folding.fold, FOLD_INTERVAL_S), name="ledger.fold")
         self._pruning = asyncio.create_task(self._repeat(self.prune, PRUNE_INTERVAL_S), name="ledger.prune")
+        if self.clickhouse is not None:
+            self.clickhouse.start()
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Ship the rest, for at most ``timeout_s``; what is left stays on disk and is adopted by the next gateway.
@@ -458,6 +467,8 @@ class Ledger:
                 )
             self._spool.close(remove=self.pending == 0)
             await self._store.aclose()
+            if self.clickhouse is not None:
+                await self.clickhouse.close()
 
     async def emptied(self) -> None:
         """Wait until everything recorded so far is in SQL."""
@@ -480,7 +491,7 @@ class Ledger:
             DatabaseUnreachableError: the database is away; what was not shipped stays.
 
         """
-        await adopt(self._spool_dir, self._shipper)
+        await adopt(self._spool_dir, self._shipper, None if self.clickhouse is None else self.clickhouse.queue)
 
     async def fold(self) -> None:
         """Add up all rows that are in SQL, for the views that read sums; a second later that is done by itself.

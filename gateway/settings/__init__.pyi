@@ -15,6 +15,7 @@ from .loader import Installation as Installation
 from .loader import Watched as Watched
 from .loader import keys_in_clear as keys_in_clear
 from .loader import load as load
+from .loader import load_clickhouse as load_clickhouse
 from .loader import load_database_url as load_database_url
 from .loader import load_installation as load_installation
 from .loader import load_targets as load_targets
@@ -60,6 +61,7 @@ from .sections import PROFILES as PROFILES
 from .sections import SOONEST_TTFT_MS as SOONEST_TTFT_MS
 from .sections import AlertSettings as AlertSettings
 from .sections import Cause as Cause
+from .sections import ClickHouseSettings as ClickHouseSettings
 from .sections import EndUserSettings as EndUserSettings
 from .sections import FallbackSettings as FallbackSettings
 from .sections import Format as Format

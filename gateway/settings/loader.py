@@ -30,7 +30,7 @@ from gateway.settings.document import (
 from gateway.settings.model import ClientSettings, Settings
 from gateway.settings.presets import Catalog, complete, usual_key
 from gateway.settings.section_checks import unknown_subjects
-from gateway.settings.sections import AlertSettings, TargetSettings
+from gateway.settings.sections import AlertSettings, ClickHouseSettings, TargetSettings
 from providers import load_catalog
 
 # Settings from variables: ``HOLESHOT_PORT``, and ``HOLESHOT_PROVIDERS__GROQ__API_KEY`` with ``__`` for each level.
@@ -308,6 +308,16 @@ def load_database_url(path: Path | None, environ: Mapping[str, str], *, for_repo
     names = ("database_url", "reports_database_url") if for_reports else ("database_url",)
     settings = _part(_read(path, environ, _NOTHING), names)
     return settings.reports_database_url or settings.database_url
+
+
+def load_clickhouse(path: Path | None, environ: Mapping[str, str]) -> ClickHouseSettings | None:
+    """Return only ``ledger.clickhouse``, for commands that need no provider's key.
+
+    Raises:
+        ConfigurationError: the file is not YAML, or something in ``ledger`` is wrong.
+
+    """
+    return _part(_read(path, environ, _NOTHING), ("ledger",)).ledger.clickhouse
 
 
 def load_installation(path: Path | None, environ: Mapping[str, str]) -> Installation:

@@ -23,6 +23,7 @@ from gateway.settings.deployment import DataPolicy, DeploymentSettings, Provider
 from gateway.settings.sections import (
     PROFILES,
     AlertSettings,
+    ClickHouseSettings,
     ClientTimeouts,
     DefaultTimeouts,
     EndUserSettings,
@@ -276,6 +277,9 @@ class LedgerSettings(Section):
     keep_outages_days: Annotated[float, Field(gt=0)] | None = None  # when breakers were open
     slowdowns: bool = True  # whether a deployment that got slower is noticed (docs/detector.md)
     keep_probes_days: Annotated[float, Field(gt=1)] | None = None  # a day's spending is counted from them
+    clickhouse: ClickHouseSettings | None = (
+        None  # where calls and attempts are kept as well (docs/guides/clickhouse.md)
+    )
 
 
 class RefusalSettings(Section):

@@ -57,6 +57,18 @@ class Format(StrEnum):
     SLACK = "slack"  # also Mattermost, Rocket.Chat and others that take Slack's incoming webhooks
 
 
+def _address(value: SecretStr) -> SecretStr:
+    """Return a setting that is the address of an HTTP server; else it is refused."""
+    try:
+        parts = urlsplit(value.get_secret_value())
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError("must be a URL that begins with https:// or http://")
+    return value
+
+
 class WebhookSettings(Section):
     """Where messages are sent. Both the address and the secret are kept secret: a chat's address is a key."""
 
@@ -68,16 +80,7 @@ class WebhookSettings(Section):
     @field_validator("url")
     @classmethod
     def _is_an_address(cls, value: SecretStr) -> SecretStr:
-        try:
-            parts = urlsplit(value.get_secret_value())
-            usable = (
-                parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-            )
-        except ValueError:
-            usable = False
-        if not usable:
-            raise ValueError("must be a URL that begins with https:// or http://")
-        return value
+        return _address(value)
 
     @field_validator("secret")
     @classmethod
@@ -115,6 +118,23 @@ def key_of(secret: SecretStr) -> bytes:
         return base64.b64decode(secret.get_secret_value().removeprefix(PREFIX), validate=True)
     except (binascii.Error, ValueError):
         return b""
+
+
+# The settings of ClickHouse, where the ledger may be for long.
+
+
+class ClickHouseSettings(Section):
+    """A ClickHouse to which finished calls and attempts go as well. Nothing of the gateway's own reads it."""
+
+    url: SecretStr  # http[s]://user:password@host:8123/database
+    keep_days: Annotated[float, Field(gt=0)] | None = None  # of both tables; default: for ever
+    # Of rows that wait on this machine's disk while it is away. Beyond that the oldest are not sent to it.
+    max_spool_gb: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 4.0
+
+    @field_validator("url")
+    @classmethod
+    def _is_an_address(cls, value: SecretStr) -> SecretStr:
+        return _address(value)
 
 
 # The settings of overload: how many calls a process takes on at once, and what becomes of the others.

@@ -1,0 +1,203 @@
+"""Made calls: races, audits, failures, clients that left, held first tokens, late attempts and calls without a race."""
+
+import random
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource, WinOn
+from gateway.core.calls import CallRecord, Mode, Objective
+from gateway.core.ids import uuid7
+from gateway.ledger.entries import Audited, Finished, Shippable
+
+EDGES_HOURS = (0, 1, 12, 24, 7 * 24, 14 * 24)
+KINDS = ("timeout", "server_error", "rate_limited", "bad_request")
+ENDPOINTS = ("chat.completions", "messages", "responses", "embeddings")
+
+
+def made(number: int, until: datetime, days: float) -> Iterator[Shippable]:
+    """Yield the entries of ``number`` calls, spread evenly over the ``days`` before ``until``.
+
+    None is so old that it may leave a window, or a question's range, while the two are asked one after the other.
+    """
+    draw = random.Random(5)
+    for at in range(number):
+        age = timedelta(days=days) * (1 - at / number)
+        if not any(abs(age - timedelta(hours=edge)) < timedelta(minutes=40) for edge in EDGES_HOURS):
+            yield from _call(draw, until - age)
+
+
+def _call(draw: random.Random, at: datetime) -> Iterator[Shippable]:  # noqa: PLR0915 - a call has as many facts
+    call_id, first_id, second_id = (uuid7(int(at.timestamp() * 1000), draw.getrandbits(74)) for _ in range(3))
+    model, client = f"model-{draw.randrange(4)}", draw.choice(["ann", "bob", "cid", None])
+    api = draw.choices(ENDPOINTS, (6, 2, 2, 1))[0]
+    slow, fast = draw.lognormvariate(5.8, 0.6), draw.lognormvariate(5.3, 0.5)
+    both: dict[str, Any] = {
+        "call_id": call_id,
+        "started_at": at,
+        "model": model,
+        "client": client,
+        "api": api,
+        "size_class": draw.randrange(3),
+        "win_on": WinOn.ANY,
+        "prompt_tokens": draw.randrange(50, 4000),
+        "cached_tokens": draw.randrange(50),
+        "launch_offset_ms": 0.5,
+        "in_flight": draw.randrange(9),
+        "status_code": 200,
+        "key_name": "#1",
+    }
+    fate = draw.random()
+    racing = draw.random() < 0.6
+    places = draw.sample(range(5), 2)
+    names: list[dict[str, Any]] = [{"provider": f"p{place}", "deployment": f"p{place}/{model}"} for place in places]
+    primary, backup = names
+    tokens = draw.randrange(5, 900)
+    lies = 2 if places[0] == 0 else 1  # one provider counts double
+    answered: dict[str, Any] = {
+        "outcome": Outcome.WON,
+        "completion_tokens": tokens * lies,
+        "chars": tokens * 4,
+        "cost_usd": draw.uniform(0, 0.01),
+        "tokens_source": TokensSource.REPORTED if draw.random() < 0.9 else TokensSource.ESTIMATED,
+        "decode_tps": draw.uniform(20, 200),
+        "e2e_tps": draw.uniform(10, 100),
+        "is_overtaken": False,
+    }
+    known: dict[str, Any] = {
+        "id": call_id,
+        "started_at": at,
+        "client": client,
+        "model": model,
+        "endpoint": api,
+        "api": api,
+        "streamed": True,
+        "mode": Mode.RACE if racing else Mode.SINGLE,
+        "objective": Objective.FIRST_TOKEN,
+        "prompt_class": 0,
+        "replica": "r1",
+        "region": None,
+        "tags": {"variant": draw.choice("ab"), "caf\xe9": "\u2028\"'"},
+        "request_id": f"order-{draw.randrange(9999)}",
+        "status_code": 200,
+        "total_ms": 2000 * draw.random(),
+        "overhead_ms": 0.4,
+        "error_kind": None,
+        "ttft_ms": None,
+        "prompt_tokens": both["prompt_tokens"],
+        "launched": 1 + racing,
+        "winner_attempt_id": first_id,
+    }
+    if draw.random() < 0.1:
+        known |= {"deadline_ms": 500.0, "deadline_met": draw.random() < 0.8}
+    attempts: list[AttemptRecord]
+    late: list[AttemptRecord] = []
+    if fate < 0.05:  # it failed
+        kind = draw.choice(KINDS)
+        status = {"rate_limited": 429, "bad_request": 400}.get(kind, 502)
+        attempts = [
+            AttemptRecord(
+                id=first_id,
+                number=1,
+                role=Role.PRIMARY,
+                outcome=draw.choice([Outcome.FAILED, Outcome.TIMEOUT]),
+                error_kind=kind,
+                error_message=f"{kind} {draw.randrange(1000)}",
+                **primary,
+                **both | {"status_code": status},
+            )
+        ]
+        known |= {"launched": 1, "winner_attempt_id": None, "status_code": status, "error_kind": kind}
+    elif fate < 0.08:  # its client left
+        attempts = [
+            AttemptRecord(
+                id=first_id,
+                number=1,
+                role=Role.PRIMARY,
+                outcome=Outcome.CLIENT_GONE,
+                censored_at_ms=slow,
+                **primary,
+                **both,
+            )
+        ]
+        known |= {
+            "launched": 1,
+            "winner_attempt_id": None,
+            "status_code": 499,
+            "error_kind": "client_gone",
+            "abandoned_cost_low_usd": 0.001,
+            "abandoned_cost_high_usd": 0.004,
+        }
+    elif not racing or slow <= fast + 80:  # the primary won
+        attempts = [
+            AttemptRecord(
+                id=first_id, number=1, role=Role.PRIMARY, ttft_ms=slow, token_ms=slow, **answered, **primary, **both
+            )
+        ]
+        if racing:
+            attempts.append(
+                AttemptRecord(
+                    id=second_id,
+                    number=2,
+                    role=Role.HEDGE,
+                    outcome=Outcome.LOST,
+                    censored_at_ms=slow,
+                    cost_usd=0.0005,
+                    cost_low_usd=0.0002,
+                    cost_high_usd=0.001,
+                    **backup,
+                    **both | {"launch_offset_ms": 80.0},
+                )
+            )
+        known |= {"ttft_ms": slow, "alone_ms": slow, "completion_tokens": answered["completion_tokens"]}
+        known |= {"duplicate_cost_usd": 0.0005} if racing else {}
+        if draw.random() < 0.1:
+            known |= {"held_ms": 12.5, "held_for": "speed"}
+    else:  # it was overtaken: cut, or watched on, beyond the call's end perhaps
+        audited = draw.random() < 0.25
+        cut: dict[str, Any] = {"outcome": Outcome.SUPERSEDED, "overtaken_at_ms": fast + 80, "is_overtaken": True}
+        predicted_ms = max(fast + 90, draw.lognormvariate(5.9, 0.2))
+        if audited and draw.random() < 0.05:
+            cut |= {"outcome": Outcome.FAILED, "error_kind": "server_error", "censored_at_ms": fast + 90}
+        elif audited:
+            cut |= {"ttft_ms": slow, "token_ms": slow}
+        else:
+            cut |= {"censored_at_ms": fast + 80}
+        drawn = draw.random() < 0.9
+        first = AttemptRecord(
+            id=first_id,
+            number=1,
+            role=Role.PRIMARY,
+            audited=audited,
+            cost_usd=0.001,
+            cost_low_usd=0.0005,
+            cost_high_usd=0.002,
+            predicted_ms=predicted_ms if drawn else None,
+            **cut,
+            **primary,
+            **both,
+        )
+        second = AttemptRecord(
+            id=second_id,
+            number=2,
+            role=Role.HEDGE,
+            ttft_ms=fast,
+            token_ms=fast,
+            **answered,
+            **backup,
+            **both | {"launch_offset_ms": 80.0},
+        )
+        known |= {
+            "winner_attempt_id": second_id,
+            "ttft_ms": fast + 80,
+            "alone_age_ms": fast + 80,
+            "alone_predicted_ms": predicted_ms if drawn else None,
+            "completion_tokens": answered["completion_tokens"],
+        }
+        attempts, late = ([second], [first]) if audited and draw.random() < 0.5 else ([first, second], [])
+        known |= {} if late or "error_kind" in cut else {"duplicate_cost_usd": 0.001}
+    costs = [each.cost_usd for each in attempts if each.cost_usd is not None]
+    known |= {"cost_usd": sum(costs)} if costs else {}
+    yield Finished(CallRecord(attempts=tuple(attempts), **known))
+    if late:
+        yield Audited(call_id, tuple(late))

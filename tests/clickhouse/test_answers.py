@@ -1,0 +1,217 @@
+"""The real sink, from the spool into ClickHouse's engine: each view and question answers as Postgres does."""
+
+import math
+import os
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from pydantic import SecretStr
+
+from gateway.ledger import ClickHouse, ClickHouseSink, create_engine, fold_all, migrate, queries
+from gateway.ledger.clickhouse.schema import VERSION, WINDOWED
+from gateway.ledger.entries import Audited, Finished
+from gateway.ledger.inserts import insert
+from gateway.ledger.spool import Spool
+from gateway.settings import ClickHouseSettings
+from tests.clickhouse.rows import made
+from tests.clickhouse.stand_in import StandIn, clickhouse
+from tests.services.servers import postgres
+
+CALLS = int(os.environ.get("CALLS", "20000"))
+DAYS = 20.0
+ROOT = Path(__file__).parents[2]
+_QUESTION = re.compile(r"^\*\*(.+?)\*\*.*?\n((?:```sql.*?^```\n)+)", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"```sql ?(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+Rows = list[dict[str, Any]]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+class Both:
+    """The same rows in Postgres and in ClickHouse."""
+
+    def __init__(self, postgres_url: str, server: StandIn) -> None:
+        self.postgres_url = postgres_url
+        self.server = server
+        self.taken_s: dict[str, tuple[float, float]] = {}
+
+    async def ask(self, name: str, statement: str, in_clickhouse: str | None = None) -> tuple[Rows, Rows]:
+        """Return what each of the two answers."""
+        begun = time.perf_counter()
+        there = await queries.run(self.postgres_url, statement)
+        asked = time.perf_counter()
+        here = await self.clickhouse(in_clickhouse or statement)
+        self.taken_s[name] = (asked - begun, time.perf_counter() - asked)
+        return [dict(zip(there.columns, row, strict=True)) for row in there.rows], here
+
+    async def clickhouse(self, statement: str) -> Rows:
+        client = ClickHouse(self.server.url)
+        try:
+            async with client.asked(statement, 600.0) as answer:
+                return [dict(zip(answer.columns, row, strict=True)) async for batch in answer.batches for row in batch]
+        finally:
+            await client.aclose()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def both(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Both]:
+    folder = tmp_path_factory.mktemp("clickhouse")
+    with postgres() as url:
+        await migrate(url)
+        engine = create_engine(url)
+        async with clickhouse(folder / "database") as server:
+            sink = ClickHouseSink(ClickHouseSettings(url=SecretStr(server.url)), folder / "spool")
+            spool = Spool(folder / "spool" / "worker", now_s=0.0, completed=sink.queue.add)
+            rows = made(CALLS, datetime.now(UTC), DAYS)
+            for at_s in range(CALLS):
+                if not (entries := list(islice(rows, 1000))):
+                    break
+                await insert(engine, entries)
+                for entry in entries:
+                    if isinstance(entry, Finished):
+                        spool.call_finished(entry.call)
+                    elif isinstance(entry, Audited):
+                        spool.attempts_ended(entry.call_id, entry.attempts)
+                spool.rotate_if_due(float(at_s))
+            spool.close(remove=True)
+            await sink.ship()
+            await sink.close()
+            await fold_all(engine)
+            await engine.dispose()
+            both = Both(url, server)
+            yield both
+            for name, (in_postgres_s, in_clickhouse_s) in both.taken_s.items():
+                sys.stdout.write(f"\n{name[:60]:60} {in_postgres_s * 1e3:8.0f} ms {in_clickhouse_s * 1e3:8.0f} ms")
+
+
+def alike(there: Rows, here: Rows, keys: Sequence[str], tolerance: Mapping[str, float]) -> list[str]:
+    """Return in what the two answers differ; ``tolerance``: by a part of the column's name, else 1e-6."""
+    found = {tuple(_plain(row[key]) for key in keys): row for row in here}
+    wanted = {tuple(_plain(row[key]) for key in keys): row for row in there}
+    if found.keys() != wanted.keys():
+        return [f"rows {sorted(map(str, found.keys() ^ wanted.keys()))[:5]}"]
+    return [
+        f"{key} {column}: {row[column]} in Postgres, {found[key][column]} in ClickHouse"
+        for key, row in wanted.items()
+        for column in row
+        if not _is_same(row[column], found[key][column], _tolerance(column, tolerance))
+    ]
+
+
+def _tolerance(column: str, tolerance: Mapping[str, float]) -> float:
+    return next((value for part, value in tolerance.items() if re.search(part, column)), 1e-6)
+
+
+def _is_same(there: Any, here: Any, tolerance: float) -> bool:
+    there, here = _plain(there), _plain(here)
+    if isinstance(there, float) and isinstance(here, float):
+        return math.isclose(there, here, rel_tol=tolerance, abs_tol=1e-9)
+    return bool(there == here)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case bool() | None:
+            return value
+        case datetime():
+            return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat(timespec="microseconds")
+        case date():
+            return value.isoformat()
+        case str():
+            is_instant = re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", value)
+            return datetime.fromisoformat(value).isoformat(timespec="microseconds") if is_instant else value
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+# Postgres reads quantiles of throughput from buckets that are 9 % wide, ClickHouse from the rows.
+VIEWS: Mapping[str, tuple[Sequence[str], Mapping[str, float]]] = {
+    "throughput": (("deployment", "provider"), {r"_p\d\d": 0.1}),
+    "slo": (("day", "model"), {}),
+    "client_usage": (("client", "model"), {}),
+    "provider_errors": (("provider", "deployment", "error_kind", "status_code"), {}),
+    "race_value": (("model",), {r"saved.*_(low|high)_ms": 0.003}),
+}
+
+
+async def test_every_row_is_there_once(both: Both) -> None:
+    for table in ("calls", "attempts"):
+        there, here = await both.ask(table, f"select count(*) as n, count(distinct id) as ids from {table}")
+        assert alike(there, here, ("n",), {}) == []
+        assert here[0]["n"] == here[0]["ids"] > CALLS * 0.9
+
+
+@pytest.mark.parametrize("window", ["", "_24h", "_30d"])
+@pytest.mark.parametrize("view", VIEWS)
+async def test_a_view_answers_as_in_postgres(both: Both, view: str, window: str) -> None:
+    keys, tolerance = VIEWS[view]
+    there, here = await both.ask(view + window, f"select * from {view}{window}")
+    assert there
+    assert list(there[0]) == list(here[0])
+    assert alike(there, here, keys, tolerance) == []
+
+
+# What ClickHouse does not have: these are asked of SQL.
+ONLY_IN_SQL = re.compile(
+    r"\b(leaderboard|samples|waste|speed_by_hour|speed_days|tag_differences|tag_values|answer_quality|cache_value"
+    r"|cache_latency|load_5m|load_peaks|gaps|wrong_keys|refusals|outages|slowdowns|probes|alerts|rollup_\w+)(_1h|_24h|_30d)?\b"
+)
+
+
+# What ClickHouse understands otherwise, and how to write it there: docs/guides/clickhouse.md says so.
+OTHERWISE = {
+    "Does it get slower when more is in flight?",  # intDiv(a, b) where Postgres divides integers
+    "Whom can a voice speak soonest, and how long does its listener wait in between?",  # a result named as its column
+}
+
+
+def questions() -> dict[str, str]:
+    """Return the questions of docs/sql.md that are about calls and attempts alone, in Postgres's words."""
+    page = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
+    found = {}
+    for title, blocks in _QUESTION.findall(page):
+        wordings = dict(_BLOCK.findall(blocks))
+        statement = wordings.get("postgresql") or wordings.get("", "")
+        if statement and title not in OTHERWISE and not ONLY_IN_SQL.search(statement):
+            found[title] = statement
+    return found
+
+
+QUESTIONS = questions()
+
+
+@pytest.mark.parametrize("title", QUESTIONS)
+async def test_a_question_is_answered_as_in_postgres(both: Both, title: str) -> None:
+    there, here = await both.ask(title, QUESTIONS[title])
+    assert len(there) == len(here)
+    for wanted, found in zip(sorted(there, key=_place), sorted(here, key=_place), strict=True):
+        assert [
+            (column, wanted[column], found[column])
+            for column in wanted
+            if not _is_same(wanted[column], found[column], 1e-6)
+        ] == []
+
+
+def _place(row: dict[str, Any]) -> str:
+    plain = map(_plain, row.values())
+    return "|".join(f"{value:.4g}" if isinstance(value, float) else str(value) for value in plain)
+
+
+async def test_most_questions_about_calls_have_answers(both: Both) -> None:
+    answered = [title for title, statement in QUESTIONS.items() if await both.clickhouse(statement)]
+    assert len(answered) >= len(QUESTIONS) - 2
+    assert len(QUESTIONS) > 15
+
+
+async def test_all_views_are_held_to_postgres() -> None:
+    assert VIEWS.keys() == set(WINDOWED)
+    assert VERSION
