@@ -1,7 +1,8 @@
-"""Dollars for extra attempts that replicas share: a sum in Redis, which is that of all replicas."""
+"""What many replicas share at the same cost as few: dollars are a sum in Redis, and all of them ask less often."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from math import inf
 from random import Random
 from time import time
 
@@ -116,3 +117,30 @@ async def test_the_more_replicas_report_the_longer_each_waits_between_two_rounds
     await redis.lpush(STRIKES_KEY, "no hash")
     await board.sync()
     assert board.round_s == FLUSH_S
+
+
+async def test_many_replicas_read_standings_in_every_other_round(
+    redis_url: str, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_board, "REDIS_TIMEOUT_S", PATIENCE_S)
+    clock_s = START_S
+    boards = [
+        RedisBoard(connect(redis_url, PATIENCE_S), unix_clock=lambda: clock_s, strikes=Strikes(lambda: clock_s))
+        for _ in range(2)
+    ]
+    one, other = boards
+    await redis.hset(STRIKES_KEY, mapping={f"@replica{number}": "{}" for number in range(999)})
+    for board in boards:
+        board.version("m", clock_s)
+        await board.sync()
+    known = []
+    for _ in range(6):
+        clock_s += 2.0
+        one.add("m", {"a|n": 1.0}, clock_s)
+        await one.sync()
+        await other.sync()
+        known.append(other.counts("m", clock_s, half_life_s=inf).get("a|n", 0.0))
+    assert known == [0.0, 2.0, 2.0, 4.0, 4.0, 6.0]
+    assert one.counts("m", clock_s, half_life_s=inf) == {"a|n": 6.0}  # its own at once
+    for board in boards:
+        await board.close()
