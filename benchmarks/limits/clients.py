@@ -7,6 +7,7 @@ that what a thousand processes do fits into two cores: Redis' and the clients' t
 """
 
 import asyncio
+import logging
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from contextlib import suppress
 from random import Random
 
 import msgspec
+import structlog
 
 from gateway.core.prompt_classes import MeasuredApi
 from gateway.limits import limits as limits_module
@@ -217,6 +219,7 @@ class Driver:
 def main() -> None:
     """Run from the command line."""
     told = msgspec.json.decode(sys.argv[1], type=Told)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))  # its output is read
     limits_module.PATIENCE_S *= told.stretch
     shared_leases.EXHAUSTED_S *= told.stretch
     redis_board.REDIS_TIMEOUT_S = PATIENT_S  # type: ignore[attr-defined] # of all who share a core here
