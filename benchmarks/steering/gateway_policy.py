@@ -15,7 +15,6 @@ from gateway.core.attempts import AttemptRecord, AttemptStart
 from gateway.core.calls import CallRecord, Objective
 from gateway.settings import RaceSettings
 from gateway.steering.board import Board
-from gateway.steering.budget import Spending
 from gateway.steering.candidates import Terms
 from gateway.steering.outages import Strikes
 from gateway.steering.plans import Launch, Plan
@@ -48,17 +47,13 @@ class GatewayPolicy:
         lengths: Lengths = Lengths.BY_KIND,
         holds: bool = False,
         strikes: Strikes | None = None,
-        spending: Spending | None = None,
-        attempt_usd: float | None = None,
     ) -> None:
-        self._attempt_usd = attempt_usd  # what each extra attempt counts for; None: nothing
         self._steering = Steering(
             board,
             clock=lambda: timeline.now_s,
             unix_clock=lambda: UNIX_S + timeline.now_s,
             random=random,
             strikes=strikes,
-            spending=spending,
         )
         self._race = race
         self._objective = objective
@@ -87,18 +82,13 @@ class GatewayPolicy:
             return replace(terms, answer_tokens=float(request.answer_tokens))
         return replace(terms, max_tokens=request.kind.max_tokens, kind=request.kind)
 
-    def first(self) -> str | None:
-        """Return the deployment that leads the leaderboard."""
-        rows = self._steering.leaderboard(MODEL).deployments
-        return rows[0].deployment if rows else None
-
     def refresh(self) -> None:
         """Do what the gateway does in the background."""
         self._steering.refresh(most_s=inf)  # by whose clock it would be late is nothing to the simulation
 
     def permit(self, launch: Launch) -> bool:
         """Ask the budget."""
-        return self._steering.permit(MODEL, launch, self._race, cost_usd=self._attempt_usd)
+        return self._steering.permit(MODEL, launch, self._race, cost_usd=None)
 
     def attempt_started(self, start: AttemptStart) -> None:
         """Tell steering."""

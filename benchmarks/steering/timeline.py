@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from math import inf
 from typing import Any
 
 
@@ -50,12 +49,8 @@ class Timeline:
 
     def run(self) -> None:
         """Let everything happen, in order."""
-        self.run_until(inf)
-
-    def run_until(self, until_s: float) -> None:
-        """Let what is due by an instant happen, in order; what happens takes no time."""
         heap = self._heap
-        while heap and heap[0][0] <= until_s:
+        while heap:
             instant_s, _, timer = heappop(heap)
             if timer.action is not None:
                 self.now_s = instant_s
