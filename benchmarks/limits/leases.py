@@ -1,28 +1,30 @@
-"""What a process takes of Redis, by the number of processes that share it: its reports on limits, and its standings.
+"""What processes take of Redis, by the number of those that share it: their reports on limits, and their standings.
 
-    python -m benchmarks.limits.leases
+    python -m benchmarks.limits.leases [--against DIR] [--most 300]
 
-Limits: µs of Redis' core for a report. *Summed*: as processes report. *All read*: the sums are thrown away before each
-report, so that the script reads the fields of all processes, as each report did once. A process reports twice a second
-on each limit in use. Standings: what a process that has a call a second of each of three models with five deployments
-takes each second, of Redis' core, of the network and of its own.
+A report: µs of Redis' core for one on a limit. *Summed*: as processes report. *All read*: the sums are thrown away
+before each report, so that the script reads the fields of all processes, as each report did once.
+
+A fleet: each process has ten limits in use and three models with five deployments, and a call a second of each model.
+Figures are for a second of the processes, which takes longer here: many of them share two cores, and a core of Redis is
+a second of its CPU for each of theirs. *Age*: how long ago a process has reported, looked at four times a second. One
+limit, of tokens, is used up: *over* is what was used beyond it, *bound* what running calls may.
 """
 
-import asyncio
+import argparse
+import os
+import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from random import Random
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
+import msgspec
 from redis import Redis
 
 from benchmarks.harness.report import markdown
-from gateway.core.prompt_classes import MeasuredApi
+from benchmarks.limits import clients
 from gateway.limits.lease_scripts import GREET, LEASE
-from gateway.steering.counts import event
-from gateway.steering.outages import Strikes
-from gateway.steering.redis_board import RedisBoard
-from gateway.topology.nodes import connect
 from tests.services.servers import redis_server
 
 PROCESSES = (1, 10, 100, 300, 1000)
@@ -68,61 +70,82 @@ def _rows() -> Iterator[list[str]]:
             yield row
 
 
-MODELS, DEPLOYMENTS, SECONDS = 3, 5, 3
-BEGAN_S = 1_800_000_000.0
+# Fleets: all that a process asks of Redis, by the gateway's own classes (``clients.py``), here and in another checkout.
+
+FLEETS = {10: 1.0, 100: 2.0, 300: 6.0, 1000: 24.0}  # processes: seconds for a client second, so that clients are idle
+DRIVERS = 2
+WARMUP_S, MEASURED_S = 4.0, 6.0  # client seconds
+SPENT_AT = 0.7  # of the time the limit of tokens is used up
+STARTING_S = 0.02  # of a driver, for each process
 
 
-async def standings(url: str, redis: Redis, processes: int) -> list[str]:
-    """Return a row: what one of ``processes`` takes each second. They take turns, so a second is as long as needed."""
+def fleet(url: str, redis: Redis, checkout: Path, processes: int, stretch: float) -> list[str]:
+    """Return a row: what so many processes take in a client second, and how old their reports are."""
     redis.flushall()
-    now_s, random = BEGAN_S, Random(processes)
+    seconds, each = WARMUP_S + MEASURED_S, processes // DRIVERS
+    tpm = SPENT_AT * seconds * processes * clients.CALLS_S / 2 * clients.MOST_USED / 2
+    starts_at = time.time() + 3.0 + STARTING_S * processes
+    said = [
+        clients.Told(url, number * each, each, stretch, WARMUP_S, MEASURED_S, starts_at, tpm)
+        for number in range(DRIVERS)
+    ]
+    running = [
+        subprocess.Popen(
+            [sys.executable, str(Path(clients.__file__)), msgspec.json.encode(told).decode()],
+            env={**os.environ, "PYTHONPATH": str(checkout)},
+            cwd=checkout,
+            stdout=subprocess.PIPE,
+        )
+        for told in said
+    ]
+    time.sleep(max(0.0, starts_at + WARMUP_S * stretch - time.time()))
+    began_s, began_out, began_in = _cpu_s(redis), *_passed(redis)
+    time.sleep(MEASURED_S * stretch)
+    cores = (_cpu_s(redis) - began_s) / MEASURED_S
+    out, into = (
+        (now - began) / MEASURED_S / processes / 1000
+        for now, began in zip(_passed(redis), (began_out, began_in), strict=True)
+    )
+    found = [msgspec.json.decode(driver.communicate()[0], type=clients.Found) for driver in running]
+    if missed := sum(one.missed for one in found):
+        raise RuntimeError(f"Redis did not answer {missed} times: is the machine too slow?")
+    limits = sorted(age for one in found for age in one.limits_ages_s)
+    standings = sorted(age for one in found for age in one.standings_ages_s)
+    over, bound = sum(one.tokens for one in found) / tpm - 1.0, sum(one.bound for one in found) / tpm
+    own_ms = sum(one.own_cpu_s for one in found) / MEASURED_S / processes * 1000
+    ages = (f"{age[int(len(age) * share)]:.2f}" for age in (limits, standings) for share in (0.5, 0.95))
+    return [
+        f"{processes:,}", f"{cores:.2f}", f"{out:.1f}", f"{into:.1f}", *ages, f"{over:+.2%}", f"{bound:.2%}",
+        f"{own_ms:.1f}",
+    ]  # fmt: skip
 
-    def unix_s() -> float:
-        return now_s
 
-    boards = [RedisBoard(connect(url, 10.0), unix_clock=unix_s, strikes=Strikes(unix_s)) for _ in range(processes)]
-
-    async def pass_a_second() -> None:
-        for board in boards:
-            for model in range(MODELS):
-                name = f"provider{random.randrange(DEPLOYMENTS)}/model"
-                first = event(name, MeasuredApi.ANSWERS, random.lognormvariate(-1.0, 0.5))
-                board.add(f"model{model}", {first: 1.0, "req": 1.0, f"{name}|n": 1.0}, now_s)
-            if not await board.sync():
-                raise RuntimeError("Redis did not answer")
-
-    for _ in range(2):
-        await pass_a_second()
-        now_s += 1.0
-    began_s, began_bytes, began_own_s = _cpu_s(redis), _sent(redis), time.process_time()
-    for _ in range(SECONDS):
-        await pass_a_second()
-        now_s += 1.0
-    rounds = SECONDS * processes
-    redis_us = (_cpu_s(redis) - began_s) / rounds * 1e6
-    kilobytes = (_sent(redis) - began_bytes) / rounds / 1000
-    own_ms = (time.process_time() - began_own_s) / rounds * 1000
-    for board in boards:
-        await board.close()
-    return [f"{processes:,}", f"{redis_us:,.0f}", f"{kilobytes:.1f}", f"{own_ms:.1f}"]
+def _passed(redis: Redis) -> tuple[int, int]:
+    said = redis.info("stats")
+    return int(said["total_net_output_bytes"]), int(said["total_net_input_bytes"])
 
 
-def _sent(redis: Redis) -> int:
-    return int(redis.info("stats")["total_net_output_bytes"])
-
-
-def _standings() -> Iterator[list[str]]:
+def _fleets(checkouts: Mapping[str, Path], most: int) -> Iterator[list[str]]:
     with redis_server() as url, Redis.from_url(url) as redis:
-        for processes in PROCESSES[1:]:
-            yield asyncio.run(standings(url, redis, processes))
+        for processes, stretch in FLEETS.items():
+            if processes <= most:
+                for name, checkout in checkouts.items():
+                    yield [name, *fleet(url, redis, checkout, processes, stretch)]
 
 
 def main() -> None:
     """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.limits.leases", description=__doc__)
+    parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout, measured in turns with this one")
+    parser.add_argument("--most", type=int, default=max(FLEETS), metavar="PROCESSES", help="the largest fleet")
+    options = parser.parse_args()
+    here = {"now": Path(__file__).parents[2]}
+    checkouts = here if options.against is None else {"before": options.against.resolve(), **here}
     columns = ["processes", "a limit: all read", "summed", "ratio", "the processes: all read", "summed", "ratio"]
     sys.stdout.write("\n".join(markdown(columns, _rows(), words=0)) + "\n\n")
-    columns = ["processes", "standings: µs of Redis a second", "kB from Redis a second", "ms of its own a second"]
-    sys.stdout.write("\n".join(markdown(columns, _standings(), words=0)) + "\n")
+    columns = ["", "processes", "cores of Redis", "kB/s from Redis", "kB/s to Redis"]
+    columns += ["limits' age p50, s", "p95", "standings' age p50, s", "p95", "over", "bound", "ms of its own a second"]
+    sys.stdout.write("\n".join(markdown(columns, _fleets(checkouts, options.most), words=1)) + "\n")
 
 
 if __name__ == "__main__":

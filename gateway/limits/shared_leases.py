@@ -1,7 +1,8 @@
 """Leases that all processes take from Redis, in the background.
 
-Once a second, and at once when a call finds a lease used up, this process says of each quota in use what it has used
-and would like to lease. Running calls are part of the lease, so that a dead process gives back what it held.
+Every half second, or two where a thousand processes share, and at once when a call finds a lease used up, this process
+says of each quota in use what it has used and would like to lease. Running calls are part of the lease, so that a dead
+process gives back what it held.
 
 While Redis is away each process goes on with its share of what was left. If Redis has lost its data, or processes went
 on without it, every process reports again, and until all have done so none goes beyond such a share either.
@@ -20,7 +21,7 @@ from redis.exceptions import RedisError
 
 from gateway.limits.lease_scripts import EXPIRY_S, GREET, LEASE, Grant, key_of, keys_of, processes_key
 from gateway.limits.quota import SHARE_AT_LEAST, Quota, Slots
-from gateway.topology.nodes import REDIRECTED, Command, Nodes, raised
+from gateway.topology.nodes import REDIRECTED, Command, Nodes, raised, round_s
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -30,7 +31,7 @@ class Times(msgspec.Struct, frozen=True):
     process_s: float = 15.0  # a process that says nothing for so long is not counted
     silent_s: float = 60.0  # what such a process used is restored by the others if Redis loses it
     restoring_s: float = 2.0  # after a loss of data, or without Redis: by then every process has reported again
-    round_s: float = 0.5  # between two reports on all quotas in use
+    round_s: float = 0.5  # between two reports on all quotas in use, of ten processes; of more see ``round_s``
     repeat_s: float = 20.0  # between two reports on those not in use; less than ``silent_s``
     timeout_s: float = 1.0  # of a round; only calls that need a place in ``max_parallel`` wait for so long
 
@@ -39,7 +40,7 @@ USUAL = Times()
 
 _log = structlog.get_logger(__name__)
 
-AHEAD_ROUNDS = 3.0  # of the present use is leased in advance
+AHEAD_ROUNDS = 2.0  # of ``Times.round_s``: so much longer than until the next report the present use is leased for
 EXHAUSTED_S = 0.2  # calls do not ask again for so long after they heard that nothing is left
 AT_ONCE = 500  # quotas in one round trip: some milliseconds of Redis
 _ERRORS = (RedisError, OSError, TimeoutError, ValueError, TypeError)  # the last two: not a reply of ours
@@ -272,7 +273,7 @@ class ShardLeases:
             parallel = [(quota, amount) for quota, amount in asked if quota.name == "max_parallel"]
             for quota, _ in asked:
                 if quota.name != "max_parallel":
-                    self._share(quota, rounds=AHEAD_ROUNDS)
+                    self._share(quota, since_s=self._ahead_s)
             if not parallel or await self._answered(parallel, self._times.timeout_s):
                 return
         if self.link.is_away:
@@ -308,7 +309,7 @@ class ShardLeases:
             short, self._short = list(self._short.values()), {}
             is_due = self._clock() >= due_s
             if is_due:
-                due_s = self._clock() + self._times.round_s
+                due_s = self._clock() + self.round_s
             try:
                 await self._sync([*self._due(), *short] if is_due else short)
             finally:
@@ -375,9 +376,23 @@ class ShardLeases:
             if quota.lease.is_share:
                 self._share(quota)
 
-    def _share(self, quota: Quota, *, rounds: float = 1.0) -> None:
-        """Go on with a share; in ``rounds``, since Redis told of them, others have leased what they use meanwhile."""
-        leased_since = quota.elsewhere.leased * rounds / AHEAD_ROUNDS
+    @property
+    def round_s(self) -> float:
+        """Seconds between two rounds: the more processes, the longer."""
+        return round_s(self._times.round_s, self.processes, self._id)
+
+    @property
+    def restoring_s(self) -> float:
+        """``Times.restoring_s``, and as much more as rounds are longer."""
+        return self._times.restoring_s + self.round_s - self._times.round_s
+
+    @property
+    def _ahead_s(self) -> float:
+        return self.round_s + AHEAD_ROUNDS * self._times.round_s
+
+    def _share(self, quota: Quota, *, since_s: float | None = None) -> None:
+        """Go on with a share; in ``since_s`` others have leased what they use meanwhile (None: between two rounds)."""
+        leased_since = quota.elsewhere.leased * (since_s or self.round_s) / self._ahead_s
         quota.share(self._owner.processes, self._clock(), leased_since=leased_since)
 
     async def _exchange(self, quotas: Sequence[Quota]) -> None:
@@ -388,7 +403,7 @@ class ShardLeases:
         sent_s, times = self._clock(), self._times
         known = "1" if self.link.has_greeted else "0"
         returns = "1" if self.link.is_away else "0"
-        greeted = (self._id, str(times.process_s), str(times.restoring_s), known, returns)
+        greeted = (self._id, str(times.process_s), str(self.restoring_s), known, returns)
         asked = [self._asked(quota, sent_s) for quota in quotas]
         commands: list[Command] = [("EVAL", GREET, 1, processes_key(self.name), *greeted)]
         commands += [
@@ -414,7 +429,7 @@ class ShardLeases:
         back before others are granted it.
         """
         used = quota.used
-        need, ahead = quota.wish(now_s, AHEAD_ROUNDS * self._times.round_s)
+        need, ahead = quota.wish(now_s, self._ahead_s)
         if not self._is_open:
             ahead = 0.0
         quota.give_back(ahead)

@@ -217,6 +217,7 @@ class Contributions:
         "_version",
         "asked_at_s",
         "read_all_at_s",
+        "read_at_s",
     )
 
     def __init__(self) -> None:
@@ -228,6 +229,7 @@ class Contributions:
         self._read: dict[int, str] = {}  # slot → its version when it was read
         self._version = 0
         self.asked_at_s = NEVER_S
+        self.read_at_s = NEVER_S
         self.read_all_at_s = NEVER_S
 
     @property
@@ -259,6 +261,10 @@ class Contributions:
     def resends(self) -> bool:
         """Whether parts have to be sent again; new counts can only follow them."""
         return bool(self._sealed)
+
+    def is_recent(self, unix_s: float, for_s: float) -> bool:
+        """Whether it was read less than ``for_s`` ago."""
+        return 0.0 <= unix_s - self.read_at_s < for_s
 
     def seal(self, next_number: Callable[[], int], limit: int) -> tuple[Part, ...]:
         """Return the parts to send: first those that may have arrived already, unchanged, then new ones.

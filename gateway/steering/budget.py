@@ -90,7 +90,7 @@ class Spending:
 
     An attempt is charged when it starts, with its maximum: its prompt and an answer of the usual length. For a loser
     that is cut early this is too much, but running calls can never overdraw. Replicas share their totals through Redis
-    once a second; without Redis, each applies the limit to what it knows.
+    every second or two; without Redis, each applies the limit to what it knows.
     """
 
     def __init__(self, unix_clock: Callable[[], float]) -> None:

@@ -18,7 +18,7 @@ REFRESHED_AT_LEAST_S = 5.0  # if the background task has not refreshed for this 
 REFRESH_MOST_S = 0.004  # maximum of one slice of this work before other tasks run
 REFRESH_EVERY_S = 0.1  # between two slices
 KEY_EXPIRY_S = 900  # Redis deletes a slot, and its marks of repeated flushes, after all replicas have dropped it
-FLUSH_S = 1.0  # counts are sent at least this often
+FLUSH_S = 1.0  # between two exchanges with Redis, of up to a hundred replicas; two seconds of a thousand
 LATE_MERGE_S = 30.0  # all slots, not only the newest two, are read this often: others may have flushed late
 REDIS_TIMEOUT_S = 1.0  # nothing waits for Redis; this only limits one round of the background task
 
@@ -133,7 +133,7 @@ OUT_PROBE_EVERY_S = 60.0  # a rejected key or unknown model is corrected by an o
 # Strikes across replicas
 WELL_S = 5.0  # a first token outweighs other replicas' reports for so long
 STRIKE_NEWS_S = 15.0  # a failure is reported for so long; without repetition it was not an outage
-REPORT_AGE_S = 5.0  # five rounds: a replica without a report is gone, or its clock is wrong
+REPORT_AGE_S = 5.0  # two of the longest rounds: a replica without a report is gone, or its clock is wrong
 REPORT_KEPT_S = 60.0  # then any replica deletes the report of one that is gone
 PRICE_STEP_S, PRICE_MAX_S = 0.2, 10.0  # added to the score by each 429: scarce capacity is used only if it is worth it
 PRICE_HALF_LIFE_S = 120.0

@@ -33,7 +33,7 @@ from gateway.steering.constants import (
 )
 from gateway.steering.counts import Counts
 from gateway.steering.outages import Report, Strikes
-from gateway.topology.nodes import Command, Nodes
+from gateway.topology.nodes import Command, Nodes, round_s
 
 # Validates what is read from Redis: others may have written there, and it may be damaged. Values that cannot be
 # counts of ours are ignored, counted, and logged once: they influence no figure and cause no error.
@@ -42,6 +42,7 @@ MOST_FIELDS = 20_000  # of one hash: a slot with thirty busy deployments has ten
 MOST_BYTES = 4 * 2**20  # of one hash, names and values
 MOST_COUNT = 1e13  # in one slot, half a minute; larger ones would make all others in a sum meaningless
 MOST_USD = 1e9  # of one replica per day
+USD_SUMMED_S = 1.0  # then the dollars of a day are added up again
 LONGEST_FIELD = 512  # characters
 MARK = "@"  # the prefix of a replica's own field, and of fields that are no counts
 
@@ -59,9 +60,6 @@ local function whole(key, most_fields, most_bytes)
   return light(redis.call('HGETALL', key), most_bytes)
 end
 """
-
-# Returns a hash, with these limits.
-READ = f"{_BOUNDED}return whole(KEYS[1], ARGV[1], ARGV[2])"
 
 # Returns the fields and values of a slot's sums KEYS[1], then its version and this replica's part in KEYS[2] ('' if
 # there is none). If the version is the one that is known already, only these two; nothing if either hash is missing.
@@ -103,6 +101,40 @@ return whole(KEYS[1], ARGV[6], ARGV[7])
 """
 
 
+# Stores in the hash KEYS[1] what this replica has spent, and returns what the others have, and how many values were no
+# dollars; or the hash's number of fields or bytes, if it is too large. The sum of all is in KEYS[2], so that this costs
+# the same however many replicas there are. It is made again of all fields each second, as older gateways do not know
+# it, and when this replica is new here: Redis may have lost the hash.
+SPEND = f"""{_BOUNDED}
+local time = redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
+local function usd(text)
+  local amount = tonumber(text)
+  if amount and amount >= 0 and amount <= tonumber(ARGV[4]) then return amount end
+end
+local mine = redis.pcall('HGET', KEYS[1], ARGV[1])
+if type(mine) == 'table' then return mine end
+local known = redis.pcall('GET', KEYS[2])
+local sum, at = string.match(type(known) == 'string' and known or '', '^(%S+) (%S+)$')
+sum, at = tonumber(sum), tonumber(at)
+local ignored = 0
+if not (mine and sum and at and sum < 1e300 and at <= now and now - at <= tonumber(ARGV[5])) then
+  local all = whole(KEYS[1], ARGV[6], ARGV[7])
+  if type(all) == 'number' then return all end
+  sum, at = 0, now
+  for place = 2, #all, 2 do
+    local amount = usd(all[place])
+    if amount then sum = sum + amount elseif all[place - 1] ~= ARGV[1] then ignored = ignored + 1 end
+  end
+end
+local others = math.max(0, sum - (mine and usd(mine) or 0))
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('SET', KEYS[2], string.format('%.17g %.6f', others + tonumber(ARGV[2]), at), 'EX', ARGV[3])
+redis.call('EXPIRE', KEYS[1], ARGV[3])
+return {{string.format('%.17g', others), ignored}}
+"""
+
+
 class Values:
     """Reads replies. ``ignored`` counts invalid values."""
 
@@ -111,7 +143,7 @@ class Values:
         self._said = False
 
     def hash(self, reply: Any, model: str) -> Mapping[str, str]:
-        """Return the fields of a hash from ``READ``; none if it is too large or not a hash.
+        """Return the fields of a hash from a script; none if it is too large or not a hash.
 
         Raises:
             RedisError: any other error reply.
@@ -149,18 +181,20 @@ class Values:
                 self._ignore(model, f"{field[:100]!r} = {text[:100]!r}")
         return counts
 
-    def usd(self, fields: Mapping[str, str], model: str, *, mine: str) -> float:
-        """Return what the other replicas have spent, in US dollars."""
-        total = 0.0
-        for field, text in fields.items():
-            amount = _number(text)
-            if field == mine:
-                continue
-            if 0.0 <= amount <= MOST_USD:
-                total += amount
-            else:
-                self._ignore(model, f"{field[:100]!r} = {text[:100]!r} dollars")
-        return total
+    def usd(self, reply: Any, model: str) -> float:
+        """Return what the other replicas have spent, in US dollars, from ``SPEND``; 0 if that cannot be known.
+
+        Raises:
+            RedisError: any error reply but that of another type.
+
+        """
+        if not isinstance(reply, list):
+            self.hash(reply, model)
+            return 0.0
+        usd, ignored = reply
+        for _ in range(int(ignored)):
+            self._ignore(model, "what is no sum of dollars")
+        return float(usd)
 
     def reports(self, fields: Mapping[str, str], *, mine: str) -> dict[str, Report]:
         """Return the other replicas' reports of strikes, by field."""
@@ -198,7 +232,7 @@ def _number(text: str) -> float:
         return -1.0
 
 
-# The commands sent to Redis and their keys: the script that adds a replica's parts, and reading hashes.
+# The commands sent to Redis and their keys: the script that adds a replica's parts.
 
 # Adds one replica's parts to slots, each once. KEYS: for each slot its sums and the numbers of its parts. ARGV: the
 # replica's own field, the expiry, and for each slot the number of the previous part, the number of this one, and its
@@ -252,11 +286,6 @@ def slot_keys(model: str, slot: int) -> tuple[str, str]:
     return f"{key}:sums", f"{key}:parts"
 
 
-def read(key: str) -> Command:
-    """Return the command that reads a hash, with limits; for the reply see ``Values.hash``."""
-    return ("EVAL", READ, 1, key, str(MOST_FIELDS), str(MOST_BYTES))
-
-
 def arguments(parts: Iterable[Part]) -> Iterable[str | bytes]:
     """Yield the arguments of ``APPLY`` for ``parts``, after those common to all."""
     for part in parts:
@@ -274,7 +303,7 @@ def answer(replies: Iterator[Any]) -> Any:
 _log = structlog.get_logger(__name__)
 
 FLUSH_FIELDS = 20_000  # about as many in one round: 20 ms of Redis' time, and of ours, when it returns after minutes
-RESTORING_S = 3.0  # after a loss all slots are read each second: in this time all replicas notice and send again
+RESTORING_S = 2.0  # after a loss all slots are read in each round: until then, and a round, all send again
 # One field for each replica: its report of failing deployments; and, beside it, who has strikes to report.
 STRIKES_KEY, STRIKING_KEY = "holeshot:{strikes}", "holeshot:{strikes}:any"
 REPORTS_READ = 128  # of more replicas, so many by chance
@@ -308,6 +337,7 @@ class RedisBoard:
         self._field = MARK + new_id()
         self._values = Values()
         self._numbers = count(1)
+        self._replicas = 1  # as Redis said last
         self._models: dict[str, Contributions] = {}
         self._restoring_until_s: dict[str, float] = {}  # by shard
         self._away: frozenset[str] = frozenset()  # shards
@@ -410,9 +440,14 @@ class RedisBoard:
         loop = asyncio.get_running_loop()
         due = loop.time()
         while self._is_open:  # redis-py can lose a cancellation before Python 3.12
-            due = max(due + FLUSH_S, loop.time())  # a slow Redis is not asked more often
+            due = max(due + self.round_s, loop.time())  # a slow Redis is not asked more often
             await asyncio.sleep(due - loop.time())
             await self.sync()
+
+    @property
+    def round_s(self) -> float:
+        """Seconds between two rounds: one for a hundred replicas, two for a thousand."""
+        return max(FLUSH_S, round_s(FLUSH_S / 2, self._replicas, self._field))
 
     async def _exchange(self, shard: str, unix_s: float) -> bool:
         """Send what is not confirmed, then read; return whether there is more to send at once.
@@ -436,9 +471,10 @@ class RedisBoard:
         for _, known, parts in flushed:
             lost |= known.confirm(parts, [int(found) for found in answer(replies)])
         for model in spenders:
-            self._learn(day, model, replies)
+            self._spending.learn(day, model, self._values.usd(next(replies), model))
         for model, known, slots in due:
             lost |= await self._take(model, known, slots, replies)
+            known.read_at_s = unix_s
             if len(slots) == SLOTS_KEPT:
                 known.read_all_at_s = unix_s
         if strikes is not None:
@@ -450,7 +486,7 @@ class RedisBoard:
             _log.warning(
                 "steering.redis_lost_data", node=self._nodes.address(shard), hint="this replica writes its counts again"
             )
-            self._restoring_until_s[shard] = unix_s + RESTORING_S
+            self._restoring_until_s[shard] = unix_s + self.round_s + RESTORING_S
         return again or lost
 
     def _sent(self, flushed: Iterable[tuple[str, Contributions, tuple[Part, ...]]]) -> Iterator[Command]:
@@ -463,10 +499,11 @@ class RedisBoard:
         return ("EVAL", READ_SLOT, 2, *slot_keys(model, slot), *limits, known.read_version(slot), self._field)
 
     def _shared(self, day: str, spent: Mapping[str, float]) -> Iterator[Command]:
-        """Write what this replica has spent, and read what all have."""
+        """Write what this replica has spent, and read what the others have."""
         for model, usd in spent.items():
             key = key_of(model, f"usd:{day}")
-            yield from (("HSET", key, self._field, repr(usd)), ("EXPIRE", key, DAY_EXPIRY_S), read(key))
+            limits = MOST_USD, USD_SUMMED_S, MOST_FIELDS, MOST_BYTES
+            yield ("EVAL", SPEND, 2, key, f"{key}:sum", self._field, repr(usd), DAY_EXPIRY_S, *limits)
 
     def _serves(self, shard: str, model: str) -> bool:
         return self._nodes.shard_of(key_of(model, "")) == shard
@@ -488,7 +525,7 @@ class RedisBoard:
         """Return what to read of the models in use: the open slot and the one before, and of some in turn all slots.
 
         All slots of each model are read every half minute, for late flushes, and at once when a model is first used, so
-        that a new replica is up to date.
+        that a new replica is up to date. More than a hundred replicas read in every other round: reading costs most.
         """
         now_slot = slot_of(unix_s)
         newest = range(now_slot - 1, now_slot + 1)
@@ -498,20 +535,17 @@ class RedisBoard:
             return [(model, known, everything) for model, known in models.items()]
         aged = [model for model, known in used.items() if known.read_all_at_s <= unix_s - LATE_MERGE_S]
         aged.sort(key=lambda model: used[model].read_all_at_s)
-        turns = ceil(len(used) * FLUSH_S / LATE_MERGE_S)
+        turns = ceil(len(used) * self.round_s / LATE_MERGE_S)
         whole = {model for at, model in enumerate(aged) if at < turns or used[model].read_all_at_s == NEVER_S}
-        return [(model, known, everything if model in whole else newest) for model, known in used.items()]
-
-    def _learn(self, day: str, model: str, replies: Iterator[Any]) -> None:
-        """Set what the other replicas have spent on ``model``; nothing if its key has another type."""
-        stored, _, shares = next(replies), next(replies), next(replies)
-        if isinstance(stored, Exception) and not is_of_another_type(stored):
-            raise stored
-        fields = self._values.hash(shares, model)
-        self._spending.learn(day, model, self._values.usd(fields, model, mine=self._field))
+        pause_s = 1.5 * self.round_s if self.round_s > FLUSH_S else 0.0
+        return [
+            (model, known, everything if model in whole else newest)
+            for model, known in used.items()
+            if model in whole or not known.is_recent(unix_s, pause_s)
+        ]
 
     def _report_strikes(self, strikes: Strikes, unix_s: float) -> Iterator[Command]:
-        """Write this replica's report, read others' if any fails, and delete those of replicas that are long gone."""
+        """Write this replica's report, count all, read them if any fails, and delete those of replicas long gone."""
         report = strikes.report()
         is_due = unix_s - self._reports_read_at_s >= REPORTS_ALL_S
         if is_due:
@@ -521,6 +555,7 @@ class RedisBoard:
             *("EVAL", REPORT, 2, STRIKES_KEY, STRIKING_KEY, *said),
             *(KEY_EXPIRY_S, MOST_FIELDS, MOST_BYTES, REPORTS_READ),
         )
+        yield ("HLEN", STRIKES_KEY)  # as many replicas there are
         if self._gone:
             yield ("HDEL", STRIKES_KEY, *self._gone)
             yield ("HDEL", STRIKING_KEY, *self._gone)
@@ -529,6 +564,8 @@ class RedisBoard:
         """Process the other replicas' reports; nothing if the key has another type."""
         reports = self._values.reports(self._values.hash(next(replies), "strikes"), mine=self._field)
         strikes.learn(reports.values())
+        replicas = next(replies)
+        self._replicas = replicas if isinstance(replicas, int) else 1
         self._gone = [field for field, report in reports.items() if report.at_s < unix_s - REPORT_KEPT_S]
 
     async def _take(self, model: str, known: Contributions, slots: range, replies: Iterator[Any]) -> bool:
@@ -552,7 +589,7 @@ class RedisBoard:
     def _forget(self, unix_s: float) -> None:
         """Drop slots that are too old, and models not called or asked about since."""
         self._restoring_until_s = {  # not for long, though the clock was set back
-            shard: min(until_s, unix_s + RESTORING_S)
+            shard: min(until_s, unix_s + self.round_s + RESTORING_S)
             for shard, until_s in self._restoring_until_s.items()
             if until_s > unix_s
         }

@@ -13,7 +13,9 @@ from contextlib import suppress
 from functools import cache
 from hashlib import sha1
 from itertools import count
+from math import log10
 from typing import Any
+from zlib import crc32
 
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
@@ -38,10 +40,23 @@ from gateway.topology.urls import Address, RedisUrl, UnusableTopologyError, read
 
 TIMEOUT_S = 1.0  # of connecting, and of each answer: nothing waits for Redis beyond the round that asks it
 
+# Between two rounds of a process, as multiples of what is usual for few: twice as long for ten times as many processes,
+# so that a thousand of them ask Redis 25 times as often as ten, not a hundred times.
+LONGEST = 4.0
+
 # Replies of a node that does not serve the key, or not now: who does is asked before the next round.
 REDIRECTED = (MovedError, AskError, TryAgainError, ClusterDownError, ReadOnlyError)
 
 Command = Sequence[str | bytes | int | float]
+
+
+def round_s(least_s: float, processes: int, own: str) -> float:
+    """Return the seconds between two rounds of the process ``own``: ``least_s`` for ten processes, twice that for 100.
+
+    It is four times that at most, and up to a tenth less for each process: rounds that fell together part again.
+    """
+    longer = min(LONGEST, max(1.0, float(processes ** log10(2.0)) / 2.0))
+    return least_s * longer * (1.0 - crc32(own.encode()) / 2**32 / 10.0)
 
 
 class SlotMap:

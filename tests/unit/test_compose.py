@@ -28,6 +28,7 @@ MAKE_SECRETS = ROOT / "config" / "container" / "make_secrets.py"
 MONITORING = ROOT / "config" / "monitoring"
 SCRAPES = yaml.safe_load((MONITORING / "prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
 SECRETS = "/etc/holeshot/secrets"
+REPLICAS = ("gateway", "gateway-2", "gateway-3")
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 VERBS = set(get_command(application()).commands)  # type: ignore[attr-defined]  # the application is a group of verbs
 
@@ -129,6 +130,9 @@ def test_prometheus_reads_metrics_with_a_key_that_makes_no_calls(tmp_path: Path)
     assert "secrets:/run/holeshot/secrets:ro" in SERVICES["prometheus"]["volumes"]
     port = environment_of("gateway")["HOLESHOT_PORT"]
     assert SCRAPES[0]["static_configs"] == [{"targets": [f"gateway:{port}"]}]
+    (found,) = SCRAPES[0]["dns_sd_configs"]
+    assert (found["type"], found["port"]) == ("A", int(port))
+    assert all(SERVICES[replica]["networks"]["default"]["aliases"] == found["names"] for replica in REPLICAS[1:])
 
 
 @pytest.mark.parametrize("service", ["prometheus", "grafana"])
@@ -138,6 +142,22 @@ def test_monitoring_starts_only_when_asked_for_with_pinned_images_and_files_that
     assert re.fullmatch(r"[\w/]+:v?\d+\.\d+\.\d+", described["image"])
     mounted = [source for source, *_ in (each.split(":") for each in described["volumes"]) if source.startswith("./")]
     assert [source for source in mounted if not (ROOT / source).exists()] == []
+
+
+def test_replicas_are_gateways_that_start_when_asked_for_and_share_all_but_their_spool() -> None:
+    own = {"profiles", "volumes", "ports", "networks"}
+    spools = set()
+    for replica in REPLICAS:
+        described = SERVICES[replica]
+        assert {name: described[name] for name in described if name not in own} == {
+            name: SERVICES["gateway"][name] for name in SERVICES["gateway"] if name not in own
+        }
+        assert described.get("profiles") == (None if replica == "gateway" else ["replicas"])
+        *shared, spool = described["volumes"]
+        assert shared == SERVICES["gateway"]["volumes"][:-1]
+        assert spool.endswith(":/var/lib/holeshot")
+        spools.add(spool)
+    assert len(spools) == len(REPLICAS) == 3
 
 
 def test_grafana_has_the_dashboards_where_it_looks_for_them() -> None:
@@ -211,6 +231,8 @@ def test_ports_are_published_on_loopback_only() -> None:
 
     assert published == {
         "gateway": ["127.0.0.1:${HOLESHOT_PORT:-4000}:${HOLESHOT_PORT:-4000}"],
+        "gateway-2": ["127.0.0.1:${GATEWAY_2_PORT:-4001}:${HOLESHOT_PORT:-4000}"],
+        "gateway-3": ["127.0.0.1:${GATEWAY_3_PORT:-4002}:${HOLESHOT_PORT:-4000}"],
         "prometheus": ["127.0.0.1:${PROMETHEUS_PORT:-9090}:9090"],
         "grafana": ["127.0.0.1:${GRAFANA_PORT:-3000}:3000"],
     }

@@ -14,7 +14,7 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
-from gateway.limits.lease_scripts import GREET, LEASE, Grant
+from gateway.limits.lease_scripts import GREET, LEASE, PROCESSES_KEY, Grant
 from gateway.limits.limits import Limits, Payer, Use, level_of_key
 from gateway.limits.quota import LimitReached, Quota
 from gateway.limits.shared_leases import USUAL, SharedLeases, Times
@@ -341,6 +341,21 @@ async def test_what_a_report_reads_does_not_grow_with_the_processes(own_redis: s
         known, _ = await redis.eval(GREET, 1, "processes", "p0", "900", "2", "1", "0")
         assert "cmdstat_hgetall" not in await redis.info("commandstats")
     assert (reply.used, known) == (processes - 1, processes)
+
+
+async def test_the_more_processes_share_the_longer_each_waits_between_two_reports(
+    own_redis: str, process: NewProcess
+) -> None:
+    one = await process()
+    (shard,) = one.leases.shards.values()
+    assert shard.round_s <= 0.5
+    async with Redis.from_url(own_redis) as redis:
+        await redis.hset(PROCESSES_KEY, mapping={f"other{number}": f"{time.time() + 900:.3f}" for number in range(999)})
+    async with asyncio.timeout(PATIENCE_S):
+        while one.leases.processes < 1000:  # noqa: ASYNC110 - Redis counts again within a second
+            await asyncio.sleep(0.01)
+    assert 1.8 <= shard.round_s <= 2.0
+    assert shard.restoring_s > shard.round_s + one.leases.times.timeout_s  # all have reported again by then
 
 
 async def test_a_redis_that_has_lost_its_scripts_is_told_them_again(own_redis: str, process: NewProcess) -> None:
