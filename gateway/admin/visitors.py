@@ -17,20 +17,17 @@ from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import answer
 from gateway.api.auth import (
     JSON,
-    LIFETIME_S,
-    NAME,
     READING,
     VISITOR,
     Client,
     Trust,
     demand_local_host,
     digest_of,
-    presented,
     read_address,
-    secret_of,
     sent_key,
 )
 from gateway.api.context import CONTEXT, Context
+from gateway.api.sessions import LIFETIME_S, NAME, presented, secret_of
 from gateway.core.errors import (
     BodyTimeout,
     BodyTooLarge,

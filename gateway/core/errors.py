@@ -6,6 +6,7 @@ ApiError                        status, type, code, and a sentence that says wha
 │   ├── NoKey                         none was sent
 │   │   └── NotSignedIn               the page asks whether anybody has signed in; not counted as a refusal
 │   ├── WrongKey                      no client has it; such answers to an address that guesses are delayed
+│   │   └── SignerUnknown             a token by a key that is not known yet; its issuer is asked before this is sent
 │   ├── KeyExpired                    it has expired
 │   └── SessionEnded                  a browser's session is over
 ├── Forbidden                   403  the key may not do this
@@ -49,7 +50,7 @@ ApiError                        status, type, code, and a sentence that says wha
     └── AllProvidersFailed      502  names each provider with its cause
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar
 
 import msgspec
@@ -126,6 +127,18 @@ class NoKey(Unauthorized):
 
 class WrongKey(Unauthorized):
     """The request has a key that no client has."""
+
+
+class SignerUnknown(WrongKey):
+    """The request has a token whose issuer has not told of the key that signed it. ``ask`` asks it again.
+
+    ``ask`` returns whether its keys are others now, so that the request is to be judged again. It raises
+    ``KeysNotLoaded`` if none are known at all.
+    """
+
+    def __init__(self, message: str, *, ask: Callable[[], Awaitable[bool]]) -> None:
+        super().__init__(message)
+        self.ask = ask
 
 
 class Forbidden(ApiError):
@@ -448,12 +461,12 @@ class KeyUnusable(ApiError):
 
 
 class KeysNotLoaded(ApiError):
-    """The keys could not be read from the database yet, so whether this one is good is not known."""
+    """The keys could not be read from the database or an issuer yet, so whether this one is good is not known."""
 
-    # Means: The gateway has started, but could not read the keys from the database yet.
+    # Means: The gateway has started, but could not read the keys from the database yet, or an issuer's from its server.
     # Retry: after `retry-after`.
     # Caller: Wait and try again.
-    # Operator: See `keys.stale` in the log, and make the database reachable.
+    # Operator: See `keys.stale` or `keys.issuer_unreachable` in the log, and make the database or the issuer reachable.
     status = 503
     type = "service_unavailable"
     code = "keys_not_loaded"

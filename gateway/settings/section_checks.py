@@ -1,5 +1,6 @@
 """Checks of clients: each key belongs to one, and what they name exists."""
 
+import ipaddress
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -14,7 +15,7 @@ from gateway.settings.document import Complaint, Place, nearest, written
 from gateway.settings.model import ClientSettings, ModelSettings, RaceSettings, Settings, signing_secret
 from gateway.settings.presets import Catalog, vendor_of
 from gateway.settings.sections import FASTEST_TOK_S, SOONEST_TTFT_MS, Role, TargetSettings, When
-from providers import OTEL, Api, Vendor, apis_of, has_otel
+from providers import OIDC, OTEL, Api, Vendor, apis_of, has_oidc, has_otel
 from providers.dialects import DIALECTS, Dialect, Way
 from providers.http import checked
 
@@ -24,6 +25,11 @@ def check_clients(settings: Settings) -> Iterator[Complaint]:
     holders: dict[str, str] = {}
     for name, client in settings.clients.items():
         place: Place = ("clients", name)
+        if not client.key_sha256 and not settings.issuers:
+            yield Complaint(
+                (*place, "key_sha256"),
+                f"is missing: run `holeshot keys new {name}`. Only a client that tokens name (issuers) needs none",
+            )
         if len(set(client.key_sha256)) < len(client.key_sha256):
             yield Complaint((*place, "key_sha256"), "has the same key twice: remove one")
         for digest in client.key_sha256:
@@ -63,6 +69,58 @@ def unknown_names(
             if word not in known:
                 what = "model" if field == "models" else "provider"
                 yield Complaint((*place, field, index), f"there is no {what} {word!r}; {nearest(word, known)}")
+
+
+# Checks of issuers of tokens.
+
+_UNSAFE = "must be an https:// address, without a password or a fragment; http:// only of this machine"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach ``host``."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_safe_url(url: str) -> bool:
+    """Whether what is sent to ``url`` is protected: https, or a server on this machine; without a password in it."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    host = parts.hostname or ""
+    is_protected = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
+    return is_protected and bool(host) and parts.username is None and not parts.fragment
+
+
+def check_issuers(settings: Settings) -> Iterator[Complaint]:
+    """Yield what is wrong with ``issuers``."""
+    if settings.issuers and not has_oidc():
+        yield Complaint(("issuers",), f"need the packages that verify tokens: run {OIDC}, or remove them")
+    if settings.issuers and not settings.clients and settings.keys == "file":
+        yield Complaint(("issuers",), "need clients: a token names one, and what it may do is only there")
+    names: dict[str, str] = {}
+    for name, issuer in settings.issuers.items():
+        place: Place = ("issuers", name)
+        other = names.setdefault(issuer.issuer, name)
+        if other != name:
+            yield Complaint((*place, "issuer"), f"is also that of {other!r}: one entry may have several audiences")
+        yield from _unsafe(place, issuer=issuer.issuer, jwks_url=issuer.jwks_url)
+        for value, client in issuer.clients.items() if settings.keys == "file" else ():
+            if client not in settings.clients:
+                words = f"there is no client {client!r}; {nearest(client, settings.clients)}"
+                yield Complaint((*place, "clients", value), words)
+
+
+def _unsafe(place: Place, **urls: str | None) -> Iterator[Complaint]:
+    for field, url in urls.items():
+        if url is not None and not is_safe_url(url):
+            yield Complaint((*place, field), _UNSAFE)
 
 
 # Checks of the page's settings.
