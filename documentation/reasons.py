@@ -408,7 +408,21 @@ REASONS: Mapping[str, Reasons] = {
         "deny": "Tokens whose `sub` or `jti` is one of these are refused. What runs with them is cut at the reload.",
         "leeway_s": "How far the clock of the issuer may be from the gateway's.",
     },
+    "SignInSettings": {
+        "issuer": "The provider's `issuer`, to the letter. Its discovery document is looked for below this address.",
+        "client_id": "The name under which the page is registered at the provider.",
+        "client_secret": "The secret of that registration. Not set: a public client, which PKCE alone protects.",
+        "algorithms": "The algorithms with which ID tokens may be signed, whatever a token says.",
+        "scopes": "What is asked for. `openid` must be there; some providers send groups only for one of their own.",
+        "groups": "The claim with a person's groups, in the ID token or at the provider's userinfo address.",
+        "viewers": "Groups whose people are viewers.",
+        "admins": "Groups whose people are admins, whatever other groups they are in.",
+    },
     "PageSettings": {
+        "public_url": (
+            "Where browsers find the gateway, with the prefix of a proxy if there is one. Providers send people back to"
+            " `api/signed-in` below it."
+        ),
         "signing_key": (
             "Signs the page's cookies, so that nobody who can read hashes of keys can make one. The same in all"
             " replicas ([security](../security.md))."

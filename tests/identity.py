@@ -39,6 +39,7 @@ class Identity:
         self.iss: str | None = None  # that of answers (RFC 9207), if not its own
         self.asked: list[str] = []  # paths, in order
         self.forms: list[dict[str, str]] = []  # of token requests
+        self.made: list[str] = []  # ID tokens
         self.is_away = False
         self.url = ""
         self._codes: dict[str, Mapping[str, str]] = {}
@@ -131,6 +132,7 @@ class Identity:
         now = int(time.time())
         usual = {"iss": self.url, "aud": PAGE_ID, "iat": now, "exp": now + 600, "nonce": asked["nonce"]}
         id_token = signed(RSA_KEYS[0], "first", {**usual, **self.claims, **self.instead}, {"typ": "JWT"})
+        self.made.append(id_token)
         return web.json_response({"access_token": "opaque-access", "token_type": "Bearer", "id_token": id_token})
 
     async def _userinfo(self, request: web.Request) -> web.Response:

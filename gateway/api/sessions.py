@@ -1,13 +1,16 @@
-"""Sessions of the page: an operator's key, exchanged for a cookie that is good for twelve hours.
+"""Sessions of the page: an operator's key, or a sign-in at a provider, for a cookie that is good for twelve hours.
 
 The cookie is ``KEY.END.SIGNATURE``: which key it was made with, when it ends (seconds since 1970), and a signature with
 a key derived from the hash of the visitor's key. Nothing is stored. So it is good at every worker and replica that
 knows the visitor's key, and at none from the moment in which that key is replaced, revoked or expired.
+
+The cookie of a person is ``ROLE.NAME.END.SIGNATURE``, signed with a key derived from the settings of the sign-in: it is
+good until these change.
 """
 
 import hmac
 import re
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +21,9 @@ NAME = "holeshot-session"
 LIFETIME_S = 12 * 3600
 _COOKIE = re.compile(r"([\w-]{16})\.([0-9]{1,11})\.[\w-]{43}", re.ASCII)
 _LONGEST = 100  # characters
+PERSON = "holeshot-person"
+_LONGEST_PERSON = 700  # a name of a hundred characters, each of four bytes
+_PERSON = re.compile(r"((viewer|admin)\.([\w-]{1,540})\.([0-9]{1,11}))\.[\w-]{43}", re.ASCII)
 
 
 class Sessions:
@@ -65,9 +71,23 @@ class Sessions:
         return self._digests
 
 
-def presented(headers: Sequence[str]) -> list[str]:
-    """Return the values of our cookie in a request's ``cookie`` headers."""
-    return list(_values(headers))
+def made_for(name: str, role: Role, key: bytes, unix_s: float) -> str:
+    """Return the cookie's value for a person who has signed in with this role; ``key`` signs it."""
+    return _signed(key, f"{role}.{_text(name.encode())}.{int(unix_s) + LIFETIME_S}")
+
+
+def person_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, Role] | None:
+    """Return the name and the role of whom one of ``cookies`` was made for; None if none of them is good."""
+    for cookie in cookies:
+        read = _PERSON.fullmatch(cookie)
+        if read is not None and hmac.compare_digest(_signed(key, read[1]), cookie) and unix_s < int(read[4]):
+            return urlsafe_b64decode(read[3] + "=" * (-len(read[3]) % 4)).decode(), Role(read[2])
+    return None
+
+
+def presented(headers: Sequence[str], name: str = NAME) -> list[str]:
+    """Return the values of our cookie of this name in a request's ``cookie`` headers."""
+    return list(_values(headers, name, _LONGEST if name == NAME else _LONGEST_PERSON))
 
 
 def secret_of(settings: Settings, own_key: str) -> bytes:
@@ -79,11 +99,11 @@ def secret_of(settings: Settings, own_key: str) -> bytes:
     return (signing_secret(settings) or own_key).encode()
 
 
-def _values(headers: Sequence[str]) -> Iterator[str]:
+def _values(headers: Sequence[str], wanted: str, longest: int) -> Iterator[str]:
     for header in headers:
         for pair in header.split(";"):
             name, _, value = pair.partition("=")
-            if name.strip() == NAME and len(value) <= _LONGEST:
+            if name.strip() == wanted and len(value) <= longest:
                 yield value.strip()
 
 

@@ -11,6 +11,7 @@ import structlog
 from pydantic import SecretStr
 
 from gateway.admin.operations import Operations
+from gateway.admin.sign_in import SignIn
 from gateway.api.auth import Admission
 from gateway.api.context import Context, StoredResponses
 from gateway.api.payers import Payers
@@ -193,6 +194,7 @@ class Gateway:
             readiness=self._readiness,
             render_metrics=self.metrics.render,
             signing_key="" if runtime.store else own_signing_key(settings.database_url.get_secret_value()),
+            sign_in=SignIn(clock=runtime.clock, unix_clock=runtime.unix_clock),
         )
         add_gauges(
             self.metrics,
@@ -266,6 +268,7 @@ class Gateway:
             last_first.push_async_callback(self.context.admission.keys.close)
             if self.context.admission.tokens is not None:
                 last_first.push_async_callback(self.context.admission.tokens.close)
+            last_first.push_async_callback(self.operations.sign_in.close)
             last_first.push_async_callback(self._reports.aclose)
             last_first.push_async_callback(self._shown.aclose)
             last_first.push_async_callback(self.tracing.close)

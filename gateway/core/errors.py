@@ -10,6 +10,7 @@ ApiError                        status, type, code, and a sentence that says wha
 │   ├── KeyExpired                    it has expired
 │   └── SessionEnded                  a browser's session is over
 ├── Forbidden                   403  the key may not do this
+├── SignInRefused               403  the provider's answer, or its groups, give no access to the page
 ├── NotFound                    404  no such path
 ├── ModelNotFound               404  with the nearest names
 ├── ResponseNotFound            404  the stored response to continue is not known here
@@ -33,6 +34,7 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── KeysNotLoaded               503  the database has not told yet which keys are good
 ├── KeysUnreachable             503  the database cannot be asked, so keys cannot be changed
 ├── KeyUnusable                 503  this version cannot use the settings of the key's client
+├── SignInUnavailable           503  the provider where people sign in to the page cannot be used
 ├── ShuttingDown                503
 ├── Overloaded                  503  no room for one more call; with retry-after
 ├── TooManyViewers              503  no room for one more live stream
@@ -434,6 +436,32 @@ class SessionEnded(Unauthorized):
     # Retry: no.
     # Caller: Sign in again.
     code = "session_ended"
+
+
+class SignInRefused(ApiError):
+    """A person came back from the provider, and is not let in to the page."""
+
+    # Means: On the gateway's page: the sign-in at the provider was not good, or the person's groups give no access. The
+    # message says which.
+    # Retry: no.
+    # Caller: Begin again from the page, or ask the operator.
+    # Operator: Compare `page.sign_in` with what is registered at the provider, and its `viewers` and `admins` with the
+    # person's groups ([security](../security.md#sign-in-at-a-provider)).
+    status = 403
+    type = "permission_error"
+    code = "sign_in_refused"
+
+
+class SignInUnavailable(ApiError):
+    """The provider where people sign in cannot be used now. Keys work meanwhile."""
+
+    # Means: On the gateway's page: the provider where people sign in does not answer, or not as it should.
+    # Retry: after `retry-after`.
+    # Caller: Try again, or sign in with a key.
+    # Operator: See `page.provider_unreachable` in the log.
+    status = 503
+    type = "service_unavailable"
+    code = "sign_in_unavailable"
 
 
 class HeaderIgnored(Unauthorized):

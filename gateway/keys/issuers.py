@@ -25,15 +25,21 @@ RETRY_S = 2.0  # the same while no key is known at all
 OLD_S = 3600.0  # keys are looked for again after this, in the background: an issuer takes them back, too
 SAID_AGAIN_S = 300.0  # between two lines of the log about an issuer that is away
 MOST_KEYS = 100
+_LATEST_S = 1e11  # in the year 5138; later ones are no instants
 _WELL_KNOWN = "/.well-known/openid-configuration"
 _CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 
+_JWS = jwt.PyJWS()
 PublicKeys = Mapping[tuple[str, str], jwt.PyJWK]  # by id ("": none) and algorithm
 
 
 class IssuerError(Exception):
     """An issuer cannot be used now; the message says why, without any secret."""
+
+
+class TokenError(Exception):
+    """A token is not good; the message says why, and nothing of what it has."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -234,6 +240,58 @@ class Issuer:
             structlog.get_logger().warning(
                 "keys.issuer_unreachable", issuer=self.address, problem=problem, effect=effect
             )
+
+
+def unverified(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the header and the claims of a signed token, which anybody may have written.
+
+    Raises:
+        TokenError: it is none.
+
+    """
+    try:
+        found = _JWS.decode_complete(text, options={"verify_signature": False})
+    except (jwt.PyJWTError, UnicodeError):
+        raise TokenError("this is no signed token") from None
+    if found["header"].get("crit") is not None:
+        raise TokenError("the token demands header fields (`crit`) that the gateway does not know")
+    if not isinstance(found["header"].get("kid", ""), str):
+        raise TokenError("the token's `kid` is not a text")
+    return found["header"], _object(found["payload"])
+
+
+def signed(text: str, key: jwt.PyJWK, algorithm: str) -> Mapping[str, Any]:
+    """Return the claims of a token that ``key`` has signed by ``algorithm``.
+
+    Raises:
+        TokenError: it has not.
+
+    """
+    try:
+        found = _JWS.decode_complete(text, key, algorithms=[algorithm], options={"enforce_minimum_key_length": True})
+    except jwt.PyJWTError:
+        raise TokenError("the token's signature is not good") from None
+    return _object(found["payload"])
+
+
+def text_of(claims: Mapping[str, Any], name: str) -> str | None:
+    """Return a claim that is a text, and not an empty one."""
+    value = claims.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def texts_of(value: object, *, words: bool = False) -> list[str]:
+    """Return the texts of a claim: of a list its items, else itself; of scopes the words of a text."""
+    if isinstance(value, str):
+        return value.split() if words else [value]
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
+def instant_of(claims: Mapping[str, Any], name: str, default: float | None = None) -> float | None:
+    """Return an instant in seconds since 1970; None if the claim is none."""
+    value = claims.get(name, default)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) < _LATEST_S else None
 
 
 def public_keys(document: Mapping[str, Any], algorithms: Collection[str]) -> PublicKeys:

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
-import jwt
 import msgspec
 
 from gateway.core.errors import (
@@ -23,7 +22,7 @@ from gateway.core.errors import (
     SignerUnknown,
     WrongKey,
 )
-from gateway.keys.issuers import Issuer, Web
+from gateway.keys.issuers import Issuer, TokenError, Web, instant_of, signed, text_of, texts_of, unverified
 from gateway.keys.keys import RETRY_S
 from gateway.keys.table import Ended, KeyTable, Known
 from gateway.settings import IssuerSettings, Role
@@ -33,8 +32,6 @@ MOST = 10_000  # tokens that are known, about 1 kB each; the one that was not us
 # Claims that ID tokens have and access tokens do not. A token of ``typ: JWT`` with one of them is refused.
 _OF_ID_TOKENS = ("nonce", "at_hash", "c_hash", "s_hash")
 _ACCESS_TOKENS = frozenset({"at+jwt", "application/at+jwt"})
-_LATEST_S = 1e11  # in the year 5138; later ones are no instants
-_JWS = jwt.PyJWS()
 
 
 class Token(msgspec.Struct, weakref=True):
@@ -196,58 +193,45 @@ class Tokens(Generic[C]):
 
         """
         try:
-            head = _JWS.decode_complete(text, options={"verify_signature": False})
-            name = self._named.get(_text(_claims(head["payload"]), "iss") or "")
-        except (jwt.PyJWTError, UnicodeError):
-            raise WrongKey("this is neither a key of the gateway nor a token") from None
+            header, said = unverified(text)
+        except TokenError as error:
+            raise WrongKey(f"{error}, nor a key of the gateway") from None
+        name = self._named.get(text_of(said, "iss") or "")
         if name is None:
             raise WrongKey("the token's `iss` is not an issuer that this gateway knows")
-        settings, header = self._settings[name], head["header"]
-        algorithm = header.get("alg")
+        settings, algorithm = self._settings[name], header.get("alg")
         if algorithm not in settings.algorithms:
             raise WrongKey(f"the token's `alg` is not one of {', '.join(settings.algorithms)}")
-        if header.get("crit") is not None:
-            raise WrongKey("the token demands header fields (`crit`) that the gateway does not know")
-        payload = self._signed(text, name, header.get("kid"), algorithm)
-        claims = _claims(payload)
-        _check_kind(header.get("typ"), settings, claims)
-        return self._judged(name, settings, claims)
-
-    def _signed(self, text: str, name: str, key_id: object, algorithm: str) -> bytes:
-        """Return the payload, if one of the issuer's own keys has signed it: what the token says of keys is ignored."""
         issuer = self.issuers[name]
-        if key_id is not None and not isinstance(key_id, str):
-            raise WrongKey("the token's `kid` is not a text")
-        key = issuer.key(key_id, algorithm)
+        key = issuer.key(header.get("kid"), algorithm)  # what else the token says of keys is ignored
         if key is None:
             raise SignerUnknown(
                 "the token is not signed with a key that its issuer publishes", ask=partial(_ask, issuer)
             )
         try:
-            payload: bytes = _JWS.decode_complete(
-                text, key, algorithms=[algorithm], options={"enforce_minimum_key_length": True}
-            )["payload"]
-        except jwt.PyJWTError:
-            raise WrongKey("the token's signature is not good") from None
-        return payload
+            claims = signed(text, key, algorithm)
+        except TokenError as error:
+            raise WrongKey(str(error)) from None
+        _check_kind(header.get("typ"), settings, claims)
+        return self._judged(name, settings, claims)
 
     def _judged(self, name: str, settings: IssuerSettings, claims: Mapping[str, Any]) -> Token:
         """Return the token with these claims, which its issuer has signed."""
-        now, end, start = self._unix_clock(), _instant(claims, "exp"), _instant(claims, "nbf", 0.0)
+        now, end, start = self._unix_clock(), instant_of(claims, "exp"), instant_of(claims, "nbf", 0.0)
         if end is None or start is None:
             raise WrongKey("the token has no `exp`, or its `exp` or `nbf` is not a number")
         audience = claims.get("aud")
-        if not set(settings.audience).intersection(_texts(audience)):
+        if not set(settings.audience).intersection(texts_of(audience)):
             raise WrongKey("the token's `aud` is not this gateway")
         if now < start - settings.leeway_s:
             raise WrongKey("the token is not valid yet (`nbf`)")
         for claim, wanted in settings.requires.items():
-            if wanted not in _texts(claims.get(claim), words=claim in {"scope", "scp"}):
+            if wanted not in texts_of(claims.get(claim), words=claim in {"scope", "scp"}):
                 raise WrongKey(f"the token's `{claim}` lacks what this gateway requires")
-        subject, token_id = _text(claims, "sub"), _text(claims, "jti")
+        subject, token_id = text_of(claims, "sub"), text_of(claims, "jti")
         if _is_denied(settings, subject, token_id):
             raise WrongKey("the token is denied: ask the operator")
-        client = self._client_named(settings, _texts(claims.get(settings.claim)))
+        client = self._client_named(settings, texts_of(claims.get(settings.claim)))
         if now >= end + settings.leeway_s:
             raise _expired(client, end + settings.leeway_s, "this token")
         return Token(name, subject, token_id, client, bool(settings.clients), end + settings.leeway_s)
@@ -303,35 +287,6 @@ async def _ask(issuer: Issuer) -> bool:
             "the keys of the token's issuer could not be read yet; retry soon", headers={"retry-after": str(RETRY_S)}
         )
     return False
-
-
-def _claims(payload: bytes) -> Mapping[str, Any]:
-    try:
-        claims = msgspec.json.decode(payload)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        claims = None
-    if not isinstance(claims, dict):
-        raise WrongKey("the token's claims are not a JSON object")
-    return claims
-
-
-def _text(claims: Mapping[str, Any], name: str) -> str | None:
-    value = claims.get(name)
-    return value if isinstance(value, str) and value else None
-
-
-def _texts(value: object, *, words: bool = False) -> list[str]:
-    """Return the texts of a claim: of a list its items, else itself; of scopes the words of a text."""
-    if isinstance(value, str):
-        return value.split() if words else [value]
-    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
-
-
-def _instant(claims: Mapping[str, Any], name: str, default: float | None = None) -> float | None:
-    """Return an instant in seconds since 1970; None if the claim is none."""
-    value = claims.get(name, default)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and abs(value) < _LATEST_S else None
 
 
 def _expired(client: str, ended_at: float, what: str) -> KeyExpired:

@@ -31,6 +31,7 @@ from .model import LedgerSettings as LedgerSettings
 from .model import ModelSettings as ModelSettings
 from .model import RaceSettings as RaceSettings
 from .model import Settings as Settings
+from .model import SignInSettings as SignInSettings
 from .model import TlsSettings as TlsSettings
 from .model import signing_secret as signing_secret
 from .model_names import ModelKind as ModelKind

@@ -468,6 +468,7 @@ _VALUES: Mapping[str | int, Any] = {
     "key_sha256": "0" * 64,
     "issuer": "https://left.out",
     "audience": ["left-out"],
+    "client_id": "left-out",
     "from": ["192.0.2.1/32"],  # nobody's: it is for documentation
 }
 

@@ -75,7 +75,7 @@ def as_instant(value: object) -> object:
 Instant = Annotated[datetime, BeforeValidator(as_instant, json_schema_input_type=_Written)]
 
 
-# The settings of issuers of tokens.
+# The settings of issuers of tokens, and of the provider where people sign in.
 
 # None is symmetric: whoever could check such a token could make one. ``none`` is no algorithm.
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
@@ -114,9 +114,24 @@ class TrustedHeader(Section):
     role: Literal[Role.VIEWER, Role.ADMIN] = Role.VIEWER  # of everybody who comes that way
 
 
+class SignInSettings(Section):
+    """Signing in to the page at an OpenID provider, by authorization code with PKCE. Groups decide the role."""
+
+    issuer: str
+    client_id: str
+    client_secret: SecretStr | None = None  # None: registered as a public client, which PKCE alone protects
+    algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = ("RS256",)  # of ID tokens
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+    groups: str = "groups"  # the claim with a person's groups: a list of texts, or one text
+    viewers: tuple[str, ...] = ()  # groups whose people are viewers
+    admins: tuple[str, ...] = ()  # groups whose people are admins, whatever else they are in
+
+
 class PageSettings(Section):
     """Who may look at the page, besides those with the key of an admin or a viewer."""
 
+    public_url: str | None = None  # where browsers find the gateway, with its prefix; sign_in needs it
+    sign_in: SignInSettings | None = None
     trusted_header: TrustedHeader | None = None
     # Sessions are signed with a key made of the hash of the visitor's key and this, the same in all replicas. Default:
     # the password of the database, with SQLite a random key in a file beside it: reading hashes is not enough.

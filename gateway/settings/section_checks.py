@@ -115,6 +115,12 @@ def check_issuers(settings: Settings) -> Iterator[Complaint]:
             if client not in settings.clients:
                 words = f"there is no client {client!r}; {nearest(client, settings.clients)}"
                 yield Complaint((*place, "clients", value), words)
+        sign_in = settings.page.sign_in
+        if sign_in is not None and issuer.issuer == sign_in.issuer and sign_in.client_id in issuer.audience:
+            yield Complaint(
+                (*place, "audience"),
+                "is page.sign_in.client_id, to which ID tokens are made out: register the API under a name of its own",
+            )
 
 
 def _unsafe(place: Place, **urls: str | None) -> Iterator[Complaint]:
@@ -138,6 +144,7 @@ def check_page(settings: Settings) -> Iterator[Complaint]:
             ("page", "signing_key"),
             f"is shorter than {_SHORTEST} characters, so it could be guessed: use `openssl rand -hex 32`",
         )
+    yield from _check_sign_in(settings)
     trusted = settings.page.trusted_header
     if trusted is None:
         return
@@ -156,10 +163,44 @@ def check_page(settings: Settings) -> Iterator[Complaint]:
             )
 
 
+def _check_sign_in(settings: Settings) -> Iterator[Complaint]:
+    url, sign_in, place = settings.page.public_url, settings.page.sign_in, ("page", "sign_in")
+    if url is not None and (not is_safe_url(url) or urlsplit(url).query):
+        yield Complaint(("page", "public_url"), f"{_UNSAFE}, nor a query")
+    if sign_in is None:
+        return
+    if not has_oidc():
+        yield Complaint(place, f"needs the packages that verify tokens: run {OIDC}, or remove it")
+    if not settings.clients and settings.keys == "file":
+        yield Complaint(
+            place,
+            "needs clients: without keys everybody who reaches the gateway may do everything; "
+            "add clients with `holeshot keys new NAME`, or remove sign_in",
+        )
+    if url is None:
+        yield Complaint(
+            ("page", "public_url"), "is missing: write where browsers find the gateway, like https://llm.example.com"
+        )
+    yield from _unsafe(place, issuer=sign_in.issuer)
+    if "openid" not in sign_in.scopes:
+        yield Complaint((*place, "scopes"), "lacks openid: without it no provider says who signs in")
+    if not sign_in.viewers and not sign_in.admins:
+        yield Complaint(place, "lets nobody in: list groups under viewers or admins")
+    is_sqlite = settings.database_url.get_secret_value().startswith("sqlite")
+    if not is_sqlite and not signing_secret(settings):
+        yield Complaint(
+            ("page", "signing_key"),
+            "is missing, and database_url has no password to use instead: sessions of sign_in could be forged. Set one"
+            " (`openssl rand -hex 32`), the same in all replicas",
+        )
+
+
 def doubtful_page(settings: Settings) -> Iterator[str]:
     """Yield what works but may not be intended: sessions that a hash is enough to make, or that one replica knows."""
-    may_sign_in = settings.keys == "database" or any(
-        client.role is not Role.CLIENT for client in settings.clients.values()
+    may_sign_in = (
+        settings.keys == "database"
+        or settings.page.sign_in is not None
+        or any(client.role is not Role.CLIENT for client in settings.clients.values())
     )
     if not may_sign_in or signing_secret(settings):
         return
