@@ -306,8 +306,7 @@ class Admission:
     @property
     def teams(self) -> dict[str, str]:
         """The teams of the clients that are known, by the client's name."""
-        clients = (known.client for known in self._table.known.values())
-        return {each.name: each.team for each in clients if each is not None and each.name and each.team}
+        return {each.name: each.team for each in self._table.holders if each.name and each.team}
 
     def reloaded(
         self,

@@ -1,7 +1,7 @@
 """The keys in force, of the file and of the database: one dict, which every change replaces as a whole."""
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Generic, TypeVar
 
@@ -64,6 +64,12 @@ class KeyTable(Generic[C]):
     def names(self) -> Collection[str]:
         """The names of all clients, of the file and of the database."""
         return {**self.clients, **self._rows}.keys()
+
+    @property
+    def holders(self) -> Iterator[C]:
+        """The clients, each as often as it has keys; once if only tokens name it."""
+        yield from (known.client for known in self.known.values() if known.client is not None)
+        yield from (self._make(name, each) for name, each in self.clients.items() if not each.key_sha256)
 
     def named(self, name: str) -> Known[C] | None:
         """Return the client of this name, until its own end; None if there is none."""

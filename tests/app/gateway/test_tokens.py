@@ -355,6 +355,18 @@ async def test_a_client_of_the_database_is_named_too(serve: Serve, issuer: Ident
         await refused(running, token)
 
 
+async def test_a_client_that_only_tokens_name_has_its_limits_and_its_team(serve: Serve, issuer: Identity) -> None:
+    config = {**trusting(issuer), "teams": {"search": {"rpm": 2}}}
+    config["clients"]["app"] = {"team": "search", "usd_per_day": 5}
+    async with serve(config=config, in_one_minute=True) as running:
+        token = issuer.token()
+        assert [await asked(running, token) for _ in range(3)] == [200, 200, 429]
+        async with running.get("/api/usage", headers=bearer(KEYS["admin"])) as response:
+            shown = await response.json()
+        [app] = [each for each in shown["data"] if each["client"] == "app"]
+        assert "usd_per_day" in {each["limit"] for each in app["limits"]}
+
+
 async def test_issuers_come_with_a_reload(serve: Serve, issuer: Identity) -> None:
     async with serve(config=clients(plain={})) as running:
         assert running.gateway.context.admission.tokens is None
