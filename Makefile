@@ -51,7 +51,7 @@ bench: $(VENV)/.dev  ## measure beside a plain proxy and nginx (twelve minutes; 
 	$(bench_$(or $(WHAT),speed))
 
 # make test WHAT=…
-TESTS := real monitoring servers clients fuzz clickhouse
+TESTS := real monitoring servers clients oidc fuzz clickhouse
 # race two real LLM servers on loopback (compiles llama.cpp, once: up to twenty minutes)
 test_real = $(BIN)/python tests/real/run.py
 # run every query of the dashboards, and the alert rules, in a real Prometheus (one minute)
@@ -60,6 +60,8 @@ test_monitoring = $(BIN)/python tests/monitoring/run.py
 test_servers = $(BIN)/python tests/real_servers/run.py $(SERVERS)
 # real clients (SDKs, frameworks, agents) against the gateway; CLIENTS="openai-python curl" narrows it
 test_clients = $(BIN)/python tests/clients/run.py $(CLIENTS) $(if $(JSON),--json)
+# sign in to the page, and use tokens as keys, at a certified OpenID provider (needs node; half a minute)
+test_oidc = $(BIN)/python tests/oidc/run.py
 # fuzz both HTTP parsers, for SECONDS=60 each (Linux, Python before 3.14)
 define test_fuzz
 $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/fuzz/requirements.lock
@@ -123,9 +125,9 @@ fmt: $(VENV)/.dev  ## format, and mend what can be mended
 lock: $(VENV)/.made  ## pin and hash the dependencies again, and take the newest table of prices
 	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra otel -o requirements/runtime.lock
-	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra otel --extra litellm \
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra otel --extra oidc --extra litellm \
 	  -c requirements/runtime.lock -o requirements/litellm.lock
-	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev --extra otel --extra litellm --extra parquet \
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev --extra otel --extra oidc --extra litellm --extra parquet \
 	  -c requirements/litellm.lock -o requirements/dev.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group browser -c requirements/dev.lock -o requirements/browser.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group monitoring -c requirements/dev.lock -o requirements/monitoring.lock

@@ -39,6 +39,7 @@ GROUPS: Mapping[str, str] = {
     "limits": "Limits of clients",
     "live": "Live streams",
     "log": "The log itself",
+    "page": "Signing in to the page at a provider",
     "probe": "Probes",
     "probes": "Probes that were not made",
     "report": "Reports of the page and /api",

@@ -370,7 +370,7 @@ REASONS: Mapping[str, Reasons] = {
         **_LIMITS,
         "key_sha256": (
             "The SHA-256 of its key, which `holeshot keys new NAME` prints; never the key itself. Several while a key"
-            " is replaced."
+            " is replaced. Not set: no key, only tokens name the client (`issuers`)."
         ),
         "admin": "The older word for `role: admin`.",
         "role": (
@@ -398,7 +398,39 @@ REASONS: Mapping[str, Reasons] = {
         "regions": "Only deployments with one of these regions get its prompts.",
         "quantizations": "Only deployments with one of these quantizations get its prompts.",
     },
+    "IssuerSettings": {
+        "issuer": "The token's `iss`, to the letter. Its discovery document is looked for below this address.",
+        "audience": "What must be in the token's `aud`: a name for this gateway. Of several, one must.",
+        "algorithms": "The algorithms with which its tokens may be signed, whatever a token says. None is symmetric.",
+        "jwks_url": "Where its public keys are. Not set: where its discovery document says.",
+        "typ": (
+            "The `typ` of its tokens' header: `at+jwt` (RFC 9068), or `JWT` for issuers that write this or none; then"
+            " what marks an ID token is refused."
+        ),
+        "claim": "The claim whose value names the client. Of a list, any item may.",
+        "clients": (
+            "Which client a value of the claim stands for; the first that the token has. Not set: the value is the name"
+            " of a client, which must have the role `client`."
+        ),
+        "requires": "Other claims, and a value that each must be or contain. Of `scope` and `scp`: one of the words.",
+        "deny": "Tokens whose `sub` or `jti` is one of these are refused. What runs with them is cut at the reload.",
+        "leeway_s": "How far the clock of the issuer may be from the gateway's.",
+    },
+    "SignInSettings": {
+        "issuer": "The provider's `issuer`, to the letter. Its discovery document is looked for below this address.",
+        "client_id": "The name under which the page is registered at the provider.",
+        "client_secret": "The secret of that registration. Not set: a public client, which PKCE alone protects.",
+        "algorithms": "The algorithms with which ID tokens may be signed, whatever a token says.",
+        "scopes": "What is asked for. `openid` must be there; some providers send groups only for one of their own.",
+        "groups": "The claim with a person's groups, in the ID token or at the provider's userinfo address.",
+        "viewers": "Groups whose people are viewers.",
+        "admins": "Groups whose people are admins, whatever other groups they are in.",
+    },
     "PageSettings": {
+        "public_url": (
+            "Where browsers find the gateway, with the prefix of a proxy if there is one. Providers send people back to"
+            " `api/signed-in` below it."
+        ),
         "signing_key": (
             "Signs the page's cookies, so that nobody who can read hashes of keys can make one. The same in all"
             " replicas ([security](../security.md))."

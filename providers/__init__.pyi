@@ -3,6 +3,7 @@ from .availability import Availability as Availability
 from .availability import Readiness as Readiness
 from .availability import Waits as Waits
 from .catalog import LITELLM as LITELLM
+from .catalog import OIDC as OIDC
 from .catalog import OTEL as OTEL
 from .catalog import Api as Api
 from .catalog import Kind as Kind
@@ -10,6 +11,7 @@ from .catalog import Quirks as Quirks
 from .catalog import Vendor as Vendor
 from .catalog import apis_of as apis_of
 from .catalog import has_litellm as has_litellm
+from .catalog import has_oidc as has_oidc
 from .catalog import has_otel as has_otel
 from .catalog import load_catalog as load_catalog
 from .datasheets import UNKNOWN as UNKNOWN

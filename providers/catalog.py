@@ -184,12 +184,18 @@ def load_catalog() -> Mapping[str, Vendor]:
 # Optional dependencies, and the commands that install them.
 
 LITELLM = "pip install 'holeshot[litellm]'"
+OIDC = "pip install 'holeshot[oidc]'"
 OTEL = "pip install 'holeshot[otel]'"
 
 
 def has_litellm() -> bool:
     """Whether litellm is installed. It is not imported for this check, which would take seconds."""
     return find_spec("litellm") is not None
+
+
+def has_oidc() -> bool:
+    """Whether what verifies tokens is installed. It is imported only where an issuer is configured."""
+    return find_spec("jwt") is not None and find_spec("cryptography") is not None
 
 
 def has_otel() -> bool:

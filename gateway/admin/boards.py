@@ -310,12 +310,11 @@ async def usage(request: web.Request) -> web.Response:
 
 
 def _clients(context: Context) -> dict[str | None, Client]:
-    """Return every client that has a key; without keys, the programs on this machine."""
+    """Return every client; without keys, the programs on this machine."""
     admission = context.admission
     if not admission.keys.table.is_required:
         return {None: admission.local}
-    known = (each.client for each in admission.keys.table.known.values())
-    return {client.name: client for client in known if client is not None}
+    return {client.name: client for client in admission.keys.table.holders}
 
 
 def _limits(context: Context, client: Client | None, spent: Mapping[str | None, tuple[float, float]]) -> list[Standing]:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from gateway.admin.sign_in import SignIn
 from gateway.alerts.alerts import Alerts
 from gateway.core.reports import Reports
 from gateway.live.live import Live
@@ -15,7 +16,7 @@ class Operations(msgspec.Struct, frozen=True, kw_only=True):
     """The reports, the live view and the alerts of a process, the state of its stores, and its metrics.
 
     ``render_metrics`` returns the page and its content type. ``signing_key`` is the one beside a SQLite database, which
-    signs sessions where no other is set.
+    signs sessions where no other is set. ``sign_in`` is used where ``page.sign_in`` is set.
     """
 
     reports: Reports
@@ -24,6 +25,7 @@ class Operations(msgspec.Struct, frozen=True, kw_only=True):
     readiness: Callable[[], dict[str, Any]]
     render_metrics: Callable[[], Awaitable[tuple[bytes, str]]]
     signing_key: str
+    sign_in: SignIn
 
 
 OPERATIONS = web.AppKey("holeshot.operations", Operations)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from aiohttp import web
 
-from gateway.admin import boards, reports, visitors
+from gateway.admin import boards, reports, sign_in, visitors
 from gateway.admin.visitors import admit_caller
 from gateway.api.bodies import withhold_continue
 from gateway.api.endpoints import CHAT_ENDPOINT
@@ -119,6 +119,8 @@ ROUTES = (
     _route("GET", "/api/session", visitors.get_session),
     _route("POST", "/api/session", visitors.create_session),
     _route("DELETE", "/api/session", visitors.end_session),
+    _route("GET", f"/api/{sign_in.START}", visitors.begin_sign_in),
+    _route("GET", f"/api/{sign_in.BACK}", visitors.end_sign_in),
     _route("POST", "/api/playground", answering(CHAT_ENDPOINT, admit_caller)),
     _route("GET", "/api/leaderboard", boards.leaderboard),
     _route("GET", "/api/explain", boards.explain),

@@ -15,23 +15,24 @@ from aiohttp import web
 from gateway import __version__
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import answer
+from gateway.admin.sign_in import COOKIE, MOST_S, START, home, page_of, sent_to
 from gateway.api.auth import (
+    FORWARDED_FOR,
     JSON,
-    LIFETIME_S,
-    NAME,
     READING,
     VISITOR,
     Client,
     Trust,
     demand_local_host,
     digest_of,
-    presented,
     read_address,
-    secret_of,
     sent_key,
 )
 from gateway.api.context import CONTEXT, Context
+from gateway.api.refusals import Refused
+from gateway.api.sessions import LIFETIME_S, NAME, PERSON, presented, secret_of
 from gateway.core.errors import (
+    ApiError,
     BodyTimeout,
     BodyTooLarge,
     Forbidden,
@@ -39,19 +40,25 @@ from gateway.core.errors import (
     InvalidRequest,
     KeysNotLoaded,
     NoKey,
+    NotFound,
     NotSignedIn,
     SessionEnded,
+    SignInRefused,
+    SignInUnavailable,
+    Unauthorized,
     UnsupportedMediaType,
 )
 from gateway.core.reports import Reports, ReportsUnreachable, ReportTooSlow
 from gateway.keys.keys import RETRY_S
-from gateway.settings import Role
+from gateway.settings import Role, SignInSettings
 from providers.simulator.persona import are_demo
 
 FORWARDED_PROTO = "x-forwarded-proto"
 SSO = "sso:"  # before the names of those whom a proxy names, so that none is a client's
 _SSO_WIDTH = 2  # as a client's by default
 _LONGEST_NAME = 100
+_OFFERED = "x-holeshot-sign-in"  # tells the page where people sign in
+_OF_ANSWERS = ("code", "state", "iss", "error")  # of a provider
 
 
 def admit_visitor(request: web.Request, *, admin: bool = False, takes: Sequence[str] = (JSON,)) -> Client:
@@ -158,6 +165,10 @@ def _signed_in(request: web.Request) -> tuple[Client, bytes | None]:
     digest = admission.sessions.digest(cookies, secret) if cookies else None
     if digest is not None:
         return admission.holder(digest), digest
+    people = _people(request)
+    person = _person(request, people) if people else None
+    if person is not None:
+        return person, None
     named = _named_by_proxy(request, context)
     if isinstance(named, Client):
         return named, None
@@ -165,11 +176,25 @@ def _signed_in(request: web.Request) -> tuple[Client, bytes | None]:
         raise KeysNotLoaded(
             "the keys could not be read from the database yet; retry soon", headers={"retry-after": str(RETRY_S)}
         )
-    if cookies:
+    if cookies or people:
         raise SessionEnded("the session is over, or its key was replaced or revoked: sign in again")
     if named:
         raise HeaderIgnored(f"sign in with a key: {named}")
     raise NoKey("sign in, or send your gateway key as 'authorization: Bearer hs-…'")
+
+
+def _people(request: web.Request) -> list[str]:
+    """Return the cookies of people who have signed in at the provider."""
+    return presented(request.headers.getall("cookie", ()), PERSON)
+
+
+def _person(request: web.Request, cookies: Sequence[str]) -> Client | None:
+    """Return who has signed in at the provider; None if the session is over, or that is not set any more."""
+    context, operations = request.app[CONTEXT], request.app[OPERATIONS]
+    settings = context.settings.page.sign_in
+    if settings is None:
+        return None
+    return operations.sign_in.visitor(settings, secret_of(context.settings, operations.signing_key), cookies)
 
 
 def _named_by_proxy(request: web.Request, context: Context) -> Client | str:
@@ -220,8 +245,11 @@ async def get_session(request: web.Request) -> web.Response:
     """
     try:
         client = admit_visitor(request)
-    except NoKey as error:
-        raise NotSignedIn(error.message) from None
+    except Unauthorized as error:
+        refused = NotSignedIn(error.message) if isinstance(error, NoKey) else error
+        if request.app[CONTEXT].settings.page.sign_in is not None:
+            refused.headers[_OFFERED] = f"api/{START}"
+        raise refused from None
     context = request.app[CONTEXT]
     state = request.app[OPERATIONS].readiness()
     table = context.admission.keys.table
@@ -232,6 +260,7 @@ async def get_session(request: web.Request) -> web.Response:
             "user": {"name": client.name, "role": client.role},
             "authentication": "key" if table.is_required else "none",
             "trusted_header": client.name is not None and client.name.startswith(SSO),
+            "sign_in": context.settings.page.sign_in is not None,
             "version": __version__,
             "replica": context.replica,
             "region": context.settings.region,
@@ -275,15 +304,92 @@ async def create_session(request: web.Request) -> web.Response:
 
 
 async def end_session(request: web.Request) -> web.Response:
-    """Sign out: the browser forgets the cookie."""
+    """Sign out: the browser forgets the cookie. A person is told where to sign out at the provider, too."""
     demand_own_page(request)
-    return _with_cookie(request, "", 0)
+    response, people = _with_cookie(request, "", 0), _people(request)
+    if not people:
+        return response
+    response.headers.add("set-cookie", _cookie(request, PERSON, "", 0))
+    context = request.app[CONTEXT]
+    settings, url = context.settings.page.sign_in, context.settings.page.public_url
+    if settings is None or url is None or _person(request, people) is None:
+        return response
+    leave = await request.app[OPERATIONS].sign_in.leaving(settings, url)
+    answered = web.json_response({"leave": leave})
+    answered.headers.extend(response.headers)
+    return answered
+
+
+# Signing in at the provider: the browser is sent there, and comes back.
+
+
+async def begin_sign_in(request: web.Request) -> web.Response:
+    """Send the browser to the provider.
+
+    Raises:
+        NotFound: no provider is configured.
+        Forbidden: another page sends the request.
+
+    """
+    settings, url, secret = _provider(request)
+    demand_own_page(request)
+    try:
+        begun = await request.app[OPERATIONS].sign_in.begin(settings, url, secret)
+    except SignInUnavailable as error:
+        return _not_signed_in(request, error, url)
+    return sent_to(begun.location, _cookie(request, COOKIE, begun.cookie, MOST_S, same_site="Lax"))
+
+
+async def end_sign_in(request: web.Request) -> web.Response:
+    """Let in a person who comes back from the provider. It is another site's request: a cookie of the browser counts.
+
+    Raises:
+        NotFound: no provider is configured.
+
+    """
+    settings, url, secret = _provider(request)
+    answer = {name: values[0] for name in _OF_ANSWERS if len(values := request.query.getall(name, [])) == 1}
+    cookies = presented(request.headers.getall("cookie", ()), COOKIE)
+    try:
+        made = await request.app[OPERATIONS].sign_in.end(settings, url, secret, cookies, answer)
+    except (SignInRefused, SignInUnavailable) as error:
+        return _not_signed_in(request, error, url)
+    return sent_to(
+        home(url),
+        _cookie(request, PERSON, made, LIFETIME_S),
+        _cookie(request, COOKIE, "", 0, same_site="Lax"),
+    )
+
+
+def _provider(request: web.Request) -> tuple[SignInSettings, str, bytes]:
+    context = request.app[CONTEXT]
+    settings, url = context.settings.page.sign_in, context.settings.page.public_url
+    if settings is None or url is None:
+        raise NotFound("nobody signs in at a provider here: page.sign_in is not set")
+    return settings, url, secret_of(context.settings, request.app[OPERATIONS].signing_key)
+
+
+def _not_signed_in(request: web.Request, error: ApiError, url: str) -> web.Response:
+    context = request.app[CONTEXT]
+    trust = Trust(context.settings.trusted_proxies)
+    peer = trust.named(request.remote, request.headers.getall(FORWARDED_FOR, ()))
+    resource = request.match_info.route.resource
+    endpoint = None if resource is None else resource.canonical
+    context.refusals.add_error(error, lambda: Refused(peer, request.method, endpoint))
+    response = page_of(error, url)
+    response.headers["set-cookie"] = _cookie(request, COOKIE, "", 0, same_site="Lax")
+    return response
 
 
 def _with_cookie(request: web.Request, value: str, lifetime_s: int) -> web.Response:
-    secure = "; Secure" if is_https(request) else ""
-    cookie = f"{NAME}={value}; Max-Age={lifetime_s}; HttpOnly; SameSite=Strict{secure}"
+    cookie = _cookie(request, NAME, value, lifetime_s)
     return web.Response(status=204, headers={"set-cookie": cookie, "cache-control": "no-store"})
+
+
+def _cookie(request: web.Request, name: str, value: str, lifetime_s: int, *, same_site: str = "Strict") -> str:
+    """Return a ``set-cookie`` header's value. It has no path, so browsers send it to /api alone."""
+    secure = "; Secure" if is_https(request) else ""
+    return f"{name}={value}; Max-Age={lifetime_s}; HttpOnly; SameSite={same_site}{secure}"
 
 
 async def _sent_key(request: web.Request, context: Context) -> str:

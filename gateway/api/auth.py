@@ -2,11 +2,9 @@
 
 import asyncio
 import hashlib
-import hmac
 import re
-from base64 import urlsafe_b64encode
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 from aiohttp import web
 
+from gateway.api.sessions import Sessions
 from gateway.core.errors import (
     ApiError,
     Forbidden,
@@ -35,13 +34,11 @@ from gateway.settings import (
     LimitSettings,
     Profile,
     Role,
-    Settings,
     is_loopback,
-    signing_secret,
 )
 
 if TYPE_CHECKING:
-    from gateway.keys.table import KeyTable
+    from gateway.keys.tokens import Token, Tokens
 
 # Client addresses: how they are parsed and counted, and the client's address behind a trusted proxy.
 
@@ -211,108 +208,14 @@ def delay_s(wrong: float) -> float:
     return 0.0 if wrong <= FREE else min(LONGEST_S, max(FIRST_S, FIRST_S * 2.0 ** (wrong - FREE - 1.0)))
 
 
-# Sessions of the page: an operator's key, exchanged for a cookie that is good for twelve hours. The cookie is
-# ``KEY.END.SIGNATURE``: which key it was made with, when it ends (seconds since 1970), and a signature with a key
-# derived from the hash of the visitor's key. Nothing is stored. So it is good at every worker and replica that knows
-# the visitor's key, and at none from the moment in which that key is replaced, revoked or expired.
-
-NAME = "holeshot-session"
-LIFETIME_S = 12 * 3600
-_COOKIE = re.compile(r"([\w-]{16})\.([0-9]{1,11})\.[\w-]{43}", re.ASCII)
-_LONGEST = 100  # characters
-
-
-class Sessions:
-    """Makes cookies of keys, and finds the keys of cookies."""
-
-    def __init__(self, table: "KeyTable[Client]", unix_clock: Callable[[], float]) -> None:
-        self._table = table
-        self._unix_clock = unix_clock
-        self._seen: tuple[Mapping[bytes, Known[Client]], bytes] | None = None  # of what there are names
-        self._digests: Mapping[str, bytes] = {}  # by the name that cookies have for a key
-
-    def made(self, digest: bytes, secret: bytes) -> str:
-        """Return the cookie's value for the key with this digest."""
-        ends_at = int(self._unix_clock()) + LIFETIME_S
-        signer = _signer(digest, secret)
-        return _signed(signer, f"{_name(signer)}.{ends_at}")
-
-    def digest(self, cookies: Sequence[str], secret: bytes) -> bytes | None:
-        """Return the digest of the key with which one of ``cookies`` was made; None if none of them is good.
-
-        Pages beside this one, on other paths or ports, may have set others of the name. All that fit into a request's
-        head are tried, so that they keep no visitor out: most cost a look at their form.
-        """
-        for cookie in cookies:
-            read = _COOKIE.fullmatch(cookie)
-            if read is None:
-                continue
-            digest = self._named(secret).get(read[1])
-            if digest is None:
-                continue
-            right = _signed(_signer(digest, secret), f"{read[1]}.{read[2]}")
-            if hmac.compare_digest(right.encode(), cookie.encode()) and self._unix_clock() < int(read[2]):
-                return digest
-        return None
-
-    def _named(self, secret: bytes) -> Mapping[str, bytes]:
-        """Return the keys of operators by their names in cookies; made again when the table has changed."""
-        known = self._table.known
-        if self._seen is None or self._seen[0] is not known or self._seen[1] != secret:
-            operators = (digest for digest, each in known.items() if each.client is None or _may_look(each.client))
-            self._digests = {_name(_signer(digest, secret)): digest for digest in operators}
-            self._seen = known, secret
-        return self._digests
-
-
-def presented(headers: Sequence[str]) -> list[str]:
-    """Return the values of our cookie in a request's ``cookie`` headers."""
-    return list(_values(headers))
-
-
-def secret_of(settings: Settings, own_key: str) -> bytes:
-    """Return what is mixed into the signatures: ``page.signing_key``, else the password of the database.
-
-    With neither it is ``own_key``, the one beside a SQLite database. If that is empty too, a reader of the hash of an
-    operator's key can make a session of it.
-    """
-    return (signing_secret(settings) or own_key).encode()
-
-
-def _values(headers: Sequence[str]) -> Iterator[str]:
-    for header in headers:
-        for pair in header.split(";"):
-            name, _, value = pair.partition("=")
-            if name.strip() == NAME and len(value) <= _LONGEST:
-                yield value.strip()
-
-
-def _may_look(client: "Client") -> bool:
-    return client.role is not Role.CLIENT
-
-
-def _signer(digest: bytes, secret: bytes) -> bytes:
-    return hmac.digest(digest, b"holeshot session" + secret, "sha256")
-
-
-def _name(signer: bytes) -> str:
-    """Return the name of a key in cookies: 96 bits, which tell neither the key nor its hash."""
-    return _text(hmac.digest(signer, b"name", "sha256")[:12])
-
-
-def _signed(signer: bytes, said: str) -> str:
-    return f"{said}.{_text(hmac.digest(signer, b'says ' + said.encode(), 'sha256'))}"
-
-
-def _text(raw: bytes) -> str:
-    return urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
 WIDEST = 8
 JSON = "application/json"
 # Of the digest of the key that sends a request: when the key ends, its requests are found by it.
 DIGEST: web.RequestKey[bytes] = web.RequestKey("holeshot.digest", bytes)
+# Held on to while the request runs, so that it is found when the token is denied.
+TOKEN: "web.RequestKey[Token]" = web.RequestKey("holeshot.token")
 READING = frozenset({"GET", "HEAD"})
+_DOTS = 2  # in a signed token; few keys have any
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -392,9 +295,10 @@ class Head(Protocol):
 class Admission:
     """Admits requests by their key; if keys are not required, only from programs on this machine."""
 
-    def __init__(self, keys: Keys[Client], anonymous: LimitSettings) -> None:
-        """``anonymous`` are the limits of local programs, if no keys are required."""
+    def __init__(self, keys: Keys[Client], anonymous: LimitSettings, tokens: "Tokens[Client] | None" = None) -> None:
+        """``anonymous`` are the limits of local programs, if no keys are required. ``tokens``: None without issuers."""
         self.keys = keys
+        self.tokens = tokens
         self._table = keys.table
         self.sessions = Sessions(keys.table, keys.unix_clock)
         self.local = Client(limits=anonymous.by_name)  # every program on this machine, if no keys are required
@@ -402,13 +306,17 @@ class Admission:
     @property
     def teams(self) -> dict[str, str]:
         """The teams of the clients that are known, by the client's name."""
-        clients = (known.client for known in self._table.known.values())
-        return {each.name: each.team for each in clients if each is not None and each.name and each.team}
+        return {each.name: each.team for each in self._table.holders if each.name and each.team}
 
-    def reloaded(self, clients: Mapping[str, ClientSettings], anonymous: LimitSettings) -> "Admission":
+    def reloaded(
+        self,
+        clients: Mapping[str, ClientSettings],
+        anonymous: LimitSettings,
+        tokens: "Tokens[Client] | None" = None,
+    ) -> "Admission":
         """Put other clients of the file in force, and return the admission with these limits of local programs."""
         self._table.use_file(clients)
-        return Admission(self.keys, anonymous)
+        return Admission(self.keys, anonymous, tokens)
 
     def admit(self, request: web.Request, takes: Sequence[str] = (JSON,)) -> Client:
         """Return the client that sends the request. ``takes`` are the media types that the API accepts.
@@ -434,6 +342,8 @@ class Admission:
         """
         if digest is not None:
             request[DIGEST] = digest
+            if self.tokens is not None and (token := self.tokens.of(digest)) is not None:
+                request[TOKEN] = token
         if client.role is Role.VIEWER and request.method not in READING:
             raise Forbidden("this key may only read, as its role is viewer: calls and changes need another one")
         connection: Connection = request.protocol  # type: ignore[assignment] # ours: gateway.connections makes them
@@ -492,6 +402,8 @@ class Admission:
         if not key:
             raise NoKey("send your gateway key as 'authorization: Bearer hs-…' (api_key in the SDKs)")
         digest = digest_of(key)
+        if self.tokens is not None and key.count(".") == _DOTS and digest not in self._table.known:
+            return self.tokens.holder(key, digest), digest
         return self.holder(digest), digest
 
     def holder(self, digest: bytes) -> Client:
@@ -569,6 +481,11 @@ def _without_port(host: str) -> str:
     if host.startswith("["):
         return host.rpartition("]")[0].lstrip("[")
     return host.partition(":")[0] if host.count(":") == 1 else host
+
+
+def role_of(client: Client) -> Role:
+    """Return what a client may do besides its own calls."""
+    return client.role
 
 
 def client_of(name: str, settings: ClientSettings) -> Client:

@@ -41,9 +41,11 @@ from gateway.core.errors import (
     InternalError,
     InvalidRequest,
     KeyExpired,
+    KeysNotLoaded,
     MethodNotAllowed,
     NotFound,
     NoWebSocket,
+    SignerUnknown,
     Unauthorized,
     WrongKey,
 )
@@ -267,10 +269,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
     try:
         return await handler(request)
     except WrongKey as error:
-        response = _refusal(request, error)
-        if not await request.app[CONTEXT].wrong_keys.hold(_peer(request)):
-            response.force_close()
-        return response
+        return await _wrong_key(request, handler, error)
     except ApiError as error:
         return _refusal(request, error)
     except web.HTTPException as error:
@@ -286,6 +285,20 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         crash = InternalError("internal error; the log of the gateway has the details")
         request.app[CONTEXT].refusals.add(crash.status, crash.kind, _facts(request), defect=defect)
         return _response(request, crash)
+
+
+async def _wrong_key(request: web.Request, handler: Handler, error: WrongKey) -> web.StreamResponse:
+    """Return the response to a wrong key; of a token by an unknown key, ask its issuer first, and judge it again."""
+    if isinstance(error, SignerUnknown):
+        try:
+            if await error.ask():
+                return await _answered(request, handler)  # nothing was done with the request so far
+        except KeysNotLoaded as not_yet:
+            return _refusal(request, not_yet)
+    response = _refusal(request, error)
+    if not await request.app[CONTEXT].wrong_keys.hold(_peer(request)):
+        response.force_close()
+    return response
 
 
 def _refusal(request: web.Request, error: ApiError) -> web.Response:

@@ -159,12 +159,11 @@ def _sources(
 
 
 def _limits(context: Context) -> Mapping[str | None, Mapping[str, float]]:
-    """Return the limits of every client that has a key; without keys, those of the programs on this machine."""
+    """Return the limits of every client; without keys, those of the programs on this machine."""
     admission = context.admission
     if not admission.keys.table.is_required:
         return {None: admission.local.limits}
-    known = (each.client for each in admission.keys.table.known.values())
-    return {client.name: client.limits for client in known if client is not None}
+    return {client.name: client.limits for client in admission.keys.table.holders}
 
 
 # Looks for slowdowns every five minutes, in one process of all replicas. Of ``gateway.detecting`` it is the way in.

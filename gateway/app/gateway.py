@@ -11,6 +11,7 @@ import structlog
 from pydantic import SecretStr
 
 from gateway.admin.operations import Operations
+from gateway.admin.sign_in import SignIn
 from gateway.api.auth import Admission
 from gateway.api.context import Context, StoredResponses
 from gateway.api.payers import Payers
@@ -20,7 +21,7 @@ from gateway.app.background import SLOWER, alerts, prober, slowdown_watch, targe
 from gateway.app.fleets import Fleets
 from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
 from gateway.app.recorders import Recollection, Recorders
-from gateway.app.stores import Runtime, client_keys, leases, live_sharing, redis_board, response_store
+from gateway.app.stores import Runtime, client_keys, client_tokens, leases, live_sharing, redis_board, response_store
 from gateway.core.tasks import BackgroundTasks
 from gateway.ledger import (
     CONNECTIONS,
@@ -81,7 +82,7 @@ class Gateway:
             ValueError: a provider's configuration cannot be used.
 
         """
-        runtime = runtime or Runtime()
+        runtime = self._runtime = runtime or Runtime()
         self._tasks = BackgroundTasks()
         self.fleets = Fleets(runtime.open_upstream, self._tasks)
         replica = settings.replica or socket.gethostname()
@@ -161,7 +162,7 @@ class Gateway:
         self.context = Context(
             settings=settings,
             fleet=fleet,
-            admission=Admission(keys, settings.anonymous),
+            admission=Admission(keys, settings.anonymous, client_tokens(settings, runtime, keys)),
             steering=self.steering,
             limits=limits,
             services=Services(
@@ -208,6 +209,7 @@ class Gateway:
             readiness=self._readiness,
             render_metrics=self.metrics.render,
             signing_key="" if runtime.store else own_signing_key(settings.database_url.get_secret_value()),
+            sign_in=SignIn(clock=runtime.clock, unix_clock=runtime.unix_clock),
         )
         add_gauges(
             self.metrics,
@@ -250,6 +252,8 @@ class Gateway:
         self.context.intake.delay.start()
         await self.ledger.start()
         await self.context.admission.keys.start()
+        if self.context.admission.tokens is not None:
+            self.context.admission.tokens.fetch()
         if self.redis_board is not None:
             await self.redis_board.start()
         if self.live_sharing is not None:
@@ -277,6 +281,9 @@ class Gateway:
                 last_first.push_async_callback(self._database.aclose)
             last_first.push_async_callback(self.ledger.close)
             last_first.push_async_callback(self.context.admission.keys.close)
+            if self.context.admission.tokens is not None:
+                last_first.push_async_callback(self.context.admission.tokens.close)
+            last_first.push_async_callback(self.operations.sign_in.close)
             last_first.push_async_callback(self._reports.aclose)
             last_first.push_async_callback(self._shown.aclose)
             last_first.push_async_callback(self.tracing.close)
@@ -308,7 +315,11 @@ class Gateway:
             new.limits, settings.queue_timeout_s, self.steering.under_way, of_fleet=new.fleet_limits
         )
         self.context.intake.configure(settings.overload)
-        self.context.admission = self.context.admission.reloaded(settings.clients, settings.anonymous)
+        admission = self.context.admission
+        tokens = client_tokens(settings, self._runtime, admission.keys, admission.tokens)
+        self.context.admission = admission.reloaded(settings.clients, settings.anonymous, tokens)
+        if tokens is not None:
+            tokens.fetch()
         self.steering.reset({name: list(model.deployments) for name, model in new.models.items()})
         self.fleets.retire(old, new)
         self.fleets.warm_up(new)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gateway.api.auth import Client, client_of
+from gateway import __version__
+from gateway.api.auth import Client, client_of, role_of
 from gateway.core.ids import new_id
 from gateway.core.records import ProbeBook
 from gateway.fleet.fleet import OpenUpstream
@@ -24,6 +25,7 @@ from gateway.settings import Settings
 from gateway.steering import Spending, Strikes
 
 if TYPE_CHECKING:
+    from gateway.keys.tokens import Tokens
     from gateway.limits import Times
     from gateway.live.sharing import Sharing
     from gateway.steering import RedisBoard
@@ -168,3 +170,27 @@ def client_keys(settings: Settings, runtime: Runtime) -> Keys[Client]:
         unix_clock=runtime.unix_clock,
         utc_now=runtime.utc_now,
     )
+
+
+def client_tokens(
+    settings: Settings, runtime: Runtime, keys: Keys[Client], running: "Tokens[Client] | None" = None
+) -> "Tokens[Client] | None":
+    """Return what finds the clients of tokens, configured by ``settings``; None while no issuer ever was.
+
+    ``running`` is that of the configuration before: it knows the keys of issuers, and which tokens calls run with.
+    """
+    if running is None:
+        if not settings.issuers:
+            return None
+        from gateway.keys.issuers import Web  # noqa: PLC0415 - 9 MB, and only few have an issuer
+        from gateway.keys.tokens import Tokens  # noqa: PLC0415 - likewise
+
+        running = Tokens(
+            keys.table,
+            role_of,
+            Web(f"holeshot/{__version__}"),
+            clock=runtime.clock,
+            unix_clock=runtime.unix_clock,
+        )
+    running.configure(settings.issuers)
+    return running

@@ -158,7 +158,7 @@ def _lines(client: dict[str, Any]) -> list[list[object]]:
             key.get("created_by"),
             json_text(settings) if settings else "",
         ]
-        for key in client["keys"]
+        for key in client["keys"] or ({"state": "tokens"},)  # only tokens name it
     ]
 
 

@@ -6,9 +6,11 @@ ApiError                        status, type, code, and a sentence that says wha
 │   ├── NoKey                         none was sent
 │   │   └── NotSignedIn               the page asks whether anybody has signed in; not counted as a refusal
 │   ├── WrongKey                      no client has it; such answers to an address that guesses are delayed
+│   │   └── SignerUnknown             a token by a key that is not known yet; its issuer is asked before this is sent
 │   ├── KeyExpired                    it has expired
 │   └── SessionEnded                  a browser's session is over
 ├── Forbidden                   403  the key may not do this
+├── SignInRefused               403  the provider's answer, or its groups, give no access to the page
 ├── NotFound                    404  no such path
 ├── ModelNotFound               404  with the nearest names
 ├── ResponseNotFound            404  the stored response to continue is not known here
@@ -32,6 +34,7 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── KeysNotLoaded               503  the database has not told yet which keys are good
 ├── KeysUnreachable             503  the database cannot be asked, so keys cannot be changed
 ├── KeyUnusable                 503  this version cannot use the settings of the key's client
+├── SignInUnavailable           503  the provider where people sign in to the page cannot be used
 ├── ShuttingDown                503
 ├── Overloaded                  503  no room for one more call; with retry-after
 ├── TooManyViewers              503  no room for one more live stream
@@ -49,7 +52,7 @@ ApiError                        status, type, code, and a sentence that says wha
     └── AllProvidersFailed      502  names each provider with its cause
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar
 
 import msgspec
@@ -126,6 +129,18 @@ class NoKey(Unauthorized):
 
 class WrongKey(Unauthorized):
     """The request has a key that no client has."""
+
+
+class SignerUnknown(WrongKey):
+    """The request has a token whose issuer has not told of the key that signed it. ``ask`` asks it again.
+
+    ``ask`` returns whether its keys are others now, so that the request is to be judged again. It raises
+    ``KeysNotLoaded`` if none are known at all.
+    """
+
+    def __init__(self, message: str, *, ask: Callable[[], Awaitable[bool]]) -> None:
+        super().__init__(message)
+        self.ask = ask
 
 
 class Forbidden(ApiError):
@@ -423,6 +438,32 @@ class SessionEnded(Unauthorized):
     code = "session_ended"
 
 
+class SignInRefused(ApiError):
+    """A person came back from the provider, and is not let in to the page."""
+
+    # Means: On the gateway's page: the sign-in at the provider was not good, or the person's groups give no access. The
+    # message says which.
+    # Retry: no.
+    # Caller: Begin again from the page, or ask the operator.
+    # Operator: Compare `page.sign_in` with what is registered at the provider, and its `viewers` and `admins` with the
+    # person's groups ([security](../security.md#sign-in-at-a-provider)).
+    status = 403
+    type = "permission_error"
+    code = "sign_in_refused"
+
+
+class SignInUnavailable(ApiError):
+    """The provider where people sign in cannot be used now. Keys work meanwhile."""
+
+    # Means: On the gateway's page: the provider where people sign in does not answer, or not as it should.
+    # Retry: after `retry-after`.
+    # Caller: Try again, or sign in with a key.
+    # Operator: See `page.provider_unreachable` in the log.
+    status = 503
+    type = "service_unavailable"
+    code = "sign_in_unavailable"
+
+
 class HeaderIgnored(Unauthorized):
     """A header names who has signed in at a proxy, but it is not believed, and there is no session here."""
 
@@ -448,12 +489,12 @@ class KeyUnusable(ApiError):
 
 
 class KeysNotLoaded(ApiError):
-    """The keys could not be read from the database yet, so whether this one is good is not known."""
+    """The keys could not be read from the database or an issuer yet, so whether this one is good is not known."""
 
-    # Means: The gateway has started, but could not read the keys from the database yet.
+    # Means: The gateway has started, but could not read the keys from the database yet, or an issuer's from its server.
     # Retry: after `retry-after`.
     # Caller: Wait and try again.
-    # Operator: See `keys.stale` in the log, and make the database reachable.
+    # Operator: See `keys.stale` or `keys.issuer_unreachable` in the log, and make the database or the issuer reachable.
     status = 503
     type = "service_unavailable"
     code = "keys_not_loaded"

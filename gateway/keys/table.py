@@ -1,7 +1,8 @@
 """The keys in force, of the file and of the database: one dict, which every change replaces as a whole."""
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Generic, TypeVar
 
 import msgspec
@@ -44,6 +45,7 @@ class KeyTable(Generic[C]):
         self.is_loaded = not stored  # whether those of the database are known
         self.on_ended: Callable[[Ended], None] = lambda _: None
         self.on_changed: Callable[[], None] = lambda: None
+        self.of_tokens: Callable[[], Ended] = dict  # the tokens that have ended, by their hash
         self._stored = stored
         self._make = make
         self._unix_clock = unix_clock
@@ -62,6 +64,21 @@ class KeyTable(Generic[C]):
     def names(self) -> Collection[str]:
         """The names of all clients, of the file and of the database."""
         return {**self.clients, **self._rows}.keys()
+
+    @property
+    def holders(self) -> Iterator[C]:
+        """The clients, each as often as it has keys; once if only tokens name it."""
+        yield from (known.client for known in self.known.values() if known.client is not None)
+        yield from (self._make(name, each) for name, each in self.clients.items() if not each.key_sha256)
+
+    def named(self, name: str) -> Known[C] | None:
+        """Return the client of this name, until its own end; None if there is none."""
+        settings = self.clients.get(name)
+        if settings is not None:
+            return Known(self._make(name, settings), _seconds(settings.expires))
+        rows = self._rows.get(name)
+        known = self._known_stored.get(bytes.fromhex(rows[-1].sha256)) if rows else None
+        return None if known is None or not rows else Known(known.client, _seconds(rows[-1].expires_at))
 
     def use_file(self, clients: Mapping[str, ClientSettings]) -> None:
         """Replace the clients of the file."""
@@ -95,7 +112,7 @@ class KeyTable(Generic[C]):
         while self._ends and self._ends[0][0] <= now:
             ended[heapq.heappop(self._ends)[1]] = CutByExpiry
         if ended:
-            self.on_ended(ended)
+            self.on_ended({**self.of_tokens(), **ended})
 
     def _know(self, name: str, rows: Sequence[StoredKey]) -> None:
         """Add the keys of a client in the database, unless the file has a client of this name."""
@@ -120,8 +137,7 @@ class KeyTable(Generic[C]):
                 "keys.unusable", client=name, problem=error.message, effect="its calls are refused with 503"
             )
         for row in rows:
-            ends_at = None if row.ends_at is None else row.ends_at.timestamp()
-            self._known_stored[bytes.fromhex(row.sha256)] = Known(client, ends_at, row.id)
+            self._known_stored[bytes.fromhex(row.sha256)] = Known(client, _seconds(row.ends_at), row.id)
 
     def _replace(self) -> None:
         """Put the new table in force, and report what it does not have any more."""
@@ -131,8 +147,14 @@ class KeyTable(Generic[C]):
         ended: dict[bytes, type[ClientDisconnected]] = {
             digest: CutByRevocation for digest in before if digest not in self.known
         }
+        ended |= self.of_tokens()
         ends = [(known.ends_at, digest) for digest, known in self.known.items() if known.ends_at is not None]
         ended |= {digest: CutByExpiry for end, digest in ends if end <= now}
+        ends += [
+            (each.expires.timestamp(), b"")  # nobody's key: only tokens name it
+            for each in self.clients.values()
+            if each.expires is not None and not each.key_sha256
+        ]
         self._ends = [each for each in ends if each[0] > now]
         heapq.heapify(self._ends)
         if ended:
@@ -142,6 +164,10 @@ class KeyTable(Generic[C]):
     def _of_file(self) -> Iterable[tuple[bytes, Known[C]]]:
         for name, settings in self.clients.items():
             client = self._make(name, settings)
-            ends_at = None if settings.expires is None else settings.expires.timestamp()
             for digest in settings.key_sha256:
-                yield bytes.fromhex(digest), Known(client, ends_at)
+                yield bytes.fromhex(digest), Known(client, _seconds(settings.expires))
+
+
+def _seconds(instant: datetime | None) -> float | None:
+    """Return an instant in seconds since 1970."""
+    return None if instant is None else instant.timestamp()

@@ -1,5 +1,4 @@
 from .checks import doubtful as doubtful
-from .checks import is_loopback as is_loopback
 from .deployment import DataPolicy as DataPolicy
 from .deployment import DeploymentSettings as DeploymentSettings
 from .deployment import ProviderSettings as ProviderSettings
@@ -28,10 +27,12 @@ from .market import proposed_market as proposed_market
 from .market import same_models as same_models
 from .model import ClientSettings as ClientSettings
 from .model import ConnectionSettings as ConnectionSettings
+from .model import IssuerSettings as IssuerSettings
 from .model import LedgerSettings as LedgerSettings
 from .model import ModelSettings as ModelSettings
 from .model import RaceSettings as RaceSettings
 from .model import Settings as Settings
+from .model import SignInSettings as SignInSettings
 from .model import TlsSettings as TlsSettings
 from .model import signing_secret as signing_secret
 from .model_names import ModelKind as ModelKind
@@ -51,6 +52,8 @@ from .section_checks import TRACES_PATH as TRACES_PATH
 from .section_checks import contradictions as contradictions
 from .section_checks import doubtful_model as doubtful_model
 from .section_checks import doubtful_takeovers as doubtful_takeovers
+from .section_checks import is_loopback as is_loopback
+from .section_checks import is_safe_url as is_safe_url
 from .section_checks import others as others
 from .section_checks import set_price as set_price
 from .section_checks import unknown_names as unknown_names

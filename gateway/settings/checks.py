@@ -1,6 +1,5 @@
 """Checks of several values together: names that must exist, keys that must be set, hosts that must not be open."""
 
-import ipaddress
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
@@ -13,6 +12,7 @@ from gateway.settings.model import ModelSettings, Settings
 from gateway.settings.presets import Catalog, Datasheets, vendor_of
 from gateway.settings.section_checks import (
     check_clients,
+    check_issuers,
     check_page,
     check_targets,
     check_tracing,
@@ -20,6 +20,7 @@ from gateway.settings.section_checks import (
     doubtful_page,
     doubtful_targets,
     impossible,
+    is_loopback,
     path_of_one_api,
     without_api,
     without_secrets,
@@ -49,6 +50,7 @@ def check(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
         yield from _model(name, settings, catalog)
     yield from _races(settings, catalog)
     yield from check_clients(settings)
+    yield from check_issuers(settings)
     yield from cors(settings)
     yield from check_page(settings)
     yield from check_tracing(settings)
@@ -74,16 +76,6 @@ def doubtful(settings: Settings) -> Iterator[str]:
                 f"model {name!r}: keepalive_s {model.keepalive_s:g} is longer than the limit for a first token"
                 f" (ttft_timeout_s {longest_s:g}): lower it, or the first comment comes too late"
             )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach ``host``."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _server(settings: Settings) -> Iterator[Complaint]:

@@ -460,11 +460,15 @@ _ENTRIES: Mapping[str, Any] = {
     "providers": {},
     "models": {"deployments": ["left/out"]},
     "clients": {"key_sha256": "0" * 64},
+    "issuers": {"issuer": "https://left.out", "audience": ["left-out"]},
 }
 _VALUES: Mapping[str | int, Any] = {
     "deployments": ["left/out"],
     "deployment": "left/out",
     "key_sha256": "0" * 64,
+    "issuer": "https://left.out",
+    "audience": ["left-out"],
+    "client_id": "left-out",
     "from": ["192.0.2.1/32"],  # nobody's: it is for documentation
 }
 

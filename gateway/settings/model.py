@@ -76,6 +76,34 @@ def as_instant(value: object) -> object:
 Instant = Annotated[datetime, BeforeValidator(as_instant, json_schema_input_type=_Written)]
 
 
+# The settings of issuers of tokens, and of the provider where people sign in.
+
+# None is symmetric: whoever could check such a token could make one. ``none`` is no algorithm.
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+
+
+class IssuerSettings(Section):
+    """An issuer of JWTs that count as keys. A token names a client; what that may do is in ``clients`` alone."""
+
+    issuer: str  # the token's `iss`, to the letter
+    audience: Annotated[tuple[str, ...], Field(min_length=1), NoDecode]  # one of these must be in the token's `aud`
+    algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = ("RS256",)
+    jwks_url: str | None = None  # its public keys; None: where its discovery document says
+    typ: Literal["at+jwt", "JWT"] = "at+jwt"  # the header's; JWT: also no `typ`, but nothing that marks an ID token
+    claim: str = "client_id"  # names the client
+    clients: dict[str, str] = {}  # by the claim's value; empty: the value is the name of a client of role client
+    requires: dict[str, str] = {}  # other claims, and what must be in them
+    deny: tuple[str, ...] = ()  # each a `sub` or `jti` that is refused, and whose calls are cut
+    leeway_s: Annotated[float, Field(ge=0, le=300)] = 30.0  # by how much the issuer's clock may differ
+
+    @field_validator(
+        "audience", mode="before", json_schema_input_type=str | Annotated[tuple[str, ...], Field(min_length=1)]
+    )
+    @classmethod
+    def _accept_one(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+
 # The settings of the page, on which operators watch the gateway.
 
 
@@ -87,9 +115,24 @@ class TrustedHeader(Section):
     role: Literal[Role.VIEWER, Role.ADMIN] = Role.VIEWER  # of everybody who comes that way
 
 
+class SignInSettings(Section):
+    """Signing in to the page at an OpenID provider, by authorization code with PKCE. Groups decide the role."""
+
+    issuer: str
+    client_id: str
+    client_secret: SecretStr | None = None  # None: registered as a public client, which PKCE alone protects
+    algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = ("RS256",)  # of ID tokens
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+    groups: str = "groups"  # the claim with a person's groups: a list of texts, or one text
+    viewers: tuple[str, ...] = ()  # groups whose people are viewers
+    admins: tuple[str, ...] = ()  # groups whose people are admins, whatever else they are in
+
+
 class PageSettings(Section):
     """Who may look at the page, besides those with the key of an admin or a viewer."""
 
+    public_url: str | None = None  # where browsers find the gateway, with its prefix; sign_in needs it
+    sign_in: SignInSettings | None = None
     trusted_header: TrustedHeader | None = None
     # Sessions are signed with a key made of the hash of the visitor's key and this, the same in all replicas. Default:
     # the password of the database, with SQLite a random key in a file beside it: reading hashes is not enough.
@@ -213,7 +256,8 @@ class ClientSettings(LimitSettings):
     """A client, known by the SHA-256 of its key, or of each of its keys."""
 
     # Several: the old and the new key of a rotation. In a variable a list is JSON, and one digest is itself.
-    key_sha256: Annotated[tuple[_Digest, ...], Field(min_length=1), NoDecode]
+    # None: a client that only tokens name (``issuers``).
+    key_sha256: Annotated[tuple[_Digest, ...], Field(min_length=1), NoDecode] = ()
     admin: bool = False  # the older word for ``role: admin``
     role: Role = Field(default_factory=lambda data: Role.ADMIN if data.get("admin") else Role.CLIENT)
     expires: Instant | None = None  # its keys are refused from then on; None: never
@@ -347,6 +391,7 @@ class Settings(BaseSettings):
     clients: dict[str, ClientSettings] = {}
     teams: dict[str, TeamSettings] = {}  # of clients, by name
     end_users: EndUserSettings | None = None  # what each end user of a client may use, unless its team says otherwise
+    issuers: dict[str, IssuerSettings] = {}  # of tokens that count as keys, by names of their own
     cors: tuple[_Origin, ...] = ()  # origins of web pages that may call /v1, with a key of their own
     page: PageSettings = PageSettings()
     slo: dict[str, TargetSettings] = {}  # targets, by names of their own
@@ -383,7 +428,7 @@ class Settings(BaseSettings):
     def _take_empty_as_unsaid(cls, value: object) -> object:
         return without_nulls(value)
 
-    @field_validator("providers", "models", "clients", "teams", "slo", mode="before")
+    @field_validator("providers", "models", "clients", "teams", "issuers", "slo", mode="before")
     @classmethod
     def _take_an_empty_entry_as_an_empty_section(cls, value: object) -> object:
         return (

@@ -1,5 +1,6 @@
 """Checks of clients: each key belongs to one, and what they name exists."""
 
+import ipaddress
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -14,7 +15,7 @@ from gateway.settings.document import Complaint, Place, nearest, written
 from gateway.settings.model import ClientSettings, ModelSettings, RaceSettings, Settings, signing_secret
 from gateway.settings.presets import Catalog, vendor_of
 from gateway.settings.sections import FASTEST_TOK_S, SOONEST_TTFT_MS, Role, TargetSettings, When
-from providers import OTEL, Api, Vendor, apis_of, has_otel
+from providers import OIDC, OTEL, Api, Vendor, apis_of, has_oidc, has_otel
 from providers.dialects import DIALECTS, Dialect, Way
 from providers.http import checked
 
@@ -24,6 +25,11 @@ def check_clients(settings: Settings) -> Iterator[Complaint]:
     holders: dict[str, str] = {}
     for name, client in settings.clients.items():
         place: Place = ("clients", name)
+        if not client.key_sha256 and not settings.issuers:
+            yield Complaint(
+                (*place, "key_sha256"),
+                f"is missing: run `holeshot keys new {name}`. Only a client that tokens name (issuers) needs none",
+            )
         if len(set(client.key_sha256)) < len(client.key_sha256):
             yield Complaint((*place, "key_sha256"), "has the same key twice: remove one")
         for digest in client.key_sha256:
@@ -65,6 +71,64 @@ def unknown_names(
                 yield Complaint((*place, field, index), f"there is no {what} {word!r}; {nearest(word, known)}")
 
 
+# Checks of issuers of tokens.
+
+_UNSAFE = "must be an https:// address, without a password or a fragment; http:// only of this machine"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach ``host``."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_safe_url(url: str) -> bool:
+    """Whether what is sent to ``url`` is protected: https, or a server on this machine; without a password in it."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    host = parts.hostname or ""
+    is_protected = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
+    return is_protected and bool(host) and parts.username is None and not parts.fragment
+
+
+def check_issuers(settings: Settings) -> Iterator[Complaint]:
+    """Yield what is wrong with ``issuers``."""
+    if settings.issuers and not has_oidc():
+        yield Complaint(("issuers",), f"need the packages that verify tokens: run {OIDC}, or remove them")
+    if settings.issuers and not settings.clients and settings.keys == "file":
+        yield Complaint(("issuers",), "need clients: a token names one, and what it may do is only there")
+    names: dict[str, str] = {}
+    for name, issuer in settings.issuers.items():
+        place: Place = ("issuers", name)
+        other = names.setdefault(issuer.issuer, name)
+        if other != name:
+            yield Complaint((*place, "issuer"), f"is also that of {other!r}: one entry may have several audiences")
+        yield from _unsafe(place, issuer=issuer.issuer, jwks_url=issuer.jwks_url)
+        for value, client in issuer.clients.items() if settings.keys == "file" else ():
+            if client not in settings.clients:
+                words = f"there is no client {client!r}; {nearest(client, settings.clients)}"
+                yield Complaint((*place, "clients", value), words)
+        sign_in = settings.page.sign_in
+        if sign_in is not None and issuer.issuer == sign_in.issuer and sign_in.client_id in issuer.audience:
+            yield Complaint(
+                (*place, "audience"),
+                "is page.sign_in.client_id, to which ID tokens are made out: register the API under a name of its own",
+            )
+
+
+def _unsafe(place: Place, **urls: str | None) -> Iterator[Complaint]:
+    for field, url in urls.items():
+        if url is not None and not is_safe_url(url):
+            yield Complaint((*place, field), _UNSAFE)
+
+
 # Checks of the page's settings.
 
 _PLACE: Place = ("page", "trusted_header")
@@ -80,6 +144,7 @@ def check_page(settings: Settings) -> Iterator[Complaint]:
             ("page", "signing_key"),
             f"is shorter than {_SHORTEST} characters, so it could be guessed: use `openssl rand -hex 32`",
         )
+    yield from _check_sign_in(settings)
     trusted = settings.page.trusted_header
     if trusted is None:
         return
@@ -98,10 +163,44 @@ def check_page(settings: Settings) -> Iterator[Complaint]:
             )
 
 
+def _check_sign_in(settings: Settings) -> Iterator[Complaint]:
+    url, sign_in, place = settings.page.public_url, settings.page.sign_in, ("page", "sign_in")
+    if url is not None and (not is_safe_url(url) or urlsplit(url).query):
+        yield Complaint(("page", "public_url"), f"{_UNSAFE}, nor a query")
+    if sign_in is None:
+        return
+    if not has_oidc():
+        yield Complaint(place, f"needs the packages that verify tokens: run {OIDC}, or remove it")
+    if not settings.clients and settings.keys == "file":
+        yield Complaint(
+            place,
+            "needs clients: without keys everybody who reaches the gateway may do everything; "
+            "add clients with `holeshot keys new NAME`, or remove sign_in",
+        )
+    if url is None:
+        yield Complaint(
+            ("page", "public_url"), "is missing: write where browsers find the gateway, like https://llm.example.com"
+        )
+    yield from _unsafe(place, issuer=sign_in.issuer)
+    if "openid" not in sign_in.scopes:
+        yield Complaint((*place, "scopes"), "lacks openid: without it no provider says who signs in")
+    if not sign_in.viewers and not sign_in.admins:
+        yield Complaint(place, "lets nobody in: list groups under viewers or admins")
+    is_sqlite = settings.database_url.get_secret_value().startswith("sqlite")
+    if not is_sqlite and not signing_secret(settings):
+        yield Complaint(
+            ("page", "signing_key"),
+            "is missing, and database_url has no password to use instead: sessions of sign_in could be forged. Set one"
+            " (`openssl rand -hex 32`), the same in all replicas",
+        )
+
+
 def doubtful_page(settings: Settings) -> Iterator[str]:
     """Yield what works but may not be intended: sessions that a hash is enough to make, or that one replica knows."""
-    may_sign_in = settings.keys == "database" or any(
-        client.role is not Role.CLIENT for client in settings.clients.values()
+    may_sign_in = (
+        settings.keys == "database"
+        or settings.page.sign_in is not None
+        or any(client.role is not Role.CLIENT for client in settings.clients.values())
     )
     if not may_sign_in or signing_secret(settings):
         return

@@ -233,6 +233,7 @@ _OF_PAGE: Mapping[str, Any] = {
             "redis": bool,
         },
         "trusted_header": (bool, "Whether a proxy in front has said who it is."),
+        "sign_in": (bool, "Whether people can sign in at a provider."),
         "demo": (bool, "Whether the providers are the simulated ones, as no key was found."),
         "models clients": [str],
         "calls_ever": (bool | None, "Whether there has ever been a call; null: the database cannot say."),

@@ -212,6 +212,7 @@ _REPLAYS = {
 }
 _DONE = {204: answer("Done; the cookie is set, or gone.")}
 _HTML = {"text/html": str}
+_GO_ON = {303: answer("Go on there; a cookie is set.")}
 
 
 def _figures(
@@ -322,7 +323,41 @@ OPERATIONS = (
         "From the gateway's own page only.",
     ),
     Operation(
-        "DELETE /api/session", "signOut", "End the session", Tag.PAGE_API, ANYBODY, _DONE, (), (errors.Forbidden,)
+        "DELETE /api/session",
+        "signOut",
+        "End the session",
+        Tag.PAGE_API,
+        ANYBODY,
+        {
+            **_DONE,
+            200: answer(
+                "Done; `leave` is where to sign out at the provider, too, if it can be done.",
+                {JSON: {"leave": str | None}},
+            ),
+        },
+        (),
+        (errors.Forbidden,),
+    ),
+    Operation(
+        "GET /api/sign-in",
+        "beginSignIn",
+        "Go to the provider where people sign in",
+        Tag.PAGE_API,
+        ANYBODY,
+        _GO_ON,
+        (),
+        (errors.NotFound, errors.Forbidden, errors.SignInUnavailable),
+        description="For a browser, if `page.sign_in` is set. It is shown errors of signing in as a page.",
+    ),
+    Operation(
+        "GET /api/signed-in",
+        "endSignIn",
+        "Come back from there, with a code",
+        Tag.PAGE_API,
+        ANYBODY,
+        _GO_ON,
+        (),
+        (errors.NotFound, errors.SignInRefused, errors.SignInUnavailable),
     ),
     *_KEYS_OF_PAGE,
     _file(

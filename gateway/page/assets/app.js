@@ -32,6 +32,7 @@ const side = document.querySelector(".side");
 const menu = document.getElementById("menu");
 let session = null;
 let open = null; // the view that is shown
+let provider = null; // where people sign in without a key, if they can
 let turns = 0; // how many were asked for: a slow one must not replace a later one
 
 async function show() {
@@ -69,7 +70,9 @@ async function start() {
   fill(main, waiting());
   try {
     session = await get("session");
+    provider = session.sign_in ? "api/sign-in" : null;
   } catch (error) {
+    if (error.status === 401) provider = error.signIn;
     if (error.status === 401) signIn({ session_ended: OVER, key_expired: OVER, header_ignored: error.message }[error.code]);
     else fill(main, failed(error, start));
     return;
@@ -93,13 +96,14 @@ function signIn(words = "") {
   fill(document.getElementById("tools"));
   menu.hidden = true;
   document.title = "Sign in · Holeshot";
-  open = login(main, { words, done: start });
+  open = login(main, { words, provider, done: start });
 }
 
 async function signOut() {
   try {
-    await send("DELETE", "session");
+    const answer = await send("DELETE", "session");
     signIn();
+    if (answer?.leave) window.location.assign(answer.leave); // the provider's session ends there
   } catch (error) {
     tell(error.message, "bad");
   }

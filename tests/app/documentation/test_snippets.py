@@ -131,7 +131,7 @@ def with_clients(config: dict[str, Any]) -> dict[str, Any]:
     for target in (config.get("slo") or {}).values():
         if "client" in target:
             clients.setdefault(target["client"], {"key_sha256": "..."})
-    if not clients and ("cors" in config or "trusted_header" in config.get("page", {})):
+    if not clients and ("cors" in config or {"sign_in", "trusted_header"} & config.get("page", {}).keys()):
         clients["somebody"] = {"key_sha256": "..."}
     number = itertools.count()
 

@@ -42,6 +42,8 @@ GETS = (
     "/page/style.css",
     "/page/no-such-file.js",
     "/openapi.json",
+    "/api/sign-in?at=no-such-provider",
+    "/api/signed-in?at=no-such-provider",
     "/health/live",
     "/health/ready",
     "/metrics",

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from gateway.api.auth import LIFETIME_S, Client, Sessions, presented, secret_of
+from gateway.api.auth import Client
+from gateway.api.sessions import LIFETIME_S, Sessions, presented, secret_of
 from gateway.keys.table import KeyTable, Known
 from gateway.settings import Role, Settings
 

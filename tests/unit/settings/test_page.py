@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.settings import Settings
+from gateway.settings import Settings, section_checks
 from gateway.settings.checks import doubtful
 from gateway.settings.sections import Role
 
@@ -79,3 +79,45 @@ def test_sessions_that_the_hash_of_a_key_can_make_are_noted(
     said = list(doubtful(loaded(text)))
     assert len(said) == notes
     assert all("page.signing_key" in each for each in said)
+
+
+SIGN_IN = "sign_in: { issuer: 'https://login.example.com', client_id: page, viewers: [staff] }"
+BOTH = "issuer: 'https://login.example.com', audience: [api, page]"
+AT_HOME = "public_url: 'https://llm.example.com'"
+
+
+def test_signing_in_needs_little(loaded: Callable[..., Settings]) -> None:
+    found = loaded(f"{CLIENTS}page: {{ {AT_HOME}, {SIGN_IN} }}\n").page.sign_in
+    assert found is not None
+    assert (found.groups, found.algorithms, found.client_secret) == ("groups", ("RS256",), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{CLIENTS}page: {{ {SIGN_IN} }}", "page.public_url: is missing: write where browsers find the gateway"),
+        (f"{CLIENTS}page: {{ public_url: 'http://llm.example.com', {SIGN_IN} }}", "public_url: must be an https://"),
+        (f"{CLIENTS}page: {{ public_url: 'https://llm.example.com/?a=b', {SIGN_IN} }}", "nor a query"),
+        (f"page: {{ {AT_HOME}, {SIGN_IN} }}", "page.sign_in: needs clients"),
+        (f"{CLIENTS}page: {{ {AT_HOME}, {SIGN_IN.replace('https', 'http')} }}", "sign_in.issuer: must be an https://"),
+        (f"{CLIENTS}page: {{ {AT_HOME}, {SIGN_IN.replace('[staff]', '[]')} }}", "page.sign_in: lets nobody in"),
+        (f"{CLIENTS}page: {{ {AT_HOME}, {SIGN_IN.replace(' }', ', scopes: [profile] }')} }}", "scopes: lacks openid"),
+        (
+            f"{CLIENTS}database_url: 'postgresql://ann@db/holeshot'\npage: {{ {AT_HOME}, {SIGN_IN} }}",
+            "page.signing_key: is missing",
+        ),
+        (
+            f"{CLIENTS}issuers: {{ a: {{ {BOTH} }} }}\npage: {{ {AT_HOME}, {SIGN_IN} }}",
+            "issuers.a.audience: is page.sign_in.client_id",
+        ),
+    ],
+)
+def test_a_sign_in_that_nobody_or_anybody_could_use_is_an_error(problems: Problems, text: str, said: str) -> None:
+    [problem] = problems(f"{text}\n")
+    assert said in problem
+
+
+def test_signing_in_needs_what_verifies_tokens(problems: Problems, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(section_checks, "has_oidc", lambda: False)
+    [problem] = problems(f"{CLIENTS}page: {{ {AT_HOME}, {SIGN_IN} }}\n")
+    assert "run pip install 'holeshot[oidc]'" in problem

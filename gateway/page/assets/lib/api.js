@@ -4,10 +4,11 @@ import { searched } from "./route.js";
 
 /** What the gateway answered when it was not 2xx: `status`, and its own words as `message`. Status 0: no answer. */
 export class ApiError extends Error {
-  constructor(status, message, code) {
+  constructor(status, message, code, signIn = null) {
     super(message);
     this.status = status;
     this.code = code;
+    this.signIn = signIn; // where people sign in at a provider, if they can
   }
 }
 
@@ -47,7 +48,7 @@ export async function refusal(response) {
     // a proxy's page, perhaps
   }
   if (response.status === 401) window.dispatchEvent(new CustomEvent("holeshot:signed-out"));
-  return new ApiError(response.status, error?.message ?? `The gateway answered ${response.status}.`, error?.code);
+  return new ApiError(response.status, error?.message ?? `The gateway answered ${response.status}.`, error?.code, response.headers.get("x-holeshot-sign-in"));
 }
 
 async function read(response) {

@@ -4,8 +4,8 @@ import { send } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { failed } from "../lib/states.js";
 
-/** Ask for a key in `root`, and call `done()` when the gateway has taken it. `words`: why it is asked for again. */
-export function view(root, { words, done }) {
+/** Ask for a key in `root`, and call `done()` when the gateway has taken it. `words`: why it is asked for again; `provider`: where people sign in without one. */
+export function view(root, { words, provider, done }) {
   const trouble = h("div");
   const key = h("input", {
     id: "key", name: "key", type: "password", required: true, autocomplete: "current-password", autocapitalize: "none", spellcheck: "false",
@@ -35,6 +35,7 @@ export function view(root, { words, done }) {
     h("h1", { id: "sign-in" }, "Sign in"),
     words ? h("p", { role: "status" }, words) : null,
     trouble,
+    provider ? h("p", {}, h("a", { class: "button primary", href: provider }, "Sign in with your account")) : null,
     name,
     h("label", { class: "field", for: "key" }, "Gateway key", key),
     button,

@@ -1,0 +1,124 @@
+"""Sessions of the page: an operator's key, or a sign-in at a provider, for a cookie that is good for twelve hours.
+
+The cookie is ``KEY.END.SIGNATURE``: which key it was made with, when it ends (seconds since 1970), and a signature with
+a key derived from the hash of the visitor's key. Nothing is stored. So it is good at every worker and replica that
+knows the visitor's key, and at none from the moment in which that key is replaced, revoked or expired.
+
+The cookie of a person is ``ROLE.NAME.END.SIGNATURE``, signed with a key derived from the settings of the sign-in: it is
+good until these change.
+"""
+
+import hmac
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from gateway.keys.table import KeyTable, Known
+from gateway.settings import Role, Settings, signing_secret
+
+NAME = "holeshot-session"
+LIFETIME_S = 12 * 3600
+_COOKIE = re.compile(r"([\w-]{16})\.([0-9]{1,11})\.[\w-]{43}", re.ASCII)
+_LONGEST = 100  # characters
+PERSON = "holeshot-person"
+_LONGEST_PERSON = 700  # a name of a hundred characters, each of four bytes
+_PERSON = re.compile(r"((viewer|admin)\.([\w-]{1,540})\.([0-9]{1,11}))\.[\w-]{43}", re.ASCII)
+
+
+class Sessions:
+    """Makes cookies of keys, and finds the keys of cookies."""
+
+    def __init__(self, table: KeyTable[Any], unix_clock: Callable[[], float]) -> None:
+        self._table = table
+        self._unix_clock = unix_clock
+        self._seen: tuple[Mapping[bytes, Known[Any]], bytes] | None = None  # of what there are names
+        self._digests: Mapping[str, bytes] = {}  # by the name that cookies have for a key
+
+    def made(self, digest: bytes, secret: bytes) -> str:
+        """Return the cookie's value for the key with this digest."""
+        ends_at = int(self._unix_clock()) + LIFETIME_S
+        signer = _signer(digest, secret)
+        return _signed(signer, f"{_name(signer)}.{ends_at}")
+
+    def digest(self, cookies: Sequence[str], secret: bytes) -> bytes | None:
+        """Return the digest of the key with which one of ``cookies`` was made; None if none of them is good.
+
+        Pages beside this one, on other paths or ports, may have set others of the name. All that fit into a request's
+        head are tried, so that they keep no visitor out: most cost a look at their form.
+        """
+        for cookie in cookies:
+            read = _COOKIE.fullmatch(cookie)
+            if read is None:
+                continue
+            digest = self._named(secret).get(read[1])
+            if digest is None:
+                continue
+            right = _signed(_signer(digest, secret), f"{read[1]}.{read[2]}")
+            if hmac.compare_digest(right.encode(), cookie.encode()) and self._unix_clock() < int(read[2]):
+                return digest
+        return None
+
+    def _named(self, secret: bytes) -> Mapping[str, bytes]:
+        """Return the keys of operators by their names in cookies; made again when the table has changed."""
+        known = self._table.known
+        if self._seen is None or self._seen[0] is not known or self._seen[1] != secret:
+            operators = (
+                digest for digest, each in known.items() if each.client is None or each.client.role is not Role.CLIENT
+            )
+            self._digests = {_name(_signer(digest, secret)): digest for digest in operators}
+            self._seen = known, secret
+        return self._digests
+
+
+def made_for(name: str, role: Role, key: bytes, unix_s: float) -> str:
+    """Return the cookie's value for a person who has signed in with this role; ``key`` signs it."""
+    return _signed(key, f"{role}.{_text(name.encode())}.{int(unix_s) + LIFETIME_S}")
+
+
+def person_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, Role] | None:
+    """Return the name and the role of whom one of ``cookies`` was made for; None if none of them is good."""
+    for cookie in cookies:
+        read = _PERSON.fullmatch(cookie)
+        if read is not None and hmac.compare_digest(_signed(key, read[1]), cookie) and unix_s < int(read[4]):
+            return urlsafe_b64decode(read[3] + "=" * (-len(read[3]) % 4)).decode(), Role(read[2])
+    return None
+
+
+def presented(headers: Sequence[str], name: str = NAME) -> list[str]:
+    """Return the values of our cookie of this name in a request's ``cookie`` headers."""
+    return list(_values(headers, name, _LONGEST if name == NAME else _LONGEST_PERSON))
+
+
+def secret_of(settings: Settings, own_key: str) -> bytes:
+    """Return what is mixed into the signatures: ``page.signing_key``, else the password of the database.
+
+    With neither it is ``own_key``, the one beside a SQLite database. If that is empty too, a reader of the hash of an
+    operator's key can make a session of it.
+    """
+    return (signing_secret(settings) or own_key).encode()
+
+
+def _values(headers: Sequence[str], wanted: str, longest: int) -> Iterator[str]:
+    for header in headers:
+        for pair in header.split(";"):
+            name, _, value = pair.partition("=")
+            if name.strip() == wanted and len(value) <= longest:
+                yield value.strip()
+
+
+def _signer(digest: bytes, secret: bytes) -> bytes:
+    return hmac.digest(digest, b"holeshot session" + secret, "sha256")
+
+
+def _name(signer: bytes) -> str:
+    """Return the name of a key in cookies: 96 bits, which tell neither the key nor its hash."""
+    return _text(hmac.digest(signer, b"name", "sha256")[:12])
+
+
+def _signed(signer: bytes, said: str) -> str:
+    return f"{said}.{_text(hmac.digest(signer, b'says ' + said.encode(), 'sha256'))}"
+
+
+def _text(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()

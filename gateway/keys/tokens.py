@@ -1,0 +1,294 @@
+"""JWTs as clients' keys (RFC 7519, checked as RFC 8725 and RFC 9068 say): verified once, then known by their hash.
+
+Only ``issuers`` in the settings load this module.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from gateway.core.errors import (
+    ClientDisconnected,
+    CutByExpiry,
+    CutByRevocation,
+    KeyExpired,
+    KeysNotLoaded,
+    KeyUnusable,
+    SignerUnknown,
+    WrongKey,
+)
+from gateway.keys.issuers import Issuer, TokenError, Web, instant_of, signed, text_of, texts_of, unverified
+from gateway.keys.keys import RETRY_S
+from gateway.keys.table import Ended, KeyTable, Known
+from gateway.settings import IssuerSettings, Role
+
+C = TypeVar("C")
+MOST = 10_000  # tokens that are known, about 1 kB each; the one that was not used for longest goes first
+# Claims that ID tokens have and access tokens do not. A token of ``typ: JWT`` with one of them is refused.
+_OF_ID_TOKENS = ("nonce", "at_hash", "c_hash", "s_hash")
+_ACCESS_TOKENS = frozenset({"at+jwt", "application/at+jwt"})
+
+
+class Token(msgspec.Struct, weakref=True):
+    """A verified token. It has no secret: neither its text nor its hash."""
+
+    issuer: str  # its name in the settings
+    subject: str | None
+    id: str | None  # `jti`
+    client: str
+    is_chosen: bool  # whether the settings map it to this client; else the token names the client itself
+    ends_at: float  # seconds since 1970, with the leeway
+    seen: object = None  # the table of keys of which ``known`` is
+    known: Any = None  # its client in that table
+
+
+class Tokens(Generic[C]):
+    """Finds the clients of tokens. ``table`` has the clients; ``role_of`` returns the role of one."""
+
+    def __init__(
+        self,
+        table: KeyTable[C],
+        role_of: Callable[[C], Role],
+        web: Web,
+        *,
+        clock: Callable[[], float],
+        unix_clock: Callable[[], float],
+    ) -> None:
+        self._table = table
+        self._role_of = role_of
+        self._web = web
+        self._clock = clock
+        self._unix_clock = unix_clock
+        self._settings: Mapping[str, IssuerSettings] = {}
+        self._named: dict[str, str] = {}  # the names of issuers by their `iss`
+        self.issuers: dict[str, Issuer] = {}
+        self._verified: OrderedDict[bytes, Token] = OrderedDict()  # by the token's hash; the latest used last
+        # Also those that had to make room while calls run with them: a denied one is cut all the same.
+        self._alive: WeakValueDictionary[bytes, Token] = WeakValueDictionary()
+        self._replaced: list[Issuer] = []  # whose last request for keys is still awaited
+        table.of_tokens = self.ended
+
+    def __len__(self) -> int:
+        """Return how many tokens are known."""
+        return len(self._verified)
+
+    def configure(self, settings: Mapping[str, IssuerSettings]) -> None:
+        """Use these issuers from now on. What has changed of one is verified again; its keys stay if they may."""
+        before, issuers = self.issuers, {}
+        changed = {name for name in {*settings, *self._settings} if settings.get(name) != self._settings.get(name)}
+        for name, each in settings.items():
+            old = before.get(name)
+            is_same = old is not None and (old.address, old.jwks_url, old.algorithms) == (
+                each.issuer,
+                each.jwks_url,
+                frozenset(each.algorithms),
+            )
+            issuers[name] = (
+                old
+                if old is not None and is_same
+                else Issuer(each.issuer, each.algorithms, self._web, jwks_url=each.jwks_url, clock=self._clock)
+            )
+        replaced = [old for name, old in before.items() if issuers.get(name) is not old]
+        self._replaced = [each for each in (*self._replaced, *replaced) if each.is_fetching]
+        self._settings, self.issuers = settings, issuers
+        self._named = {each.issuer: name for name, each in settings.items()}
+        for digest in [digest for digest, token in self._verified.items() if token.issuer in changed]:
+            del self._verified[digest]
+
+    def fetch(self) -> None:
+        """Fetch the keys that are not known yet in the background, so that the first token need not wait."""
+        for issuer in self.issuers.values():
+            if not issuer.keys:
+                issuer.begin()
+
+    async def close(self) -> None:
+        """Stop fetching keys, and close the connections."""
+        for issuer in (*self.issuers.values(), *self._replaced):
+            await issuer.close()
+        await self._web.aclose()
+
+    def of(self, digest: bytes) -> Token | None:
+        """Return the token with this hash. Who holds it on to has it found when it is denied."""
+        return self._verified.get(digest)
+
+    def holder(self, text: str, digest: bytes) -> C:
+        """Return the client that a token names.
+
+        Raises:
+            WrongKey, KeyExpired: the token is not good, or not any more.
+            SignerUnknown: it is signed with a key that is not known yet.
+            KeysNotLoaded, KeyUnusable: its client cannot be judged now.
+
+        """
+        token = self._verified.get(digest)
+        if token is None:
+            token = self._verify(text)
+            self._table_of(token)
+            self._verified[digest] = self._alive[digest] = token
+            if len(self._verified) > MOST:
+                self._verified.popitem(last=False)
+        else:
+            self._verified.move_to_end(digest)
+        now = self._unix_clock()
+        if now >= token.ends_at:
+            self._verified.pop(digest, None)
+            raise _expired(token.client, token.ends_at, "this token")
+        known = token.known if token.seen is self._table.known else self._table_of(token)
+        if known.ends_at is not None and now >= known.ends_at:
+            raise _expired(token.client, known.ends_at, f"the client {token.client!r}")
+        if known.client is None:
+            raise KeyUnusable(
+                "this version of the gateway cannot use the settings of the token's client; retry, or ask the operator",
+                headers={"retry-after": str(RETRY_S)},
+            )
+        client: C = known.client
+        return client
+
+    def ended(self) -> Ended:
+        """Return the tokens whose calls are to be cut: denied ones, and those whose issuer or client is gone."""
+        now = self._unix_clock()
+        alive = list(self._alive.items())
+        clients = {name: self._table.named(name) for name in {token.client for _, token in alive}}
+        ended: dict[bytes, type[ClientDisconnected]] = {}
+        for digest, token in alive:
+            settings, known = self._settings.get(token.issuer), clients[token.client]
+            if settings is None or known is None or _is_denied(settings, token.subject, token.id):
+                ended[digest] = CutByRevocation
+            elif known.ends_at is not None and known.ends_at <= now:
+                ended[digest] = CutByExpiry
+        for digest in ended:
+            self._verified.pop(digest, None)
+        return ended
+
+    def _table_of(self, token: Token) -> Known[C]:
+        """Return the client of a token as the keys have it now.
+
+        Raises:
+            WrongKey, KeysNotLoaded: there is none, or it is not known whether there is.
+
+        """
+        found = self._table.named(token.client)
+        if found is None and not self._table.is_loaded:
+            raise KeysNotLoaded(
+                "the clients could not be read from the database yet; retry soon",
+                headers={"retry-after": str(RETRY_S)},
+            )
+        if found is None:
+            raise WrongKey("the token names no client of this gateway: ask the operator to add it under clients")
+        if not token.is_chosen and found.client is not None and self._role_of(found.client) is not Role.CLIENT:
+            raise WrongKey("a token names an admin or a viewer only where the issuer's `clients` say so")
+        token.seen, token.known = self._table.known, found
+        return found
+
+    def _verify(self, text: str) -> Token:
+        """Return what a token says, if it is good.
+
+        Raises:
+            WrongKey, SignerUnknown: it is not, or that cannot be told yet.
+
+        """
+        try:
+            header, said = unverified(text)
+        except TokenError as error:
+            raise WrongKey(f"{error}, nor a key of the gateway") from None
+        name = self._named.get(text_of(said, "iss") or "")
+        if name is None:
+            raise WrongKey("the token's `iss` is not an issuer that this gateway knows")
+        settings, algorithm = self._settings[name], header.get("alg")
+        if algorithm not in settings.algorithms:
+            raise WrongKey(f"the token's `alg` is not one of {', '.join(settings.algorithms)}")
+        issuer = self.issuers[name]
+        key = issuer.key(header.get("kid"), algorithm)  # what else the token says of keys is ignored
+        if key is None:
+            raise SignerUnknown(
+                "the token is not signed with a key that its issuer publishes", ask=partial(_ask, issuer)
+            )
+        try:
+            claims = signed(text, key, algorithm)
+        except TokenError as error:
+            raise WrongKey(str(error)) from None
+        _check_kind(header.get("typ"), settings, claims)
+        return self._judged(name, settings, claims)
+
+    def _judged(self, name: str, settings: IssuerSettings, claims: Mapping[str, Any]) -> Token:
+        """Return the token with these claims, which its issuer has signed."""
+        now, end, start = self._unix_clock(), instant_of(claims, "exp"), instant_of(claims, "nbf", 0.0)
+        if end is None or start is None:
+            raise WrongKey("the token has no `exp`, or its `exp` or `nbf` is not a number")
+        audience = claims.get("aud")
+        if not set(settings.audience).intersection(texts_of(audience)):
+            raise WrongKey("the token's `aud` is not this gateway")
+        if now < start - settings.leeway_s:
+            raise WrongKey("the token is not valid yet (`nbf`)")
+        for claim, wanted in settings.requires.items():
+            if wanted not in texts_of(claims.get(claim), words=claim in {"scope", "scp"}):
+                raise WrongKey(f"the token's `{claim}` lacks what this gateway requires")
+        subject, token_id = text_of(claims, "sub"), text_of(claims, "jti")
+        if _is_denied(settings, subject, token_id):
+            raise WrongKey("the token is denied: ask the operator")
+        client = self._client_named(settings, texts_of(claims.get(settings.claim)))
+        if now >= end + settings.leeway_s:
+            raise _expired(client, end + settings.leeway_s, "this token")
+        return Token(name, subject, token_id, client, bool(settings.clients), end + settings.leeway_s)
+
+    def _client_named(self, settings: IssuerSettings, values: list[str]) -> str:
+        """Return the client: the first of ``clients`` whose value the token has; without these, its first client."""
+        if settings.clients:
+            found = (client for value, client in settings.clients.items() if value in values)
+        else:
+            found = (value for value in values if self._table.named(value) is not None or not self._table.is_loaded)
+        client = next(found, None)
+        if client is None:
+            raise WrongKey(
+                f"the token's `{settings.claim}` names no client of this gateway: ask the operator to add it"
+            )
+        return client
+
+
+def _check_kind(kind: object, settings: IssuerSettings, claims: Mapping[str, Any]) -> None:
+    """Check that this is an access token: an ID token tells a program who its user is, and was not made for us.
+
+    Raises:
+        WrongKey: it is not.
+
+    """
+    said = kind.lower() if isinstance(kind, str) else kind
+    if said in _ACCESS_TOKENS:
+        return
+    if settings.typ == "at+jwt":
+        raise WrongKey("the token's `typ` is not at+jwt: it is no access token, or its issuer needs `typ: JWT` here")
+    if said not in {None, "jwt"}:
+        raise WrongKey("the token's `typ` is neither at+jwt nor JWT")
+    # Keycloak writes the kind into a claim, the same for the tokens that renew others and those that end sessions.
+    if any(claim in claims for claim in _OF_ID_TOKENS) or claims.get("typ", "Bearer") != "Bearer":
+        raise WrongKey("this is an ID token, or another one that is no access token: send an access token")
+
+
+def _is_denied(settings: IssuerSettings, subject: str | None, token_id: str | None) -> bool:
+    return subject in settings.deny or token_id in settings.deny
+
+
+async def _ask(issuer: Issuer) -> bool:
+    """Fetch an issuer's keys again; return whether they are others now.
+
+    Raises:
+        KeysNotLoaded: it has never told any.
+
+    """
+    if await issuer.ask():
+        return True
+    if not issuer.keys:
+        raise KeysNotLoaded(
+            "the keys of the token's issuer could not be read yet; retry soon", headers={"retry-after": str(RETRY_S)}
+        )
+    return False
+
+
+def _expired(client: str, ended_at: float, what: str) -> KeyExpired:
+    ended = datetime.fromtimestamp(ended_at, UTC)
+    return KeyExpired(f"{what} expired at {ended:%Y-%m-%d %H:%M} UTC; get a new one", client=client)

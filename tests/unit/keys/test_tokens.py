@@ -1,0 +1,169 @@
+"""Tokens by a clock that a test moves: how often an issuer is asked, and when what is known ends."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from gateway.core.errors import CutByExpiry, KeyExpired, KeysNotLoaded, SignerUnknown, WrongKey
+from gateway.keys.issuers import AGAIN_S, OLD_S, RETRY_S, Issuer, Web
+from gateway.keys.table import KeyTable
+from gateway.keys.tokens import Tokens
+from gateway.settings import ClientSettings, IssuerSettings, Role
+from tests.identity import AUDIENCE, EC_KEY, Identity, signed
+from tests.unit.keys.given import NOW, Clock
+
+DIGEST = b"d" * 32
+
+
+class Judged:
+    """Tokens of one issuer, and of clients that have no keys; the clocks stand still."""
+
+    def __init__(self, identity: Identity, clients: dict[str, ClientSettings], **more: Any) -> None:
+        self.identity = identity
+        self.clock = Clock()
+        self.table: KeyTable[str] = KeyTable(lambda name, _: name, clients, stored=False, unix_clock=self.clock)
+        self.tokens = Tokens(self.table, lambda _: Role.CLIENT, Web("tests"), clock=self.clock, unix_clock=self.clock)
+        entry = {"issuer": identity.url, "audience": AUDIENCE, "algorithms": ["ES256"], "leeway_s": 30, **more}
+        self.tokens.configure({"company": IssuerSettings.model_validate(entry)})
+
+    @property
+    def issuer(self) -> Issuer:
+        return self.tokens.issuers["company"]
+
+    def token(self, key_id: str = "curve", /, **claims: Any) -> str:
+        """Return a token by the one key, under any id."""
+        usual = {**self.identity.usual(), "exp": NOW.timestamp() + 600}
+        return signed(EC_KEY, key_id, {**usual, **claims}, {"typ": "at+jwt"})
+
+    def holder(self, token: str, digest: bytes = DIGEST) -> str:
+        return self.tokens.holder(token, digest)
+
+    async def ask(self, key_id: str) -> bool:
+        """Send a token by a key with this id, and ask its issuer as the gateway does."""
+        with pytest.raises(SignerUnknown) as unknown:
+            self.holder(self.token(key_id))
+        return await unknown.value.ask()
+
+
+@pytest.fixture
+async def judged() -> AsyncIterator[Judged]:
+    async with Identity() as identity:
+        made = Judged(identity, {"app": ClientSettings(), "brief": ClientSettings(expires=NOW + timedelta(minutes=5))})
+        await made.issuer.begin()
+        yield made
+        await made.tokens.close()
+
+
+async def test_invented_key_ids_ask_the_issuer_once_in_thirty_seconds(judged: Judged) -> None:
+    for number in range(200):
+        assert not await judged.ask(f"invented-{number}")
+    assert judged.identity.fetches() == 1
+    judged.clock.move(AGAIN_S - 0.1)
+    assert not await judged.ask("invented")
+    assert judged.identity.fetches() == 1
+    judged.clock.move(0.2)
+    for number in range(200):
+        assert not await judged.ask(f"invented-{number}")
+    assert judged.identity.fetches() == 2
+
+
+async def test_a_rotated_key_is_found_when_the_issuer_may_be_asked_again(judged: Judged) -> None:
+    judged.identity.keys = {"next": EC_KEY}
+    assert not await judged.ask("next")
+    judged.clock.move(AGAIN_S)
+    assert await judged.ask("next")
+    assert judged.holder(judged.token("next")) == "app"
+    with pytest.raises(SignerUnknown):
+        judged.holder(judged.token("curve"), b"o" * 32)  # the old one is gone
+
+
+async def test_keys_that_are_old_are_looked_for_again_while_they_are_used(judged: Judged) -> None:
+    judged.identity.keys = {"next": EC_KEY}
+    judged.clock.move(OLD_S)
+    token = judged.token("curve", exp=judged.clock() + 60)
+    assert judged.holder(token) == "app"  # nobody waits
+    await judged.issuer.begin()
+    assert {key_id for key_id, _ in judged.issuer.keys} == {"next"}
+    assert judged.identity.fetches() == 2
+
+
+async def test_an_issuer_that_was_never_there_is_asked_every_two_seconds() -> None:
+    async with Identity() as identity:
+        identity.is_away = True
+        judged = Judged(identity, {"app": ClientSettings()})
+        for _ in range(20):
+            with pytest.raises(KeysNotLoaded):
+                await judged.ask("curve")
+        assert judged.issuer.fetches == 1
+        judged.clock.move(RETRY_S)
+        identity.is_away = False
+        assert await judged.ask("curve")
+        assert judged.holder(judged.token()) == "app"
+        await judged.tokens.close()
+
+
+@pytest.mark.parametrize(("claims", "seconds", "is_good"), [
+    ({}, 629.9, True),
+    ({}, 630.0, False),
+    ({"nbf": NOW.timestamp() + 30}, 0.0, True),
+    ({"nbf": NOW.timestamp() + 31}, 0.0, False),
+    ({"nbf": NOW.timestamp() + 31}, 1.0, True),
+])  # fmt: skip
+async def test_clocks_may_differ_by_the_leeway(
+    judged: Judged, claims: dict[str, float], seconds: float, is_good: bool
+) -> None:
+    judged.clock.move(seconds)
+    if is_good:
+        assert judged.holder(judged.token(**claims)) == "app"
+    else:
+        with pytest.raises((KeyExpired, WrongKey)):
+            judged.holder(judged.token(**claims))
+
+
+async def test_a_known_token_ends_in_its_instant_and_is_forgotten(judged: Judged) -> None:
+    token = judged.token()
+    assert judged.holder(token) == "app"
+    assert len(judged.tokens) == 1
+    judged.clock.move(630)
+    with pytest.raises(KeyExpired):
+        judged.holder(token)
+    assert len(judged.tokens) == 0
+
+
+async def test_the_end_of_a_client_without_keys_cuts_what_its_tokens_run(judged: Judged) -> None:
+    token = judged.token(client_id="brief")
+    ended: dict[bytes, Any] = {}
+    judged.table.on_ended = ended.update
+    assert judged.holder(token) == "brief"
+    running = judged.tokens.of(DIGEST)
+    assert judged.table.next_end == (NOW + timedelta(minutes=5)).timestamp()
+    judged.clock.move(300)
+    with pytest.raises(KeyExpired):
+        judged.holder(token)
+    judged.table.end_expired()
+    assert running is not None
+    assert ended[DIGEST] is CutByExpiry
+
+
+async def test_known_tokens_are_bounded_and_the_one_unused_for_longest_goes(
+    judged: Judged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.keys.tokens.MOST", 3)
+    digests = [bytes([number]) * 32 for number in range(5)]
+    for number, digest in enumerate(digests):
+        judged.holder(judged.token(jti=str(number)), digest)
+        judged.holder("is known", digests[0])
+    assert [judged.tokens.of(digest) is not None for digest in digests] == [True, False, False, True, True]
+
+
+async def test_a_change_of_an_issuer_verifies_its_tokens_again_with_the_keys_that_are_known(judged: Judged) -> None:
+    token, before = judged.token(), judged.tokens._settings["company"]
+    assert judged.holder(token) == "app"
+    judged.tokens.configure({"company": before.model_copy(update={"audience": ("another",)})})
+    with pytest.raises(WrongKey, match="aud"):
+        judged.holder(token)
+    judged.tokens.configure({"company": before})
+    assert judged.holder(token) == "app"
+    assert judged.identity.fetches() == 1

@@ -1,0 +1,82 @@
+"""Issuers of tokens: what `check` says of settings that would trust the wrong one, or none."""
+
+from collections.abc import Callable
+
+import pytest
+
+from gateway.settings import Settings, section_checks
+
+Problems = Callable[..., list[str]]
+
+CLIENTS = "clients: { app: { rpm: 60 }, ops: { role: admin, key_sha256: '" + "0" * 64 + "' } }\n"
+COMPANY = "issuer: https://login.example.com, audience: gateway"
+
+
+def issuers(text: str, name: str = "company") -> str:
+    return f"{CLIENTS}issuers: {{ {name}: {{ {text} }} }}\n"
+
+
+def test_an_issuer_needs_little_and_its_clients_need_no_key(loaded: Callable[..., Settings]) -> None:
+    settings = loaded(issuers(COMPANY))
+    issuer = settings.issuers["company"]
+    assert (issuer.audience, issuer.algorithms, issuer.typ, issuer.claim) == (
+        ("gateway",),
+        ("RS256",),
+        "at+jwt",
+        "client_id",
+    )
+    assert settings.clients["app"].key_sha256 == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("audience: gateway", "issuers.company.issuer: is missing"),
+        ("issuer: https://login.example.com", "issuers.company.audience: is missing"),
+        (f"{COMPANY}, audience: []", "audience"),
+        (f"{COMPANY}, algorithms: [HS256]", "algorithms[0]"),
+        (f"{COMPANY}, algorithms: [none]", "algorithms[0]"),
+        (f"{COMPANY}, algorithms: []", "algorithms: must not be empty"),
+        (f"{COMPANY}, typ: jwt", "typ"),
+        (f"{COMPANY}, leeway_s: 900", "leeway_s"),
+        (f"{COMPANY}, clients: {{ build: ap }}", "clients.build: there is no client 'ap'; did you mean 'app'?"),
+        ("issuer: http://login.example.com, audience: gateway", "issuer: must be an https:// address"),
+        ("issuer: login.example.com, audience: gateway", "issuer: must be an https:// address"),
+        ("issuer: 'https://me:secret@login.example.com', audience: gateway", "issuer: must be an https:// address"),
+        (f"{COMPANY}, jwks_url: 'http://10.0.0.1/keys'", "jwks_url: must be an https:// address"),
+    ],
+)
+def test_what_would_trust_the_wrong_one_is_an_error(problems: Problems, text: str, said: str) -> None:
+    parts = dict(part.split(": ", 1) for part in text.split(", ") if ": " in part)
+    [problem] = problems(issuers(", ".join(f"{name}: {value}" for name, value in parts.items())))
+    assert said in problem
+    assert "secret" not in problem
+
+
+def test_an_issuer_on_this_machine_needs_no_tls(loaded: Callable[..., Settings]) -> None:
+    assert loaded(issuers("issuer: 'http://127.0.0.1:8080/realms/x', audience: gateway")).issuers
+
+
+def test_an_issuer_has_one_entry(problems: Problems) -> None:
+    [problem] = problems(f"{CLIENTS}issuers: {{ a: {{ {COMPANY} }}, b: {{ {COMPANY} }} }}\n")
+    assert "issuers.b.issuer: is also that of 'a'" in problem
+
+
+def test_without_clients_a_token_names_nobody(problems: Problems) -> None:
+    [problem] = problems(f"issuers: {{ a: {{ {COMPANY} }} }}\n")
+    assert "need clients" in problem
+
+
+def test_clients_of_the_database_cannot_be_checked(loaded: Callable[..., Settings]) -> None:
+    assert loaded(f"keys: database\nissuers: {{ a: {{ {COMPANY}, clients: {{ build: any }} }} }}\n").issuers
+
+
+def test_without_issuers_a_client_needs_a_key(problems: Problems) -> None:
+    [problem] = problems("clients: { app: { rpm: 60 } }\n")
+    assert "clients.app.key_sha256: is missing: run `holeshot keys new app`" in problem
+
+
+def test_what_verifies_tokens_must_be_installed(problems: Problems, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(section_checks, "has_oidc", lambda: False)
+    [problem] = problems(issuers(COMPANY))
+    assert "run pip install 'holeshot[oidc]'" in problem
