@@ -11,6 +11,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 from aiohttp import web
@@ -388,6 +389,10 @@ class Head(Protocol):
     def host(self) -> str:
         """The host that was asked for."""
 
+    @property
+    def raw_path(self) -> str:
+        """The path with its query, as it was sent."""
+
 
 class Admission:
     """Admits requests by their key; if keys are not required, only from programs on this machine."""
@@ -552,11 +557,18 @@ def demand_local_host(request: Head) -> None:
         raise Forbidden(f"the host {request.host!r} is refused while no 'clients:' are configured: use 127.0.0.1")
 
 
+GOOGLES = "/v1beta/"  # where the paths of Google's API begin
+
+
 def sent_key(request: Head) -> str:
     """Return the key that a request sends, "" if there is none."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not key.strip():
         key = request.headers.get("x-api-key", "")  # as Anthropic's clients send it
+        if not key:
+            key = request.headers.get("x-goog-api-key", "")  # as Google's do, or in the address, but only of their API
+            if not key and "key=" in (address := request.raw_path) and address.startswith(GOOGLES):
+                key = next((value for name, value in parse_qsl(urlsplit(address).query) if name == "key"), "")
     return key.strip()
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+from aiohttp import web
 
 from gateway.api.json_body import Contents, Media
 from gateway.api.request import Decoders, ParsedRequest
@@ -31,15 +32,31 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One API. Without ``media`` its prompts are only text."""
+    """One API. Without ``media`` its prompts are only text. Paths may contain {model}."""
 
     dialect: Dialect
     read: Callable[[Contents, str | None, Settings], ParsedRequest]  # the second: the header with the race settings
     description: Description
     fields: Decoders = {}  # those that are read, beside the model, the prompt and the gateway's own
     media: Media | None = None
+    routes: tuple[str, ...] = ()  # its paths at the gateway; none: /v1/ and the dialect's
+    below: str | None = None  # where all paths begin that have its errors; None: with its own path
+    counted_at: str | None = None  # the path where tokens are counted; None: /v1/ and the dialect's
+    # Puts what the address says of a request into its fields; None: the address says nothing.
+    addressed: Callable[[web.Request, Contents], Contents] | None = None
 
     @property
-    def route(self) -> str:
-        """The path at the gateway."""
-        return f"/v1/{self.dialect.path}"
+    def paths(self) -> tuple[str, ...]:
+        """The paths at the gateway."""
+        return self.routes or (f"/v1/{self.dialect.path}",)
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of all paths that have its errors."""
+        return self.below or self.paths[0]
+
+    @property
+    def counting_path(self) -> str | None:
+        """The path where the tokens of a prompt are counted; None if they are not."""
+        counting = self.dialect.counting
+        return self.counted_at or (None if counting is None else f"/v1/{counting.path}")

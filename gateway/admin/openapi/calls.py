@@ -1,6 +1,8 @@
 """The APIs for clients. What the gateway reads of a body is described from its own decoders; the rest is passed on."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Literal
 
 import msgspec
@@ -23,13 +25,14 @@ from gateway.api import overrides
 from gateway.api import passthrough_requests as relayed
 from gateway.api.call_runner import FALLBACK
 from gateway.api.endpoint import Endpoint
-from gateway.api.endpoints import ENDPOINTS, MESSAGES_ENDPOINT
+from gateway.api.endpoints import ENDPOINTS
 from gateway.api.fitting import IGNORED, LOWERED
 from gateway.api.headers import NARROWED, PLAN_HEADER
 from gateway.api.passthrough import ESTIMATED
 from gateway.api.preferences import Provider
 from gateway.core import errors, race_failures
 from gateway.limits import BudgetSpent, LargerThanLimit, LimitReached
+from providers.dialects import TokenCounting
 
 # The headers that the gateway reads and sends, described.
 
@@ -135,28 +138,46 @@ OWN_FIELDS: Mapping[str, Made] = {
 # The raced APIs.
 
 
-def raced(endpoint: Endpoint) -> Operation:
-    """Return the operation of a raced API."""
+_NAMED = re.compile(r"\{(\w+)[^}]*\}")  # a part of a route, with its pattern
+_IN_THE_ADDRESS = in_path("model", "A model's name; slashes need no escape.")
+
+
+def _described(route: str) -> str:
+    """Return a route as OpenAPI writes it."""
+    return _NAMED.sub(r"{\1}", route)
+
+
+def raced(endpoint: Endpoint) -> Iterator[Operation]:
+    """Yield the operations of a raced API, one for each of its paths."""
+    for number, route in enumerate(map(_described, endpoint.paths)):
+        yield _raced(endpoint, route, "Streamed" * number)
+
+
+def _raced(endpoint: Endpoint, route: str, suffix: str) -> Operation:
     api, prompt = endpoint.description, endpoint.dialect.requests.prompt
     read = {name: of_type(decoder.type) for name, decoder in endpoint.fields.items()}
+    is_addressed = "{model}" in route
+    model = {} if is_addressed else {"model": MODEL}
+    needs_model = {} if is_addressed else {"anyOf": [{"required": ["model"]}, {"required": ["models"]}]}
     sent = Made(
         OBJECT,
-        properties={"model": MODEL, prompt: api.prompt, **read, **OWN_FIELDS},
+        properties={**model, prompt: api.prompt, **read, **OWN_FIELDS},
         required=[*api.required, *(() if api.optional_prompt else (prompt,))],
-        anyOf=[{"required": ["model"]}, {"required": ["models"]}],
+        **needs_model,
     )
-    about = f"The answer; with `stream: true` as events. {api.events}"
-    content = {JSON: api.answer or OBJECT, EVENTS: str}
+    about = f"The answer. {api.events}" if is_addressed else f"The answer; with `stream: true` as events. {api.events}"
+    whole = api.answer or OBJECT
+    content = {JSON: [whole] if suffix else whole, EVENTS: str}
     return Operation(
-        f"POST {endpoint.route}",
-        api.id,
+        f"POST {route}",
+        f"{api.id}{suffix}",
         api.summary,
         Tag.RACED,
         CALLER,
         {200: answer(about, content, (*_OF_CALLS, *_OF_RACES, *api.headers))},
-        CALL_HEADERS,
+        (*_IN_THE_ADDRESS, *CALL_HEADERS) if is_addressed else CALL_HEADERS,
         (*OF_CALLS, *api.errors),
-        body({JSON: sent}, {"model": "demo-chat", **api.example}),
+        body({JSON: sent}, api.example if is_addressed else {"model": "demo-chat", **api.example}),
         "Raced as the model's settings, the key's profile and this request say: the first meaningful token wins, and"
         " the other attempts are cancelled. Fields that are not listed are passed on as they are, byte for byte where"
         " the deployment speaks this API; what a deployment cannot be told keeps it out of the race. An error after the"
@@ -220,29 +241,34 @@ def _body(api: relayed.RelayedApi, media: str) -> Made:
     return Made(OBJECT, properties={**properties, **own}, required=required, **({"allOf": one_of} if one_of else {}))
 
 
-_COUNTED = MESSAGES_ENDPOINT.description
-_COUNTING = Operation(
-    f"POST /v1/{relayed.COUNT_TOKENS.path}",
-    "countTokens",
-    "How many tokens a prompt has",
-    Tag.RELAYED,
-    CALLER,
-    {200: answer("The number of tokens.", {JSON: {"input_tokens": int}}, (*_OF_CALLS, ESTIMATED))},
-    CALL_HEADERS,
-    OF_CALLS,
-    body(
-        {
-            JSON: Made(
-                OBJECT,
-                properties={"model": MODEL, "messages": _COUNTED.prompt, **OWN_FIELDS},
-                required=["model", "messages"],
-            )
-        },
-        {"model": "demo-chat", "messages": _COUNTED.example["messages"]},
-    ),
-    "Asks a deployment that speaks Anthropic's messages. If none does, the number is estimated.",
-    _COUNTED.error_schema,
-)
+def _counting(endpoint: Endpoint, counting: TokenCounting, path: str) -> Operation:
+    counted, prompt, route = endpoint.description, endpoint.dialect.requests.prompt, _described(path)
+    is_addressed = "{model}" in route
+    model = {} if is_addressed else {"model": MODEL}
+    whole = {} if counting.whole is None else {counting.whole: Made(OBJECT)}
+    named = {} if is_addressed else {"model": "demo-chat"}
+    return Operation(
+        f"POST {route}",
+        f"countTokensOf{counted.id[0].upper()}{counted.id[1:]}" if is_addressed else "countTokens",
+        "How many tokens a prompt has",
+        Tag.RELAYED,
+        CALLER,
+        {200: answer("The number of tokens.", {JSON: {counting.field: int}}, (*_OF_CALLS, ESTIMATED))},
+        (*_IN_THE_ADDRESS, *CALL_HEADERS) if is_addressed else CALL_HEADERS,
+        OF_CALLS,
+        body(
+            {
+                JSON: Made(
+                    OBJECT,
+                    properties={**model, prompt: counted.prompt, **whole, **OWN_FIELDS},
+                    required=[*model, *(() if whole else (prompt,))],
+                )
+            },
+            {**named, prompt: counted.example[prompt]},
+        ),
+        f"Asks a deployment that speaks {counted.summary}. If none does, the number is estimated.",
+        counted.error_schema,
+    )
 
 
 def _stored(method: str, rest: str, name: str, summary: str, access: Access) -> Operation:
@@ -289,14 +315,41 @@ _MODEL = msgspec.structs.replace(
     errors=(errors.InvalidRequest, errors.ModelNotFound),
 )
 
+_GOOGLES_MODELS = msgspec.structs.replace(
+    _MODELS,
+    asked="GET /v1beta/models",
+    id="listGoogleModels",
+    summary="The models this key may use, in Google's format",
+    parameters=(),
+    answers={200: answer("The models.", {JSON: {"models": ["GoogleModel"]}})},
+    errors=(),
+    description="",
+    error_schema="GeminiError",
+)
+_GOOGLES_MODEL = msgspec.structs.replace(
+    _GOOGLES_MODELS,
+    asked="GET /v1beta/models/{id}",
+    id="getGoogleModel",
+    summary="One model, in Google's format",
+    parameters=in_path("id", "Its name; slashes need no escape."),
+    answers={200: answer("The model.", {JSON: "GoogleModel"})},
+    errors=(errors.InvalidRequest, errors.ModelNotFound),
+)
+
 OPERATIONS = (
-    *map(raced, ENDPOINTS.values()),
+    *chain.from_iterable(map(raced, ENDPOINTS.values())),
     *(_relayed(*each) for each in _RELAYED),
-    _COUNTING,
+    *(
+        _counting(endpoint, endpoint.dialect.counting, endpoint.counting_path)
+        for endpoint in ENDPOINTS.values()
+        if endpoint.dialect.counting is not None and endpoint.counting_path is not None
+    ),
     _stored("GET", "", "getResponse", "A stored response", CLIENT),
     _stored("GET", "/input_items", "listInputItems", "The input of a stored response", CLIENT),
     _stored("POST", "/cancel", "cancelResponse", "Cancel a response that runs in the background", CALLER),
     _stored("DELETE", "", "deleteResponse", "Delete a stored response", CALLER),
     _MODELS,
     _MODEL,
+    _GOOGLES_MODELS,
+    _GOOGLES_MODEL,
 )
