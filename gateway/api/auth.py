@@ -557,7 +557,8 @@ def demand_local_host(request: Head) -> None:
         raise Forbidden(f"the host {request.host!r} is refused while no 'clients:' are configured: use 127.0.0.1")
 
 
-GOOGLES = "/v1beta/"  # where the paths of Google's API begin
+GOOGLES = "/v1beta/"  # where the paths of Google's API begin; its newer SDKs have them below the second
+_WITH_KEY = (GOOGLES, "/v1/models")
 
 
 def sent_key(request: Head) -> str:
@@ -567,7 +568,7 @@ def sent_key(request: Head) -> str:
         key = request.headers.get("x-api-key", "")  # as Anthropic's clients send it
         if not key:
             key = request.headers.get("x-goog-api-key", "")  # as Google's do, or in the address, but only of their API
-            if not key and "key=" in (address := request.raw_path) and address.startswith(GOOGLES):
+            if not key and "key=" in (address := request.raw_path) and address.startswith(_WITH_KEY):
                 key = next((value for name, value in parse_qsl(urlsplit(address).query) if name == "key"), "")
     return key.strip()
 

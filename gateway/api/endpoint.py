@@ -1,6 +1,6 @@
 """What a call needs to know about its API: how bodies are read, and the path."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -10,7 +10,7 @@ from gateway.api.json_body import Contents, Media
 from gateway.api.request import Decoders, ParsedRequest
 from gateway.core.errors import ApiError
 from gateway.settings import Settings
-from providers.dialects import Dialect
+from providers.dialects import Dialect, TokenCounting
 
 # What /openapi.json says of a raced API, beside what its dialect and its decoders know.
 
@@ -40,15 +40,16 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     fields: Decoders = {}  # those that are read, beside the model, the prompt and the gateway's own
     media: Media | None = None
     routes: tuple[str, ...] = ()  # its paths at the gateway; none: /v1/ and the dialect's
+    streamed: tuple[str, ...] = ()  # likewise, of answers that are streamed, where the path says so
     below: str | None = None  # where all paths begin that have its errors; None: with its own path
-    counted_at: str | None = None  # the path where tokens are counted; None: /v1/ and the dialect's
+    counted: tuple[str, ...] = ()  # its paths where tokens are counted; none: /v1/ and the dialect's, if it has one
     # Puts what the address says of a request into its fields; None: the address says nothing.
     addressed: Callable[[web.Request, Contents], Contents] | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The paths at the gateway."""
-        return self.routes or (f"/v1/{self.dialect.path}",)
+        return (*self.routes, *self.streamed) or (f"/v1/{self.dialect.path}",)
 
     @property
     def prefix(self) -> str:
@@ -56,7 +57,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return self.below or self.paths[0]
 
     @property
-    def counting_path(self) -> str | None:
-        """The path where the tokens of a prompt are counted; None if they are not."""
+    def counting(self) -> Iterator[tuple[str, TokenCounting]]:
+        """The paths where the tokens of a prompt are counted, and how providers count them."""
         counting = self.dialect.counting
-        return self.counted_at or (None if counting is None else f"/v1/{counting.path}")
+        if counting is not None:
+            for path in self.counted or (f"/v1/{counting.path}",):
+                yield path, counting

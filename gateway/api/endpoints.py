@@ -488,16 +488,17 @@ _GEMINI_DESCRIPTION = Description(
     error_schema="GeminiError",
 )
 
-_MODELS = GOOGLES + "models/{model:.+}"
+_MODELS = (f"{GOOGLES}models/{{model:.+}}", "/v1/models/{model:.+}")  # newer SDKs of Google's use the second
 GEMINI_ENDPOINT = Endpoint(
     dialect=GEMINI,
     read=lambda contents, race, _: read_gemini(contents, race),
     fields=_GEMINI_DECODERS,
     description=_GEMINI_DESCRIPTION,
     media=GEMINI_MEDIA,
-    routes=(f"{_MODELS}:generateContent", f"{_MODELS}{_STREAMED}"),
+    routes=tuple(f"{path}:generateContent" for path in _MODELS),
+    streamed=tuple(f"{path}{_STREAMED}" for path in _MODELS),
     below=GOOGLES,
-    counted_at=f"{_MODELS}:countTokens",
+    counted=tuple(f"{path}:countTokens" for path in _MODELS),
     addressed=_of_the_address,
 )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from aiohttp.hdrs import METH_POST
 
 from gateway.api.auth import GOOGLES, Client
 from gateway.api.context import CONTEXT
@@ -135,8 +136,12 @@ async def get_model(request: web.Request) -> web.Response:
 
 
 def spoken_by(request: web.Request) -> Dialect:
-    """Return Gemini for a path of Google's, Messages if the headers are those of an Anthropic client, else chat."""
-    if request.path.startswith(GOOGLES):
+    """Return Gemini for a request as Google's clients send it, Messages for one of Anthropic's, else chat.
+
+    Those of Google have the key in a header or in the address, and only they post to the path of a model.
+    """
+    is_googles = request.path.startswith(GOOGLES) or request.method == METH_POST
+    if is_googles or "x-goog-api-key" in request.headers or "key" in request.query:
         return GEMINI
     is_anthropics = "anthropic-version" in request.headers or "x-api-key" in request.headers
     return MESSAGES if is_anthropics else PIVOT

@@ -16,7 +16,7 @@ from gateway.admin.operations import OPERATIONS, Operations
 from gateway.admin.routes import ROUTES as PAGE_ROUTES
 from gateway.admin.routes import describe, docs
 from gateway.api import headers
-from gateway.api.auth import FORWARDED_FOR, GOOGLES, JSON, Trust
+from gateway.api.auth import FORWARDED_FOR, JSON, Trust
 from gateway.api.bodies import answer_first, withhold_continue
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.endpoints import ENDPOINTS
@@ -179,9 +179,7 @@ _ANSWERS: Mapping[str, Handler] = {
     path: answer for surface in ENDPOINTS.values() for answer in (answering(surface),) for path in surface.paths
 }
 _COUNTS: Mapping[str, Handler] = {
-    surface.counting_path: counting(surface, dialect.counting)
-    for dialect, surface in ENDPOINTS.items()
-    if dialect.counting is not None and surface.counting_path is not None
+    path: counting(surface, counts) for surface in ENDPOINTS.values() for path, counts in surface.counting
 }
 ROUTES = (
     *(_post(path, answer) for path, answer in _ANSWERS.items()),
@@ -378,9 +376,7 @@ CALLS: Mapping[str, Dialect] = {
 }
 _PATHS = tuple(dict.fromkeys(route.path for route in ROUTES if "{" not in route.path))
 _MODELS = "/v1/models"  # several vendors have this path
-_OFFERED = ", ".join(
-    dict.fromkeys(path.split("/")[2] for path in (*CALLS, *_RELAYED, _MODELS) if not path.startswith(GOOGLES))
-)
+_OFFERED = ", ".join(dict.fromkeys(path.split("/")[2] for path in (*CALLS, *_RELAYED, _MODELS) if "{" not in path))
 _NO_ROUTE = (404, 405)
 _LONGEST_PATH = 200  # characters of an unknown path: the client chose it
 [_CHAT] = ENDPOINTS[PIVOT].paths

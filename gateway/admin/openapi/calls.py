@@ -149,11 +149,18 @@ def _described(route: str) -> str:
 
 def raced(endpoint: Endpoint) -> Iterator[Operation]:
     """Yield the operations of a raced API, one for each of its paths."""
-    for number, route in enumerate(map(_described, endpoint.paths)):
-        yield _raced(endpoint, route, "Streamed" * number)
+    for path in endpoint.paths:
+        yield _raced(endpoint, path)
 
 
-def _raced(endpoint: Endpoint, route: str, suffix: str) -> Operation:
+def _version(path: str, first: str) -> str:
+    """Return what distinguishes the names of operations at several versions of an API."""
+    version = path.split("/")[1]
+    return "" if version == first.split("/")[1] else version.capitalize()
+
+
+def _raced(endpoint: Endpoint, path: str) -> Operation:
+    route, streams = _described(path), path in endpoint.streamed
     api, prompt = endpoint.description, endpoint.dialect.requests.prompt
     read = {name: of_type(decoder.type) for name, decoder in endpoint.fields.items()}
     is_addressed = "{model}" in route
@@ -167,10 +174,10 @@ def _raced(endpoint: Endpoint, route: str, suffix: str) -> Operation:
     )
     about = f"The answer. {api.events}" if is_addressed else f"The answer; with `stream: true` as events. {api.events}"
     whole = api.answer or OBJECT
-    content = {JSON: [whole] if suffix else whole, EVENTS: str}
+    content = {JSON: [whole] if streams else whole, EVENTS: str}
     return Operation(
         f"POST {route}",
-        f"{api.id}{suffix}",
+        f"{api.id}{'Streamed' if streams else ''}{_version(path, endpoint.paths[0])}",
         api.summary,
         Tag.RACED,
         CALLER,
@@ -243,13 +250,13 @@ def _body(api: relayed.RelayedApi, media: str) -> Made:
 
 def _counting(endpoint: Endpoint, counting: TokenCounting, path: str) -> Operation:
     counted, prompt, route = endpoint.description, endpoint.dialect.requests.prompt, _described(path)
-    is_addressed = "{model}" in route
+    is_addressed, version = "{model}" in route, _version(path, endpoint.paths[0])
     model = {} if is_addressed else {"model": MODEL}
     whole = {} if counting.whole is None else {counting.whole: Made(OBJECT)}
     named = {} if is_addressed else {"model": "demo-chat"}
     return Operation(
         f"POST {route}",
-        f"countTokensOf{counted.id[0].upper()}{counted.id[1:]}" if is_addressed else "countTokens",
+        f"countTokensOf{counted.id[0].upper()}{counted.id[1:]}{version}" if is_addressed else "countTokens",
         "How many tokens a prompt has",
         Tag.RELAYED,
         CALLER,
@@ -290,20 +297,22 @@ def _stored(method: str, rest: str, name: str, summary: str, access: Access) -> 
 _ONLY = "Anthropic's format only: "
 _LIST = {"object": Literal["list"], "data": ["Model"]}
 _PAGE = {"data": ["AnthropicModel"], "has_more": bool, "first_id last_id": str | None}
+_GOOGLES_LIST = {"models": ["GoogleModel"]}
 _MODELS = Operation(
     "GET /v1/models",
     "listModels",
     "The models this key may use",
     Tag.MODELS,
     CLIENT,
-    {200: answer("The models.", {JSON: either(_LIST, _PAGE)})},
+    {200: answer("The models.", {JSON: either(_LIST, _PAGE, _GOOGLES_LIST)})},
     (
         parameter("limit", f"{_ONLY}models in a page, 1 to 1000.", int),
         parameter("after_id", f"{_ONLY}the page after this model."),
         parameter("before_id", f"{_ONLY}the page before this model."),
     ),
     (errors.InvalidRequest,),
-    description="In Anthropic's format for requests with `anthropic-version` or `x-api-key`, else in OpenAI's.",
+    description="In Anthropic's format for requests with `anthropic-version` or `x-api-key`, in Google's for those with"
+    " `x-goog-api-key` or `?key=`, else in OpenAI's.",
 )
 _MODEL = msgspec.structs.replace(
     _MODELS,
@@ -311,7 +320,7 @@ _MODEL = msgspec.structs.replace(
     id="getModel",
     summary="One model",
     parameters=in_path("id", "Its name; slashes need no escape."),
-    answers={200: answer("The model.", {JSON: either("Model", "AnthropicModel")})},
+    answers={200: answer("The model.", {JSON: either("Model", "AnthropicModel", "GoogleModel")})},
     errors=(errors.InvalidRequest, errors.ModelNotFound),
 )
 
@@ -321,7 +330,7 @@ _GOOGLES_MODELS = msgspec.structs.replace(
     id="listGoogleModels",
     summary="The models this key may use, in Google's format",
     parameters=(),
-    answers={200: answer("The models.", {JSON: {"models": ["GoogleModel"]}})},
+    answers={200: answer("The models.", {JSON: _GOOGLES_LIST})},
     errors=(),
     description="",
     error_schema="GeminiError",
@@ -339,11 +348,7 @@ _GOOGLES_MODEL = msgspec.structs.replace(
 OPERATIONS = (
     *chain.from_iterable(map(raced, ENDPOINTS.values())),
     *(_relayed(*each) for each in _RELAYED),
-    *(
-        _counting(endpoint, endpoint.dialect.counting, endpoint.counting_path)
-        for endpoint in ENDPOINTS.values()
-        if endpoint.dialect.counting is not None and endpoint.counting_path is not None
-    ),
+    *(_counting(endpoint, counting, path) for endpoint in ENDPOINTS.values() for path, counting in endpoint.counting),
     _stored("GET", "", "getResponse", "A stored response", CLIENT),
     _stored("GET", "/input_items", "listInputItems", "The input of a stored response", CLIENT),
     _stored("POST", "/cancel", "cancelResponse", "Cancel a response that runs in the background", CALLER),

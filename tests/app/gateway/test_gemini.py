@@ -134,6 +134,19 @@ async def test_the_whole_answer_is_gathered(serve: Serve) -> None:
         assert said["responseId"] == "AdVRaMmDCYekqtsPrb_-iAw"
 
 
+async def test_its_newer_version_is_the_same(serve: Serve) -> None:
+    async with serve(alpha=[Raw(TEXT_BYTES, token=True)], **GOOGLE) as running:
+        for verb in ("generateContent", "streamGenerateContent", "streamGenerateContent?alt=sse", "countTokens"):
+            async with running.post(ASK, path=f"/v1/models/{MODEL}:{verb}") as response:
+                assert (response.status, await response.read() != b"") == (200, True)
+        async with running.post({}, path=f"/v1/models/{MODEL}:generateContent") as response:
+            assert (await response.json())["error"]["status"] == "INVALID_ARGUMENT"
+        async with running.get("/v1/models", headers={"x-goog-api-key": "unused"}) as response:
+            assert [model["name"] for model in (await response.json())["models"]] == [f"models/{MODEL}"]
+        async with running.get("/v1/models") as response:
+            assert [model["id"] for model in (await response.json())["data"]] == [MODEL]
+
+
 async def test_googles_providers_are_raced(serve: Serve) -> None:
     scripts = {"alpha": [Raw(TEXT_BYTES, token=True)], "beta": [Raw(TEXT_BYTES, token=True)]}
     async with serve(**scripts, **BOTH_GOOGLE) as running, running.post(ASK, path=f"{STREAM}?alt=sse") as response:

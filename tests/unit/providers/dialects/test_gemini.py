@@ -579,9 +579,7 @@ def test_an_answer_that_broke_off_gets_no_end() -> None:
 def test_the_end_is_held_back_until_the_usage_is_known() -> None:
     translation = ToChat()
     translation.feed(parts({"text": "Hi"}, finish="STOP"))
-    assert translation.finishing
-    assert b"[DONE]" in translation.end()
-    assert not translation.finishing
+    assert (translation.finishing, b"[DONE]" in translation.end(), translation.finishing) == (True, True, False)
     other = FromChat({})
     assert b"finishReason" not in other.feed(chunk({"content": "Hi"}, "stop"))
     assert other.finishing
