@@ -11,7 +11,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 from aiohttp import web
@@ -28,7 +27,7 @@ from gateway.core.errors import (
     WrongKey,
 )
 from gateway.fleet.models import Deployment, Model
-from gateway.keys.keys import RETRY_S, Keys
+from gateway.keys.keys import RETRY_S, Keys, key_in
 from gateway.keys.table import Known
 from gateway.settings import (
     ClientSettings,
@@ -557,19 +556,11 @@ def demand_local_host(request: Head) -> None:
         raise Forbidden(f"the host {request.host!r} is refused while no 'clients:' are configured: use 127.0.0.1")
 
 
-GOOGLES = "/v1beta/"  # where the paths of Google's API begin; its newer SDKs have them below the second
-_WITH_KEY = (GOOGLES, "/v1/models")
-
-
 def sent_key(request: Head) -> str:
-    """Return the key that a request sends, "" if there is none."""
+    """Return the key that a request sends, as OpenAI's clients do, Anthropic's or Google's; "" if there is none."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not key.strip():
-        key = request.headers.get("x-api-key", "")  # as Anthropic's clients send it
-        if not key:
-            key = request.headers.get("x-goog-api-key", "")  # as Google's do, or in the address, but only of their API
-            if not key and "key=" in (address := request.raw_path) and address.startswith(_WITH_KEY):
-                key = next((value for name, value in parse_qsl(urlsplit(address).query) if name == "key"), "")
+        key = request.headers.get("x-api-key") or request.headers.get("x-goog-api-key") or key_in(request.raw_path)
     return key.strip()
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from gateway.api.auth import GOOGLES
 from gateway.api.endpoint import Description, Endpoint
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, decoded, is_set, least
 from gateway.api.request import (
@@ -22,6 +21,7 @@ from gateway.api.request import (
     required_turns,
 )
 from gateway.core.errors import InvalidRequest, ResponseNotFound
+from gateway.keys.keys import GOOGLES
 from providers.dialects import (
     CHAT,
     COMPLETIONS,

@@ -8,11 +8,12 @@ import msgspec
 from aiohttp import web
 from aiohttp.hdrs import METH_POST
 
-from gateway.api.auth import GOOGLES, Client
+from gateway.api.auth import Client
 from gateway.api.context import CONTEXT
 from gateway.api.fitting import against_policy
 from gateway.core.errors import Forbidden, InvalidRequest, NothingEnabled
 from gateway.fleet.models import Deployment, Model
+from gateway.keys.keys import GOOGLES
 from providers import Price
 from providers.dialects import DIALECTS, GEMINI, MESSAGES, PIVOT, Dialect
 
