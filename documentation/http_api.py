@@ -12,8 +12,8 @@ _HEAD = """# HTTP API
 Every route, what it does, and how it can answer. A running gateway serves the same as OpenAPI at `/openapi.json`, with
 all fields, and as a page at `/docs`. [The read API](../api.md) has examples of `/api`.
 
-- **Keys**: `authorization: Bearer hs-…`, or `x-api-key` as Anthropic's SDKs send it. Without `clients:` in the
-  configuration, programs on this machine need none.
+- **Keys**: `authorization: Bearer hs-…`, `x-api-key` as Anthropic's SDKs send it, or `x-goog-api-key` as Google's do.
+  Without `clients:` in the configuration, programs on this machine need none.
 - **Errors** have the format of the API that is called; [errors](errors.md) says what to do about each.
 - [Headers](headers.md) has those of requests and answers.
 

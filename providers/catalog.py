@@ -120,8 +120,9 @@ def _with_signed_calls(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(decoded)) if changed else messages
 
 
-Kind = Literal["openai_compatible", "anthropic", "litellm"]
-Auth = Literal["bearer", "api-key", "x-api-key"]  # authorization: Bearer KEY, or a header of this name with the key
+Kind = Literal["openai_compatible", "anthropic", "gemini", "litellm"]
+# authorization: Bearer KEY, or a header of this name with the key
+Auth = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key"]
 if TYPE_CHECKING:
     Api = str
 else:  # at run time, configurations are checked against the known names
@@ -130,6 +131,7 @@ else:  # at run time, configurations are checked against the known names
 _USUAL: Mapping[Kind, tuple[Api, ...]] = {
     "openai_compatible": ("chat", "completions", "embeddings"),
     "anthropic": ("messages",),
+    "gemini": ("gemini",),
     "litellm": ("chat", "embeddings"),
 }
 # An unknown server may have any API that is not raced; only a request shows it.

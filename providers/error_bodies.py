@@ -138,6 +138,8 @@ def error_of_response(
     """Return the error of a response. ``headers`` have lower-case names; ``now_s`` is Unix time."""
     kind = kind_of_status(status)
     error = _error_object(_decode(body))
+    if kind is ErrorKind.BAD_REQUEST and error and _refuses_key(error):
+        kind = ErrorKind.PROVIDER_AUTH
     message = _message(error) if error else message_of_text(body)
     retry = None
     if kind in (ErrorKind.RATE_LIMITED, ErrorKind.SERVER_ERROR):
@@ -260,6 +262,13 @@ def _google_retry_delay_s(error: Mapping[str, Any]) -> float | None:
             case {"retryDelay": str(delay)}:
                 return parse_delay_s(delay)
     return None
+
+
+def _refuses_key(error: Mapping[str, Any]) -> bool:
+    """Whether a google.rpc.ErrorInfo says that the key is wrong: Gemini answers 400 for that."""
+    return any(
+        isinstance(each, dict) and each.get("reason") == "API_KEY_INVALID" for each in _list(error.get("details"))
+    )
 
 
 def _client_body(error: Mapping[str, Any], secrets: Sequence[str]) -> bytes:

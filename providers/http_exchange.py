@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import msgspec
 
-from providers.dialects import Translation
+from providers.dialects import DIALECTS, Translation
 from providers.error_bodies import error_in, named_error, read_answer, says_error
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange
@@ -217,7 +217,9 @@ def _is_undecided(head: bytes) -> bool:
 # declared as JSON, or has no specific type and looks like an object, is read completely first.
 
 _HTTP_ANSWER_LARGEST_ANSWER_BYTES = 128 * 1024 * 1024  # two thousand embeddings are about 80 MiB
-_JSON_ONLY = frozenset({"embeddings", "moderations", "rerank", "messages/count_tokens"})
+_JSON_ONLY = frozenset({"embeddings", "moderations", "rerank"}).union(
+    dialect.counting.path for dialect in DIALECTS.values() if dialect.counting is not None
+)
 _LARGEST_EVENT_BYTES = 32 * 1024 * 1024  # held back until it is complete
 _LONGEST_SILENCE_BYTES = 1024 * 1024  # of comments before the first event
 _EVENTS = "text/event-stream"

@@ -44,7 +44,8 @@ def streamed_body(request: Request, quirks: Quirks) -> bytes:
             fields["stream_options"] = _with_usage(fields.get("stream_options"))
         else:
             fields.pop("stream_options", None)
-    return msgspec.json.encode(fields)
+    body = request.dialect.requests.body
+    return msgspec.json.encode(fields if body is None else body(fields))
 
 
 def _fields(request: Request, quirks: Quirks) -> dict[str, msgspec.Raw]:
@@ -71,6 +72,7 @@ _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
 _HEADS_KEPT = 256  # a path may contain the model's name, and clients may name any model
 _COMPRESSED = {"accept-encoding": ACCEPTED}
 _NO_QUERY: Mapping[str, str] = {}
+_QUERIES = {dialect.name: dialect.query for dialect in DIALECTS.values()}
 _CONNECT_S = 5.0
 _SUCCESS = range(200, 300)
 _CLIENT_ERROR = 400
@@ -159,7 +161,10 @@ class HttpUpstream:
         packed = comes_whole(path)
         if form is None:
             head = self._head("POST", path, request.model, packed=packed, own=request.own_headers)
-            body = msgspec.json.encode(with_own(request, request.fields))
+            fields = with_own(request, request.fields)
+            if "{model}" in path:
+                del fields["model"]
+            body = msgspec.json.encode(fields)
         else:
             own = (*request.own_headers, ("content-type", form.content_type))
             head = self._build_head("POST", path, request.model, packed=packed, own=own)
@@ -304,7 +309,8 @@ class HttpUpstream:
 
         The fields ``own`` replace the provider's.
         """
-        url = self._url(path, model).with_query({**self._base_url.query, **self._query, **query})
+        own_query = _QUERIES.get(path, _NO_QUERY)
+        url = self._url(path, model).with_query({**self._base_url.query, **self._query, **own_query, **query})
         headers = {**_COMPRESSED, **dict(own)} if packed else dict(own)
         return self._client.head(method, url.raw_path_qs, headers)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from providers.catalog import Kind, Vendor
+from providers.catalog import Auth, Kind, Vendor
 from providers.exchange import Upstream
 from providers.http import TlsContexts, Versions
 from providers.http_upstream import HttpUpstream
@@ -12,8 +12,19 @@ from providers.key_ring import KeyRing
 from providers.litellm_library import LiteLLM
 from providers.litellm_upstream import LiteLLMUpstream
 
-_ANTHROPIC_URL = "https://api.anthropic.com/v1"
-_ANTHROPIC_HEADERS = {"anthropic-version": "2023-06-01"}
+
+class _Service(msgspec.Struct, frozen=True):
+    """What all servers of one kind have in common, beside their API."""
+
+    base_url: str  # of the vendor that this API comes from
+    auth: Auth
+    headers: Mapping[str, str] = {}
+
+
+_SERVICES: Mapping[Kind, _Service] = {
+    "anthropic": _Service("https://api.anthropic.com/v1", "x-api-key", {"anthropic-version": "2023-06-01"}),
+    "gemini": _Service("https://generativelanguage.googleapis.com/v1beta", "x-goog-api-key"),
+}
 
 
 def open_upstream(
@@ -52,12 +63,13 @@ def open_upstream(
         quirks = msgspec.structs.replace(quirks, repairs=quirks.repairs | {"finish_reason"})
     is_own_url = base_url is not None
     base_url = base_url or row.base_url
-    if kind == "anthropic":
-        base_url = base_url or _ANTHROPIC_URL
+    service = _SERVICES.get(kind)
+    if service is not None:
+        base_url = base_url or service.base_url
     if base_url is None and kind != "litellm":
         raise ValueError(f"provider {name!r} needs a base_url")
     own = dict(headers or {})
-    fixed = {**(_ANTHROPIC_HEADERS if kind == "anthropic" else {}), **row.headers, **own}
+    fixed = {**(service.headers if service is not None else {}), **row.headers, **own}
     if organization is not None:
         fixed["openai-organization"] = organization
 
@@ -77,7 +89,7 @@ def open_upstream(
             provider=name,
             base_url=base_url,
             api_key=api_key,
-            auth="x-api-key" if kind == "anthropic" else row.auth,
+            auth=service.auth if service is not None else row.auth,
             headers=fixed,
             query={**row.query, **(query or {})},
             chat_path=row.chat_path,

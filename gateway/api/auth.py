@@ -26,7 +26,7 @@ from gateway.core.errors import (
     WrongKey,
 )
 from gateway.fleet.models import Deployment, Model
-from gateway.keys.keys import RETRY_S, Keys
+from gateway.keys.keys import RETRY_S, Keys, key_in
 from gateway.keys.table import Known
 from gateway.settings import (
     ClientSettings,
@@ -291,6 +291,10 @@ class Head(Protocol):
     def host(self) -> str:
         """The host that was asked for."""
 
+    @property
+    def raw_path(self) -> str:
+        """The path with its query, as it was sent."""
+
 
 class Admission:
     """Admits requests by their key; if keys are not required, only from programs on this machine."""
@@ -465,10 +469,10 @@ def demand_local_host(request: Head) -> None:
 
 
 def sent_key(request: Head) -> str:
-    """Return the key that a request sends, "" if there is none."""
+    """Return the key that a request sends, as OpenAI's clients do, Anthropic's or Google's; "" if there is none."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not key.strip():
-        key = request.headers.get("x-api-key", "")  # as Anthropic's clients send it
+        key = request.headers.get("x-api-key") or request.headers.get("x-goog-api-key") or key_in(request.raw_path)
     return key.strip()
 
 

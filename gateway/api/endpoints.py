@@ -1,12 +1,14 @@
 """The list of raced APIs, each with its dialect. A new one is a file, and a line here."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
+from aiohttp import web
 
 from gateway.api.endpoint import Description, Endpoint
-from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, is_set, least
+from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, decoded, is_set, least
 from gateway.api.request import (
     Decoders,
     Needs,
@@ -16,9 +18,22 @@ from gateway.api.request import (
     needs_of,
     required,
     required_messages,
+    required_turns,
 )
-from gateway.core.errors import ResponseNotFound
-from providers.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Dialect
+from gateway.core.errors import InvalidRequest, ResponseNotFound
+from gateway.keys.keys import GOOGLES
+from providers.dialects import (
+    CHAT,
+    COMPLETIONS,
+    GEMINI,
+    MESSAGES,
+    RESPONSES,
+    Dialect,
+    Malformed,
+    camel,
+    flattened,
+    raw_json,
+)
 
 # Reads requests for OpenAI's chat completions.
 
@@ -370,6 +385,125 @@ RESPONSES_ENDPOINT = Endpoint(
 )
 
 
+# Reads requests for Google's generateContent, whose model and way of answering are in the address.
+
+_STREAMED = ":streamGenerateContent"
+_LIMIT = GEMINI.requests.parameters.answer_limits[0]
+_TRUE, _FALSE = msgspec.Raw(b"true"), msgspec.Raw(b"false")
+_ARRAY, _EVENTS = msgspec.Raw(b'"json"'), msgspec.Raw(b'"sse"')
+
+
+def _of_kind(kinds: str) -> re.Pattern[bytes]:
+    return re.compile(rb'"mime_?[tT]ype"\s*:\s*"(?:%b)/' % kinds.encode())
+
+
+_DOCUMENTS = "application|text|video"
+GEMINI_MEDIA = Media(
+    odd=re.compile(rb'"(?:(?:inline|file)_?[dD]ata|executable_?[cC]ode|code_?[eE]xecution_?[rR]esult)"\s*:'),
+    any=_of_kind(f"image|audio|{_DOCUMENTS}"),
+    vision=_of_kind("image"),
+    audio=_of_kind("audio"),
+    documents=_of_kind(_DOCUMENTS),
+)
+
+
+class _GenerationConfig(msgspec.Struct, rename="camel"):
+    max_output_tokens: float | None = None
+    response_mime_type: str | None = None
+    response_schema: dict[str, Any] | None = None
+    response_json_schema: dict[str, Any] | None = None
+
+
+_GEMINI_DECODERS: Decoders = {
+    "tools": msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | dict[str, msgspec.Raw] | None),
+    "generationConfig": msgspec.json.Decoder(
+        _GenerationConfig | None
+    ),  # only described: its fields are read one by one
+}
+_numbers = msgspec.json.Decoder(float | None)
+
+
+def _of_the_address(request: web.Request, contents: Contents) -> Contents:
+    """Put what the address says into the body's fields."""
+    streamed = request.path.endswith(_STREAMED)
+    said = {
+        "model": raw_json(request.match_info["model"]),
+        "stream": _TRUE if streamed else _FALSE,
+        "alt": _EVENTS if request.query.get("alt") == "sse" else _ARRAY,
+    }
+    return msgspec.structs.replace(contents, fields={**contents.fields, **said})
+
+
+def read_gemini(contents: Contents, race_header: str | None) -> ParsedRequest:
+    """Read the body of a request, with what its address says.
+
+    Raises:
+        InvalidRequest: a field is invalid or missing.
+
+    """
+    begun = begin(contents, race_header)
+    try:
+        fields = flattened(begun.fields)
+    except Malformed as error:
+        raise InvalidRequest(error.message, param=error.param) from None
+    is_array, stream = fields.pop("alt", _EVENTS) == _ARRAY, fields["stream"] == _TRUE
+    prompt = required_turns(fields, GEMINI.requests.prompt)
+    tools = decoded_fields(fields, _GEMINI_DECODERS).get("tools") or ()
+    kinds = {camel(kind) for tool in ((tools,) if isinstance(tools, dict) else tools) for kind in tool}
+    limit = fields.get(_LIMIT)
+    formats = [name for name in GEMINI.requests.json_formats if is_set(fields.get(name))]
+    is_json = any(GEMINI.requests.json_formats[name](fields[name]) is not None for name in formats)
+    needs = needs_of(
+        prompt,
+        contents,
+        GEMINI_MEDIA,
+        max_tokens=None if limit is None else least(decoded(_LIMIT, limit, _numbers)),
+        tools="functionDeclarations" in kinds,
+        json_schema=is_json and any(name.endswith("chema") for name in formats),
+    )
+    return ParsedRequest(
+        dialect=GEMINI,
+        model=begun.model,
+        fields=fields,
+        size=contents.size,
+        values=contents.values,
+        needs=msgspec.structs.replace(needs, inline=False) if is_set(fields.get("cachedContent")) else needs,
+        race=begun.race,
+        preferences=begun.preferences,
+        stream=stream,
+        is_array=stream and is_array,
+        # All other tools are run by the provider: they search or spend, so such calls are never duplicated.
+        stateful=bool(kinds - {"functionDeclarations"}),
+        for_program=bool(tools) or is_json,
+    )
+
+
+_GEMINI_DESCRIPTION = Description(
+    id="generateContent",
+    summary="Google's generateContent",
+    prompt={"type": ["array", "object"], "description": "The turns, each with a `role` and `parts`."},
+    example={"contents": [{"role": "user", "parts": [{"text": "Say hello."}]}]},
+    answer="GenerateContentResponse",
+    events="At `:streamGenerateContent` events with `alt=sse`, else the elements of an array.",
+    error_schema="GeminiError",
+)
+
+_MODELS = (f"{GOOGLES}models/{{model:.+}}", "/v1/models/{model:.+}")  # newer SDKs of Google's use the second
+GEMINI_ENDPOINT = Endpoint(
+    dialect=GEMINI,
+    read=lambda contents, race, _: read_gemini(contents, race),
+    fields=_GEMINI_DECODERS,
+    description=_GEMINI_DESCRIPTION,
+    media=GEMINI_MEDIA,
+    routes=tuple(f"{path}:generateContent" for path in _MODELS),
+    streamed=tuple(f"{path}{_STREAMED}" for path in _MODELS),
+    below=GOOGLES,
+    counted=tuple(f"{path}:countTokens" for path in _MODELS),
+    addressed=_of_the_address,
+)
+
+
 ENDPOINTS: Mapping[Dialect, Endpoint] = {
-    each.dialect: each for each in (CHAT_ENDPOINT, COMPLETIONS_ENDPOINT, MESSAGES_ENDPOINT, RESPONSES_ENDPOINT)
+    each.dialect: each
+    for each in (CHAT_ENDPOINT, COMPLETIONS_ENDPOINT, MESSAGES_ENDPOINT, RESPONSES_ENDPOINT, GEMINI_ENDPOINT)
 }

@@ -38,7 +38,7 @@ from gateway.racing import (
     delivered_of,
     forget_prompt,
 )
-from providers import UpstreamError
+from providers import UpstreamError, events
 from providers.dialects import Begun, Continuing
 
 # The sink of a streamed answer: it forwards the winner's server-sent events as they arrive.
@@ -117,6 +117,7 @@ class StreamingSink:
 
     streams = True
     understands = False
+    content_type = "text/event-stream; charset=utf-8"
 
     def __init__(
         self,
@@ -225,7 +226,7 @@ class StreamingSink:
 
     async def _prepare(self, fields: dict[str, str]) -> None:
         fields.update(self._response_headers)
-        fields[_CONTENT_TYPE] = "text/event-stream; charset=utf-8"
+        fields[_CONTENT_TYPE] = self.content_type
         fields[_CACHE_CONTROL] = "no-cache"
         fields[_BUFFERING] = "no"  # else nginx would buffer the stream
         request = self._request
@@ -269,6 +270,33 @@ class StreamingSink:
             raise ClientGone from error
 
 
+class ArraySink(StreamingSink):
+    """Writes the data of events as the elements of one JSON array, for clients that do not read events."""
+
+    content_type = "application/json; charset=utf-8"
+    _is_open = False  # the array has begun
+
+    async def begin(self, winner: Winner) -> None:
+        """Prepare the response's headers. Events are never forwarded as they are."""
+        await super().begin(winner)
+
+    async def _send(self, block: bytes) -> None:
+        # A comment becomes a line break, which may stand between elements.
+        await super()._send(self._elements(block) or b"\n")
+
+    async def _finish(self, last: bytes) -> None:
+        elements = self._elements(last)
+        await super()._finish(elements + (b"]" if self._is_open else b"[]"))
+
+    def _elements(self, block: bytes) -> bytes:
+        said = bytearray()
+        for event in events(block):
+            if event.data:
+                said += (b"\n,\r\n" if self._is_open else b"[") + event.data
+                self._is_open = True
+        return bytes(said)
+
+
 COMMENT_S = 10.0  # between two comments while no answer is known to be valid
 
 
@@ -281,6 +309,8 @@ def answering(surface: Endpoint, admit: Admit | None = None) -> Handler:
         contents = await read_contents(
             received.take(), context.body_work, surface.dialect.requests.prompt, surface.media
         )
+        if surface.addressed is not None:
+            contents = surface.addressed(request, contents)
         asked = surface.read(contents, request.headers.get(HEADER), context.settings)
         if (deadlines := read_deadlines(request.headers)) is not NOTHING:
             asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
@@ -340,7 +370,8 @@ class _Answer:
         if not self._asked.stream:
             return await self._whole()
         keep = self._keep if self._asked.stores else None
-        sink = StreamingSink(self._request, journey.call, journey.response_headers, keep, self._forget)
+        make = ArraySink if self._asked.is_array else StreamingSink
+        sink = make(self._request, journey.call, journey.response_headers, keep, self._forget)
         every_s = journey.entry.model.keepalive_s
         if every_s is None and journey.call.win_on is WinOn.VALID:
             every_s = COMMENT_S  # the first token may be the last

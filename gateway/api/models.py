@@ -1,4 +1,4 @@
-"""GET /v1/models and /v1/models/{id}: the models a client may use, in the format of OpenAI, OpenRouter or Anthropic."""
+"""GET /v1/models and /v1/models/{id}: a client's models, in the format of OpenAI, OpenRouter, Anthropic or Google."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -6,14 +6,16 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from aiohttp.hdrs import METH_POST
 
 from gateway.api.auth import Client
 from gateway.api.context import CONTEXT
 from gateway.api.fitting import against_policy
 from gateway.core.errors import Forbidden, InvalidRequest, NothingEnabled
 from gateway.fleet.models import Deployment, Model
+from gateway.keys.keys import GOOGLES
 from providers import Price
-from providers.dialects import DIALECTS, MESSAGES, PIVOT, Dialect
+from providers.dialects import DIALECTS, GEMINI, MESSAGES, PIVOT, Dialect
 
 # What is known about a model from its deployments: context length, capabilities, price.
 
@@ -110,9 +112,12 @@ async def list_models(request: web.Request) -> web.Response:
     client = context.admission.admit(request)
     models = [model for name, model in context.fleet.models.items() if client.models is None or name in client.models]
     known = [(model, _open(model, client)) for model in models]
-    if spoken_by(request) is not MESSAGES:
+    spoken = spoken_by(request)
+    if spoken is PIVOT:
         return _json({"object": "list", "data": [_as_openai(model, open_) for model, open_ in known]})
     facts = [(model, facts_of(model, open_)) for model, open_ in known]
+    if spoken is GEMINI:
+        return _json({"models": [_as_google(model, each) for model, each in facts if each.converses]})
     entries = [_as_anthropic(model, each) for model, each in facts if each.converses]
     return _json(_page(entries, request.query))
 
@@ -125,12 +130,20 @@ async def get_model(request: web.Request) -> web.Response:
     client.check_model(name)
     model = context.fleet.find(name, adhoc=client.adhoc)
     open_ = _open(model, client)
-    is_anthropics = spoken_by(request) is MESSAGES
-    return _json(_as_anthropic(model, facts_of(model, open_)) if is_anthropics else _as_openai(model, open_))
+    spoken = spoken_by(request)
+    if spoken is PIVOT:
+        return _json(_as_openai(model, open_))
+    return _json((_as_google if spoken is GEMINI else _as_anthropic)(model, facts_of(model, open_)))
 
 
 def spoken_by(request: web.Request) -> Dialect:
-    """Return Messages if the headers are those of an Anthropic client, else chat."""
+    """Return Gemini for a request as Google's clients send it, Messages for one of Anthropic's, else chat.
+
+    Those of Google have the key in a header or in the address, and only they post to the path of a model.
+    """
+    is_googles = request.path.startswith(GOOGLES) or request.method == METH_POST
+    if is_googles or "x-goog-api-key" in request.headers or "key" in request.query:
+        return GEMINI
     is_anthropics = "anthropic-version" in request.headers or "x-api-key" in request.headers
     return MESSAGES if is_anthropics else PIVOT
 
@@ -195,6 +208,18 @@ def _as_anthropic(model: Model, facts: ModelFacts) -> dict[str, Any]:
         "max_input_tokens": facts.context_tokens,
         "max_tokens": facts.max_output_tokens,
     }
+
+
+def _as_google(model: Model, facts: ModelFacts) -> dict[str, Any]:
+    entry = {
+        "name": f"models/{model.name}",
+        "baseModelId": model.name,
+        "version": "",
+        "displayName": model.name,
+        "supportedGenerationMethods": ["generateContent", "countTokens"],
+    }
+    limits = {"inputTokenLimit": facts.context_tokens, "outputTokenLimit": facts.max_output_tokens}
+    return {**entry, **{name: limit for name, limit in limits.items() if limit is not None}}
 
 
 def _page(entries: Sequence[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:

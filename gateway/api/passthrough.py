@@ -12,21 +12,21 @@ from gateway.api.auth import JSON, Client
 from gateway.api.bodies import Received, read_contents
 from gateway.api.call_runner import CallRunner
 from gateway.api.context import CONTEXT, Context
-from gateway.api.endpoints import MESSAGES_MEDIA as MEDIA
+from gateway.api.endpoint import Endpoint
 from gateway.api.fitting import IGNORED, against_policy, in_order
-from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, size_class
+from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, is_set, size_class
 from gateway.api.overrides import HEADER, as_asked
 from gateway.api.passthrough_requests import (
-    COUNT_TOKENS,
     RelayedApi,
     RelayedRequest,
+    counting_api,
     default_model,
     read_json,
     read_multipart,
 )
 from gateway.api.plan_call import PlannedCall, is_counted
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
-from gateway.api.request import needs_of, required_messages
+from gateway.api.request import needs_of, required_turns
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InvalidRequest, NoDeploymentFits, ResponseNotFound
 from gateway.core.prompt_classes import PromptClass
@@ -37,7 +37,7 @@ from gateway.racing import Asking, ClientGone, Relay, Relayed, Unanswered
 from gateway.settings import DataPolicy
 from gateway.steering import Terms
 from providers import ErrorKind, UpstreamError
-from providers.dialects import MESSAGES
+from providers.dialects import TokenCounting, raw_json
 
 # From a request to a relay: builds the call, selects its deployments, and plans their order.
 
@@ -229,7 +229,10 @@ async def receive(
         return default_model(api, context.fleet, origin.client)
 
     if request.content_type == JSON:
-        asked = read_json(api, await read_contents(body, context.body_work, prompt, media), race, default)
+        contents = await read_contents(body, context.body_work, prompt, media)
+        if (model := request.match_info.get("model")) is not None:  # where the address names it
+            contents.fields["model"] = raw_json(model)
+        asked = read_json(api, contents, race, default)
     else:
         asked = read_multipart(api, request.headers["content-type"], body, race, default)
     return asked, origin
@@ -289,36 +292,42 @@ async def answered(
     return web.Response(body=answer.answer.body, status=answer.answer.status, headers=fields)
 
 
-# POST /v1/messages/count_tokens: sent to a deployment that speaks Messages; estimated if none does.
+# Counting the tokens of a prompt: asked of a deployment that speaks the client's API; estimated if none does.
 
 ESTIMATED = "x-holeshot-estimated"
 
 
-async def _count(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
-    """Return a prompt's number of tokens. An estimate is marked; it is a call only if a deployment was asked."""
-    context = request.app[CONTEXT]
-    asked, origin = await receive(
-        request, client, received, COUNT_TOKENS, waited_s=waited_s, prompt=MESSAGES.requests.prompt, media=MEDIA
+def counting(endpoint: Endpoint, counts: TokenCounting) -> Handler:
+    """Return the request handler that counts tokens. An estimate is marked; only what a deployment counts is a call."""
+    api, prompt, media = (
+        counting_api(endpoint.dialect.name, counts.path),
+        endpoint.dialect.requests.prompt,
+        endpoint.media,
     )
-    messages = required_messages(asked.fields)
+    assert media is not None
 
-    def estimate(error: ApiError) -> web.Response | None:
-        if not (isinstance(error, NoDeploymentFits) or error.code == ErrorKind.NO_SUCH_API):
-            return None
-        contents = Contents({}, asked.size, scan_media=asked.scan_media)
-        needs = needs_of(messages, contents, MEDIA, max_tokens=None, tools=False, json_schema=False)
-        fields = headers.identifying(origin.request_id) if origin.request_id is not None else {}
-        return web.Response(
-            body=msgspec.json.encode({"input_tokens": max(1, needs.prompt_tokens)}),
-            content_type="application/json",
-            headers={**fields, ESTIMATED: "true"},
-        )
+    async def count(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
+        context = request.app[CONTEXT]
+        asked, origin = await receive(request, client, received, api, waited_s=waited_s, prompt=prompt, media=media)
+        has_whole = counts.whole is not None and is_set(asked.fields.get(counts.whole))
+        turns = asked.fields[counts.whole or prompt] if has_whole else required_turns(asked.fields, prompt)
 
-    with context.fleet:
-        return await answered(context, request, COUNT_TOKENS, asked, origin, answer_here=estimate)
+        def estimate(error: ApiError) -> web.Response | None:
+            if not (isinstance(error, NoDeploymentFits) or error.code == ErrorKind.NO_SUCH_API):
+                return None
+            contents = Contents({}, asked.size, scan_media=asked.scan_media)
+            needs = needs_of(turns, contents, media, max_tokens=None, tools=False, json_schema=False)
+            fields = headers.identifying(origin.request_id) if origin.request_id is not None else {}
+            return web.Response(
+                body=msgspec.json.encode({counts.field: max(1, needs.prompt_tokens)}),
+                content_type="application/json",
+                headers={**fields, ESTIMATED: "true"},
+            )
 
+        with context.fleet:
+            return await answered(context, request, api, asked, origin, answer_here=estimate)
 
-count_tokens = seated(_count)
+    return seated(count)
 
 
 # /v1/responses/{id} and the paths below it: passed on to the provider that stores the response.

@@ -100,13 +100,17 @@ VARIATIONS = RelayedApi(
     takes=(FORM,),
     kind="image",
 )
-COUNT_TOKENS = RelayedApi(
-    endpoint=MeasuredApi.COUNT_TOKENS,
-    path="messages/count_tokens",
-    api="messages",
-    is_text=False,  # counting costs nothing
-    takes_extra_body=False,  # it accepts only few of the fields that can be set for answers
-)
+
+
+def counting_api(api: Api, path: str) -> RelayedApi:
+    """Return the API at ``path`` that counts the tokens of prompts for ``api``."""
+    return RelayedApi(
+        endpoint=MeasuredApi.COUNT_TOKENS,
+        path=path,
+        api=api,
+        is_text=False,  # counting costs nothing
+        takes_extra_body=False,  # it accepts only few of the fields that can be set for answers
+    )
 
 
 def default_model(api: RelayedApi, fleet: Fleet, client: Client) -> str:

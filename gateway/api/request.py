@@ -21,7 +21,7 @@ from gateway.api.overrides import RaceOverride, read_override
 from gateway.api.preferences import Preferences, read_preferences
 from gateway.core.errors import InvalidRequest
 from gateway.core.prompt_classes import PromptClass, answer_class
-from providers.dialects import Dialect
+from providers.dialects import DIALECTS, Dialect
 
 _TOKENS_PER_PAYLOAD = 1000  # about as many as a picture has
 _LONG = 8 * 1024  # bytes; shorter prompts fit every context window
@@ -36,7 +36,8 @@ INLINE = frozenset({
     "safety_identifier", "seed", "service_tier", "stop", "stop_sequences", "store", "stream", "stream_options",
     "suffix", "system", "temperature", "text", "thinking", "tool_choice", "tools", "top_k", "top_logprobs", "top_p",
     "truncation", "user", "verbosity",
-})  # fmt: skip
+}).union(*(dialect.requests.inline for dialect in DIALECTS.values()))  # fmt: skip
+_TURNS = re.compile(rb"\s*(?:\{|\[\s*[^\s\]])")  # Google takes one turn alone, too
 _NONEMPTY_ARRAY = re.compile(rb"\s*\[\s*[^\s\]]")  # the input is valid JSON, so its first bytes are enough
 
 Decoders = Mapping[str, msgspec.json.Decoder[Any]]
@@ -72,6 +73,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     race: RaceOverride
     preferences: Preferences
     stream: bool = False
+    is_array: bool = False  # the stream's events are sent as the elements of one JSON array
     wants_usage: bool = True  # in the stream; dialects that always send usage ignore this
     stateful: bool = False  # must not be duplicated
     for_program: bool = False  # tools or JSON: the reader is a program that needs the whole answer
@@ -156,6 +158,21 @@ def required_messages(fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
     if not _NONEMPTY_ARRAY.match(messages):
         raise InvalidRequest("'messages' must be an array with at least one message", param="messages")
     return messages
+
+
+def required_turns(fields: Mapping[str, msgspec.Raw], prompt: str) -> msgspec.Raw:
+    """Return the field ``prompt``, unparsed: the turns of a conversation, of which there is one at least.
+
+    Raises:
+        InvalidRequest: it is missing, neither an array nor an object, or an empty array.
+
+    """
+    if prompt == "messages":
+        return required_messages(fields)
+    turns = required(fields, prompt, "the turns of the conversation so far")
+    if not _TURNS.match(turns):
+        raise InvalidRequest(f"{prompt!r} must be an array with at least one turn", param=prompt)
+    return turns
 
 
 def decoded_fields(fields: Mapping[str, msgspec.Raw], decoders: Decoders) -> dict[str, Any]:

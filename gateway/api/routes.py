@@ -22,7 +22,7 @@ from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.endpoints import ENDPOINTS
 from gateway.api.handler import answering
 from gateway.api.models import get_model, list_models, spoken_by
-from gateway.api.passthrough import count_tokens, kept_response, relaying
+from gateway.api.passthrough import counting, kept_response, relaying
 from gateway.api.passthrough_requests import (
     EDITS,
     EMBEDDINGS,
@@ -99,7 +99,7 @@ def _bare(words: Sequence[str]) -> list[str]:
 
 # CORS: lets web pages of the configured origins call the APIs, each with a key of its own, never with cookies.
 
-PATHS = ("/v1/", "/v2/")  # the APIs; what operators look at and health checks are for no web page
+PATHS = ("/v1/", "/v1beta/", "/v2/")  # the APIs; what operators look at and health checks are for no web page
 METHODS = "GET, POST, DELETE"
 MAX_AGE_S = 7200  # browsers ask again after this; none remembers an answer for longer than a day, Chrome two hours
 _FIELD = re.compile("[a-z0-9-]{1,100}")
@@ -109,6 +109,7 @@ _SENT = frozenset(
     {
         *("accept", "accept-language", "authorization", "content-language", "content-type", "http-referer"),
         *("idempotency-key", "traceparent", "tracestate", "user-agent", "x-api-key", "x-request-id", "x-title"),
+        *("x-goog-api-client", "x-goog-api-key"),
     }
 )
 _SENT_PREFIXES = ("anthropic-", "openai-", "x-holeshot-", "x-llm-d-", "x-stainless-")
@@ -163,7 +164,6 @@ _get, _post, _patch, _delete = (
     partial(add, expect_handler=withhold_continue) for add in (web.get, web.post, web.patch, web.delete)
 )
 
-_COUNT_TOKENS = "/v1/messages/count_tokens"
 _RELAYED: Mapping[str, RelayedApi] = {
     "/v1/embeddings": EMBEDDINGS,
     "/v1/moderations": MODERATIONS,
@@ -177,10 +177,15 @@ _RELAYED: Mapping[str, RelayedApi] = {
     "/v1/images/variations": VARIATIONS,
 }
 
-_ANSWERS: Mapping[str, Handler] = {surface.route: answering(surface) for surface in ENDPOINTS.values()}
+_ANSWERS: Mapping[str, Handler] = {
+    path: answer for surface in ENDPOINTS.values() for answer in (answering(surface),) for path in surface.paths
+}
+_COUNTS: Mapping[str, Handler] = {
+    path: counting(surface, counts) for surface in ENDPOINTS.values() for path, counts in surface.counting
+}
 ROUTES = (
     *(_post(path, answer) for path, answer in _ANSWERS.items()),
-    _post(_COUNT_TOKENS, count_tokens),
+    *(_post(path, count) for path, count in _COUNTS.items()),
     *(_post(path, relaying(api)) for path, api in _RELAYED.items()),
     _get("/v1/responses/{id}", kept_response),
     _delete("/v1/responses/{id}", kept_response),
@@ -188,6 +193,8 @@ ROUTES = (
     _post("/v1/responses/{id}/{rest:cancel}", kept_response),
     _get("/v1/models", list_models),
     _get("/v1/models/{id:.+}", get_model),
+    _get("/v1beta/models", list_models),
+    _get("/v1beta/models/{id:.+}", get_model),
     _get("/health/live", live),
     _get("/health/ready", ready),
     _get("/metrics", metrics),
@@ -368,21 +375,21 @@ def _dialect(request: web.Request) -> Dialect:
 
 
 def _dialect_of(path: str) -> Dialect:
-    return next((dialect for dialect, surface in ENDPOINTS.items() if path.startswith(surface.route)), PIVOT)
+    return next((dialect for dialect, surface in ENDPOINTS.items() if path.startswith(surface.prefix)), PIVOT)
 
 
 # The paths of calls that take JSON, with the dialect of their errors.
 CALLS: Mapping[str, Dialect] = {
     path: _dialect_of(path)
     for path in (
-        *(surface.route for surface in ENDPOINTS.values()),
-        _COUNT_TOKENS,
+        *_ANSWERS,
+        *_COUNTS,
         *(path for path, api in _RELAYED.items() if JSON in api.takes),
     )
 }
 _PATHS = tuple(dict.fromkeys(route.path for route in ROUTES if "{" not in route.path))
 _MODELS = "/v1/models"  # several vendors have this path
-_OFFERED = ", ".join(dict.fromkeys(path.split("/")[2] for path in (*CALLS, *_RELAYED, _MODELS)))
+_OFFERED = ", ".join(dict.fromkeys(path.split("/")[2] for path in (*CALLS, *_RELAYED, _MODELS) if "{" not in path))
 _NO_ROUTE = (404, 405)
 _LONGEST_PATH = 200  # characters of an unknown path: the client chose it
-_CHAT = ENDPOINTS[PIVOT].route
+[_CHAT] = ENDPOINTS[PIVOT].paths

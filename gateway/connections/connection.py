@@ -128,6 +128,10 @@ class _Head(msgspec.Struct, frozen=True):
     def host(self) -> str:
         return self.message.headers.get("host", "")
 
+    @property
+    def raw_path(self) -> str:
+        return self.message.path
+
 
 class Door:
     """What a connection asks before it hands a request on."""

@@ -144,13 +144,26 @@ def _as_list(value: msgspec.Raw) -> msgspec.Raw:
 def _put_first(fields: Fields, prefix: str, place: SystemPrompt) -> None:
     """Put ``prefix`` before the request's own system prompt; messages are not parsed, and copied once."""
     own = fields.get(place.field)
-    if own is None or not _is_said(own):
+    if place.within is not None:
+        fields[place.field] = _first_within(own, place.within, place.item(prefix))
+    elif own is None or not _is_said(own):
         fields[place.field] = raw_json(prefix)
     elif _ARRAY.match(own):  # messages, or blocks, which may have cache markers
         fields[place.field] = _with_first(own, place.item(prefix))
     elif (opened := _STRING.match(own)) is not None:
         said = msgspec.json.encode(f"{prefix}\n\n")
         fields[place.field] = msgspec.Raw(b"".join([memoryview(said)[:-1], memoryview(own)[opened.end() :]]))
+
+
+def _first_within(own: msgspec.Raw | None, field: str, item: Mapping[str, str]) -> msgspec.Raw:
+    """Return an object whose array ``field`` begins with ``item``."""
+    try:
+        given = {} if own is None else msgspec.json.decode(own, type=dict[str, msgspec.Raw] | None) or {}
+    except msgspec.DecodeError:
+        return raw_json({field: [item]}) if own is None else own  # invalid: the provider will refuse it
+    array = given.get(field, raw_json([]))
+    listed = array if _ARRAY.match(array) else msgspec.Raw(b"[" + bytes(array) + b"]")  # Google takes one alone, too
+    return raw_json({**given, field: _with_first(listed, item)})
 
 
 def _with_first(array: msgspec.Raw, item: Mapping[str, str]) -> msgspec.Raw:

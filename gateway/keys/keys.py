@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Generic, TypeVar
+from urllib.parse import parse_qsl, urlsplit
 
 import structlog
 
@@ -243,6 +244,17 @@ class Expiry:
 
 C = TypeVar("C")
 RETRY_S = 2  # the database is asked each second
+GOOGLES = "/v1beta/"  # where the paths of Google's API begin; its newer SDKs have them below the second
+_MAY_HAVE_KEY = (GOOGLES, "/v1/models")
+
+
+def key_in(address: str) -> str:
+    """Return the key in the query of a path of Google's API, whose clients may send it there; "" if there is none."""
+    if "key=" not in address or not address.startswith(_MAY_HAVE_KEY):
+        return ""
+    return next((value for name, value in parse_qsl(urlsplit(address).query) if name == "key"), "")
+
+
 IN_THE_FILE = (
     "keys are in the configuration file (keys: file): set `keys: database` and restart the gateway to make, change and"
     " revoke them at run time"

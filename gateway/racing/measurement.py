@@ -17,7 +17,7 @@ import msgspec
 from gateway.core.attempts import Outcome, TokensSource, WinOn
 from gateway.steering import BUCKETS, ROUNDING, edge_s
 from providers import Capabilities, Usage, completed
-from providers.dialects import Chunk
+from providers.dialects import WHOLE_CALL, Chunk
 
 # The tool calls of one answer: their number, their tools, and whether their arguments are JSON.
 
@@ -42,7 +42,7 @@ class ToolCalls(msgspec.Struct):
                 if len(self._pieces) == MOST_CALLS:
                     self._too_many = True
                     continue
-                kept = self._pieces[place] = []
+                kept = self._pieces[len(self._pieces) if place == WHOLE_CALL else place] = []
             self._chars += len(piece)
             if piece and self._chars <= MOST_CHARS:
                 kept.append(piece)

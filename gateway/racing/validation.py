@@ -99,7 +99,8 @@ def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
         return _NOTHING
     length = next((fields[name] for name in dialect.requests.parameters.answer_limits if name in fields), None)
     max_tokens = None if length is None else _number(length)
-    temperature = _number(fields["temperature"]) if "temperature" in fields else None  # a float, as the column is
+    warmth = _TEMPERATURES.get(dialect, "temperature")
+    temperature = _number(fields[warmth]) if warmth in fields else None  # a float, as the column is
     return Requested(
         int(max_tokens) if max_tokens is not None and 0 < max_tokens <= _LARGEST else None,
         temperature,
@@ -122,8 +123,11 @@ def _count(raw: msgspec.Raw) -> int | None:
 
 
 _NOTHING = Requested()
+_TEMPERATURES = {
+    dialect: name for dialect in DIALECTS.values() for name in dialect.requests.parameters.of("temperature")
+}
 # The fields that are read, in all dialects.
-REQUESTED = frozenset({"temperature", "tools"}).union(
+REQUESTED = frozenset({"tools", *_TEMPERATURES.values()}).union(
     *(dialect.requests.parameters.answer_limits for dialect in DIALECTS.values())
 )
 

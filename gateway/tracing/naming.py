@@ -10,6 +10,7 @@ from gateway.core.calls import CallRecord
 from gateway.core.ids import TraceContext
 from gateway.settings import Settings, vendor_of
 from providers import load_catalog
+from providers.dialects import DIALECTS
 
 # Where the conventions have a name of their own; others keep the catalog's.
 _PROVIDERS = {
@@ -25,10 +26,11 @@ _OPERATIONS = {
     "chat.completions": "chat",
     "completions": "text_completion",
     "embeddings": "embeddings",
+    "generate_content": "generate_content",
     "messages": "chat",
     "responses": "chat",
 }
-RACED = frozenset({"chat.completions", "completions", "messages", "responses"})  # always streamed upstream
+RACED = frozenset(dialect.endpoint for dialect in DIALECTS.values())  # always streamed upstream
 _PORTS = {"http": 80, "https": 443}
 
 

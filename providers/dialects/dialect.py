@@ -30,6 +30,7 @@ class SystemPrompt(msgspec.Struct, frozen=True):
 
     field: str
     item: Callable[[str], Mapping[str, str]]  # makes the item with this text, where the field is an array
+    within: str | None = None  # the field of the array, where the system prompt is an object
 
 
 class ParameterNames(msgspec.Struct, frozen=True):
@@ -201,6 +202,11 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     choices: str | None = None  # the field with the number of answers; None: there is one
     decoded: frozenset[str] = frozenset()  # fields that are decoded into objects, so that their length is limited
     essential: frozenset[str] = frozenset()  # fields that are never dropped: they are part of the prompt
+    inline: frozenset[str] = (
+        frozenset()
+    )  # fields that name nothing stored, besides those that OpenAI and Anthropic have
+    # From the fields to the body's, where these differ: some APIs nest parameters, or have the model in the address.
+    body: Callable[[Fields], Fields] | None = None
     json_formats: Mapping[str, Callable[[msgspec.Raw], JsonFormat | None]] = {}  # by field; None: no JSON is wanted
     tools: Mapping[str, Callable[[msgspec.Raw], Iterable[OfferedTool]]] = {}  # by field
     takes_quirks: bool = False  # vendors' quirks apply: its parameters are OpenAI's
@@ -237,11 +243,20 @@ class Pivoting(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     habits_of: Callable[[str, int | None, Habits], Habits] | None = None
 
 
+class TokenCounting(msgspec.Struct, frozen=True):
+    """How a provider counts the tokens of a prompt."""
+
+    path: str  # below a provider's base URL, and below the gateway's
+    field: str  # of the answer, with the number
+    whole: str | None = None  # the field that may have a whole request in place of the prompt
+
+
 class Dialect(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """One dialect. There is one instance of each, so they are compared by identity."""
 
     name: str  # in the configuration
-    path: str  # below a provider's base URL, and below /v1 of the gateway
+    path: str  # below a provider's base URL, may contain {model}; below /v1 of the gateway, unless its endpoint differs
+    query: Mapping[str, str] = {}  # sent with every request
     endpoint: str  # the name of its calls in the ledger. Never change it: rows have it
     requests: RequestFormat
     answers: AnswerFormat
@@ -249,6 +264,7 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     continues_by_itself: bool = False  # whoever has this API continues what it is sent
     pivoting: Pivoting | None = None  # None: it is chat itself, or cannot be translated
     untranslated: str | None = None  # why it cannot be translated
+    counting: TokenCounting | None = None  # None: its API does not count
     # From an error's HTTP status, type ("": by the status), message and request id to its body; None: OpenAI's shape.
     error_body: Callable[[int, str, str, str | None], bytes] | None = None
 

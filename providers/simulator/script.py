@@ -437,7 +437,7 @@ class ScriptedProvider:
         answering = Answering(f"chatcmpl-{len(self.received)}", body.get("model", ""), created=0)
 
         async def perform(visit: Visit) -> web.StreamResponse:
-            if body.get("stream"):
+            if body.get("stream") or "model" in request.match_info:  # some have it in the address
                 return await StreamedPerformance(request, visit, answering, body).play(script)
             return await WholePerformance(request, visit, answering).play(script)
 

@@ -79,6 +79,11 @@ class Target:
         """The model of Anthropic's messages."""
         return self.models["messages"]
 
+    @property
+    def gemini(self) -> str:
+        """The model of Google's generateContent."""
+        return self.models["gemini"]
+
     def troubled_model(self, surface: str) -> str:
         """Return a model nobody asked for yet: what fails there is held against nobody else."""
         name = unique("m")
@@ -240,7 +245,8 @@ def _refusal(error: BaseException, words: tuple[str, ...]) -> bool:
     """Is this a 400 that says what cannot be said?"""
     chain = list(_chain(error))
     said = "\n".join(map(str, chain))
-    refused = "Error code: 400" in said or 400 in {getattr(item, "status_code", None) for item in chain}
+    statuses = {getattr(item, name, None) for item in chain for name in ("status_code", "code")}  # the second: Google's
+    refused = "Error code: 400" in said or 400 in statuses
     return refused and any(word in said for word in words)
 
 

@@ -44,6 +44,7 @@ PROGRAMS = (
     Program("openai-python", "python/openai_python.py", "openai-3"),
     Program("openai-python-2", "python/openai_python.py", "openai-2"),
     Program("anthropic-python", "python/anthropic_python.py", "openai-3"),
+    Program("google-genai", "python/google_genai.py", "google"),
     Program("langchain", "python/langchain.py", "openai-3"),
     Program("pydantic-ai", "python/pydantic_ai.py", "openai-3"),
     Program("llama-index", "python/llama_index.py", "openai-2"),

@@ -28,6 +28,7 @@ MODELS = {
     "completions": "gpt-3.5-turbo-instruct",
     "responses": "gpt-4.1",
     "messages": "claude-haiku-4-5",
+    "gemini": "gemini-2.5-flash",
     "embeddings": "text-embedding-3-small",
     "moderations": "omni-moderation-latest",
     "rerank": "rerank-v3.5",
@@ -35,11 +36,17 @@ MODELS = {
     "transcriptions": "whisper-1",
     "images": "gpt-image-1",
 }
-_TALKING = ("chat", "completions", "responses", "messages")
+_TALKING = ("chat", "completions", "responses", "messages", "gemini")
 _NATIVE = {surface: surface for surface in _TALKING}
 # Which dialect stands behind the gateway for a client's own.
-_TRANSLATED = {"chat": "messages", "completions": "chat", "responses": "chat", "messages": "chat"}
-_BY_WAY_OF_CHAT = {"chat": "responses", "completions": "messages", "responses": "messages", "messages": "responses"}
+_TRANSLATED = {"chat": "messages", "completions": "chat", "responses": "chat", "messages": "chat", "gemini": "chat"}
+_BY_WAY_OF_CHAT = {
+    "chat": "responses",
+    "completions": "messages",
+    "responses": "messages",
+    "messages": "responses",
+    "gemini": "responses",
+}
 GATEWAYS = {"native": _NATIVE, "translated": _TRANSLATED, "translated twice": _BY_WAY_OF_CHAT}
 
 
@@ -95,6 +102,8 @@ def configuration(behind: dict[str, str], upstreams: list[str], folder: Path) ->
 def _provider(dialect: str, url: str) -> Json:
     if dialect == "messages":
         return {"kind": "anthropic", "apis": ["messages"], "base_url": f"{url}/v1", "api_key": KEY}
+    if dialect == "gemini":
+        return {"kind": "gemini", "base_url": f"{url}/v1beta", "api_key": KEY}
     apis = ["embeddings", "moderations", "rerank", "audio", "images"] if dialect == "things" else [dialect]
     return {"kind": "openai_compatible", "apis": apis, "base_url": f"{url}/v1", "api_key": KEY}
 

@@ -52,6 +52,15 @@ _OF_MODELS: Mapping[str, Any] = {
         },
         "Anthropic's message.",
     ),
+    "GenerateContentResponse": (
+        {
+            "candidates?": [{"content?": OBJECT, "finishReason?": str, "index?": int}],
+            "promptFeedback?": OBJECT,
+            "usageMetadata?": OBJECT,
+            "modelVersion? responseId?": str,
+        },
+        "Google's answer.",
+    ),
     "Response": (
         {
             "id": str,
@@ -90,6 +99,25 @@ _OF_MODELS: Mapping[str, Any] = {
             "request_id?": str | None,
         },
         "An error in Anthropic's format.",
+    ),
+    "GeminiError": (
+        {
+            "error": {
+                "code": (int, "The HTTP status."),
+                "message": (str, "What happened."),
+                "status": (str, "As Google names it."),
+                "details?": [OBJECT],
+            }
+        },
+        "An error in Google's format.",
+    ),
+    "GoogleModel": (
+        {
+            "name baseModelId version displayName": str,
+            "supportedGenerationMethods": [str],
+            "inputTokenLimit? outputTokenLimit?": int,
+        },
+        "A model in Google's format.",
     ),
     "Model": (
         {

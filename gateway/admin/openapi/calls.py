@@ -1,6 +1,8 @@
 """The APIs for clients. What the gateway reads of a body is described from its own decoders; the rest is passed on."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Literal
 
 import msgspec
@@ -23,13 +25,14 @@ from gateway.api import overrides
 from gateway.api import passthrough_requests as relayed
 from gateway.api.call_runner import FALLBACK
 from gateway.api.endpoint import Endpoint
-from gateway.api.endpoints import ENDPOINTS, MESSAGES_ENDPOINT
+from gateway.api.endpoints import ENDPOINTS
 from gateway.api.fitting import IGNORED, LOWERED
 from gateway.api.headers import NARROWED, PLAN_HEADER
 from gateway.api.passthrough import ESTIMATED
 from gateway.api.preferences import Provider
 from gateway.core import errors, race_failures
 from gateway.limits import BudgetSpent, LargerThanLimit, LimitReached
+from providers.dialects import TokenCounting
 
 # The headers that the gateway reads and sends, described.
 
@@ -135,28 +138,53 @@ OWN_FIELDS: Mapping[str, Made] = {
 # The raced APIs.
 
 
-def raced(endpoint: Endpoint) -> Operation:
-    """Return the operation of a raced API."""
+_NAMED = re.compile(r"\{(\w+)[^}]*\}")  # a part of a route, with its pattern
+_IN_THE_ADDRESS = in_path("model", "A model's name; slashes need no escape.")
+
+
+def _described(route: str) -> str:
+    """Return a route as OpenAPI writes it."""
+    return _NAMED.sub(r"{\1}", route)
+
+
+def raced(endpoint: Endpoint) -> Iterator[Operation]:
+    """Yield the operations of a raced API, one for each of its paths."""
+    for path in endpoint.paths:
+        yield _raced(endpoint, path)
+
+
+def _version(path: str, first: str) -> str:
+    """Return what distinguishes the names of operations at several versions of an API."""
+    version = path.split("/")[1]
+    return "" if version == first.split("/")[1] else version.capitalize()
+
+
+def _raced(endpoint: Endpoint, path: str) -> Operation:
+    route, streams = _described(path), path in endpoint.streamed
     api, prompt = endpoint.description, endpoint.dialect.requests.prompt
     read = {name: of_type(decoder.type) for name, decoder in endpoint.fields.items()}
+    is_addressed = "{model}" in route
+    model = {} if is_addressed else {"model": MODEL}
+    needs_model = {} if is_addressed else {"anyOf": [{"required": ["model"]}, {"required": ["models"]}]}
     sent = Made(
         OBJECT,
-        properties={"model": MODEL, prompt: api.prompt, **read, **OWN_FIELDS},
+        properties={**model, prompt: api.prompt, **read, **OWN_FIELDS},
         required=[*api.required, *(() if api.optional_prompt else (prompt,))],
-        anyOf=[{"required": ["model"]}, {"required": ["models"]}],
+        **needs_model,
     )
-    about = f"The answer; with `stream: true` as events. {api.events}"
-    content = {JSON: api.answer or OBJECT, EVENTS: str}
+    about = f"The answer. {api.events}" if is_addressed else f"The answer; with `stream: true` as events. {api.events}"
+    whole = api.answer or OBJECT
+    content = {JSON: [whole] if streams else whole, EVENTS: str}
     return Operation(
-        f"POST {endpoint.route}",
-        api.id,
+        f"POST {route}",
+        f"{api.id}{'Streamed' if streams else ''}{_version(path, endpoint.paths[0])}",
         api.summary,
         Tag.RACED,
         CALLER,
         {200: answer(about, content, (*_OF_CALLS, *_OF_RACES, *api.headers))},
-        CALL_HEADERS,
+        (*_IN_THE_ADDRESS, *CALL_HEADERS) if is_addressed else CALL_HEADERS,
         (*OF_CALLS, *api.errors),
-        body({JSON: sent}, {"model": "demo-chat", **api.example}),
+        body({JSON: sent}, api.example if is_addressed else {"model": "demo-chat", **api.example}),
         "Raced as the model's settings, the key's profile and this request say: the first meaningful token wins, and"
         " the other attempts are cancelled. Fields that are not listed are passed on as they are, byte for byte where"
         " the deployment speaks this API; what a deployment cannot be told keeps it out of the race. An error after the"
@@ -220,29 +248,34 @@ def _body(api: relayed.RelayedApi, media: str) -> Made:
     return Made(OBJECT, properties={**properties, **own}, required=required, **({"allOf": one_of} if one_of else {}))
 
 
-_COUNTED = MESSAGES_ENDPOINT.description
-_COUNTING = Operation(
-    f"POST /v1/{relayed.COUNT_TOKENS.path}",
-    "countTokens",
-    "How many tokens a prompt has",
-    Tag.RELAYED,
-    CALLER,
-    {200: answer("The number of tokens.", {JSON: {"input_tokens": int}}, (*_OF_CALLS, ESTIMATED))},
-    CALL_HEADERS,
-    OF_CALLS,
-    body(
-        {
-            JSON: Made(
-                OBJECT,
-                properties={"model": MODEL, "messages": _COUNTED.prompt, **OWN_FIELDS},
-                required=["model", "messages"],
-            )
-        },
-        {"model": "demo-chat", "messages": _COUNTED.example["messages"]},
-    ),
-    "Asks a deployment that speaks Anthropic's messages. If none does, the number is estimated.",
-    _COUNTED.error_schema,
-)
+def _counting(endpoint: Endpoint, counting: TokenCounting, path: str) -> Operation:
+    counted, prompt, route = endpoint.description, endpoint.dialect.requests.prompt, _described(path)
+    is_addressed, version = "{model}" in route, _version(path, endpoint.paths[0])
+    model = {} if is_addressed else {"model": MODEL}
+    whole = {} if counting.whole is None else {counting.whole: Made(OBJECT)}
+    named = {} if is_addressed else {"model": "demo-chat"}
+    return Operation(
+        f"POST {route}",
+        f"countTokensOf{counted.id[0].upper()}{counted.id[1:]}{version}" if is_addressed else "countTokens",
+        "How many tokens a prompt has",
+        Tag.RELAYED,
+        CALLER,
+        {200: answer("The number of tokens.", {JSON: {counting.field: int}}, (*_OF_CALLS, ESTIMATED))},
+        (*_IN_THE_ADDRESS, *CALL_HEADERS) if is_addressed else CALL_HEADERS,
+        OF_CALLS,
+        body(
+            {
+                JSON: Made(
+                    OBJECT,
+                    properties={**model, prompt: counted.prompt, **whole, **OWN_FIELDS},
+                    required=[*model, *(() if whole else (prompt,))],
+                )
+            },
+            {**named, prompt: counted.example[prompt]},
+        ),
+        f"Asks a deployment that speaks {counted.summary}. If none does, the number is estimated.",
+        counted.error_schema,
+    )
 
 
 def _stored(method: str, rest: str, name: str, summary: str, access: Access) -> Operation:
@@ -264,20 +297,22 @@ def _stored(method: str, rest: str, name: str, summary: str, access: Access) -> 
 _ONLY = "Anthropic's format only: "
 _LIST = {"object": Literal["list"], "data": ["Model"]}
 _PAGE = {"data": ["AnthropicModel"], "has_more": bool, "first_id last_id": str | None}
+_GOOGLES_LIST = {"models": ["GoogleModel"]}
 _MODELS = Operation(
     "GET /v1/models",
     "listModels",
     "The models this key may use",
     Tag.MODELS,
     CLIENT,
-    {200: answer("The models.", {JSON: either(_LIST, _PAGE)})},
+    {200: answer("The models.", {JSON: either(_LIST, _PAGE, _GOOGLES_LIST)})},
     (
         parameter("limit", f"{_ONLY}models in a page, 1 to 1000.", int),
         parameter("after_id", f"{_ONLY}the page after this model."),
         parameter("before_id", f"{_ONLY}the page before this model."),
     ),
     (errors.InvalidRequest,),
-    description="In Anthropic's format for requests with `anthropic-version` or `x-api-key`, else in OpenAI's.",
+    description="In Anthropic's format for requests with `anthropic-version` or `x-api-key`, in Google's for those with"
+    " `x-goog-api-key` or `?key=`, else in OpenAI's.",
 )
 _MODEL = msgspec.structs.replace(
     _MODELS,
@@ -285,18 +320,41 @@ _MODEL = msgspec.structs.replace(
     id="getModel",
     summary="One model",
     parameters=in_path("id", "Its name; slashes need no escape."),
-    answers={200: answer("The model.", {JSON: either("Model", "AnthropicModel")})},
+    answers={200: answer("The model.", {JSON: either("Model", "AnthropicModel", "GoogleModel")})},
+    errors=(errors.InvalidRequest, errors.ModelNotFound),
+)
+
+_GOOGLES_MODELS = msgspec.structs.replace(
+    _MODELS,
+    asked="GET /v1beta/models",
+    id="listGoogleModels",
+    summary="The models this key may use, in Google's format",
+    parameters=(),
+    answers={200: answer("The models.", {JSON: _GOOGLES_LIST})},
+    errors=(),
+    description="",
+    error_schema="GeminiError",
+)
+_GOOGLES_MODEL = msgspec.structs.replace(
+    _GOOGLES_MODELS,
+    asked="GET /v1beta/models/{id}",
+    id="getGoogleModel",
+    summary="One model, in Google's format",
+    parameters=in_path("id", "Its name; slashes need no escape."),
+    answers={200: answer("The model.", {JSON: "GoogleModel"})},
     errors=(errors.InvalidRequest, errors.ModelNotFound),
 )
 
 OPERATIONS = (
-    *map(raced, ENDPOINTS.values()),
+    *chain.from_iterable(map(raced, ENDPOINTS.values())),
     *(_relayed(*each) for each in _RELAYED),
-    _COUNTING,
+    *(_counting(endpoint, counting, path) for endpoint in ENDPOINTS.values() for path, counting in endpoint.counting),
     _stored("GET", "", "getResponse", "A stored response", CLIENT),
     _stored("GET", "/input_items", "listInputItems", "The input of a stored response", CLIENT),
     _stored("POST", "/cancel", "cancelResponse", "Cancel a response that runs in the background", CALLER),
     _stored("DELETE", "", "deleteResponse", "Delete a stored response", CALLER),
     _MODELS,
     _MODEL,
+    _GOOGLES_MODELS,
+    _GOOGLES_MODEL,
 )

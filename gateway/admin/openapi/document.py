@@ -6,7 +6,7 @@ from typing import Any
 from gateway import __version__
 from gateway.admin.openapi import calls, page_api
 from gateway.admin.openapi.answers import ANSWERS
-from gateway.admin.openapi.operation import API_KEY, JSON, KEY, SESSION, Operation, Tag, answer
+from gateway.admin.openapi.operation import API_KEY, GOOGLE_KEY, JSON, KEY, SESSION, Operation, Tag, answer
 from gateway.admin.openapi.schemas import of_records, schema
 from gateway.core.errors import (
     ApiError,
@@ -70,8 +70,8 @@ ANY_REQUEST: tuple[type[ApiError], ...] = (
 
 _ABOUT = (
     "An LLM gateway that races providers: the first token wins, the losers are cancelled, and every attempt is a row in"
-    " SQL. Point an SDK of OpenAI at `v1`, or one of Anthropic at the root. Errors are in OpenAI's format, those of"
-    " `v1/messages` in Anthropic's; `code` is the word to decide on."
+    " SQL. Point an SDK of OpenAI at `v1`, or one of Anthropic or Google at the root. Errors are in OpenAI's format,"
+    " those of `v1/messages` in Anthropic's and those of `v1beta` in Google's; `code` is the word to decide on."
 )
 _TAGS: Mapping[Tag, str] = {
     Tag.RACED: "Several deployments are asked, and the first token wins.",
@@ -86,6 +86,7 @@ _IN = {"type": "apiKey"}
 _SECURITY: Mapping[str, Mapping[str, str]] = {
     KEY: {"type": "http", "scheme": "bearer", "description": "A gateway key, `hs-…`."},
     API_KEY: {**_IN, "in": "header", "name": "x-api-key", "description": "The same, as Anthropic's SDKs do."},
+    GOOGLE_KEY: {**_IN, "in": "header", "name": "x-goog-api-key", "description": "The same, as Google's SDKs do."},
     SESSION: {
         **_IN,
         "in": "cookie",

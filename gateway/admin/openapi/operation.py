@@ -44,10 +44,10 @@ class Access(msgspec.Struct, frozen=True):
     errors: tuple[type[ApiError], ...] = ()
 
 
-KEY, API_KEY, SESSION = "key", "apiKey", "session"  # the security schemes
+KEY, API_KEY, GOOGLE_KEY, SESSION = "key", "apiKey", "googleKey", "session"  # the security schemes
 _JUDGED = (NoKey, WrongKey, KeyExpired, Forbidden, KeysNotLoaded, KeyUnusable)
-_WITH_KEY = ((KEY, API_KEY), _JUDGED)
-_WITH_SESSION = ((SESSION, KEY, API_KEY), (*_JUDGED, SessionEnded, HeaderIgnored))
+_WITH_KEY = ((KEY, API_KEY, GOOGLE_KEY), _JUDGED)
+_WITH_SESSION = ((SESSION, KEY, API_KEY, GOOGLE_KEY), (*_JUDGED, SessionEnded, HeaderIgnored))
 
 ANYBODY = Access("Needs no key.")
 CLIENT = Access("Needs a key, if clients are configured.", *_WITH_KEY)

@@ -300,7 +300,7 @@ OPERATIONS = (
     ),
     # The chat of the page: as any other, but with the page's session.
     msgspec.structs.replace(
-        calls.raced(CHAT_ENDPOINT),
+        next(calls.raced(CHAT_ENDPOINT)),
         asked="POST /api/playground",
         id="play",
         summary=f"{CHAT_ENDPOINT.description.summary}, from the page",

@@ -15,6 +15,7 @@ from providers.dialects.dialect import (
     Pivoting,
     RequestFormat,
     SystemPrompt,
+    TokenCounting,
     json_format,
     json_format_within,
 )
@@ -158,6 +159,7 @@ MESSAGES = Dialect(
     name="messages",
     path="messages",
     endpoint="messages",
+    counting=TokenCounting("messages/count_tokens", "input_tokens"),
     error_body=error_body,
     requests=RequestFormat(
         prompt="messages",

@@ -68,7 +68,8 @@ class Description:
         assert problem is None, f"{problem.json_path}: {problem.message[:500]}\n{where}"
         if response.status >= 400:
             code = value["error"].get("code")
-            assert code is None or code in said["x-error-codes"], where
+            # Google's is the status.
+            assert code is None or code == response.status or code in said["x-error-codes"], where
         return value
 
 

@@ -21,6 +21,7 @@ from tests.app.gateway.test_dialects import COMPLETION_BYTES, MESSAGE_BYTES, RES
 OTHER = "other"  # a model of the provider that speaks every API
 EVENTS = {"messages": MESSAGE_BYTES, "responses": RESPONSE_BYTES, "completions": COMPLETION_BYTES}
 VECTOR = {"object": "embedding", "index": 0, "embedding": [0.5, 0.25]}
+TURNS = [{"role": "user", "parts": [{"text": "Hello"}]}]
 BODIES: dict[str, Any] = {
     "embeddings": {"object": "list", "data": [VECTOR], "model": "m", "usage": {"prompt_tokens": 3, "total_tokens": 3}},
     "moderations": {"id": "modr-1", "model": "m", "results": [{"flagged": False}]},
@@ -54,6 +55,10 @@ GETS = (
     "/leaderboard?explain=1&no_such_field=1",
     "/v1/models",
     f"/v1/models/{MODEL}",
+    "/v1beta/models",
+    "/v1/models?key=unused",
+    f"/v1beta/models/{MODEL}",
+    "/v1beta/models/no-such-model",
     "/v1/models/no-such-model",
     "/api/session",
     "/api/slo",
@@ -101,6 +106,16 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/v1/responses", {"model": OTHER, "input": "Hello", "previous_response_id": "resp_of_nobody"}),
     ("/v1/messages/count_tokens", {"model": OTHER, "messages": PROMPT}),
     ("/v1/messages/count_tokens", {"model": MODEL, "messages": PROMPT}),
+    (f"/v1beta/models/{MODEL}:generateContent", {"contents": TURNS}),
+    (f"/v1beta/models/{OTHER}:generateContent", {"contents": TURNS}),
+    (f"/v1beta/models/{OTHER}:generateContent", {}),
+    (f"/v1beta/models/{MODEL}:streamGenerateContent", {"contents": TURNS}),
+    (f"/v1beta/models/{MODEL}:streamGenerateContent?alt=sse", {"contents": TURNS}),
+    (f"/v1beta/models/{MODEL}:countTokens", {"contents": TURNS}),
+    (f"/v1beta/models/{OTHER}:countTokens", {}),
+    (f"/v1/models/{MODEL}:generateContent", {"contents": TURNS}),
+    (f"/v1/models/{MODEL}:streamGenerateContent", {"contents": TURNS}),
+    (f"/v1/models/{MODEL}:countTokens", {"contents": TURNS}),
     ("/v1/embeddings", {"model": OTHER, "input": "Hello"}),
     ("/v1/embeddings", {"model": OTHER}),
     ("/v1/moderations", {"model": OTHER, "input": "Hello"}),
@@ -203,7 +218,7 @@ async def test_answers_to_calls_are_as_described(serve: Serve) -> None:
     async with described(serve) as (running, description):
         for path, body in CALLS:
             async with running.http.post(running.url + path, **sent(body)) as response:
-                await description.check(path, response, foreign=True)
+                await description.check(description.path_of("POST", path), response, foreign=True)
 
 
 async def test_answers_about_stored_responses_are_as_described(serve: Serve) -> None:
@@ -245,7 +260,12 @@ async def test_live_streams_are_as_described(serve: Serve) -> None:
 async def test_whoever_has_no_key_is_refused_as_described(serve: Serve) -> None:
     async with described(serve, **in_database()) as (running, description):
         for operation in OPERATIONS:
-            path = operation.path.replace("{id}", "x").replace("{name}", "x").replace("{path}", "style.css")
+            path = (
+                operation.path.replace("{id}", "x")
+                .replace("{name}", "x")
+                .replace("{model}", "x")
+                .replace("{path}", "style.css")
+            )
             kind = next(iter(operation.body["content"])) if operation.body else "application/json"
             options: dict[str, Any] = {"data": b"{}", "headers": {"content-type": kind}}
             if operation.method == "GET":

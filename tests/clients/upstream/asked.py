@@ -1,5 +1,6 @@
-"""What a request asks for, read from any of the four dialects into one shape that the answers are made from."""
+"""What a request asks for, read from any of the five dialects into one shape that the answers are made from."""
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -179,6 +180,60 @@ def from_messages(body: Json) -> Asked:
         stop=_listed(body.get("stop_sequences")),
         max_tokens=body.get("max_tokens"),
     )
+
+
+def from_gemini(body: Json) -> Asked:
+    """Read a request of Google's generateContent; ``model`` and ``stream`` were in its address."""
+    body, said = {name: value for name, value in body.items() if name not in {"model", "stream"}}, body
+    users = _Texts()
+    results: list[str] = []
+    media: list[str] = []
+    for turn in body["contents"]:
+        parts = turn["parts"]
+        if turn.get("role") == "model":
+            results.clear()
+            continue
+        users.add("\n".join(part["text"] for part in parts if "text" in part))
+        results += [_output(part["functionResponse"]["response"]) for part in parts if "functionResponse" in part]
+        media += [_inline(part["inlineData"]) for part in parts if "inlineData" in part]
+    tools = [
+        Tool(each["name"], each.get("parametersJsonSchema") or each.get("parameters") or {})
+        for tool in body.get("tools") or ()
+        for each in tool.get("functionDeclarations") or ()
+    ]
+    calling = (body.get("toolConfig") or {}).get("functionCallingConfig") or {}
+    mode, names = calling.get("mode", "AUTO"), calling.get("allowedFunctionNames") or ["required"]
+    config = body.get("generationConfig") or {}
+    is_json = config.get("responseMimeType") == "application/json"
+    schema = config.get("responseJsonSchema") or config.get("responseSchema") or {}
+    thinking = config.get("thinkingConfig") or {}
+    return Asked(
+        model=said["model"],
+        body=body,
+        text=users.all,
+        stream=bool(said.get("stream")),
+        system=_text((body.get("systemInstruction") or {}).get("parts")),
+        tools=tuple(tools),
+        choice={"ANY": names[0], "NONE": "none"}.get(mode, "auto"),
+        schema=schema if is_json else None,
+        media=tuple(media),
+        results=tuple(results),
+        reasoning=bool(thinking.get("includeThoughts") or thinking.get("include_thoughts")),
+        stop=_listed(config.get("stopSequences")),
+        max_tokens=config.get("maxOutputTokens"),
+    )
+
+
+def _output(response: Json) -> str:
+    for name in ("output", "result"):
+        if isinstance(response.get(name), str):
+            return str(response[name])
+    return json.dumps(response)
+
+
+def _inline(data: Json) -> str:
+    plain = str(data["data"]).replace("-", "+").replace("_", "/")
+    return f"data:{data.get('mimeType') or data['mime_type']};base64,{plain}"  # Google's servers take both, too
 
 
 class _Texts:

@@ -1,4 +1,4 @@
-"""Errors as the two vendors send them: status, headers and body."""
+"""Errors as the three vendors send them: status, headers and body."""
 
 import json
 from typing import Any
@@ -55,6 +55,14 @@ def in_anthropics_words(refused: Refused) -> Said:
     """Return how Anthropic says it."""
     error = {"type": _ANTHROPIC.get(refused.status, "api_error"), "message": refused.message}
     return _said(refused, {"type": "error", "error": error, "request_id": "req_upstream"}, "request-id")
+
+
+def in_googles_words(refused: Refused) -> Said:
+    """Return how Google says it."""
+    words = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED"}
+    word = words.get(refused.status, "INTERNAL" if refused.status >= 500 else "INVALID_ARGUMENT")
+    error = {"code": refused.status, "message": refused.message, "status": word}
+    return _said(refused, {"error": error}, "x-request-id")
 
 
 def _said(refused: Refused, body: dict[str, Any], request_id: str) -> Said:

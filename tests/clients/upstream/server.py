@@ -17,11 +17,11 @@ import msgspec
 from aiohttp import web
 
 from tests.clients.upstream import asked as reading
-from tests.clients.upstream import chat, completions, messages, responses, things
+from tests.clients.upstream import chat, completions, gemini, messages, responses, things
 from tests.clients.upstream.answer import Answer, answer, spoilt
 from tests.clients.upstream.asked import Asked
 from tests.clients.upstream.counts import Counts
-from tests.clients.upstream.errors import Refused, Said, in_anthropics_words, in_openais_words
+from tests.clients.upstream.errors import Refused, Said, in_anthropics_words, in_googles_words, in_openais_words
 
 Json = dict[str, Any]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -31,6 +31,7 @@ FORBIDDEN_KEY = "upstream-forbidden-key"  # known, and good for nothing
 MAX_BODY_BYTES = 64 * 2**20
 PATIENCE_S = 10.0
 _FIRST_WORDS = 3  # events
+_STREAMED = "streamGenerateContent"
 
 _OPENAI_HEADERS = {
     "x-request-id": "req_upstream",
@@ -68,6 +69,12 @@ def _as_named(events: Iterable[Json]) -> Iterator[bytes]:
         yield b"event: " + event["type"].encode() + b"\ndata: " + _json(event) + b"\n\n"
 
 
+def _as_googles(events: Iterable[Json]) -> Iterator[bytes]:
+    for event in events:
+        yield b"data: " + _json(event) + b"\r\n\r\n"
+
+
+_GOOGLES = Talk(reading.from_gemini, gemini.whole, gemini.events, _as_googles, {})
 TALKS = {
     "/v1/chat/completions": Talk(reading.from_chat, chat.whole, chat.events, _as_data, _OPENAI_HEADERS),
     "/v1/completions": Talk(reading.from_completions, completions.whole, completions.events, _as_data, _OPENAI_HEADERS),
@@ -95,6 +102,10 @@ class Upstream:
         app = web.Application(middlewares=[self._guarded], client_max_size=MAX_BODY_BYTES)
         app.add_routes([web.post(path, self._talk) for path in TALKS])
         app.add_routes([web.post(path, self._do) for path in THINGS])
+        for version in ("v1", "v1beta"):
+            below = f"/{version}/models/{{model}}:"
+            app.add_routes([web.post(f"{below}{verb}", self._generate) for verb in ("generateContent", _STREAMED)])
+            app.add_routes([web.post(f"{below}countTokens", self._count_googles_tokens)])
         app.add_routes(
             [
                 web.post("/v1/messages/count_tokens", self._count_tokens),
@@ -125,11 +136,23 @@ class Upstream:
         except ConnectionError:  # whoever asked has left, or the connection was to break: nobody reads an answer
             return web.Response()
         except Refused as refused:
+            if "x-goog-api-key" in request.headers:
+                return _refusal(in_googles_words(refused))
             return _refusal(in_anthropics_words(refused) if anthropic else in_openais_words(refused))
 
     async def _talk(self, request: web.Request) -> web.StreamResponse:
-        talk = TALKS[request.path]
-        asked = talk.read(await _body(request))
+        return await self._answer(request, TALKS[request.path], await _body(request))
+
+    async def _generate(self, request: web.Request) -> web.StreamResponse:
+        said = {"model": request.match_info["model"], "stream": request.path.endswith(_STREAMED)}
+        return await self._answer(request, _GOOGLES, {**await _body(request), **said})
+
+    async def _count_googles_tokens(self, request: web.Request) -> web.Response:
+        given = answer(reading.from_gemini({**await _body(request), "model": request.match_info["model"]}))
+        return web.json_response({"totalTokens": given.prompt_tokens})
+
+    async def _answer(self, request: web.Request, talk: Talk, body: Json) -> web.StreamResponse:
+        asked = talk.read(body)
         if asked.model == "missing-model":
             raise Refused(404, "The model `missing-model` does not exist")
         self._fail(asked)
@@ -220,13 +243,17 @@ class Upstream:
             raise Refused(400, "'image' is not a file")
         return _answered(things.images({"prompt": form["prompt"]}))
 
-    async def _models(self, _request: web.Request) -> web.Response:
+    async def _models(self, request: web.Request) -> web.Response:
+        if "x-goog-api-key" in request.headers:
+            return web.json_response({"models": [{"name": f"models/{name}"} for name in things.MODELS]})
         return _answered(things.models(things.MODELS))
 
     async def _model(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         if name not in things.MODELS:
             raise Refused(404, f"The model `{name}` does not exist")
+        if "x-goog-api-key" in request.headers:
+            return web.json_response({"name": f"models/{name}"})
         return _answered(things.model(name))
 
     async def _tell(self, _request: web.Request) -> web.Response:
@@ -242,7 +269,8 @@ class Upstream:
 
 
 def _admit(request: web.Request) -> None:
-    key = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
+    own = request.headers.get("x-api-key") or request.headers.get("x-goog-api-key")
+    key = own or request.headers.get("authorization", "").removeprefix("Bearer ")
     if key == FORBIDDEN_KEY:
         raise Refused(403, "this key may not do this")
     if key != KEY:

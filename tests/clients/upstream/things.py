@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 MODELS = (
     *("gpt-4o", "gpt-4.1", "gpt-3.5-turbo-instruct", "text-embedding-3-small", "omni-moderation-latest"),
-    *("claude-haiku-4-5", "rerank-v3.5", "gpt-4o-mini-tts", "whisper-1", "gpt-image-1"),
+    *("claude-haiku-4-5", "gemini-2.5-flash", "rerank-v3.5", "gpt-4o-mini-tts", "whisper-1", "gpt-image-1"),
 )
 DIMENSIONS = 8
 SPEECH = b"ID3\x04" + bytes(range(256)) * 4

@@ -148,7 +148,18 @@ def test_where_hanging_up_stops_the_bill_is_known_and_elsewhere_it_is_not_guesse
     catalog: Mapping[str, Vendor],
 ) -> None:
     stops = {"openai", "azure", "anthropic", "fireworks", "together", "deepinfra", "xai", "deepseek", "cohere"}
-    bills = {"groq", "gemini", "vertex_ai", "mistral", "sambanova", "perplexity", "minimax", "nebius", "featherless"}
+    bills = {
+        "groq",
+        "gemini",
+        "google",
+        "vertex_ai",
+        "mistral",
+        "sambanova",
+        "perplexity",
+        "minimax",
+        "nebius",
+        "featherless",
+    }
     bills |= {"dashscope", "bedrock", "replicate", "novita"}
     for vendor in catalog.values():
         known = False if vendor.name in stops else True if vendor.name in bills else None

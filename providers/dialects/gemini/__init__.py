@@ -1,0 +1,1 @@
+"""Google's generateContent, which its SDKs call the Gemini API."""

@@ -1,0 +1,534 @@
+"""Gemini as one of the dialects."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from providers.dialects.dialect import (
+    AnswerFormat,
+    Dialect,
+    Habits,
+    JsonFormat,
+    OfferedTool,
+    ParameterNames,
+    Pivoting,
+    RequestFormat,
+    SystemPrompt,
+    TokenCounting,
+    schema_in,
+)
+from providers.dialects.gemini.events import (
+    GeminiGathering,
+    error_body,
+    events_of_answer,
+    failure,
+    read_event,
+    texts,
+)
+from providers.dialects.gemini.fields import IN_CONFIG, body_of, is_said, json_schema_of, takes_levels, thinking_of
+from providers.dialects.gemini.request_to_chat import to_chat
+from providers.dialects.gemini.streams import FromChat, ToChat
+from providers.dialects.messages.fields import (
+    CACHE_REASON,
+    Losses,
+    Object,
+    RawObject,
+    is_null,
+    is_string,
+    object_at,
+    objects_at,
+    raw_text_at,
+    text_at,
+)
+from providers.dialects.wording import Fields, Malformed, Wording, decoded, raw_json
+
+# Translates a chat completion request into a Gemini request.
+
+UNSIGNED = "skip_thought_signature_validator"  # Google's word for calls of other models, which it did not sign
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
+_THOUGHTS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
+_NO_FIELD = "Gemini has no such field"
+_NO_PART = "Gemini has no such part"
+_INLINE_ONLY = "Gemini takes pictures and files inside of the request, in base64"
+
+
+def signature_of(call: RawObject, at: str) -> str | None:
+    """Return the signature in Google's field of a chat tool call; None if it has none."""
+    extra = object_at(call.get("extra_content"), f"{at}.extra_content")
+    google = object_at(extra.get("google"), f"{at}.extra_content.google")
+    signature: str | None = decoded(
+        google.get("thought_signature"), str, f"{at}.extra_content.google.thought_signature"
+    )
+    return signature
+
+
+class _Conversation:
+    """The turns so far, and the system prompt's parts."""
+
+    def __init__(self, losses: Losses) -> None:
+        self.system: list[Object] = []
+        self.turns: list[Object] = []
+        self._losses = losses
+        self._names: dict[str, msgspec.Raw] = {}  # of functions, by the ids of their calls
+        self._answers_tools = False  # the last turn has functions' answers only
+
+    def read(self, messages: Sequence[RawObject]) -> None:
+        """Translate all messages of a request.
+
+        Raises:
+            Malformed: one is not valid in chat.
+
+        """
+        role = ""
+        for number, message in enumerate(messages):
+            path = f"messages[{number}]"
+            role = text_at(message, "role", path)
+            if role in {"system", "developer"}:
+                self._add_system(message, path)
+            elif role == "user":
+                self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
+                if not is_said(message.get("content")):
+                    raise Malformed(f"'{path}.content' is required", f"{path}.content")
+                self._add("user", self._parts(message.get("content"), f"{path}.content"))
+            elif role == "assistant":
+                self._add_assistant(message, path)
+            elif role == "tool":
+                self._add_result(message, path)
+            else:
+                self._losses.add(path, f"Gemini has no role {role!r}")
+        if role == "assistant":
+            last = f"messages[{len(messages) - 1}]"
+            self._losses.add(last, "Gemini does not promise to continue a model's last turn")
+
+    def _add(self, role: str, parts: list[Object]) -> None:
+        self._answers_tools = False
+        if parts:
+            self.turns.append({"role": role, "parts": parts})
+
+    def _add_system(self, message: RawObject, path: str) -> None:
+        self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
+        parts = self._parts(message.get("content"), f"{path}.content", texts_only=True)
+        if not self.turns:
+            self.system += parts
+            return
+        reason = "Gemini takes a system prompt only first: this one goes into the user's turn, in <system> tags"
+        self._losses.add(f"{path}.role", reason, hint=True)
+        for part in parts:
+            part["text"] = f"<system>\n{decoded(raw_json(part['text']), str, path)}\n</system>"
+        self._add("user", parts)
+
+    def _add_assistant(self, message: RawObject, path: str) -> None:
+        content = message.get("content")
+        said = {"role", "content", "tool_calls", "refusal", "extra_content"}
+        for name in sorted(_THOUGHTS & message.keys()):
+            said.add(name)
+            if bytes(message[name]) not in {b"null", b'""', b"[]"}:
+                self._losses.add(f"{path}.{name}", "Gemini takes no thoughts that it did not sign", hint=True)
+        for name in ("annotations", "function_call"):  # SDKs send an answer back unchanged, empty fields included
+            if bytes(message.get(name, b"null")) == b"[]":
+                said.add(name)
+        self._losses.rest(message, said, path, _NO_FIELD)
+        parts = self._parts(content, f"{path}.content") if is_said(content) else []
+        if is_string(message.get("refusal")):
+            parts.append({"text": message["refusal"]})
+        if parts and (signature := signature_of(message, path)) is not None:
+            parts[-1]["thoughtSignature"] = signature
+        calls = [
+            self._call(call, f"{path}.tool_calls[{number}]")
+            for number, call in enumerate(objects_at(message.get("tool_calls"), f"{path}.tool_calls"))
+        ]
+        if calls and not any("thoughtSignature" in call for call in calls):
+            calls[0]["thoughtSignature"] = UNSIGNED
+        self._add("model", parts + calls)
+
+    def _call(self, call: RawObject, at: str) -> Object:
+        if (decoded(call.get("type"), str, f"{at}.type") or "function") != "function":
+            self._losses.add(at, "Gemini has functions only")
+        function = object_at(call.get("function"), f"{at}.function")
+        written = decoded(function.get("arguments"), str, f"{at}.function.arguments") or ""
+        arguments: Any = msgspec.Raw(written.encode()) if written.strip() else {}
+        try:
+            msgspec.json.decode(written.strip() or "{}", type=RawObject)
+        except (msgspec.DecodeError, RecursionError):
+            self._losses.add(f"{at}.function.arguments", "Gemini takes arguments only as a JSON object")
+            arguments = {}
+        self._losses.rest(call, ("id", "type", "index", "function", "extra_content"), at, _NO_FIELD)
+        self._losses.rest(function, ("name", "arguments"), f"{at}.function", _NO_FIELD)
+        call_id, name = text_at(call, "id", at), raw_text_at(function, "name", f"{at}.function")
+        self._names[call_id] = name
+        part: Object = {"functionCall": {"id": call_id, "name": name, "args": arguments}}
+        signature = signature_of(call, at)
+        return part if signature is None else {**part, "thoughtSignature": signature}
+
+    def _add_result(self, message: RawObject, path: str) -> None:
+        self._losses.rest(message, ("role", "content", "tool_call_id"), path, _NO_FIELD)
+        call_id = text_at(message, "tool_call_id", path)
+        if call_id not in self._names:
+            raise Malformed(f"'{path}.tool_call_id' is of no call before it", f"{path}.tool_call_id")
+        content = message.get("content")
+        if is_string(content):
+            output: Any = content
+        else:
+            parts = self._parts(content, f"{path}.content", texts_only=True)
+            output = "".join(decoded(raw_json(part["text"]), str, path) for part in parts)
+        response = {"id": call_id, "name": self._names[call_id], "response": {"output": output}}
+        if not self._answers_tools:
+            self._add("user", [{"functionResponse": response}])
+            self._answers_tools = True
+        else:
+            self.turns[-1]["parts"].append({"functionResponse": response})
+
+    def _parts(self, content: msgspec.Raw | None, path: str, *, texts_only: bool = False) -> list[Object]:
+        if content is None or is_null(content):
+            return []
+        if is_string(content):
+            return [{"text": content}] if bytes(memoryview(content)[:3]) != b'""' else []
+        parts: list[Object] = []
+        for number, part in enumerate(objects_at(content, path)):
+            at = f"{path}[{number}]"
+            kind = text_at(part, "type", at)
+            if kind in {"text", "refusal"}:
+                self._losses.rest(part, ("type", kind), at, _NO_FIELD)
+                parts.append({"text": raw_text_at(part, kind, at)})
+            elif texts_only:
+                self._losses.add(at, "this is text only in Gemini")
+            else:
+                parts += self._media(part, kind, at)
+        return parts
+
+    def _media(self, part: RawObject, kind: str, at: str) -> list[Object]:
+        path = f"{at}.{kind}"
+        self._losses.rest(part, ("type", kind), at, _NO_FIELD)
+        inner = object_at(part.get(kind), path)
+        if kind == "input_audio":
+            data, form = text_at(inner, "data", path), text_at(inner, "format", path)
+            return [{"inlineData": {"mimeType": f"audio/{form}", "data": data}}]
+        if kind == "image_url":
+            if bytes(inner.get("detail", b"null")) not in {b"null", b'"auto"'}:
+                self._losses.add(f"{path}.detail", "Gemini has another scale for the details of pictures", hint=True)
+            url = text_at(inner, "url", path)
+        elif kind == "file":
+            url = decoded(inner.get("file_data"), str, f"{path}.file_data") or ""
+        else:
+            self._losses.add(at, _NO_PART)
+            return []
+        found = _DATA_URL.fullmatch(url)
+        if found is None:
+            self._losses.add(path, _INLINE_ONLY)
+            return []
+        return [{"inlineData": {"mimeType": found[1].replace("image/jpg", "image/jpeg"), "data": found[2]}}]
+
+
+_SAME: Mapping[str, str] = {  # by chat's names, Gemini's
+    "temperature": "temperature",
+    "top_p": "topP",
+    "top_k": "topK",  # servers of open models have it in chat
+    "n": "candidateCount",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+    "seed": "seed",
+}
+_READ = frozenset({
+    *_SAME,
+    *("max_completion_tokens", "max_tokens", "messages", "model", "parallel_tool_calls", "reasoning_effort"),
+    *("response_format", "stop", "stream", "stream_options", "tool_choice", "tools"),
+})  # fmt: skip
+_MOST_STOPS = 5  # stop sequences in Gemini
+_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
+    "function_call": (b'"none"', b'"auto"'),
+    "functions": (b"[]",),
+    "logit_bias": (b"{}",),
+    "logprobs": (b"false",),
+    "metadata": (b"{}",),
+    "modalities": (b'["text"]', b'[ "text" ]'),
+    "service_tier": (b'"auto"', b'"default"'),
+    "store": (b"false",),
+    "top_logprobs": (b"0",),
+    "verbosity": (b'"medium"',),
+}
+_HINTS: Mapping[str, str] = {
+    "metadata": "Gemini has no metadata",
+    "prediction": "Gemini takes no prediction",
+    "prompt_cache_key": CACHE_REASON,
+    "prompt_cache_options": CACHE_REASON,
+    "prompt_cache_retention": CACHE_REASON,
+    "safety_identifier": "Gemini takes no name of a user",
+    "service_tier": "Gemini has other service tiers",
+    "user": "Gemini takes no name of a user",
+}
+_REASONS: Mapping[str, str] = {
+    "audio": "answers in sound are not translated",
+    "function_call": "Gemini has tools in place of functions",
+    "functions": "Gemini has tools in place of functions",
+    "logit_bias": "Gemini has no logit bias",
+    "logprobs": "log probabilities are not translated",
+    "modalities": "answers in sound are not translated",
+    "store": "Gemini stores nothing",
+    "top_logprobs": "log probabilities are not translated",
+    "verbosity": "Gemini has no verbosity",
+    "web_search_options": "Gemini has its own search",
+}
+
+
+def from_chat(fields: Mapping[str, msgspec.Raw], *, levels: bool = True) -> Wording:
+    """Translate a chat completion request into a Gemini request, whose parameters are as in ``fields.py``.
+
+    ``levels``: the model takes a level of thinking, and not a budget.
+
+    Raises:
+        Malformed: the request is not valid in chat.
+
+    """
+    losses = Losses()
+    asked = {name: value for name, value in fields.items() if not is_null(value)}
+    given = objects_at(asked.get("messages"), "messages")
+    if not given:
+        raise Malformed("'messages' must have at least one message", "messages")
+    conversation = _Conversation(losses)
+    conversation.read(given)
+    if not conversation.turns:
+        losses.add("messages", "Gemini needs more than a system prompt")
+    said: Object = {name: asked[name] for name in ("model", "stream") if name in asked}
+    said["contents"] = conversation.turns
+    if conversation.system:
+        said["systemInstruction"] = {"parts": conversation.system}
+    said.update({IN_CONFIG + own: asked[name] for name, own in _SAME.items() if name in asked})
+    said.update(_limit(asked, losses))
+    said.update(_stops(asked, losses))
+    said.update(_tools(asked, losses))
+    said.update(_form(asked, losses))
+    effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
+    if effort is not None:
+        thinking = thinking_of(effort, levels=levels)
+        if thinking is None:
+            losses.add("reasoning_effort", f"Gemini has no effort {effort!r}")
+        else:
+            said[IN_CONFIG + "thinkingConfig"] = thinking
+    for name, value in asked.items():
+        if name not in _READ and bytes(value) not in _DEFAULTS.get(name, ()):
+            losses.add(name, _HINTS.get(name) or _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)
+    return Wording({name: raw_json(value) for name, value in said.items()}, losses.met())
+
+
+def _limit(asked: RawObject, losses: Losses) -> Object:
+    old = decoded(asked.get("max_tokens"), int, "max_tokens")
+    new = decoded(asked.get("max_completion_tokens"), int, "max_completion_tokens")
+    if new is not None and old is not None and old != new:
+        losses.add("max_tokens", "Gemini has one limit, and max_completion_tokens is it")
+    limit = old if new is None else new
+    return {} if limit is None else {IN_CONFIG + "maxOutputTokens": limit}
+
+
+def _stops(asked: RawObject, losses: Losses) -> Object:
+    if "stop" not in asked:
+        return {}
+    one = is_string(asked["stop"])
+    stops: list[str] = [decoded(asked["stop"], str, "stop")] if one else decoded(asked["stop"], list[str], "stop")
+    if len(stops) > _MOST_STOPS:
+        losses.add("stop", f"Gemini takes {_MOST_STOPS} stop sequences at most")
+    return {IN_CONFIG + "stopSequences": stops[:_MOST_STOPS]} if stops else {}
+
+
+def _tools(asked: RawObject, losses: Losses) -> Object:
+    declared: list[Object] = []
+    strict = False
+    for number, tool in enumerate(objects_at(asked.get("tools"), "tools")):
+        path = f"tools[{number}]"
+        kind = text_at(tool, "type", path)
+        if kind != "function":
+            losses.add(path, f"Gemini has no tool of type {kind!r}")
+            continue
+        at = f"{path}.function"
+        function = object_at(tool.get("function"), at)
+        one: Object = {"name": raw_text_at(function, "name", at)}
+        if is_said(function.get("description")):
+            one["description"] = function["description"]
+        if is_said(function.get("parameters")):
+            one["parametersJsonSchema"] = function["parameters"]
+        strict = strict or bytes(function.get("strict", b"null")) == b"true"
+        losses.rest(tool, ("type", "function"), path, _NO_FIELD)
+        losses.rest(function, ("name", "description", "parameters", "strict"), at, _NO_FIELD)
+        declared.append(one)
+    if not declared:
+        if "tool_choice" in asked and bytes(asked["tool_choice"]) not in {b'"none"', b'"auto"'}:
+            losses.add("tool_choice", "Gemini chooses among tools only")
+        return {}
+    if decoded(asked.get("parallel_tool_calls"), bool, "parallel_tool_calls") is False:
+        losses.add("parallel_tool_calls", "Gemini may call several functions at a time")
+    config = _choice(asked, losses, strict=strict)
+    tools: Object = {"tools": [{"functionDeclarations": declared}]}
+    return {**tools, "toolConfig": {"functionCallingConfig": config}} if config else tools
+
+
+def _choice(asked: RawObject, losses: Losses, *, strict: bool) -> Object:
+    given = asked.get("tool_choice")
+    if given is not None and not is_string(given):
+        choice = object_at(given, "tool_choice")
+        if text_at(choice, "type", "tool_choice") == "function":
+            function = object_at(choice.get("function"), "tool_choice.function")
+            return {"mode": "ANY", "allowedFunctionNames": [raw_text_at(function, "name", "tool_choice.function")]}
+        losses.add("tool_choice", "Gemini can choose one tool, any, all or none")
+        return {}
+    word = "auto" if given is None else decoded(given, str, "tool_choice")
+    if word not in {"auto", "none", "required"}:
+        raise Malformed("'tool_choice' must be none, auto, required or a tool", "tool_choice")
+    if word == "auto":
+        return {"mode": "VALIDATED"} if strict else {}  # else a call need not match its schema
+    return {"mode": "ANY" if word == "required" else "NONE"}
+
+
+def _form(asked: RawObject, losses: Losses) -> Object:
+    form = object_at(asked.get("response_format"), "response_format")
+    kind = text_at(form, "type", "response_format") if form else "text"
+    json = {IN_CONFIG + "responseMimeType": "application/json"}
+    if kind == "text":
+        return {}
+    if kind == "json_object":
+        return json
+    if kind != "json_schema":
+        losses.add("response_format", f"Gemini does not answer as {kind!r}")
+        return {}
+    path = "response_format.json_schema"
+    given = object_at(form.get("json_schema"), path)
+    losses.rest(given, ("name", "description", "schema", "strict"), path, _NO_FIELD)
+    return {**json, IN_CONFIG + "responseJsonSchema": given["schema"]} if "schema" in given else json
+
+
+# How models differ.
+
+
+class GeminiHabits(Habits, frozen=True):
+    """How one model must be asked in Gemini."""
+
+    levels: bool = True  # it takes a level of thinking, and not a budget
+
+
+def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> GeminiHabits:
+    """Return the habits of ``model``."""
+    del max_output_tokens  # without a limit, an answer may be as long as the model allows
+    return GeminiHabits(thinks=known.thinks, levels=takes_levels(model))
+
+
+def _from_chat(fields: Fields, habits: Habits) -> Wording:
+    return from_chat(fields, levels=not isinstance(habits, GeminiHabits) or habits.levels)
+
+
+# What a request expects of its answer.
+
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_NONE = frozenset({b"", b"null"})
+_schemas = msgspec.json.Decoder(dict[str, Any] | None)
+
+
+def _json_schema(raw: msgspec.Raw) -> JsonFormat | None:
+    schema = bytes(raw)
+    return None if schema in _NONE else JsonFormat(schema=schema)
+
+
+def _older_schema(raw: msgspec.Raw) -> JsonFormat | None:
+    try:
+        schema = _schemas.decode(raw)
+        return None if schema is None else JsonFormat(schema=msgspec.json.encode(json_schema_of(schema)))
+    except _UNREADABLE:
+        return None
+
+
+def _mime_type(raw: msgspec.Raw) -> JsonFormat | None:
+    return JsonFormat() if bytes(raw) == b'"application/json"' else None
+
+
+class _Function(msgspec.Struct, rename="camel"):
+    name: str | None = None
+    parameters: dict[str, Any] | None = None
+    parameters_json_schema: msgspec.Raw = msgspec.Raw()
+
+
+class _Tool(msgspec.Struct, rename="camel"):
+    function_declarations: list[_Function] | None = None
+
+
+_tool_lists = msgspec.json.Decoder(list[_Tool] | None)
+
+
+def _offered_tools(raw: msgspec.Raw) -> Iterator[OfferedTool]:
+    for tool in _tool_lists.decode(raw) or ():
+        for each in tool.function_declarations or ():
+            if each.name is not None:
+                schema = schema_in(each.parameters_json_schema)
+                if schema is None and each.parameters is not None:
+                    schema = msgspec.json.encode(json_schema_of(each.parameters))
+                yield OfferedTool(each.name, schema)
+
+
+_PARAMETERS = ("temperature", "topP", "topK", "candidateCount", "presencePenalty", "frequencyPenalty", "seed")
+
+GEMINI = Dialect(
+    name="gemini",
+    path="models/{model}:streamGenerateContent",
+    query={"alt": "sse"},  # without it, the events are the elements of an array
+    endpoint="generate_content",
+    error_body=error_body,
+    counting=TokenCounting("models/{model}:countTokens", "totalTokens", "generateContentRequest"),
+    requests=RequestFormat(
+        prompt="contents",
+        reading_order=("tools", "systemInstruction", "contents"),
+        parameters=ParameterNames(
+            answer_limits=(IN_CONFIG + "maxOutputTokens",),
+            known=frozenset({"safetySettings", "serviceTier", "labels"}),
+            renamed={
+                "temperature": IN_CONFIG + "temperature",
+                "top_p": IN_CONFIG + "topP",
+                "top_k": IN_CONFIG + "topK",
+                "stop": IN_CONFIG + "stopSequences",
+                "presence_penalty": IN_CONFIG + "presencePenalty",
+                "frequency_penalty": IN_CONFIG + "frequencyPenalty",
+                "seed": IN_CONFIG + "seed",
+            },
+            lists=frozenset({IN_CONFIG + "stopSequences"}),
+        ),
+        system=SystemPrompt("systemInstruction", lambda text: {"text": text}, within="parts"),
+        effort=IN_CONFIG + "thinkingConfig",
+        choices=IN_CONFIG + "candidateCount",
+        decoded=frozenset({"generationConfig", "generation_config", "safetySettings", "toolConfig", "tools"}),
+        essential=frozenset({"cachedContent"}),
+        inline=frozenset(
+            {
+                *("contents", "systemInstruction", "toolConfig", "safetySettings"),
+                *(IN_CONFIG + name for name in _PARAMETERS),
+                *(IN_CONFIG + name for name in ("maxOutputTokens", "stopSequences", "thinkingConfig")),
+                *(IN_CONFIG + name for name in ("responseMimeType", "responseSchema", "responseJsonSchema")),
+            }
+        ),
+        json_formats={
+            IN_CONFIG + "responseJsonSchema": _json_schema,
+            IN_CONFIG + "responseSchema": _older_schema,
+            IN_CONFIG + "responseMimeType": _mime_type,
+        },
+        tools={"tools": _offered_tools},
+        body=body_of,
+    ),
+    answers=AnswerFormat(
+        read_event=read_event,
+        texts=texts,
+        events_of_answer=events_of_answer,
+        gathering=GeminiGathering,
+        ending=b"",  # its answers end with their response
+        failure=failure,
+        cut_short=frozenset({"MAX_TOKENS"}),
+        refusals=frozenset(
+            {
+                *("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "MODEL_ARMOR"),
+                *("IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "JAILBREAK"),
+            }
+        ),
+    ),
+    pivoting=Pivoting(
+        to_chat=to_chat,
+        from_chat=_from_chat,
+        stream_to_chat=ToChat,
+        stream_from_chat=FromChat,
+        habits_of=habits_of,
+    ),
+)

@@ -1,0 +1,358 @@
+"""Events and whole answers of Gemini: their text, thoughts, function calls, usage, finish reason or error.
+
+Each event is a whole ``GenerateContentResponse``, with the parts that are new. Nothing follows the last one: the end of
+the response ends the answer.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from providers.dialects.events import WHOLE_CALL, Chunk, Gathering, no_json_object
+from providers.error_bodies import error_in, read_answer
+from providers.errors import ErrorKind, UpstreamError
+from providers.usage import Usage
+
+# Google's errors: the words that belong to HTTP's statuses and to our kinds.
+
+_STATUS_WORDS: Mapping[int, str] = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ABORTED",
+    424: "FAILED_PRECONDITION",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    500: "INTERNAL",
+    502: "UNAVAILABLE",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+_FIRST_SERVER_STATUS = 500
+_STATUS_OF_KIND: Mapping[str, int] = {  # all others are errors of the gateway or the provider
+    ErrorKind.CONNECT_TIMEOUT: 504,
+    ErrorKind.TTFT_TIMEOUT: 504,
+    ErrorKind.STALL_TIMEOUT: 504,
+    ErrorKind.TOTAL_TIMEOUT: 504,
+    ErrorKind.RATE_LIMITED: 429,
+    ErrorKind.BAD_REQUEST: 400,
+}
+_REQUEST_INFO = "type.googleapis.com/google.rpc.RequestInfo"
+
+
+def status_word(status: int) -> str:
+    """Return Google's word for this HTTP status."""
+    return _STATUS_WORDS.get(status) or ("INTERNAL" if status >= _FIRST_SERVER_STATUS else "INVALID_ARGUMENT")
+
+
+def error_body(status: int, type_: str, message: str, request_id: str | None) -> bytes:
+    """Return an error's body in Google's shape."""
+    del type_  # a provider's own word; Google's follows from the status
+    error: dict[str, Any] = {"code": status, "message": message, "status": status_word(status)}
+    if request_id is not None:
+        error["details"] = [{"@type": _REQUEST_INFO, "requestId": request_id}]
+    return msgspec.json.encode({"error": error})
+
+
+def event(fields: Mapping[str, Any]) -> bytes:
+    """Return an event in its wire format; lines end as Google's do."""
+    return b"data: " + msgspec.json.encode(fields) + b"\r\n\r\n"
+
+
+def failure(kind: str, message: str) -> bytes:
+    """Return the event of an error of this kind of ours."""
+    status = _STATUS_OF_KIND.get(kind, 500)
+    return event({"error": {"code": status, "message": message, "status": status_word(status)}})
+
+
+class _Call(msgspec.Struct, gc=False):
+    name: str | None = None
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Part(msgspec.Struct, gc=False, rename="camel"):
+    text: str | None = None
+    thought: bool | None = None
+    thought_signature: str | None = None
+    function_call: _Call | None = None
+    inline_data: msgspec.Raw | None = None
+    file_data: msgspec.Raw | None = None
+    executable_code: msgspec.Raw | None = None
+    code_execution_result: msgspec.Raw | None = None
+
+
+class _Content(msgspec.Struct, gc=False):
+    parts: list[_Part] | None = None
+
+
+class _Candidate(msgspec.Struct, gc=False, rename="camel"):
+    content: _Content | None = None
+    finish_reason: str | None = None
+    index: int | None = None
+
+
+class UsageMetadata(msgspec.Struct, gc=False, rename="camel"):
+    """Google's counts. The answer's tokens are without its thoughts."""
+
+    prompt_token_count: int | None = None
+    candidates_token_count: int | None = None
+    thoughts_token_count: int | None = None
+    cached_content_token_count: int | None = None
+    tool_use_prompt_token_count: int | None = None
+
+
+class _Feedback(msgspec.Struct, gc=False, rename="camel"):
+    block_reason: str | None = None
+
+
+class _Event(msgspec.Struct, gc=False, rename="camel"):
+    candidates: list[_Candidate] | None = None
+    usage_metadata: UsageMetadata | None = None
+    prompt_feedback: _Feedback | None = None
+    model_version: str | None = None
+    response_id: str | None = None
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Event)
+
+
+def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
+    """Read one event's data. An event without data gives an empty chunk.
+
+    A prompt that was blocked has no candidates: the reason of that is the answer's finish reason, and a refusal.
+    A call comes whole, in one event.
+
+    Raises:
+        UpstreamError: the data is not a JSON object (invalid_response).
+
+    """
+    if not data.strip():
+        return Chunk(data)
+    try:
+        said = _decoder.decode(data)
+    except msgspec.ValidationError:
+        said = _fitted(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise no_json_object() from None
+    if said.error:
+        return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
+    return _chunk(data, said)
+
+
+def texts(data: bytes) -> Iterator[tuple[int, str]]:
+    """Yield the texts of an event that are no thoughts, with their candidates' numbers.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
+
+    """
+    for candidate in _decoder.decode(data).candidates or ():
+        for part in _parts(candidate):
+            if part.text and not part.thought:
+                yield candidate.index or 0, part.text
+
+
+def usage_of(told: UsageMetadata) -> Usage:
+    """Return Google's counts as ours: the answer's tokens include its thoughts, the prompt's what tools have found."""
+    prompt = told.prompt_token_count
+    if prompt is not None:
+        prompt += told.tool_use_prompt_token_count or 0
+    answer, thoughts = told.candidates_token_count, told.thoughts_token_count
+    if answer is not None or thoughts is not None:
+        answer = (answer or 0) + (thoughts or 0)
+    return Usage(prompt, answer or None, thoughts, told.cached_content_token_count)
+
+
+def _chunk(data: bytes, said: _Event) -> Chunk:
+    answer_chars = reasoning_chars = 0
+    answer = False
+    finish_reason: str | None = None
+    tools: list[tuple[int, str]] = []
+    names: list[str] = []
+    for candidate in said.candidates or ():
+        finish_reason = candidate.finish_reason or finish_reason
+        for part in _parts(candidate):
+            if part.text and part.thought:
+                reasoning_chars += len(part.text)
+            elif part.text:
+                answer_chars += len(part.text)
+            if part.function_call is not None:
+                arguments = bytes(part.function_call.args).decode()
+                name = part.function_call.name or ""
+                tools.append((WHOLE_CALL, arguments))
+                names.append(name)
+                answer_chars += len(name) + len(arguments)
+            # Code is shown to the reader as text is; it has no characters that are counted as an answer's.
+            answer = answer or part.inline_data is not None or part.file_data is not None
+            answer = answer or part.executable_code is not None or part.code_execution_result is not None
+    blocked = said.prompt_feedback.block_reason if said.prompt_feedback is not None else None
+    finish_reason = finish_reason or blocked
+    answer = answer or answer_chars > 0 or bool(names)
+    return Chunk(
+        data,
+        meaningful=answer or reasoning_chars > 0,
+        answer=answer,
+        reasoning=reasoning_chars > 0,
+        finished=finish_reason is not None,
+        usage=None if said.usage_metadata is None else usage_of(said.usage_metadata),
+        text_chars=answer_chars + reasoning_chars,
+        model=said.model_version,
+        id=said.response_id,
+        finish_reason=finish_reason,
+        tools=tools,
+        names=names,
+        refused=blocked is not None,
+        idle=not (answer or reasoning_chars or finish_reason) and bool(said.candidates),
+    )
+
+
+def _parts(candidate: _Candidate) -> Sequence[_Part]:
+    return (candidate.content and candidate.content.parts) or ()
+
+
+def _fitted(data: bytes) -> _Event:
+    """Read an event that does not fit the types; what does not fit is left out, candidate by candidate."""
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise no_json_object() from None
+    if isinstance(value, list) and value:  # Google sends some errors in an array
+        value = value[0]
+    if not isinstance(value, dict):
+        raise no_json_object()
+    given = value.get("candidates")
+    candidates = [one for one in map(_candidate, given) if one is not None] if isinstance(given, list) else None
+    return _Event(
+        candidates,
+        _fit(value.get("usageMetadata"), UsageMetadata),
+        _fit(value.get("promptFeedback"), _Feedback),
+        _fit(value.get("modelVersion"), str),
+        _fit(value.get("responseId"), str),
+        value.get("error"),
+    )
+
+
+def _candidate(value: Any) -> _Candidate | None:
+    if not isinstance(value, dict):
+        return None
+    content = value.get("content")
+    given = content.get("parts") if isinstance(content, dict) else None
+    parts = [part for each in given if (part := _fit(each, _Part)) is not None] if isinstance(given, list) else None
+    return _Candidate(_Content(parts), _fit(value.get("finishReason"), str), _fit(value.get("index"), int))
+
+
+def _fit(value: object, type_: Any) -> Any:
+    try:
+        return msgspec.convert(value, type_)
+    except msgspec.ValidationError:
+        return None
+
+
+# Whole answers: presented as an event stream, and gathered from one.
+
+_RawObject = dict[str, msgspec.Raw]
+
+_objects = msgspec.json.Decoder(_RawObject)
+_lists = msgspec.json.Decoder(list[_RawObject])
+_ints = msgspec.json.Decoder(int)
+_strings = msgspec.json.Decoder(str)
+
+_NULL = msgspec.Raw(b"null")
+_PLAIN = frozenset({"text", "thought"})  # parts with nothing else can be joined: a signature belongs to one part
+_SURPRISES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError)
+
+
+def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
+    """Return a whole answer as an event stream: it is the only event, as it is.
+
+    Raises:
+        UpstreamError: as of ``read_answer``; also if it has neither candidates nor a prompt's feedback
+            (invalid_response).
+
+    """
+    answer = read_answer(body, secrets)
+    if "candidates" not in answer and "promptFeedback" not in answer:
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a GenerateContentResponse")
+    return event(answer)
+
+
+class _Gathered:
+    """One candidate that is being gathered."""
+
+    def __init__(self) -> None:
+        self._fields: _RawObject = {}
+        self._content: _RawObject = {}
+        self._parts: list[_RawObject] = []
+        self._texts: list[str] = []  # of the last part, if it can grow
+        self._thought: bytes | None = None  # the last part's mark, if it can grow
+
+    def take(self, given: _RawObject) -> None:
+        for name, value in given.items():
+            if name == "content" and value != _NULL:
+                content = _objects.decode(value)
+                for part in _lists.decode(content.pop("parts", msgspec.Raw(b"[]"))):
+                    self._add(part)
+                self._content.update(content)
+            elif value != _NULL or name not in self._fields:
+                self._fields[name] = value
+
+    def whole(self) -> dict[str, Any]:
+        self._close()
+        if not self._parts and not self._content:
+            return {**self._fields}
+        content: dict[str, Any] = {"parts": self._parts, **self._content}
+        return {"content": content if self._parts else self._content, **self._fields}
+
+    def _add(self, part: _RawObject) -> None:
+        if "text" in part and part.keys() <= _PLAIN:
+            thought = bytes(part.get("thought", b"false"))
+            if self._thought is not None and thought != self._thought:
+                self._close()
+            self._thought = thought
+            self._texts.append(_strings.decode(part["text"]))
+            return
+        self._close()
+        self._parts.append(part)
+
+    def _close(self) -> None:
+        """Add the text that has come as a part."""
+        if self._thought is not None:
+            part = {"text": msgspec.Raw(msgspec.json.encode("".join(self._texts)))}
+            self._parts.append({**part, "thought": msgspec.Raw(b"true")} if self._thought == b"true" else part)
+        self._texts, self._thought = [], None
+
+
+class GeminiGathering(Gathering):
+    """Makes one answer of its events: joins texts that follow each other, and keeps everything else unchanged."""
+
+    def __init__(self) -> None:
+        self._fields: _RawObject = {}
+        self._candidates: dict[int, _Gathered] = {}
+
+    def take(self, chunk: Chunk) -> None:
+        """Read one event.
+
+        Raises:
+            UpstreamError: it is valid JSON, but not an event of Gemini (invalid_response).
+
+        """
+        if not chunk.data.strip():
+            return
+        try:
+            said = _objects.decode(chunk.data)
+            for place, candidate in enumerate(_lists.decode(said.pop("candidates", msgspec.Raw(b"[]")))):
+                index = _ints.decode(candidate["index"]) if "index" in candidate else place
+                self._candidates.setdefault(index, _Gathered()).take(candidate)
+            self._fields.update(said)
+        except _SURPRISES as error:
+            message = f"sent an event that Gemini does not have: {type(error).__name__}"
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+
+    def body(self) -> bytes:
+        """Return the whole answer as JSON."""
+        candidates = [self._candidates[index].whole() for index in sorted(self._candidates)]
+        answer: Mapping[str, Any] = {"candidates": candidates, **self._fields} if candidates else self._fields
+        return msgspec.json.encode(answer)

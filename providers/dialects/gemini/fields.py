@@ -1,0 +1,207 @@
+"""What both directions need of a Gemini request: its spellings, its nesting, its schemas, its effort of thinking.
+
+Google's servers take names in ``camelCase`` and in ``snake_case``, one object where a list is expected, and Base64 in
+both alphabets. What is translated is read in all of these; what passes unchanged is not touched.
+
+``generationConfig`` nests the parameters that other APIs have at the top level. In the gateway its fields are at the
+top level too, by names with a dot (``generationConfig.temperature``), so that defaults, maximums and losses know them.
+``body_of`` puts them back.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from providers.dialects.messages.fields import RawObject, is_null, object_at, objects_at
+from providers.dialects.wording import Fields, Malformed, decoded
+
+CONFIG = "generationConfig"
+IN_CONFIG = f"{CONFIG}."
+_OF_THE_URL = frozenset({"model", "stream"})  # in no body: they are parts of the address
+
+_SNAKE = re.compile(r"_([a-z0-9])")
+_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def camel(name: str) -> str:
+    """Return a field's name in the spelling of Google's documents."""
+    return _SNAKE.sub(lambda letter: letter[1].upper(), name) if "_" in name else name
+
+
+def spelt(given: RawObject) -> RawObject:
+    """Return an object with its fields' names in the spelling of Google's documents."""
+    return {camel(name): value for name, value in given.items()} if "_" in "".join(given) else given
+
+
+def spelt_at(raw: msgspec.Raw | None, path: str) -> RawObject:
+    """Return an object, values still raw; an empty one where there is none.
+
+    Raises:
+        Malformed: it is something else.
+
+    """
+    return spelt(object_at(raw, path))
+
+
+def listed_at(raw: msgspec.Raw | None, path: str) -> list[RawObject]:
+    """Return a list of objects; one that is given without a list is its only one.
+
+    Raises:
+        Malformed: it is something else.
+
+    """
+    if raw is not None and bytes(memoryview(raw)[:1]) == b"{":
+        return [spelt_at(raw, path)]
+    return [spelt(each) for each in objects_at(raw, path)]
+
+
+def flattened(fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    """Return a body's top level with the fields of ``generationConfig`` beside the others.
+
+    Raises:
+        Malformed: it is not an object.
+
+    """
+    flat: dict[str, msgspec.Raw] = {}
+    for given, value in fields.items():
+        name = camel(given)
+        if name == CONFIG:
+            flat.update({IN_CONFIG + inner: raw for inner, raw in spelt_at(value, CONFIG).items()})
+        else:
+            flat[name] = value
+    return flat
+
+
+def body_of(fields: Fields) -> dict[str, msgspec.Raw]:
+    """Return the top level of the body that has these fields: what ``flattened`` does, undone.
+
+    A ``generationConfig`` beside them is the deployment's own: its fields replace the client's.
+    """
+    body: dict[str, msgspec.Raw] = {}
+    config: RawObject = {}
+    for name, value in fields.items():
+        if name.startswith(IN_CONFIG):
+            config[name[len(IN_CONFIG) :]] = value
+        elif name not in _OF_THE_URL:
+            body[name] = value
+    config.update(object_at(body.get(CONFIG), CONFIG))
+    if config:
+        body[CONFIG] = msgspec.Raw(msgspec.json.encode(config))
+    return body
+
+
+def is_said(raw: msgspec.Raw | None) -> bool:
+    """Whether a field is there and not null."""
+    return raw is not None and not is_null(raw)
+
+
+def name_in_chat(name: str) -> str:
+    """Return a function's name in the letters that chat allows: Gemini's may have dots and colons."""
+    return _NAME.sub("_", name)
+
+
+def plain_base64(data: str) -> str:
+    """Return Base64 in the usual alphabet and with its padding: Google's SDK for Python sends that for URLs."""
+    data = data.replace("-", "+").replace("_", "/")
+    return data + "=" * (-len(data) % 4)
+
+
+# Schemas. Gemini's older field has those of OpenAPI 3.0, with types in capitals, and numbers of items as strings.
+
+_LISTED = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
+_NAMED = frozenset({"properties", "$defs", "defs"})
+_RENAMED: Mapping[str, str] = {"defs": "$defs", "ref": "$ref"}
+_NUMBERS = frozenset({"maxItems", "minItems", "maxLength", "minLength", "maxProperties", "minProperties"})
+_DROPPED = frozenset({"propertyOrdering", "example", "nullable"})  # no counterpart, and no rule that binds an answer
+
+
+def json_schema_of(schema: Any) -> Any:
+    """Return a schema of OpenAPI's form as JSON Schema."""
+    if not isinstance(schema, dict):
+        return schema
+    spelled = ((camel(given), value) for given, value in schema.items())
+    made: dict[str, Any] = {
+        _RENAMED.get(name, name): _keyword(name, value)
+        for name, value in spelled
+        if name not in _DROPPED and (name, value) != ("format", "enum")
+    }
+    if schema.get("nullable") is True and "type" in made:
+        made["type"] = [made["type"], "null"]
+        if isinstance(made.get("enum"), list):
+            made["enum"] = [*made["enum"], None]
+    return made
+
+
+def _keyword(name: str, value: Any) -> Any:
+    """Return the value of one keyword as JSON Schema has it."""
+    if name in _NAMED and isinstance(value, dict):
+        return {key: json_schema_of(one) for key, one in value.items()}
+    if name in _LISTED and isinstance(value, list):
+        return [json_schema_of(one) for one in value]
+    if name in {"items", "additionalProperties"}:
+        return json_schema_of(value)
+    if isinstance(value, str) and name == "type":
+        return value.lower()
+    return int(value) if name in _NUMBERS and isinstance(value, str) and value.isdecimal() else value
+
+
+def read_json_schema(raw: msgspec.Raw, path: str) -> Any:
+    """Return the raw schema of OpenAPI's form as JSON Schema.
+
+    Raises:
+        Malformed: it is not an object.
+
+    """
+    schema = decoded(raw, dict[str, Any], path)
+    try:
+        return json_schema_of(schema)
+    except RecursionError:
+        raise Malformed(f"{path!r} is nested too deeply", path) from None
+
+
+# How long a model thinks. The newer generation takes a level, the one before it a budget of tokens. The figures are
+# those of Google's own translation from OpenAI's efforts.
+
+_FIRST_WITH_LEVELS = 3  # of the generations
+_BUDGETS_TOKENS: Mapping[str, int] = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576}
+_LEVELS = frozenset({"minimal", "low", "medium", "high"})
+_HIGHER: Mapping[str, str] = {"xhigh": "high", "max": "high"}  # there is nothing above high
+_GENERATION = re.compile(r"gemini-(\d+)")
+
+
+def takes_levels(model: str) -> bool:
+    """Whether ``model`` takes a level of thinking, and not a budget; what is not known does, as the newest ones."""
+    found = _GENERATION.search(model)
+    return found is None or int(found[1]) >= _FIRST_WITH_LEVELS
+
+
+def thinking_of(effort: str, *, levels: bool) -> dict[str, Any] | None:
+    """Return the ``thinkingConfig`` for chat's effort; None if there is none of this name."""
+    effort = _HIGHER.get(effort, effort)
+    if effort not in _BUDGETS_TOKENS:
+        return None
+    if not levels:
+        return {"includeThoughts": effort != "none", "thinkingBudget": _BUDGETS_TOKENS[effort]}
+    return {"includeThoughts": effort != "none", "thinkingLevel": effort if effort in _LEVELS else "minimal"}
+
+
+def effort_of(config: RawObject, path: str) -> str | None:
+    """Return chat's effort for a ``thinkingConfig``; None where the model is to choose.
+
+    Raises:
+        Malformed: a field has another type.
+
+    """
+    level = decoded(config.get("thinkingLevel"), str, f"{path}.thinkingLevel")
+    if level is not None:
+        return level.lower() if level.lower() in _LEVELS else None
+    budget = decoded(config.get("thinkingBudget"), int, f"{path}.thinkingBudget")
+    if budget is None or budget < 0:  # -1: as it sees fit
+        return None
+    if budget == 0:
+        return "none"
+    if budget < _BUDGETS_TOKENS["medium"]:
+        return "low"
+    return "medium" if budget < _BUDGETS_TOKENS["high"] else "high"

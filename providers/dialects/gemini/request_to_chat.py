@@ -1,0 +1,388 @@
+"""Translates a Gemini request into a chat completion request."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from providers.dialects.gemini.fields import (
+    IN_CONFIG,
+    effort_of,
+    is_said,
+    listed_at,
+    name_in_chat,
+    plain_base64,
+    read_json_schema,
+    spelt_at,
+)
+from providers.dialects.messages.fields import Losses, Object, RawObject, is_null, is_string, raw_text_at, text_at
+from providers.dialects.wording import SEE_BELOW, SHOWN_LATER, Malformed, Wording, decoded, raw_json, short_name, shown
+
+_NO_FIELD = "chat has no such field"
+_NO_PART = "chat has no such part"
+_OWN_THOUGHTS = "chat has no earlier thoughts: only the model that had them can use them"
+_SIGNATURE = "chat has no signatures of thoughts: only the model that signed them can use them"
+_SOUNDS: Mapping[str, str] = {
+    "audio/wav": "wav",
+    "audio/x-wav": "wav",
+    "audio/wave": "wav",
+    "audio/mp3": "mp3",
+    "audio/mpeg": "mp3",
+}
+_OUTPUTS = ("output", "result")  # where a function's answer is only text: Google's word, and that of its SDK
+
+
+def name_of_function(name: str) -> str:
+    """Return a function's name as chat has it."""
+    return short_name(name_in_chat(name))
+
+
+class _Conversation:
+    """The messages so far. A function's answer without an id belongs to the first open call of its name."""
+
+    def __init__(self, losses: Losses, *, thoughts: bool) -> None:
+        self.said: list[Object] = []
+        self._losses = losses
+        self._thoughts = thoughts
+        self._open: list[tuple[str, str]] = []  # names and ids of calls without an answer
+        self._calls = 0
+
+    def read(self, contents: list[RawObject]) -> None:
+        """Translate all turns.
+
+        Raises:
+            Malformed: one is not valid in Gemini.
+
+        """
+        role = ""
+        for number, turn in enumerate(contents):
+            path = f"contents[{number}]"
+            role = decoded(turn.get("role"), str, f"{path}.role") or "user"
+            self._losses.rest(turn, ("role", "parts"), path, _NO_FIELD)
+            parts = listed_at(turn.get("parts"), f"{path}.parts")
+            if role == "model":
+                self._model(parts, f"{path}.parts")
+            elif role in {"user", "function"}:
+                self._user(parts, f"{path}.parts")
+            else:
+                raise Malformed(f"'{path}.role' must be 'user' or 'model'", f"{path}.role")
+        if role == "model":
+            last = f"contents[{len(contents) - 1}]"
+            self._losses.add(last, "chat answers a model's last turn, and does not continue it")
+
+    def _user(self, parts: list[RawObject], path: str) -> None:
+        shown_by_tools: list[Object] = []
+        content: list[Object] = []
+        for number, part in enumerate(parts):
+            at = f"{path}[{number}]"
+            if is_said(part.get("functionResponse")):
+                self.said.append(self._result(part, at, shown_by_tools))
+            else:
+                content += parts_of(part, at, self._losses)
+        if content := shown_by_tools + content:
+            self.said.append({"role": "user", "content": _content(content)})
+
+    def _model(self, parts: list[RawObject], path: str) -> None:
+        texts: list[str] = []
+        thought: list[str] = []
+        calls: list[Object] = []
+        for number, part in enumerate(parts):
+            at = f"{path}[{number}]"
+            if is_said(part.get("thoughtSignature")):
+                self._losses.add(f"{at}.thoughtSignature", _SIGNATURE, hint=True)
+            if is_said(part.get("functionCall")):
+                calls.append(self._call(part, at))
+            elif not is_said(part.get("text")):
+                if not part.keys() <= {"thoughtSignature", "thought"}:
+                    self._losses.add(at, _NO_PART)
+            elif not decoded(part.get("thought"), bool, f"{at}.thought"):
+                texts.append(text_at(part, "text", at))
+                self._losses.rest(part, ("text", "thought", "thoughtSignature"), at, _NO_FIELD)
+            elif self._thoughts:
+                thought.append(text_at(part, "text", at))
+            else:
+                self._losses.add(at, _OWN_THOUGHTS, hint=True)
+        if not texts and not calls:
+            return
+        message: Object = {"role": "assistant", "content": "".join(texts) or None}
+        if thought:
+            message["reasoning_content"] = "".join(thought)
+        self.said.append(message | {"tool_calls": calls} if calls else message)
+
+    def _call(self, part: RawObject, at: str) -> Object:
+        path = f"{at}.functionCall"
+        call = spelt_at(part["functionCall"], path)
+        name = text_at(call, "name", path)
+        call_id = decoded(call.get("id"), str, f"{path}.id") or f"call_{self._calls}"
+        self._calls += 1
+        self._open.append((name, call_id))
+        arguments = call.get("args")
+        written = "{}" if arguments is None or is_null(arguments) else bytes(arguments).decode()
+        if not written.startswith("{"):
+            raise Malformed(f"'{path}.args' must be an object", f"{path}.args")
+        self._losses.rest(call, ("id", "name", "args"), path, _NO_FIELD)
+        self._losses.rest(part, ("functionCall", "thoughtSignature", "thought"), at, _NO_FIELD)
+        return {"id": call_id, "type": "function", "function": {"name": name_of_function(name), "arguments": written}}
+
+    def _result(self, part: RawObject, at: str, shown_by_tools: list[Object]) -> Object:
+        path = f"{at}.functionResponse"
+        response = spelt_at(part["functionResponse"], path)
+        name = text_at(response, "name", path)
+        call_id = decoded(response.get("id"), str, f"{path}.id")
+        found = next((each for each in self._open if call_id in {None, each[1]} and each[0] == name), None)
+        if found is not None:
+            self._open.remove(found)
+        call_id = call_id or (found[1] if found is not None else None)
+        if call_id is None:
+            raise Malformed(f"'{path}' answers {name!r}, which was not called before", path)
+        content = _text_of(spelt_at(response.get("response"), f"{path}.response"), f"{path}.response")
+        for number, item in enumerate(listed_at(response.get("parts"), f"{path}.parts")):
+            inner = f"{path}.parts[{number}]"
+            if more := parts_of(item, inner, self._losses):
+                self._losses.add(inner, SHOWN_LATER, hint=True)
+                shown_by_tools += [{"type": "text", "text": shown(call_id)}, *more]
+                content = f"{content}\n{SEE_BELOW}"
+        self._losses.rest(response, ("id", "name", "response", "parts"), path, _NO_FIELD)
+        self._losses.rest(part, ("functionResponse",), at, _NO_FIELD)
+        return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def _text_of(response: RawObject, path: str) -> str:
+    """Return a function's answer as text: alone, if it has nothing else; an error as one."""
+    if len(response) == 1:
+        for name in _OUTPUTS:
+            if is_string(response.get(name)):
+                return text_at(response, name, path)
+        if is_string(response.get("error")):
+            return f"Error: {text_at(response, 'error', path)}"
+    return msgspec.json.encode(response).decode()
+
+
+def parts_of(part: RawObject, at: str, losses: Losses) -> list[Object]:
+    """Return chat's parts for one of a user's turn."""
+    if is_said(part.get("text")):
+        losses.rest(part, ("text",), at, _NO_FIELD)
+        return [{"type": "text", "text": raw_text_at(part, "text", at)}]
+    for name, read in (("inlineData", _inline), ("fileData", _file)):
+        if is_said(part.get(name)):
+            losses.rest(part, (name,), at, _NO_FIELD)
+            return read(spelt_at(part[name], f"{at}.{name}"), f"{at}.{name}", losses)
+    losses.add(at, _NO_PART)
+    return []
+
+
+def _inline(data: RawObject, at: str, losses: Losses) -> list[Object]:
+    kind = text_at(data, "mimeType", at).lower()
+    encoded = plain_base64(text_at(data, "data", at))
+    url = f"data:{kind};base64,{encoded}"
+    losses.rest(data, ("mimeType", "data", "displayName"), at, _NO_FIELD)
+    if kind.startswith("image/"):
+        return [{"type": "image_url", "image_url": {"url": url}}]
+    if kind in _SOUNDS:
+        return [{"type": "input_audio", "input_audio": {"data": encoded, "format": _SOUNDS[kind]}}]
+    if kind == "application/pdf":
+        name = decoded(data.get("displayName"), str, f"{at}.displayName") or "document.pdf"
+        return [{"type": "file", "file": {"filename": name, "file_data": url}}]
+    if kind.startswith("text/"):
+        try:
+            return [{"type": "text", "text": base64.b64decode(encoded, validate=True).decode()}]
+        except (binascii.Error, UnicodeDecodeError):
+            raise Malformed(f"'{at}.data' is not base64 text", f"{at}.data") from None
+    losses.add(at, f"chat takes no {kind}")
+    return []
+
+
+def _file(data: RawObject, at: str, losses: Losses) -> list[Object]:
+    kind = decoded(data.get("mimeType"), str, f"{at}.mimeType") or ""
+    url = text_at(data, "fileUri", at)
+    if kind.startswith("image/") and url.startswith("https://") and "generativelanguage.googleapis.com" not in url:
+        losses.rest(data, ("mimeType", "fileUri", "displayName"), at, _NO_FIELD)
+        return [{"type": "image_url", "image_url": {"url": url}}]
+    losses.add(at, "chat takes pictures by their address, and no files of Google's")
+    return []
+
+
+def _content(parts: list[Object]) -> object:
+    """Return parts as a message's content; a single text as a string, which every server accepts."""
+    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
+
+
+_SAME: Mapping[str, str] = {  # chat's names of the parameters that both have
+    "temperature": "temperature",
+    "topP": "top_p",
+    "maxOutputTokens": "max_completion_tokens",
+    "candidateCount": "n",
+    "presencePenalty": "presence_penalty",
+    "frequencyPenalty": "frequency_penalty",
+    "seed": "seed",
+}
+_MOST_STOPS = 4  # stop sequences in chat
+_READ = frozenset({
+    *("contents", "model", "safetySettings", "stream", "systemInstruction", "toolConfig", "tools"),
+    *(IN_CONFIG + name for name in _SAME),
+    *(IN_CONFIG + name for name in ("responseJsonSchema", "responseMimeType", "responseSchema", "stopSequences")),
+    IN_CONFIG + "thinkingConfig",
+})  # fmt: skip
+_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
+    IN_CONFIG + "responseModalities": (b'["TEXT"]', b'[ "TEXT" ]', b"[]"),
+    IN_CONFIG + "responseLogprobs": (b"false",),
+    "labels": (b"{}",),
+}
+_HINTS: Mapping[str, str] = {
+    IN_CONFIG + "mediaResolution": "chat has another scale for the details of pictures",
+    "labels": "chat has no labels",
+    "serviceTier": "chat's service tiers are its providers' own",
+}
+_REASONS: Mapping[str, str] = {
+    IN_CONFIG + "topK": "chat has no top_k",
+    IN_CONFIG + "responseLogprobs": "log probabilities are not translated",
+    IN_CONFIG + "logprobs": "log probabilities are not translated",
+    IN_CONFIG + "responseModalities": "chat answers in text",
+    IN_CONFIG + "speechConfig": "chat answers in text",
+    "cachedContent": "only Google has what it keeps in its cache",
+}
+_LETS_ALL_PASS = frozenset({"BLOCK_NONE", "OFF"})
+_CHOICES: Mapping[str, str] = {"AUTO": "auto", "MODE_UNSPECIFIED": "auto", "ANY": "required", "NONE": "none"}
+
+
+def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wording:
+    """Translate a Gemini request into a chat completion request.
+
+    With ``thoughts``, earlier thoughts are sent as ``reasoning_content``. A budget of thoughts becomes an effort.
+
+    Raises:
+        Malformed: the request is not valid in Gemini.
+
+    """
+    losses = Losses()
+    asked = {name: value for name, value in fields.items() if not is_null(value)}
+    conversation = _Conversation(losses, thoughts=thoughts)
+    if system := _system(asked, losses):
+        conversation.said.append({"role": "system", "content": _content(system)})
+    contents = listed_at(asked.get("contents"), "contents")
+    if not contents:
+        raise Malformed("'contents' must have at least one turn", "contents")
+    conversation.read(contents)
+    chat: Object = {name: asked[name] for name in ("model", "stream") if name in asked}
+    chat["messages"] = conversation.said
+    for name, chats in _SAME.items():
+        if IN_CONFIG + name in asked:
+            chat[chats] = asked[IN_CONFIG + name]
+    chat.update(_stops(asked, losses))
+    if tools := _tools(asked, losses):
+        chat.update(tools | _choice(asked, losses))
+    chat.update(_form(asked, losses))
+    chat.update(_effort(asked, losses))
+    _safety(asked, losses)
+    for name, value in asked.items():
+        if name not in _READ and bytes(value) not in _DEFAULTS.get(name, ()):
+            losses.add(name, _HINTS.get(name) or _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)
+    return Wording({name: raw_json(value) for name, value in chat.items()}, losses.met())
+
+
+def _system(asked: RawObject, losses: Losses) -> list[Object]:
+    path = "systemInstruction"
+    if is_string(asked.get(path)):  # Google's SDKs make an object of it
+        raise Malformed(f"{path!r} must be an object with 'parts'", path)
+    parts: list[Object] = []
+    instruction = spelt_at(asked.get(path), path)
+    for number, part in enumerate(listed_at(instruction.get("parts"), f"{path}.parts")):
+        at = f"{path}.parts[{number}]"
+        for each in parts_of(part, at, losses):
+            if each["type"] == "text":
+                parts.append(each)
+            else:
+                losses.add(at, "a system prompt of chat is text")
+    return parts
+
+
+def _stops(asked: RawObject, losses: Losses) -> Object:
+    path = IN_CONFIG + "stopSequences"
+    stops = decoded(asked.get(path), list[str], path)
+    if not stops:
+        return {}
+    if len(stops) > _MOST_STOPS:
+        losses.add(path, f"chat takes {_MOST_STOPS} stop sequences at most")
+    return {"stop": stops[:_MOST_STOPS]}
+
+
+def _tools(asked: RawObject, losses: Losses) -> Object:
+    said: list[Object] = []
+    for number, tool in enumerate(listed_at(asked.get("tools"), "tools")):
+        path = f"tools[{number}]"
+        for name, value in tool.items():
+            if name != "functionDeclarations" and not is_null(value):
+                losses.add(f"{path}.{name}", f"chat has no tool {name!r}")
+        for place, declared in enumerate(listed_at(tool.get("functionDeclarations"), f"{path}.functionDeclarations")):
+            said.append(_function(declared, f"{path}.functionDeclarations[{place}]", losses))
+    return {"tools": said} if said else {}
+
+
+def _function(declared: RawObject, at: str, losses: Losses) -> Object:
+    function: Object = {"name": name_of_function(text_at(declared, "name", at))}
+    if is_said(declared.get("description")):
+        function["description"] = declared["description"]
+    if is_said(declared.get("parametersJsonSchema")):
+        function["parameters"] = declared["parametersJsonSchema"]
+    elif is_said(declared.get("parameters")):
+        function["parameters"] = read_json_schema(declared["parameters"], f"{at}.parameters")
+    for name in ("response", "responseJsonSchema"):
+        if is_said(declared.get(name)):
+            losses.add(f"{at}.{name}", "chat has no schema of what a function returns", hint=True)
+    known = ("name", "description", "parameters", "parametersJsonSchema", "response", "responseJsonSchema")
+    losses.rest(declared, known, at, "chat's functions have no such field")
+    return {"type": "function", "function": function}
+
+
+def _choice(asked: RawObject, losses: Losses) -> Object:
+    config = spelt_at(asked.get("toolConfig"), "toolConfig")
+    losses.rest(config, ("functionCallingConfig",), "toolConfig", _NO_FIELD)
+    path = "toolConfig.functionCallingConfig"
+    calling = spelt_at(config.get("functionCallingConfig"), path)
+    losses.rest(calling, ("mode", "allowedFunctionNames"), path, _NO_FIELD)
+    mode = (decoded(calling.get("mode"), str, f"{path}.mode") or "AUTO").upper()
+    names = decoded(calling.get("allowedFunctionNames"), list[str], f"{path}.allowedFunctionNames") or []
+    if mode == "VALIDATED":  # as it sees fit, but by the schema
+        losses.add(f"{path}.mode", "chat holds calls to their schema tool by tool")
+        return {}
+    if mode not in _CHOICES:
+        raise Malformed(f"'{path}.mode' must be AUTO, ANY, NONE or VALIDATED", f"{path}.mode")
+    if mode == "ANY" and len(names) == 1:
+        return {"tool_choice": {"type": "function", "function": {"name": name_of_function(names[0])}}}
+    if names:
+        losses.add(f"{path}.allowedFunctionNames", "chat can name one tool, or allow all")
+    return {} if mode in {"AUTO", "MODE_UNSPECIFIED"} else {"tool_choice": _CHOICES[mode]}
+
+
+def _form(asked: RawObject, losses: Losses) -> Object:
+    path = IN_CONFIG + "responseMimeType"
+    kind = decoded(asked.get(path), str, path) or "text/plain"
+    schema: Any = asked.get(IN_CONFIG + "responseJsonSchema")
+    if schema is None and (old := asked.get(IN_CONFIG + "responseSchema")) is not None:
+        schema = read_json_schema(old, IN_CONFIG + "responseSchema")
+    if kind == "application/json":
+        if schema is None:
+            return {"response_format": {"type": "json_object"}}
+        named = {"name": "answer", "schema": schema}  # chat requires a name
+        return {"response_format": {"type": "json_schema", "json_schema": named}}
+    if kind != "text/plain" or schema is not None:
+        losses.add(path, f"chat answers as text or JSON, not as {kind!r}")
+    return {}
+
+
+def _effort(asked: RawObject, losses: Losses) -> Object:
+    path = IN_CONFIG + "thinkingConfig"
+    config = spelt_at(asked.get(path), path)
+    losses.rest(config, ("includeThoughts", "thinkingBudget", "thinkingLevel"), path, _NO_FIELD)
+    effort = effort_of(config, path)
+    return {} if effort is None else {"reasoning_effort": effort}
+
+
+def _safety(asked: RawObject, losses: Losses) -> None:
+    """Note thresholds that chat does not have; to let everything pass is what others do."""
+    for number, setting in enumerate(listed_at(asked.get("safetySettings"), "safetySettings")):
+        path = f"safetySettings[{number}]"
+        if decoded(setting.get("threshold"), str, f"{path}.threshold") not in _LETS_ALL_PASS:
+            losses.add(path, "chat has no thresholds of safety")

@@ -1,0 +1,326 @@
+"""Translates a stream of chat chunks into Gemini events as it arrives, and Gemini events into chat chunks."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from providers.dialects.events import DONE
+from providers.dialects.gemini.events import UsageMetadata, event, usage_of
+from providers.dialects.gemini.fields import IN_CONFIG
+from providers.dialects.gemini.request_to_chat import name_of_function
+from providers.dialects.messages.streams import Call, Calls
+from providers.error_bodies import error_in
+from providers.errors import ErrorKind, UpstreamError
+from providers.sse import events
+from providers.usage import usage_of as usage_of_chat
+
+_decoder = msgspec.json.Decoder(dict[str, Any])
+_usages = msgspec.json.Decoder(UsageMetadata)
+_SURPRISES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError, KeyError)
+_FINISH_REASONS: Mapping[str, str] = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}  # any other becomes STOP
+
+
+class _Choice:
+    """One of the answers of a stream of chunks."""
+
+    def __init__(self) -> None:
+        self.calls = Calls()
+        self.reason: str | None = None
+
+
+class FromChat:
+    """Translates one answer. A function call is sent when it is complete: Gemini has no pieces of calls.
+
+    Reasoning becomes thoughts, without a signature, only if the client has asked for thoughts. The text of a refusal
+    becomes text.
+    """
+
+    def __init__(self, asked: Mapping[str, msgspec.Raw], secrets: Sequence[str] = ()) -> None:
+        self._secrets = secrets
+        self._shows_thoughts = _shows_thoughts(asked)
+        self._names = _renamed(asked)
+        self._choices: dict[int, _Choice] = {}
+        self._facts: dict[str, Any] = {}  # that every event repeats
+        self._usage: dict[str, Any] | None = None
+        self._ended = False
+
+    @property
+    def finishing(self) -> bool:
+        """Whether there was a finish reason, and the answer has no end yet."""
+        return not self._ended and any(choice.reason is not None for choice in self._choices.values())
+
+    def feed(self, block: bytes) -> bytes:
+        """Translate whole chunks; return the events.
+
+        Raises:
+            UpstreamError: a chunk is malformed, or is the provider's error.
+
+        """
+        said: list[bytes] = []
+        for item in events(block):
+            data = item.data.strip()
+            if not data or self._ended:
+                continue
+            if data == DONE:
+                said.append(self.end())
+                continue
+            try:
+                self._take(data, said)
+            except _SURPRISES as error:
+                message = f"sent an invalid chunk: {type(error).__name__}"
+                raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+        return b"".join(said)
+
+    def end(self) -> bytes:
+        """Return the last event, with the finish reasons and the usage; nothing, if there was no finish reason."""
+        if not self.finishing:
+            return b""
+        self._ended = True
+        last = [
+            {"content": {"parts": [{"text": ""}], "role": "model"}, "finishReason": choice.reason, "index": index}
+            for index, choice in sorted(self._choices.items())
+            if choice.reason is not None
+        ]
+        usage = {} if self._usage is None else {"usageMetadata": self._usage}
+        return event({"candidates": last, **usage, **self._facts})
+
+    def _take(self, data: bytes, said: list[bytes]) -> None:
+        chunk = _decoder.decode(data)
+        choices: list[dict[str, Any]] = chunk.get("choices") or []
+        if chunk.get("error") or chunk.get("object") == "error" or any(choice.get("error") for choice in choices):
+            raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+        for name, own in (("model", "modelVersion"), ("id", "responseId")):
+            if chunk.get(name):
+                self._facts[own] = chunk[name]
+        if reported := chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage"):
+            self._usage = _gemini_usage(reported) or self._usage
+        for given in choices:
+            index: int = given.get("index") or 0
+            choice = self._choices.setdefault(index, _Choice())
+            parts = self._parts(given.get("delta") or {}, choice)
+            if reason := given.get("finish_reason"):
+                choice.reason = choice.reason or _FINISH_REASONS.get(reason, "STOP")
+                choice.calls.check()
+            parts += self._whole_calls(choice)
+            if parts:
+                candidate = {"content": {"parts": parts, "role": "model"}, "index": index}
+                said.append(event({"candidates": [candidate], **self._facts}))
+
+    def _parts(self, delta: Mapping[str, Any], choice: _Choice) -> list[dict[str, Any]]:
+        parts: list[dict[str, Any]] = []
+        thought = delta.get("reasoning") or delta.get("reasoning_content") or ""
+        content = delta.get("content") or ""
+        if isinstance(content, list):  # typed parts, the form in which Mistral sends them
+            thought += "".join(_thought(part) for part in content)
+            content = "".join(part.get("text") or "" for part in content)
+        if thought and self._shows_thoughts:
+            parts.append({"text": thought, "thought": True})
+        if text := content + (delta.get("refusal") or ""):
+            parts.append({"text": text})
+        for piece in delta.get("tool_calls") or ():
+            choice.calls.add(piece)
+        if delta.get("function_call"):
+            choice.calls.add({"index": 0, "function": delta["function_call"]})
+        return parts
+
+    def _whole_calls(self, choice: _Choice) -> list[dict[str, Any]]:
+        parts: list[dict[str, Any]] = []
+        while (current := choice.calls.current()) is not None and choice.calls.advance(
+            finished=choice.reason is not None
+        ):
+            parts.append({"functionCall": self._call(current[1])})
+        return parts
+
+    def _call(self, call: Call) -> dict[str, Any]:
+        written = call.take()
+        try:
+            arguments = msgspec.json.decode(written if written.strip() else "{}", type=dict[str, Any])
+        except (msgspec.DecodeError, RecursionError):
+            message = "called a tool with arguments that are no JSON object"
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+        said = {"name": self._names.get(call.name, call.name), "args": arguments}
+        return {"id": call.call_id, **said} if call.call_id else said
+
+
+def _shows_thoughts(asked: Mapping[str, msgspec.Raw]) -> bool:
+    try:
+        config = msgspec.json.decode(asked.get(IN_CONFIG + "thinkingConfig", b"null"), type=dict[str, Any] | None) or {}
+    except msgspec.DecodeError:
+        return False
+    return config.get("includeThoughts", config.get("include_thoughts")) is True
+
+
+def _renamed(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, str]:
+    """Return the original names of functions by those that chat has, where they differ."""
+    try:
+        tools = msgspec.json.decode(asked.get("tools", b"null"), type=list[dict[str, Any]] | None) or []
+    except msgspec.DecodeError:
+        return {}
+    found: dict[str, str] = {}
+    for tool in tools:
+        declared = tool.get("functionDeclarations", tool.get("function_declarations"))
+        for each in declared if isinstance(declared, list) else ():
+            name = each.get("name") if isinstance(each, dict) else None
+            if isinstance(name, str) and (other := name_of_function(name)) != name:
+                found[other] = name
+    return found
+
+
+def _thought(part: Mapping[str, Any]) -> str:
+    thinking = part.get("thinking") or ""
+    return thinking if isinstance(thinking, str) else "".join(piece.get("text") or "" for piece in thinking)
+
+
+def _gemini_usage(reported: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return chat's counts as Google's, whose answer excludes thoughts; None without completion tokens."""
+    usage = usage_of_chat(reported)
+    if usage.completion_tokens is None:
+        return None
+    prompt, answer, thoughts = usage.prompt_tokens or 0, usage.completion_tokens, usage.reasoning_tokens or 0
+    said: dict[str, Any] = {"promptTokenCount": prompt, "candidatesTokenCount": max(answer - thoughts, 0)}
+    if usage.reasoning_tokens:
+        said["thoughtsTokenCount"] = thoughts
+    if usage.cached_tokens:
+        said["cachedContentTokenCount"] = usage.cached_tokens
+    return {**said, "totalTokenCount": prompt + answer}
+
+
+# Translates Gemini's events into chat chunks as they arrive.
+
+_DONE_EVENT = b"data: [DONE]\n\n"
+_CUT = frozenset({"MAX_TOKENS"})
+_FILTERED = frozenset({
+    *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"),
+    *("IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
+})  # fmt: skip
+
+
+class _Candidate(msgspec.Struct):
+    """What has been said of one candidate."""
+
+    calls: int = 0
+    finished: bool = False
+
+
+class ToChat:
+    """Translates one answer. Thoughts become ``reasoning_content``; signatures go into Google's field of chat.
+
+    That field, ``extra_content.google.thought_signature``, is the one that Google's own chat API has: a client that
+    sends its tool calls back as they are gives the signatures back with them.
+    """
+
+    def __init__(self, secrets: Sequence[str] = (), unix_s: Callable[[], float] = time.time) -> None:
+        self._secrets = secrets
+        self._unix_s = unix_s
+        self._head: dict[str, Any] | None = None
+        self._candidates: dict[int, _Candidate] = {}
+        self._usage: UsageMetadata | None = None
+        self._finished = self._ended = False
+
+    @property
+    def finishing(self) -> bool:
+        """Whether there was a finish reason, and the chunk with the usage is still to come."""
+        return self._finished and not self._ended
+
+    def feed(self, block: bytes) -> bytes:
+        """Translate whole events; return the chunks.
+
+        Raises:
+            UpstreamError: an event is malformed, or is the provider's error.
+
+        """
+        said: list[bytes] = []
+        for arrived in events(block):
+            if arrived.data.strip():
+                try:
+                    self._take(arrived.data, said)
+                except _SURPRISES as error:
+                    message = f"sent an event that Gemini does not have: {type(error).__name__}"
+                    raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+        return b"".join(said)
+
+    def end(self) -> bytes:
+        """Return the usage and [DONE], if there was a finish reason."""
+        if not self.finishing:
+            return b""
+        self._ended = True
+        usage = None if self._usage is None else _chat_usage(self._usage)
+        return _DONE_EVENT if usage is None else self._chunk([], usage=usage) + _DONE_EVENT
+
+    def _take(self, data: bytes, said: list[bytes]) -> None:
+        fields = _decoder.decode(data)
+        if fields.get("error"):
+            raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+        if self._head is None:
+            self._head = {
+                "id": fields.get("responseId") or "",
+                "object": "chat.completion.chunk",
+                "created": int(self._unix_s()),
+                "model": fields.get("modelVersion") or "",
+            }
+            said.append(self._of_choice(0, {"role": "assistant", "content": ""}))
+        if fields.get("usageMetadata"):
+            self._usage = msgspec.convert(fields["usageMetadata"], UsageMetadata)
+        for given in fields.get("candidates") or ():
+            index: int = given.get("index") or 0
+            candidate = self._candidates.setdefault(index, _Candidate())
+            parts = (given.get("content") or {}).get("parts") or ()
+            said += [self._of_choice(index, delta) for part in parts if (delta := self._delta(part, candidate))]
+            if (reason := given.get("finishReason")) and not candidate.finished:
+                candidate.finished = self._finished = True
+                said.append(self._of_choice(index, {}, _chat_reason(reason, candidate)))
+        if (fields.get("promptFeedback") or {}).get("blockReason") and not self._finished:
+            self._finished = True
+            said.append(self._of_choice(0, {}, "content_filter"))
+
+    def _delta(self, part: Mapping[str, Any], candidate: _Candidate) -> dict[str, Any]:
+        signature = part.get("thoughtSignature")
+        signed = {"extra_content": {"google": {"thought_signature": signature}}} if signature else {}
+        if call := part.get("functionCall"):
+            number, candidate.calls = candidate.calls, candidate.calls + 1
+            arguments = msgspec.json.encode(call.get("args") or {}).decode()
+            call_id = call.get("id") or f"call_{number}_{(self._head or {}).get('id')}"
+            function = {"name": call["name"], "arguments": arguments}
+            return {
+                "tool_calls": [{"index": number, "id": call_id, "type": "function", "function": function, **signed}]
+            }
+        if part.get("thought"):
+            return {"reasoning_content": part["text"]} if part.get("text") else {}
+        if part.get("text"):
+            return {"content": part["text"], **signed}
+        if inline := part.get("inlineData"):
+            url = f"data:{inline['mimeType']};base64,{inline['data']}"
+            return {"images": [{"type": "image_url", "image_url": {"url": url}}]}
+        return signed
+
+    def _of_choice(self, index: int, delta: Mapping[str, Any], reason: str | None = None) -> bytes:
+        return self._chunk([{"index": index, "delta": delta, "finish_reason": reason}])
+
+    def _chunk(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
+        return b"data: " + msgspec.json.encode({**(self._head or {}), "choices": choices, **more}) + b"\n\n"
+
+
+def _chat_reason(reason: str, candidate: _Candidate) -> str:
+    if reason in _CUT:
+        return "length"
+    if reason in _FILTERED:
+        return "content_filter"
+    return "tool_calls" if candidate.calls else "stop"
+
+
+def _chat_usage(told: UsageMetadata) -> dict[str, Any] | None:
+    usage = usage_of(told)
+    if usage.completion_tokens is None and usage.prompt_tokens is None:
+        return None
+    prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
+    said: dict[str, Any] = {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens or 0},
+    }
+    if usage.reasoning_tokens is not None:
+        said["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    return said
