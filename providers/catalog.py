@@ -121,7 +121,8 @@ def _with_signed_calls(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
 
 
 Kind = Literal["openai_compatible", "anthropic", "litellm"]
-Auth = Literal["bearer", "api-key", "x-api-key"]  # authorization: Bearer KEY, or a header of this name with the key
+# authorization: Bearer KEY, or a header of this name with the key; google: a token of Google's
+Auth = Literal["bearer", "api-key", "x-api-key", "google"]
 if TYPE_CHECKING:
     Api = str
 else:  # at run time, configurations are checked against the known names
@@ -185,11 +186,20 @@ def load_catalog() -> Mapping[str, Vendor]:
 
 LITELLM = "pip install 'holeshot[litellm]'"
 OTEL = "pip install 'holeshot[otel]'"
+VERTEX = "pip install 'holeshot[vertex]'"
 
 
 def has_litellm() -> bool:
     """Whether litellm is installed. It is not imported for this check, which would take seconds."""
     return find_spec("litellm") is not None
+
+
+def has_google_auth() -> bool:
+    """Whether google-auth is installed. It is imported only when a token is needed."""
+    try:
+        return find_spec("google.auth") is not None
+    except ModuleNotFoundError:  # the package that it is in
+        return False
 
 
 def has_otel() -> bool:

@@ -26,7 +26,7 @@ from gateway.settings.section_checks import (
 )
 from gateway.settings.sections import profile_timeouts
 from gateway.topology.urls import RedisUrlError, read_url
-from providers import LITELLM, Api, DatasheetTable, Kind, apis_of, has_litellm
+from providers import LITELLM, VERTEX, Api, DatasheetTable, Kind, Vendor, apis_of, has_google_auth, has_litellm
 from providers.dialects import DIALECTS
 from providers.http import checked
 
@@ -148,8 +148,7 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog) -> Iterat
         return
     kind = _kind(name, provider, catalog)
     yield from _apis((*place, "apis"), provider.apis, kind)
-    if kind == "litellm" and not has_litellm():
-        yield Complaint(place, f"needs litellm: {LITELLM}")
+    yield from _libraries(place, provider, vendor, kind)
     known_url = provider.base_url or (vendor.base_url if vendor else None)
     if kind == "openai_compatible" and known_url is None:
         if vendor is not None:
@@ -160,6 +159,14 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog) -> Iterat
     if vendor is not None and vendor.key_required and own_host and not _is_set(provider):
         variables = " or ".join(vendor.key_env) or f"api_key of provider '{name}'"
         yield Complaint(place, f"{vendor.title} needs a key: set {variables}, or remove provider '{name}'")
+
+
+def _libraries(place: Place, provider: ProviderSettings, vendor: Vendor | None, kind: Kind) -> Iterator[Complaint]:
+    """Yield the packages that a provider needs and that are not installed."""
+    if kind == "litellm" and not has_litellm():
+        yield Complaint(place, f"needs litellm: {LITELLM}")
+    if vendor is not None and vendor.auth == "google" and not provider.keys and not has_google_auth():
+        yield Complaint(place, f"needs google-auth: {VERTEX}")
 
 
 def _model(name: str, settings: Settings, catalog: Catalog) -> Iterator[Complaint]:

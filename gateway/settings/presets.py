@@ -95,10 +95,12 @@ _CREDENTIAL_VARIABLES: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("AWS_CONTAINER_CREDENTIALS_FULL_URI",),
     ),
     "vertex_ai": (("GOOGLE_APPLICATION_CREDENTIALS",),),
+    "vertex_openai": (("GOOGLE_APPLICATION_CREDENTIALS",),),
 }
 _CREDENTIAL_FILES: Mapping[str, tuple[str, ...]] = {
     "bedrock": (".aws/credentials", ".aws/config"),
     "vertex_ai": (".config/gcloud/application_default_credentials.json",),
+    "vertex_openai": (".config/gcloud/application_default_credentials.json",),
 }
 
 

@@ -15,10 +15,12 @@ from providers import load_catalog
 _PROVIDERS = {
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
+    "bedrock_openai": "aws.bedrock",
     "gemini": "gcp.gemini",
     "mistral": "mistral_ai",
     "moonshot": "moonshot_ai",
     "vertex_ai": "gcp.vertex_ai",
+    "vertex_openai": "gcp.vertex_ai",
     "xai": "x_ai",
 }
 _OPERATIONS = {
