@@ -120,7 +120,7 @@ def _with_signed_calls(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(decoded)) if changed else messages
 
 
-Kind = Literal["openai_compatible", "anthropic", "litellm"]
+Kind = Literal["openai_compatible", "anthropic", "bedrock", "litellm"]
 # authorization: Bearer KEY, or a header of this name with the key; google: a token of Google's
 Auth = Literal["bearer", "api-key", "x-api-key", "google"]
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ else:  # at run time, configurations are checked against the known names
 _USUAL: Mapping[Kind, tuple[Api, ...]] = {
     "openai_compatible": ("chat", "completions", "embeddings"),
     "anthropic": ("messages",),
+    "bedrock": ("chat",),
     "litellm": ("chat", "embeddings"),
 }
 # An unknown server may have any API that is not raced; only a request shows it.
@@ -186,12 +187,18 @@ def load_catalog() -> Mapping[str, Vendor]:
 
 LITELLM = "pip install 'holeshot[litellm]'"
 OTEL = "pip install 'holeshot[otel]'"
+BEDROCK = "pip install 'holeshot[bedrock]'"
 VERTEX = "pip install 'holeshot[vertex]'"
 
 
 def has_litellm() -> bool:
     """Whether litellm is installed. It is not imported for this check, which would take seconds."""
     return find_spec("litellm") is not None
+
+
+def has_botocore() -> bool:
+    """Whether botocore is installed. It is imported only where requests are signed."""
+    return find_spec("botocore") is not None
 
 
 def has_google_auth() -> bool:

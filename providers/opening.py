@@ -88,6 +88,10 @@ def open_upstream(
             "embeddings_path": row.embeddings_path,
             "models_path": row.models_path,
         }
+        if kind == "bedrock":
+            from providers.bedrock_upstream import BedrockUpstream  # noqa: PLC0415 - only where it is used
+
+            return BedrockUpstream(api_key=api_key, **common)
         if row.auth == "google" and kind == row.kind and api_key is None:
             from providers.vertex_upstream import VertexUpstream  # noqa: PLC0415 - only where it is used
 

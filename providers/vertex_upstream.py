@@ -33,7 +33,7 @@ class VertexUpstream(HttpUpstream):
     def __init__(
         self, *, pause_s: float = PAUSE_S, wall_clock: Callable[[], float] = time.time, **options: Any
     ) -> None:
-        """``options`` are those of ``HttpUpstream``, without a key; ``pause_s`` is the least time between two tokens."""
+        """``options`` are those of ``HttpUpstream``, without a key; ``pause_s`` is the least between two tokens."""
         super().__init__(api_key=None, wall_clock=wall_clock, **options)
         self._token: str | None = None
         self._tokens = Renewal(_Tokens(), failed=_told, wall_clock=wall_clock, pause_s=pause_s)

@@ -15,6 +15,7 @@ from providers import load_catalog
 _PROVIDERS = {
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
+    "bedrock_converse": "aws.bedrock",
     "bedrock_openai": "aws.bedrock",
     "gemini": "gcp.gemini",
     "mistral": "mistral_ai",

@@ -152,7 +152,7 @@ def test_where_hanging_up_stops_the_bill_is_known_and_elsewhere_it_is_not_guesse
 ) -> None:
     stops = {"openai", "azure", "anthropic", "fireworks", "together", "deepinfra", "xai", "deepseek", "cohere"}
     bills = {"groq", "gemini", "vertex_ai", "mistral", "sambanova", "perplexity", "minimax", "nebius", "featherless"}
-    bills |= {"dashscope", "bedrock", "bedrock_openai", "vertex_openai", "replicate", "novita"}
+    bills |= {"dashscope", "bedrock", "bedrock_converse", "bedrock_openai", "vertex_openai", "replicate", "novita"}
     for vendor in catalog.values():
         known = False if vendor.name in stops else True if vendor.name in bills else None
         assert vendor.bills_after_disconnect is known, vendor.name
