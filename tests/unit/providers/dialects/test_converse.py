@@ -181,9 +181,9 @@ def translator() -> ToChat:
 
 
 def chunks(stream: bytes) -> list[dict[str, Any]]:
-    datas = [event.data for event in events(stream)]
-    assert datas[-1] == b"[DONE]"
-    return [json.loads(data) for data in datas[:-1]]
+    payloads = [event.data for event in events(stream)]
+    assert payloads[-1] == b"[DONE]"
+    return [json.loads(data) for data in payloads[:-1]]
 
 
 USAGE = {"inputTokens": 3, "outputTokens": 5, "totalTokens": 15, "cacheReadInputTokens": 4, "cacheWriteInputTokens": 3}
