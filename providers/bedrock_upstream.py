@@ -13,11 +13,17 @@ from uuid import uuid4
 
 import msgspec
 
-from providers.dialects import CHAT, Dialect, Loss
-from providers.dialects.converse.answers import ToChat, events_of_answer
-from providers.dialects.converse.frames import Frames
-from providers.dialects.converse.request_from_chat import from_chat
-from providers.dialects.wording import Malformed, Wording
+from providers.dialects import (
+    CHAT,
+    ConverseToChat,
+    Dialect,
+    Frames,
+    Loss,
+    Malformed,
+    Wording,
+    converse_from_chat,
+    events_of_converse,
+)
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request
@@ -70,7 +76,7 @@ class BedrockUpstream(HttpUpstream):
         if dialect is not CHAT:
             return (Loss("model", f"{self._provider} supports chat completions only"),)
         try:
-            return from_chat(fields, model).losses
+            return converse_from_chat(fields, model).losses
         except Malformed as malformed:
             return (Loss(malformed.param or "messages", malformed.message),)
 
@@ -143,7 +149,7 @@ class BedrockUpstream(HttpUpstream):
 
     def _worded(self, request: Request) -> Wording:
         try:
-            wording = from_chat(request.fields, request.model)
+            wording = converse_from_chat(request.fields, request.model)
         except Malformed as malformed:
             raise self._refused(malformed.message) from None
         lost = [] if request.drop_params else [loss for loss in wording.losses if not loss.hint]
@@ -170,7 +176,7 @@ class ConverseExchange:
         self._frames = Frames()
         self._is_whole = "json" in self.headers.get("content-type", "")
         self._over = False
-        self._to_chat = ToChat(model, self.headers.get(_REQUEST_ID) or uuid4().hex, secrets)
+        self._to_chat = ConverseToChat(model, self.headers.get(_REQUEST_ID) or uuid4().hex, secrets)
 
     @property
     def ended(self) -> bool:
@@ -189,7 +195,7 @@ class ConverseExchange:
                 if self._is_whole:
                     self._over = True
                     body = await read_body(self._response, _LARGEST_ANSWER_BYTES)
-                    return events_of_answer(body, self._to_chat, self.secrets)
+                    return events_of_converse(body, self._to_chat, self.secrets)
                 data = await self._response.read()
                 self._over = not data
                 if block := self._to_chat.feed(self._frames.feed(data)) if data else self._to_chat.end():

@@ -61,7 +61,7 @@ _deltas = msgspec.json.Decoder(_DeltaEvent)
 _objects = msgspec.json.Decoder(dict[str, Any])
 
 
-class ToChat:
+class ConverseToChat:
     """Translates one answer. ``feed`` returns what was said before an error; the error is raised by the next call.
 
     Reasoning becomes ``reasoning_content``, without its signature. What chat does not have (citations, images, tools
@@ -225,7 +225,7 @@ class ToChat:
         return error
 
 
-def events_of_answer(body: bytes, to_chat: ToChat, secrets: Sequence[str] = ()) -> bytes:
+def events_of_converse(body: bytes, to_chat: ConverseToChat, secrets: Sequence[str] = ()) -> bytes:
     """Return a whole Converse answer as chat chunks.
 
     Raises:

@@ -285,7 +285,7 @@ _KNOWN = Habits()
 _MOST_TEMPERATURE = 1
 
 
-def from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording:
+def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording:
     """Translate a chat completion request into a Converse request to ``model``, without its name.
 
     A Claude thinks as in its own API: the fields for that are passed through Bedrock to the model. Other models are

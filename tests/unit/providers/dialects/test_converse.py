@@ -10,9 +10,9 @@ from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
 
 from providers.dialects.chat.events import read_event
-from providers.dialects.converse.answers import ToChat, events_of_answer
+from providers.dialects.converse.answers import ConverseToChat, events_of_converse
 from providers.dialects.converse.frames import Message
-from providers.dialects.converse.request_from_chat import from_chat
+from providers.dialects.converse.request_from_chat import converse_from_chat
 from providers.dialects.wording import Malformed
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
@@ -36,7 +36,7 @@ def shape() -> Any:
 def worded(shape: Any, fields: dict[str, Any], model: str = NOVA) -> tuple[dict[str, Any], list[str]]:
     """Translate, check the result as botocore checks what is given to it, and return it with the lost fields."""
     raw = msgspec.json.decode(json.dumps(fields), type=dict[str, msgspec.Raw])
-    wording = from_chat(raw, model)
+    wording = converse_from_chat(raw, model)
     said = {name: json.loads(bytes(value)) for name, value in wording.fields.items()}
     report = ParamValidator().validate({"modelId": model, **said}, shape)
     assert not report.has_errors(), report.generate_report()
@@ -165,7 +165,7 @@ def test_defaults_and_hints_keep_nobody_out(shape: Any, name: str) -> None:
 def test_no_messages_and_a_message_without_content_are_the_client_s_fault() -> None:
     for messages in ([], [{"role": "user"}], [{"content": "x"}]):
         with pytest.raises(Malformed):
-            from_chat({"messages": msgspec.Raw(json.dumps(messages).encode())}, NOVA)
+            converse_from_chat({"messages": msgspec.Raw(json.dumps(messages).encode())}, NOVA)
 
 
 def message(kind: str, **payload: Any) -> Message:
@@ -176,8 +176,8 @@ def failure(kind: str, words: str) -> Message:
     return Message({":message-type": "exception", ":exception-type": kind}, json.dumps({"message": words}).encode())
 
 
-def translator() -> ToChat:
-    return ToChat("nova", "r1", ("very-secret-key",), unix_s=lambda: 1.0)
+def translator() -> ConverseToChat:
+    return ConverseToChat("nova", "r1", ("very-secret-key",), unix_s=lambda: 1.0)
 
 
 def chunks(stream: bytes) -> list[dict[str, Any]]:
@@ -311,11 +311,11 @@ def test_a_whole_answer_is_presented_as_a_stream() -> None:
         {"toolUse": {"toolUseId": "t1", "name": "weather", "input": {"city": "Rom"}}},
     ]
     body = {"output": {"message": {"role": "assistant", "content": content}}, "stopReason": "tool_use", "usage": USAGE}
-    said = chunks(events_of_answer(json.dumps(body).encode(), translator()))
+    said = chunks(events_of_converse(json.dumps(body).encode(), translator()))
     deltas = [chunk["choices"][0]["delta"] for chunk in said if chunk["choices"]]
     assert "".join(delta.get("content") or "" for delta in deltas) == "Hello"
     arguments = "".join(call["function"]["arguments"] for delta in deltas for call in delta.get("tool_calls", ()))
     assert json.loads(arguments) == {"city": "Rom"}
     assert said[-1]["usage"]["prompt_tokens"] == 10
     with pytest.raises(UpstreamError, match="not Converse's"):
-        events_of_answer(b'{"choices":[]}', translator())
+        events_of_converse(b'{"choices":[]}', translator())
