@@ -21,7 +21,7 @@ PACKAGES = ("gateway", "providers")
 AT_LEAST = {"median lines": 170}
 LIMITS = {
     "files": 360,
-    "files with one importer": 70,
+    "files with one importer": 74,  # what only one kind of provider needs is loaded by ``providers.opening`` alone
     "files in import circles": 0,
     "files over 600 lines": 0,
     "racing": 22,

@@ -2,14 +2,19 @@ from .availability import LONG_AGO_S as LONG_AGO_S
 from .availability import Availability as Availability
 from .availability import Readiness as Readiness
 from .availability import Waits as Waits
+from .bedrock_upstream import BedrockUpstream as BedrockUpstream
+from .catalog import BEDROCK as BEDROCK
 from .catalog import LITELLM as LITELLM
 from .catalog import OIDC as OIDC
 from .catalog import OTEL as OTEL
+from .catalog import VERTEX as VERTEX
 from .catalog import Api as Api
 from .catalog import Kind as Kind
 from .catalog import Quirks as Quirks
 from .catalog import Vendor as Vendor
 from .catalog import apis_of as apis_of
+from .catalog import has_botocore as has_botocore
+from .catalog import has_google_auth as has_google_auth
 from .catalog import has_litellm as has_litellm
 from .catalog import has_oidc as has_oidc
 from .catalog import has_otel as has_otel
@@ -65,3 +70,4 @@ from .usage import Reported as Reported
 from .usage import Usage as Usage
 from .usage import completed as completed
 from .usage import reported as reported
+from .vertex_upstream import VertexUpstream as VertexUpstream

@@ -120,9 +120,9 @@ def _with_signed_calls(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(decoded)) if changed else messages
 
 
-Kind = Literal["openai_compatible", "anthropic", "gemini", "litellm"]
-# authorization: Bearer KEY, or a header of this name with the key
-Auth = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key"]
+Kind = Literal["openai_compatible", "anthropic", "gemini", "bedrock", "litellm"]
+# authorization: Bearer KEY, or a header of this name with the key; google: a token of Google's
+Auth = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key", "google"]
 if TYPE_CHECKING:
     Api = str
 else:  # at run time, configurations are checked against the known names
@@ -132,6 +132,7 @@ _USUAL: Mapping[Kind, tuple[Api, ...]] = {
     "openai_compatible": ("chat", "completions", "embeddings"),
     "anthropic": ("messages",),
     "gemini": ("gemini",),
+    "bedrock": ("chat",),
     "litellm": ("chat", "embeddings"),
 }
 # An unknown server may have any API that is not raced; only a request shows it.
@@ -188,6 +189,8 @@ def load_catalog() -> Mapping[str, Vendor]:
 LITELLM = "pip install 'holeshot[litellm]'"
 OIDC = "pip install 'holeshot[oidc]'"
 OTEL = "pip install 'holeshot[otel]'"
+BEDROCK = "pip install 'holeshot[bedrock]'"
+VERTEX = "pip install 'holeshot[vertex]'"
 
 
 def has_litellm() -> bool:
@@ -198,6 +201,19 @@ def has_litellm() -> bool:
 def has_oidc() -> bool:
     """Whether what verifies tokens is installed. It is imported only where an issuer is configured."""
     return find_spec("jwt") is not None and find_spec("cryptography") is not None
+
+
+def has_botocore() -> bool:
+    """Whether botocore is installed. It is imported only where requests are signed."""
+    return find_spec("botocore") is not None
+
+
+def has_google_auth() -> bool:
+    """Whether google-auth is installed. It is imported only when a token is needed."""
+    try:
+        return find_spec("google.auth") is not None
+    except ModuleNotFoundError:  # the package that it is in
+        return False
 
 
 def has_otel() -> bool:

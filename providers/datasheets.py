@@ -209,11 +209,13 @@ def fields() -> tuple[str, ...]:
 
 
 def _find(table: Mapping[str, msgspec.Raw], prefix: str, model: str) -> Datasheet:
-    """Return the row of ``prefix/model``, or of the bare name if that row is this vendor's."""
+    """Return the row of ``prefix/model``, or of the bare name, or that after its publisher, if it is this vendor's."""
     if (row := table.get(f"{prefix}/{model}")) is not None:
         return _read(row)
-    row = table.get(model)
-    return _read(row) if row is not None and _sells(row, prefix) else UNLISTED
+    for name in (model, model.partition("/")[2]):  # Vertex AI writes google/gemini-2.5-flash
+        if (row := table.get(name)) is not None and _sells(row, prefix):
+            return _read(row)
+    return UNLISTED
 
 
 def _sells(row: msgspec.Raw, prefix: str) -> bool:

@@ -138,8 +138,11 @@ class Upstream(Protocol):
     accepts_all_parameters: bool
     # ``fetch`` works: for stored responses, and any path below its base URL.
     can_fetch: bool
-    # Its first request would wait for seconds while a library is imported.
+    # Its first request would wait for a library, or for credentials: see ``warm_up``.
     needs_warming: bool
+
+    async def warm_up(self) -> None:
+        """Do what its first request would wait for. Called in the background, before its deployments are raced."""
 
     async def stream(self, request: Request) -> Exchange:
         """Request an answer in events; return when the response's headers have arrived with a status of 2xx.

@@ -120,6 +120,7 @@ class HttpUpstream:
             "models": models_path,
         }
         self._quirks = quirks or Quirks()
+        self._other_secrets = tuple(secrets)
         self._secrets = (*([api_key] if api_key else []), *secrets)
         self._is_own_url = is_own_url
         self._wall_clock = wall_clock
@@ -129,6 +130,16 @@ class HttpUpstream:
 
     def __repr__(self) -> str:
         return f"HttpUpstream({self._provider!r}, {str(self._base_url.with_user(None))!r})"
+
+    def use_key(self, key: str) -> None:
+        """Send another key from now on, in ``authorization``."""
+        self._secrets = (key, *self._other_secrets)
+        self._fixed_headers = {**self._fixed_headers, "authorization": f"Bearer {key}"}
+        self._client.use_headers(self._fixed_headers)
+        self._head.cache_clear()
+
+    async def warm_up(self) -> None:
+        """Do nothing: there is nothing to prepare."""
 
     async def stream(self, request: Request) -> Exchange:
         """Request an answer in events; return when the response's headers have arrived with a status of 2xx.

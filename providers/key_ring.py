@@ -210,6 +210,12 @@ class KeyRing:
         """Return the parts of a request that the provider would refuse, with any key."""
         return self._keys[0].upstream.losses(dialect, model, fields)
 
+    async def warm_up(self) -> None:
+        """Prepare the upstreams of all keys."""
+        for key in self._keys:
+            if key.upstream.needs_warming:
+                await key.upstream.warm_up()
+
     async def stream(self, request: Request) -> Exchange:
         """Request an answer with the best key, and with the next one if that is rate-limited or refused.
 

@@ -19,6 +19,7 @@ class LiteLLM:
     def __init__(self) -> None:
         self._loading: asyncio.Task[Any] | None = None
         self._prefixes: set[str] = set()
+        self._rehearsed: frozenset[str] | None = None  # the prefixes of the last rehearsal
 
     @property
     def imported(self) -> Any | None:
@@ -41,7 +42,10 @@ class LiteLLM:
     async def warm_up(self) -> None:
         """Import the library and do the work of its first call, outside of the event loop."""
         litellm = await self.module()
-        await asyncio.to_thread(_rehearse, litellm, frozenset(self._prefixes))
+        prefixes = frozenset(self._prefixes)
+        if prefixes != self._rehearsed:
+            self._rehearsed = prefixes
+            await asyncio.to_thread(_rehearse, litellm, prefixes)
 
     async def aclose(self) -> None:
         """Close litellm's kept connections. Called when no request is running."""

@@ -1,6 +1,7 @@
 """Opens the upstream of a provider, from its vendor's row in the catalog and the user's settings."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -85,22 +86,30 @@ def open_upstream(
                 secrets=(*own.values(), *secrets),
             )
         assert base_url is not None
-        return HttpUpstream(
-            provider=name,
-            base_url=base_url,
-            api_key=api_key,
-            auth=service.auth if service is not None else row.auth,
-            headers=fixed,
-            query={**row.query, **(query or {})},
-            chat_path=row.chat_path,
-            embeddings_path=row.embeddings_path,
-            models_path=row.models_path,
-            quirks=quirks,
-            secrets=(*own.values(), *secrets),
-            versions=versions,
-            tls=tls,
-            is_own_url=is_own_url,
-        )
+        common: dict[str, Any] = {
+            "provider": name,
+            "base_url": base_url,
+            "headers": fixed,
+            "query": {**row.query, **(query or {})},
+            "quirks": quirks,
+            "secrets": (*own.values(), *secrets),
+            "versions": versions,
+            "tls": tls,
+            "is_own_url": is_own_url,
+            "chat_path": row.chat_path,
+            "embeddings_path": row.embeddings_path,
+            "models_path": row.models_path,
+        }
+        if kind == "bedrock":
+            from providers.bedrock_upstream import BedrockUpstream  # noqa: PLC0415 - only where it is used
+
+            return BedrockUpstream(api_key=api_key, **common)
+        if row.auth == "google" and kind == row.kind and api_key is None:
+            from providers.vertex_upstream import VertexUpstream  # noqa: PLC0415 - only where it is used
+
+            return VertexUpstream(**common)
+        auth = service.auth if service is not None else "bearer" if row.auth == "google" else row.auth
+        return HttpUpstream(api_key=api_key, auth=auth, **common)
 
     if len(api_keys) > 1:
         return KeyRing(name, api_keys, opened, names=key_names)

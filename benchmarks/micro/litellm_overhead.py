@@ -3,10 +3,10 @@
     python -m benchmarks.micro.litellm_overhead [calls]
 
 The upstream is a process of its own on loopback: it sends the first token after 20 ms and a hundred in all, one each
-2 ms, in OpenAI's chat completions and in Anthropic's messages. Both ways take turns, call by call. The first token is
-timed from the call to the first bytes that hold one; CPU is this process's over whole answers, per chunk. Then, per
-family, calls are cut before their headers and in the middle, and counted where they arrive. The last two tables go into
-docs/providers.md.
+2 ms, in OpenAI's chat completions, in Anthropic's messages and in Bedrock's Converse. Both ways take turns, call by
+call. The first token is timed from the call to the first bytes that hold one; CPU is this process's over whole answers,
+per chunk. Then, per family, calls are cut before their headers and in the middle, and counted where they arrive. The
+last two tables go into docs/providers.md.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ import uvloop
 from aiohttp import web
 
 from benchmarks.harness.report import markdown, quantile
-from providers import Exchange, HttpUpstream, LiteLLM, LiteLLMUpstream, Request, Upstream
+from providers import BedrockUpstream, Exchange, HttpUpstream, LiteLLM, LiteLLMUpstream, Request, Upstream
 from providers.dialects import CHAT, MESSAGES, RESPONSES, Dialect
 from providers.http import TlsContexts
-from tests.app.providers.families import FAMILIES, Family
+from tests.app.providers.families import BEDROCK, FAMILIES, Family, aws_event
 from tests.app.providers.origin import Connection, Origin, chunked, tls_pair
 
 TOKENS, FIRST_S, EACH_S = 100, 0.02, 0.002
@@ -90,15 +90,29 @@ def _message_events() -> tuple[bytes, list[bytes], bytes]:
     return head, tokens, end + event("message_stop")
 
 
+def _converse_events() -> tuple[bytes, list[bytes], bytes]:
+    """Return the same in Bedrock's Converse."""
+    tokens = [
+        aws_event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": f" tok{number}"}, "p": "abcdefgh"})
+        for number in range(TOKENS)
+    ]
+    usage = {"inputTokens": 9, "outputTokens": TOKENS, "totalTokens": 9 + TOKENS}
+    end = aws_event("contentBlockStop", {"contentBlockIndex": 0}) + aws_event("messageStop", {"stopReason": "end_turn"})
+    end += aws_event("metadata", {"usage": usage, "metrics": {"latencyMs": 1}})
+    return aws_event("messageStart", {"role": "assistant"}), tokens, end
+
+
 async def serve_upstream() -> None:
     """Answer until the standard input ends; say the port first."""
 
-    def answering(events: tuple[bytes, list[bytes], bytes]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def answering(
+        events: tuple[bytes, list[bytes], bytes], content_type: str = "text/event-stream"
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         head, tokens, end = events
 
         async def answer(request: web.Request) -> web.StreamResponse:
             await request.read()
-            response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+            response = web.StreamResponse(headers={"content-type": content_type})
             await response.prepare(request)
             await asyncio.sleep(FIRST_S)
             await response.write(head + tokens[0])
@@ -115,6 +129,7 @@ async def serve_upstream() -> None:
         [
             web.post("/v1/chat/completions", answering(_chat_events())),
             web.post("/v1/messages", answering(_message_events())),
+            web.post("/model/{model}/converse-stream", answering(_converse_events(), BEDROCK.content_type)),
         ]
     )
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
@@ -141,9 +156,9 @@ async def timed(upstream: Upstream, request: Request) -> Timing:
     return Timing(first_s * 1000, (time.process_time() - cpu_s) / TOKENS * 1e6)
 
 
-async def compare(name: str, native: Upstream, through: Upstream, dialect: Dialect, calls: int) -> list[str]:
+async def compare(name: str, native: Upstream, through: Upstream, asked: Request, calls: int) -> list[str]:
     """Return the row of one API."""
-    ours = Request("claude-sonnet-4-5" if dialect is MESSAGES else "gpt-4o", FIELDS, dialect=dialect)
+    ours = asked
     theirs = msgspec.structs.replace(ours, dialect=CHAT)
     direct, litellm = [], []
     for number in range(calls + WARM_UP):
@@ -170,15 +185,18 @@ async def overhead(library: LiteLLM, calls: int) -> list[list[str]]:
     root = f"http://127.0.0.1:{int(await asyncio.to_thread(server.stdout.readline))}"
     rows = []
     try:
-        for name, prefix, dialect, base in (
-            ("chat completions", "openai", CHAT, f"{root}/v1"),
-            ("messages", "anthropic", MESSAGES, root),
+        direct = HttpUpstream(provider="native", base_url=f"{root}/v1", api_key=KEY)
+        converse = BedrockUpstream(provider="native", base_url=root, api_key=KEY)
+        for name, prefix, native, asked, base in (
+            ("chat completions", "openai", direct, Request("gpt-4o", FIELDS), f"{root}/v1"),
+            ("messages", "anthropic", direct, Request("claude-sonnet-4-5", FIELDS, dialect=MESSAGES), root),
+            ("Converse", "bedrock", converse, Request(BEDROCK.model, FIELDS), root),
         ):
-            native = HttpUpstream(provider=name, base_url=f"{root}/v1", api_key=KEY)
             through = LiteLLMUpstream(library, provider=name, litellm_prefix=prefix, api_key=KEY, base_url=base)
-            rows.append(await compare(name, native, through, dialect, calls))
-            await native.aclose()
+            rows.append(await compare(name, native, through, asked, calls))
             await through.aclose()
+        await direct.aclose()
+        await converse.aclose()
     finally:
         server.communicate()
     return rows

@@ -29,11 +29,13 @@ from gateway.settings import ONE_AT_A_TIME, PROFILES, DataPolicy, Profile, RaceS
 _NO_LETTER = re.compile(r"[^a-z0-9]+")
 _QUANTIZATIONS = frozenset({"int4", "int8", "fp4", "fp6", "fp8", "fp16", "bf16", "fp32", "mxfp4", "nvfp4"})
 
-# OpenRouter's vendors that have another name in the catalog; without punctuation.
+# OpenRouter's vendors that have another name in the catalog, and rows of the same vendor; without punctuation.
 _CALLED: Mapping[str, str] = {
     "alibaba": "dashscope",
     "amazonbedrock": "bedrock",
     "azureopenai": "azure",
+    "bedrockconverse": "bedrock",
+    "bedrockopenai": "bedrock",
     "featherlessai": "featherless",
     "fireworksai": "fireworks",
     "friendliai": "friendli",
@@ -45,6 +47,7 @@ _CALLED: Mapping[str, str] = {
     "nebiustokenfactory": "nebius",
     "nvidia": "nvidianim",
     "togetherai": "together",
+    "vertexopenai": "vertexai",
 }
 
 
@@ -85,7 +88,7 @@ def _names(deployment: Deployment) -> set[str]:
     """Return the names of a deployment's provider, and of the vendor behind an aggregator."""
     names = {_called(deployment.provider)}
     if deployment.vendor is not None:
-        names.add(_plain(deployment.vendor))
+        names.add(_called(deployment.vendor))
     if (raw := deployment.extra_body.get("provider")) is not None:
         try:  # one vendor behind an aggregator: {provider: {only: [Minimax]}}
             routing = msgspec.json.decode(raw, type=_Routing)

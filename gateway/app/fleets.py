@@ -49,10 +49,6 @@ class Upstreams:
             secrets=secrets,
         )
 
-    async def warm_up(self) -> None:
-        """Import litellm outside the event loop."""
-        await self._litellm.warm_up()
-
     async def aclose(self) -> None:
         """Close what is shared, after every upstream is closed."""
         await self._litellm.aclose()
@@ -85,10 +81,10 @@ class Fleets:
         )
 
     def warm_up(self, fleet: Fleet) -> None:
-        """Import litellm in the background, before one of the fleet's deployments enters a race."""
+        """Import litellm, and fetch credentials, in the background, before one of the fleet's deployments is raced."""
         deployments = (each for model in fleet.models.values() for each in model.deployments.values())
-        if any(each.upstream.needs_warming for each in deployments):
-            self._tasks.start(self._upstreams.warm_up())
+        for upstream in {each.upstream for each in deployments if each.upstream.needs_warming}:
+            self._tasks.start(upstream.warm_up())
 
     def retire(self, old: Fleet, new: Fleet) -> None:
         """Close in the background what ``new`` did not take over from ``old``, when no call uses that any more."""

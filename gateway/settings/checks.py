@@ -27,7 +27,19 @@ from gateway.settings.section_checks import (
 )
 from gateway.settings.sections import profile_timeouts
 from gateway.topology.urls import RedisUrlError, read_url
-from providers import LITELLM, Api, DatasheetTable, Kind, apis_of, has_litellm
+from providers import (
+    BEDROCK,
+    LITELLM,
+    VERTEX,
+    Api,
+    DatasheetTable,
+    Kind,
+    Vendor,
+    apis_of,
+    has_botocore,
+    has_google_auth,
+    has_litellm,
+)
 from providers.dialects import DIALECTS
 from providers.http import checked
 
@@ -36,7 +48,10 @@ _NO_DEFAULTS = frozenset(
     {"background", "model", "n", "response_format", "store", "stream", "stream_options", "text", "tools"}
 ).union(dialect.requests.prompt for dialect in DIALECTS.values())
 # The APIs of each kind of provider, if not all.
-_POSSIBLE: Mapping[Kind, tuple[Api, ...]] = {"litellm": apis_of(None, "litellm")}
+_POSSIBLE: Mapping[Kind, tuple[Api, ...]] = {
+    "bedrock": apis_of(None, "bedrock"),
+    "litellm": apis_of(None, "litellm"),
+}
 _OF_THE_BODY = frozenset({"accept-encoding", "content-encoding", "content-type"})
 
 
@@ -140,10 +155,9 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog) -> Iterat
         return
     kind = _kind(name, provider, catalog)
     yield from _apis((*place, "apis"), provider.apis, kind)
-    if kind == "litellm" and not has_litellm():
-        yield Complaint(place, f"needs litellm: {LITELLM}")
+    yield from _libraries(place, provider, vendor, kind)
     known_url = provider.base_url or (vendor.base_url if vendor else None)
-    if kind == "openai_compatible" and known_url is None:
+    if kind in {"bedrock", "openai_compatible"} and known_url is None:
         if vendor is not None:
             yield Complaint(place, f"{vendor.title} has no base_url in the catalog: set yours")
         else:
@@ -152,6 +166,16 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog) -> Iterat
     if vendor is not None and vendor.key_required and own_host and not _is_set(provider):
         variables = " or ".join(vendor.key_env) or f"api_key of provider '{name}'"
         yield Complaint(place, f"{vendor.title} needs a key: set {variables}, or remove provider '{name}'")
+
+
+def _libraries(place: Place, provider: ProviderSettings, vendor: Vendor | None, kind: Kind) -> Iterator[Complaint]:
+    """Yield the packages that a provider needs and that are not installed."""
+    if kind == "litellm" and not has_litellm():
+        yield Complaint(place, f"needs litellm: {LITELLM}")
+    if vendor is not None and vendor.auth == "google" and not provider.keys and not has_google_auth():
+        yield Complaint(place, f"needs google-auth: {VERTEX}")
+    if kind == "bedrock" and not provider.keys and not has_botocore():
+        yield Complaint(place, f"needs a key of Bedrock's, or botocore: {BEDROCK}")
 
 
 def _model(name: str, settings: Settings, catalog: Catalog) -> Iterator[Complaint]:

@@ -85,20 +85,25 @@ def _with_usual_key(
 # The providers that can be used: the configured ones, and those whose usual variables are set.
 
 # Where vendors without an API key look for credentials: groups of variables, one of which is enough, and files.
+_AWS = (
+    ("AWS_BEARER_TOKEN_BEDROCK",),
+    ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    ("AWS_PROFILE",),
+    ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"),
+    ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",),
+    ("AWS_CONTAINER_CREDENTIALS_FULL_URI",),
+)
 _CREDENTIAL_VARIABLES: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "bedrock": (
-        ("AWS_BEARER_TOKEN_BEDROCK",),
-        ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
-        ("AWS_PROFILE",),
-        ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"),
-        ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",),
-        ("AWS_CONTAINER_CREDENTIALS_FULL_URI",),
-    ),
+    "bedrock": _AWS,
+    "bedrock_converse": _AWS,
     "vertex_ai": (("GOOGLE_APPLICATION_CREDENTIALS",),),
+    "vertex_openai": (("GOOGLE_APPLICATION_CREDENTIALS",),),
 }
 _CREDENTIAL_FILES: Mapping[str, tuple[str, ...]] = {
     "bedrock": (".aws/credentials", ".aws/config"),
+    "bedrock_converse": (".aws/credentials", ".aws/config"),
     "vertex_ai": (".config/gcloud/application_default_credentials.json",),
+    "vertex_openai": (".config/gcloud/application_default_credentials.json",),
 }
 
 

@@ -16,10 +16,13 @@ from providers.dialects import DIALECTS
 _PROVIDERS = {
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
+    "bedrock_converse": "aws.bedrock",
+    "bedrock_openai": "aws.bedrock",
     "gemini": "gcp.gemini",
     "mistral": "mistral_ai",
     "moonshot": "moonshot_ai",
     "vertex_ai": "gcp.vertex_ai",
+    "vertex_openai": "gcp.vertex_ai",
     "xai": "x_ai",
 }
 _OPERATIONS = {

@@ -7,6 +7,10 @@ from .continuing import Continuing as Continuing
 from .continuing import Ended as Ended
 from .continuing import Splice as Splice
 from .continuing import Way as Way
+from .converse.answers import ConverseToChat as ConverseToChat
+from .converse.answers import events_of_converse as events_of_converse
+from .converse.frames import Frames as Frames
+from .converse.request_from_chat import converse_from_chat as converse_from_chat
 from .dialect import AnswerFormat as AnswerFormat
 from .dialect import Dialect as Dialect
 from .dialect import Habits as Habits

@@ -276,6 +276,16 @@ class Client:
         self._http1_until = 0.0
         checked(self._headers)
 
+    def use_headers(self, headers: Mapping[str, str]) -> None:
+        """Send each request with these ``headers`` from now on; heads that were built before have the old ones.
+
+        Raises:
+            ValueError: one could split the request.
+
+        """
+        checked(headers)
+        self._headers = dict(headers)
+
     def head(self, method: str, target: str, headers: Mapping[str, str]) -> Head:
         """Return the constant part of requests for ``target``, a path with its query. Keep it for later requests.
 

@@ -97,6 +97,9 @@ class SimulatedUpstream:
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> tuple[Loss, ...]:
         return ()
 
+    async def warm_up(self) -> None:
+        """Do nothing."""
+
     async def stream(self, request: Request) -> Exchange:
         asked = await self._open(request, request.dialect.name)
         return SimulatedExchange(self, asked, reads(asked))

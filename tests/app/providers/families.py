@@ -99,7 +99,7 @@ def _aws_frame(headers: Mapping[str, str], payload: Any) -> bytes:
     return message + struct.pack("!I", zlib.crc32(message))
 
 
-def _aws_event(kind: str, payload: Any) -> bytes:
+def aws_event(kind: str, payload: Any) -> bytes:
     return _aws_frame(
         {":event-type": kind, ":content-type": "application/json", ":message-type": "event"},
         payload,
@@ -188,15 +188,15 @@ BEDROCK = Family(
     key_header="authorization",
     key_value="Bearer {key}",
     content_type="application/vnd.amazon.eventstream",
-    head=(_aws_event("messageStart", {"role": "assistant"}),),
+    head=(aws_event("messageStart", {"role": "assistant"}),),
     texts=(
-        _aws_event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "Hel"}}),
-        _aws_event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "lo"}}),
+        aws_event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "Hel"}}),
+        aws_event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "lo"}}),
     ),
     end=(
-        _aws_event("contentBlockStop", {"contentBlockIndex": 0}),
-        _aws_event("messageStop", {"stopReason": "end_turn"}),
-        _aws_event("metadata", {"usage": _CONVERSE_USAGE, "metrics": {"latencyMs": 100}}),
+        aws_event("contentBlockStop", {"contentBlockIndex": 0}),
+        aws_event("messageStop", {"stopReason": "end_turn"}),
+        aws_event("metadata", {"usage": _CONVERSE_USAGE, "metrics": {"latencyMs": 100}}),
     ),
     failure=_aws_frame(
         {

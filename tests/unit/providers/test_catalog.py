@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from providers.catalog import Vendor, apis_of, load_catalog
+from providers.datasheets import DatasheetTable
 
 PROMISED = [
     "openai",
@@ -52,7 +53,7 @@ def test_a_row_carries_the_name_it_stands_under(catalog: Mapping[str, Vendor]) -
 
 def test_an_openai_compatible_vendor_has_an_address_unless_each_customer_has_one(catalog: Mapping[str, Vendor]) -> None:
     nameless = {v.name for v in catalog.values() if v.kind == "openai_compatible" and v.base_url is None}
-    assert nameless == {"azure"}
+    assert nameless == {"azure", "bedrock_openai", "vertex_openai"}
 
 
 def test_keys_travel_over_tls_and_addresses_end_without_a_slash(catalog: Mapping[str, Vendor]) -> None:
@@ -69,7 +70,9 @@ def test_a_vendor_that_requires_a_key_says_where_it_is_usually_found(catalog: Ma
 
 
 def test_one_variable_belongs_to_one_vendor(catalog: Mapping[str, Vendor]) -> None:
-    variables = [variable for vendor in catalog.values() for variable in vendor.key_env]
+    of_one_vendor = {"bedrock_converse", "bedrock_openai"}  # other APIs of bedrock's
+    rows = [vendor for vendor in catalog.values() if vendor.name not in of_one_vendor]
+    variables = [variable for vendor in rows for variable in vendor.key_env]
     assert len(variables) == len(set(variables))
 
 
@@ -160,7 +163,19 @@ def test_where_hanging_up_stops_the_bill_is_known_and_elsewhere_it_is_not_guesse
         "nebius",
         "featherless",
     }
-    bills |= {"dashscope", "bedrock", "replicate", "novita"}
+    bills |= {"dashscope", "bedrock", "bedrock_converse", "bedrock_openai", "vertex_openai", "replicate", "novita"}
     for vendor in catalog.values():
         known = False if vendor.name in stops else True if vendor.name in bills else None
         assert vendor.bills_after_disconnect is known, vendor.name
+
+
+def test_a_cloud_s_openai_api_takes_its_own_credentials_and_the_prices_of_its_other_rows(
+    catalog: Mapping[str, Vendor],
+) -> None:
+    bedrock, vertex = catalog["bedrock_openai"], catalog["vertex_openai"]
+    assert (bedrock.auth, bedrock.key_env) == ("bearer", catalog["bedrock"].key_env)
+    assert (vertex.auth, vertex.key_required) == ("google", False)
+    table = DatasheetTable.shipped()
+    models = (("bedrock", "openai.gpt-oss-120b-1:0"), ("vertex_ai", "google/gemini-2.5-flash"))
+    assert all(sheet.price is not None for sheet in table.look_up(models).values())
+    assert table.look_up([("groq", "google/gemini-2.5-flash")])["groq", "google/gemini-2.5-flash"].price is None

@@ -71,6 +71,9 @@ class OneKey:
         self.closed = False
         self.meanwhile: Callable[[], None] = lambda: None  # what happens while it is asked
 
+    async def warm_up(self) -> None:
+        """Do nothing."""
+
     async def stream(self, request: Request) -> Exchange:
         self._answer()
         if self.hangs:

@@ -84,6 +84,9 @@ class Speaker:
             raise self._answer
         return Answer(200, {"x-request-id": "req_1"}, self._answer, None, 1.0, self.rest)
 
+    async def warm_up(self) -> None:
+        """Do nothing."""
+
     async def stream(self, request: Request) -> Exchange:
         raise AssertionError("not asked for here")
 

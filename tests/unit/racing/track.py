@@ -125,6 +125,9 @@ class Timetable:
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> tuple[Loss, ...]:
         return ()
 
+    async def warm_up(self) -> None:
+        """Do nothing."""
+
     async def stream(self, request: Request) -> Exchange:
         loop = asyncio.get_running_loop()
         started = loop.time()

@@ -1,0 +1,293 @@
+"""Converse's answers as chat chunks: a stream's messages as they arrive, or a whole answer."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from providers.dialects.converse.frames import Message
+from providers.error_bodies import error_in, read_answer
+from providers.errors import ErrorKind, UpstreamError, kind_of_status
+
+_DONE = b"data: [DONE]\n\n"
+_FINISH_REASONS: Mapping[str, str] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "guardrail_intervened": "content_filter",
+    "content_filtered": "content_filter",
+}
+_MALFORMED = frozenset({"malformed_model_output", "malformed_tool_use"})  # the model's answer could not be read
+# The HTTP statuses of the errors in botocore's description of the service, without "Exception", in lower case.
+_STATUSES: Mapping[str, int] = {
+    "accessdenied": 403,
+    "internalserver": 500,
+    "modelerror": 424,
+    "modelnotready": 429,
+    "modelstreamerror": 424,
+    "modeltimeout": 408,
+    "resourcenotfound": 404,
+    "serviceunavailable": 503,
+    "throttling": 429,
+    "validation": 400,
+}
+_ITSELF = frozenset({400, 403, 404, 429})  # statuses of which the kind says more than that a stream has failed
+_SURPRISES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError, KeyError)
+
+
+class _ToolPiece(msgspec.Struct, gc=False):
+    input: str | None = None
+
+
+class _Thought(msgspec.Struct, gc=False):
+    text: str | None = None
+
+
+class _Delta(msgspec.Struct, gc=False):
+    text: msgspec.Raw = msgspec.Raw()  # passed on as it is
+    toolUse: _ToolPiece | None = None  # noqa: N815 - Converse's name
+    reasoningContent: _Thought | None = None  # noqa: N815 - likewise
+
+
+class _DeltaEvent(msgspec.Struct, gc=False):
+    delta: _Delta
+    contentBlockIndex: int = 0  # noqa: N815 - likewise
+
+
+_deltas = msgspec.json.Decoder(_DeltaEvent)
+_objects = msgspec.json.Decoder(dict[str, Any])
+
+
+class ConverseToChat:
+    """Translates one answer. ``feed`` returns what was said before an error; the error is raised by the next call.
+
+    Reasoning becomes ``reasoning_content``, without its signature. What chat does not have (citations, images, tools
+    that run at Bedrock, none of which a chat client can ask for) is left out.
+    """
+
+    def __init__(
+        self, model: str, answer_id: str, secrets: Sequence[str] = (), unix_s: Callable[[], float] = time.time
+    ) -> None:
+        self._secrets = secrets
+        top = {"id": answer_id, "object": "chat.completion.chunk", "created": int(unix_s()), "model": model}
+        self._head = b"data: " + msgspec.json.encode(top)[:-1] + b',"choices":['
+        self._texts = self._head + b'{"index":0,"delta":{"content":'
+        self._begun = False
+        self._calls: dict[int, int] = {}  # by a block's index, the index of its tool call in chat
+        self._empty: set[int] = set()  # blocks of calls without arguments so far
+        self._finished = False
+        self._ended = False
+        self._usage: dict[str, Any] | None = None
+        self._failure: UpstreamError | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the answer has its end, or its stop reason."""
+        return self._finished
+
+    def feed(self, messages: Iterable[Message]) -> bytes:
+        """Return the chunks of ``messages``.
+
+        Raises:
+            UpstreamError: a message is malformed, or is the provider's error.
+
+        """
+        if self._failure is not None:
+            raise self._failure
+        said: list[bytes] = []
+        try:
+            said.extend(map(self._chunks, messages))
+        except UpstreamError as error:
+            if not any(said):
+                raise
+            self._failure = error
+        return b"".join(said)
+
+    def end(self) -> bytes:
+        """Return the usage and [DONE] at the stream's end; nothing if it broke off before its stop reason."""
+        if self._failure is not None:
+            raise self._failure
+        if self._ended or not self._finished:
+            return b""
+        self._ended = True
+        usage = b"" if self._usage is None else self._head + b'],"usage":' + msgspec.json.encode(self._usage) + b"}\n\n"
+        return usage + _DONE
+
+    def _chunks(self, message: Message) -> bytes:
+        headers = message.headers
+        name = headers.get(":event-type", "")
+        if headers.get(":message-type") != "event" or name.endswith("xception"):
+            raise self._error(message)
+        try:
+            if name == "contentBlockDelta":  # nearly all
+                return self._delta(message.payload)
+            return self._beside(name, _objects.decode(message.payload))
+        except _SURPRISES as error:
+            problem = f"sent an event that Converse does not have: {type(error).__name__}"
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, problem) from None
+
+    def _beside(self, name: str, event: Mapping[str, Any]) -> bytes:
+        """Return the chunks of an event that is no delta."""
+        said = b""
+        match name:
+            case "messageStart":
+                said = self._begin()
+            case "contentBlockStart":
+                said = self._start(event)
+            case "contentBlockStop":
+                said = self._stop(event.get("contentBlockIndex", 0))
+            case "messageStop":
+                said = self._finish(event["stopReason"])
+            case "metadata":
+                self._usage = _chat_usage(event.get("usage"))
+                said = self.end()
+        return said
+
+    def _delta(self, payload: bytes) -> bytes:
+        event = _deltas.decode(payload)
+        delta = event.delta
+        text = bytes(delta.text)
+        if text:
+            if not text.startswith(b'"'):
+                raise TypeError
+            return b"" if text == b'""' else self._said(self._texts + text + b'},"finish_reason":null}]}\n\n')
+        if delta.toolUse is not None:
+            number = self._calls.get(event.contentBlockIndex)
+            if number is None or not delta.toolUse.input:
+                return b""
+            self._empty.discard(event.contentBlockIndex)
+            return self._arguments(number, delta.toolUse.input)
+        if delta.reasoningContent is not None and delta.reasoningContent.text:
+            return self._chunk({"reasoning_content": delta.reasoningContent.text})
+        return b""
+
+    def _start(self, event: Mapping[str, Any]) -> bytes:
+        tool = (event.get("start") or {}).get("toolUse")
+        if not tool or tool.get("type") == "server_tool_use":
+            return b""
+        place = event.get("contentBlockIndex", 0)
+        number = self._calls[place] = len(self._calls)
+        self._empty.add(place)
+        function = {"name": tool["name"], "arguments": ""}
+        return self._chunk(
+            {"tool_calls": [{"index": number, "id": tool["toolUseId"], "type": "function", "function": function}]}
+        )
+
+    def _stop(self, place: int) -> bytes:
+        """Return the arguments of a call that had none."""
+        if place not in self._empty:
+            return b""
+        self._empty.discard(place)
+        return self._arguments(self._calls[place], "{}")
+
+    def _finish(self, reason: str) -> bytes:
+        if reason in _MALFORMED:
+            raise UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {reason}")
+        if self._finished:
+            return b""
+        self._finished = True
+        choice = {"index": 0, "delta": {}, "finish_reason": _FINISH_REASONS.get(reason, "stop")}
+        return self._said(self._head + msgspec.json.encode(choice) + b"]}\n\n")
+
+    def _arguments(self, number: int, piece: str) -> bytes:
+        return self._chunk({"tool_calls": [{"index": number, "function": {"arguments": piece}}]})
+
+    def _chunk(self, delta: Mapping[str, Any]) -> bytes:
+        return self._said(
+            self._head + b'{"index":0,"delta":' + msgspec.json.encode(delta) + b',"finish_reason":null}]}\n\n'
+        )
+
+    def _said(self, chunk: bytes) -> bytes:
+        return chunk if self._begun else self._begin() + chunk
+
+    def _begin(self) -> bytes:
+        if self._begun:
+            return b""
+        self._begun = True
+        return self._head + b'{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
+
+    def _error(self, message: Message) -> UpstreamError:
+        """Return the error in an exception, of the service's model, or in an error, of the stream itself."""
+        headers = message.headers
+        name = headers.get(":exception-type") or headers.get(":event-type") or headers.get(":error-code") or "error"
+        payload = message.payload
+        if told := headers.get(":error-message"):
+            payload = msgspec.json.encode({"message": told})
+        status = _STATUSES.get(name.lower().removesuffix("exception"))
+        kind = kind_of_status(status) if status in _ITSELF else ErrorKind.STREAM_ERROR
+        error = error_in(payload, self._secrets, otherwise=kind)
+        if not payload.strip() or payload.strip() == b"{}":
+            error.message = f"the stream ended with {name}"
+        error.status = error.status or status
+        return error
+
+
+def events_of_converse(body: bytes, to_chat: ConverseToChat, secrets: Sequence[str] = ()) -> bytes:
+    """Return a whole Converse answer as chat chunks.
+
+    Raises:
+        UpstreamError: as ``read_answer``; also where it is no answer of Converse's (invalid_response).
+
+    """
+    answer = read_answer(body, secrets)
+    try:
+        blocks = msgspec.json.decode(answer["output"], type=_Output).message.content
+        events: list[tuple[str, dict[str, Any]]] = [("messageStart", {})]
+        for place, block in enumerate(blocks):
+            events += _events_of_block(place, block)
+        events.append(("messageStop", {"stopReason": msgspec.json.decode(answer["stopReason"], type=str)}))
+        events.append(("metadata", {"usage": answer.get("usage")}))
+    except _SURPRISES:
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not Converse's") from None
+    messages = [
+        Message({":message-type": "event", ":event-type": name}, msgspec.json.encode(event)) for name, event in events
+    ]
+    said = to_chat.feed(messages)
+    return said + to_chat.end()
+
+
+class _Message(msgspec.Struct):
+    content: list[dict[str, Any]]
+
+
+class _Output(msgspec.Struct):
+    message: _Message
+
+
+def _events_of_block(place: int, block: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    start: dict[str, Any] = {}
+    delta: dict[str, Any] = {}
+    match block:
+        case {"text": str(text)}:
+            delta = {"text": text}
+        case {"toolUse": {"input": arguments, **tool}}:
+            start = {"toolUse": tool}
+            delta = {"toolUse": {"input": msgspec.json.encode(arguments).decode()}}
+        case {"reasoningContent": {"reasoningText": {"text": str(thought)}}}:
+            delta = {"reasoningContent": {"text": thought}}
+        case {"citationsContent": {"content": list(pieces)}}:
+            delta = {"text": "".join(piece.get("text") or "" for piece in pieces)}
+    at = {"contentBlockIndex": place}
+    return [
+        *([("contentBlockStart", {"start": start, **at})] if start else []),
+        ("contentBlockDelta", {"delta": delta, **at}),
+        ("contentBlockStop", at),
+    ]
+
+
+def _chat_usage(told: Any) -> dict[str, Any] | None:
+    """Return Converse's counts as chat's; its input leaves out what was read from the cache, or written to it."""
+    if not isinstance(told, dict) or not isinstance(told.get("inputTokens"), int):
+        return None
+    names = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+    fresh, completion, read, written = (count if isinstance(count := told.get(name), int) else 0 for name in names)
+    prompt = fresh + read + written
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": read, "cache_write_tokens": written},
+    }
