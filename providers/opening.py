@@ -1,6 +1,6 @@
 """Opens the upstream of a provider, from its vendor's row in the catalog and the user's settings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -9,6 +9,7 @@ from providers.exchange import Upstream
 from providers.http import TlsContexts, Versions
 from providers.http_upstream import HttpUpstream
 from providers.key_ring import KeyRing
+from providers.key_rotation import Keys, RotatedKey, Rotation
 from providers.litellm_library import LiteLLM
 from providers.litellm_upstream import LiteLLMUpstream
 
@@ -32,11 +33,15 @@ def open_upstream(
     versions: Versions = "auto",
     omits_finish_reason: bool = False,
     secrets: Sequence[str] = (),
+    former_keys: Sequence[Keys] = (),
+    on_rotation: Callable[[Rotation], object] = lambda _: None,
 ) -> Upstream:
     """Return the upstream of provider ``name``; None means the value in the vendor's row. Does not connect yet.
 
     Each of several ``api_keys`` has its own connections and rate limits; ``key_names`` are their names in the ledger,
     None where the operator set none.
+    ``former_keys``: each of ``api_keys`` again, with the keys that it replaces and that are not forgotten yet.
+    ``on_rotation`` is called when a new key has answered, and when it is refused while a former one is not.
     ``litellm`` is shared by the process; the library is imported only when such a provider is used.
     ``tls`` has the contexts that all providers share: making one costs 18 ms.
     ``secrets`` must not appear in messages, nor may the keys and the values of ``headers``.
@@ -90,6 +95,13 @@ def open_upstream(
             is_own_url=is_own_url,
         )
 
+    replaced = {keys[0]: keys for keys in former_keys if len(keys) > 1}
+
+    def opened_with(api_key: str) -> Upstream:
+        if (keys := replaced.get(api_key)) is None:
+            return opened(api_key)
+        return RotatedKey(keys, opened, tell=on_rotation)
+
     if len(api_keys) > 1:
-        return KeyRing(name, api_keys, opened, names=key_names)
-    return opened(api_keys[0] if api_keys else None)
+        return KeyRing(name, api_keys, opened_with, names=key_names)
+    return opened_with(api_keys[0]) if api_keys else opened(None)
