@@ -11,6 +11,7 @@ import structlog
 from pydantic import SecretStr
 
 from gateway.admin.operations import Operations
+from gateway.alerts.stated_models import StatedModels
 from gateway.api.auth import Admission
 from gateway.api.context import Context, StoredResponses
 from gateway.api.payers import Payers
@@ -140,6 +141,7 @@ class Gateway:
         )
         keys = client_keys(settings, runtime)
         limits = Limits(self.leases, unix_clock=runtime.unix_clock, clock=runtime.clock)
+        stated = StatedModels(runtime.utc_now)
         self.context = Context(
             settings=settings,
             fleet=fleet,
@@ -155,6 +157,7 @@ class Gateway:
                     limits=limits,
                     live=self.live,
                     tracing=self.tracing,
+                    stated=stated,
                     clock=runtime.clock,
                 ),
                 tasks=tasks,
@@ -185,6 +188,7 @@ class Gateway:
                 database=database,
                 ledger=self.ledger,
                 reports=self._reports,
+                stated=stated,
                 metrics=self.metrics,
             ),
             readiness=self._readiness,
