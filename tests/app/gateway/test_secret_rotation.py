@@ -173,17 +173,18 @@ async def test_a_mounted_key_is_replaced_under_load_without_a_failed_call(folder
 async def test_a_key_from_a_command_is_replaced_without_a_failed_call_and_survives_the_commands_failure(
     folder: Path,
 ) -> None:
-    key, script = folder / "key", folder / "print-key"
+    key, following, script = folder / "key", folder / "following", folder / "print-key"
     key.write_text(OLD, encoding="utf-8")
     script.write_text('#!/bin/sh\necho "the key is $(cat key)" >&2\nexec cat key\n', encoding="utf-8")
     script.chmod(0o700)
     async with KeyedProvider(OLD) as provider:
-        secrets = {"exec": True, "exec_every_s": 1}
+        secrets = {"exec": True, "exec_every_s": 1, "exec_timeout_s": 60}
         config = configuration(folder, {"alpha": provider.base_url}, secrets=secrets)
         config["providers"]["alpha"]["api_key"] = "${exec:./print-key}"
         async with started(config, folder) as gateway:
             async with under_load(gateway) as callers:
-                key.write_text(NEW, encoding="utf-8")
+                following.write_text(NEW, encoding="utf-8")
+                following.replace(key)  # in one step: no command sees half of it
                 await gateway.event("key.refused")
                 provider.accepted = (NEW,)
                 await gateway.event("key.replaced")

@@ -81,7 +81,7 @@ class Clock:
 
 def allowed(clock: Clock | None = None, **settings: float) -> References:
     references = References(clock or Clock())
-    references.begin(SecretSettings(exec=True, **settings))
+    references.begin(SecretSettings(exec=True, **({"exec_timeout_s": 60.0} | settings)))
     return references
 
 
@@ -134,7 +134,7 @@ def test_a_command_runs_again_only_when_its_interval_is_over(tmp_path: Path) -> 
     references = allowed(clock, exec_every_s=60)
 
     def read() -> object:
-        references.begin(SecretSettings(exec=True, exec_every_s=60))
+        references.begin(SecretSettings(exec=True, exec_every_s=60, exec_timeout_s=60))
         value = resolve("${exec:cat key}", {}, tmp_path, references)
         references.end()
         return value, references.is_due()
@@ -190,7 +190,7 @@ def test_the_settings_allow_commands_in_the_file_and_a_reference_cannot(tmp_path
     path.write_text("secrets: { exec: '${exec:echo true}' }\n" + text, encoding="utf-8")
     with pytest.raises(ConfigurationError, match="exec: true"):
         load(path, {})
-    path.write_text("secrets: { exec: true }\n" + text, encoding="utf-8")
+    path.write_text("secrets: { exec: true, exec_timeout_s: 60 }\n" + text, encoding="utf-8")
     settings = load(path, {})
     assert [key.get_secret_value() for key in settings.providers["alpha"].keys] == ["secret-of-alpha"]
     assert load(path, {"HOLESHOT_SECRETS__EXEC_EVERY_S": "7"}).secrets.exec_every_s == 7
