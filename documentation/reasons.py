@@ -465,6 +465,14 @@ REASONS: Mapping[str, Reasons] = {
         "max_tokens": "The longest answer: enough for a first token and some speed.",
         "usd_if_unknown": "What a probe counts as where no price is known. Not set: such deployments are not probed.",
     },
+    "SecretSettings": {
+        "exec": (
+            "Whether `${exec:command}` may run programs, as the gateway's user. Who can write the file can then do what"
+            " that user may."
+        ),
+        "exec_every_s": "Each command runs again so often, in every worker.",
+        "exec_timeout_s": "Then it is killed, with what it started.",
+    },
     "LimitSettings": _LIMITS,
     "TeamSettings": _LIMITS,
     "EndUserSettings": {
@@ -523,6 +531,10 @@ SECTIONS: Mapping[str, str] = {
     "alerts.webhooks.NAME": "Where messages about alerts are sent. `holeshot alerts test` tries them.",
     "overload": (
         "How many calls a worker takes on; the others wait a moment, then get 503 ([overload](../overload.md))."
+    ),
+    "secrets": (
+        "How values are read that the file does not hold itself ([secrets](../secrets.md)). Files named by `file:` are"
+        " read again when they change."
     ),
     "tracing": (
         "OpenTelemetry over OTLP/HTTP ([tracing](../tracing.md)). What is not set is taken from `OTEL_…` variables."

@@ -42,6 +42,9 @@ from .exchange import Upstream as Upstream
 from .http_exchange import HttpExchange as HttpExchange
 from .http_exchange import TranslatedExchange as TranslatedExchange
 from .http_upstream import HttpUpstream as HttpUpstream
+from .key_rotation import Keys as Keys
+from .key_rotation import Rotation as Rotation
+from .key_rotation import succeeded as succeeded
 from .listings import Listed as Listed
 from .listings import Listing as Listing
 from .litellm_errors import upstream_error as upstream_error

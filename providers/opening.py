@@ -1,6 +1,6 @@
 """Opens the upstream of a provider, from its vendor's row in the catalog and the user's settings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ from providers.exchange import Upstream
 from providers.http import TlsContexts, Versions
 from providers.http_upstream import HttpUpstream
 from providers.key_ring import KeyRing
+from providers.key_rotation import Keys, RotatedKey, Rotation
 from providers.litellm_library import LiteLLM
 from providers.litellm_upstream import LiteLLMUpstream
 
@@ -44,11 +45,15 @@ def open_upstream(
     versions: Versions = "auto",
     omits_finish_reason: bool = False,
     secrets: Sequence[str] = (),
+    former_keys: Sequence[Keys] = (),
+    on_rotation: Callable[[Rotation], object] = lambda _: None,
 ) -> Upstream:
     """Return the upstream of provider ``name``; None means the value in the vendor's row. Does not connect yet.
 
     Each of several ``api_keys`` has its own connections and rate limits; ``key_names`` are their names in the ledger,
     None where the operator set none.
+    ``former_keys``: each of ``api_keys`` again, with the keys that it replaces and that are not forgotten yet.
+    ``on_rotation`` is called when a new key has answered, and when it is refused while a former one is not.
     ``litellm`` is shared by the process; the library is imported only when such a provider is used.
     ``tls`` has the contexts that all providers share: making one costs 18 ms.
     ``secrets`` must not appear in messages, nor may the keys and the values of ``headers``.
@@ -100,17 +105,29 @@ def open_upstream(
             "embeddings_path": row.embeddings_path,
             "models_path": row.models_path,
         }
-        if kind == "bedrock":
-            from providers.bedrock_upstream import BedrockUpstream  # noqa: PLC0415 - only where it is used
+        return _over_http(kind, row, api_key, common)
 
-            return BedrockUpstream(api_key=api_key, **common)
-        if row.auth == "google" and kind == row.kind and api_key is None:
-            from providers.vertex_upstream import VertexUpstream  # noqa: PLC0415 - only where it is used
+    replaced = {keys[0]: keys for keys in former_keys if len(keys) > 1}
 
-            return VertexUpstream(**common)
-        auth = service.auth if service is not None else "bearer" if row.auth == "google" else row.auth
-        return HttpUpstream(api_key=api_key, auth=auth, **common)
+    def opened_with(api_key: str) -> Upstream:
+        if (keys := replaced.get(api_key)) is None:
+            return opened(api_key)
+        return RotatedKey(keys, opened, tell=on_rotation)
 
     if len(api_keys) > 1:
-        return KeyRing(name, api_keys, opened, names=key_names)
-    return opened(api_keys[0] if api_keys else None)
+        return KeyRing(name, api_keys, opened_with, names=key_names)
+    return opened_with(api_keys[0]) if api_keys else opened(None)
+
+
+def _over_http(kind: Kind, row: Vendor, api_key: str | None, common: Mapping[str, Any]) -> Upstream:
+    if kind == "bedrock":
+        from providers.bedrock_upstream import BedrockUpstream  # noqa: PLC0415 - only where it is used
+
+        return BedrockUpstream(api_key=api_key, **common)
+    if row.auth == "google" and kind == row.kind and api_key is None:
+        from providers.vertex_upstream import VertexUpstream  # noqa: PLC0415 - only where it is used
+
+        return VertexUpstream(**common)
+    service = _SERVICES.get(kind)
+    auth = service.auth if service is not None else "bearer" if row.auth == "google" else row.auth
+    return HttpUpstream(api_key=api_key, auth=auth, **common)

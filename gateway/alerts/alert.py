@@ -33,6 +33,7 @@ class Kind(StrEnum):
     LEDGER_BEHIND = "ledger_behind"
     SPOOL = "spool"
     SLOWER = "slower"  # a deployment got slower
+    MODEL_CHANGED = "model_changed"  # a deployment's answers state another model than before
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):

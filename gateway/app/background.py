@@ -24,6 +24,7 @@ from gateway.alerts.sources import (
     SpendingSource,
     Thresholds,
 )
+from gateway.alerts.stated_models import StatedModels, StatedModelSource
 from gateway.api.context import Context, Phase
 from gateway.app.stores import Runtime
 from gateway.core.errors import ApiError
@@ -65,6 +66,7 @@ def alerts(
     database: Database,
     ledger: Ledger,
     reports: LedgerReports,
+    stated: StatedModels,
     metrics: Metrics,
 ) -> Alerts:
     """Compose the alerts of a process. ``context`` has the settings and the fleet that are in force at each moment."""
@@ -75,7 +77,7 @@ def alerts(
     own = MemoryBook(runtime.new_id)
     book: Book = _instead_of_sql(runtime) or SqlAlertBook(database, new_id=runtime.new_id)
     watch = Watch(
-        _sources(context, now, replica=replica, runtime=runtime, ledger=ledger, reports=reports),
+        _sources(context, now, replica=replica, runtime=runtime, ledger=ledger, reports=reports, stated=stated),
         book=book,
         own=own,
         webhooks=lambda severity: [
@@ -130,6 +132,7 @@ def _sources(
     runtime: Runtime,
     ledger: Ledger,
     reports: LedgerReports,
+    stated: StatedModels,
 ) -> list[Source]:
     sources: list[Source] = [
         OutageSource(
@@ -155,6 +158,7 @@ def _sources(
         Seldom(burns, every_s=_BURNS_EVERY_S, clock=runtime.clock),
         Seldom(spending, every_s=_SQL_EVERY_S, clock=runtime.clock),
         Seldom(SlowdownSource(reports.open_slowdowns), every_s=_SQL_EVERY_S, clock=runtime.clock),
+        StatedModelSource(stated, reports.stated_models, utc_now=runtime.utc_now),
     ]
 
 

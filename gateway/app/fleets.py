@@ -8,18 +8,22 @@ import structlog
 from gateway.core.tasks import BackgroundTasks
 from gateway.fleet.fleet import Fleet, OpenUpstream
 from gateway.settings import Datasheets, ProviderSettings, Settings
-from providers import DatasheetTable, LiteLLM, Upstream, Vendor, load_catalog, open_upstream
+from providers import DatasheetTable, Keys, LiteLLM, Rotation, Upstream, Vendor, load_catalog, open_upstream, succeeded
 from providers.http import TlsContexts
 
 # Opens upstreams from providers' settings and the catalog.
 
 
 class Upstreams:
-    """Opens upstreams, which share the litellm library and the TLS context."""
+    """Opens upstreams, which share the litellm library and the TLS context.
+
+    It remembers each provider's keys, so that a new one takes over from the one before without a failed call.
+    """
 
     def __init__(self) -> None:
         self._litellm = LiteLLM()
         self._tls = TlsContexts()
+        self._known: dict[str, tuple[tuple[object, ...], dict[int | str, Keys]]] = {}  # by provider: address, keys
 
     def open(
         self, name: str, settings: ProviderSettings, vendor: Vendor | None, secrets: Sequence[str] = ()
@@ -32,7 +36,27 @@ class Upstreams:
             ValueError: neither the settings nor the vendor's row has a base URL.
 
         """
-        return open_upstream(
+        # A former key goes to the same account at the same address only.
+        address = (settings.kind, settings.preset, settings.base_url, settings.organization)
+        known_at, before = self._known.get(name, (address, {}))
+        places = settings.api_keys or ({} if settings.api_key is None else {0: settings.api_key})
+        keys = succeeded(
+            {place: key.get_secret_value() for place, key in places.items()}, before if known_at == address else {}
+        )
+
+        def on_rotation(rotation: Rotation) -> None:
+            if rotation is Rotation.DONE:
+                # Event key.replaced: A provider's new key has answered, and the one before is forgotten.
+                # Do: Nothing. The former key can be revoked, where it was not yet.
+                structlog.get_logger().info("key.replaced", provider=name)
+            else:
+                # Event key.refused: A provider refuses its new key, and answers to the one before, which stays in use.
+                # The new one is tried again every 10 s.
+                # Do: Nothing if the key is minutes old, as some providers need that long. Else correct it, before the
+                # former one ends.
+                structlog.get_logger().warning("key.refused", provider=name, effect="the former key stays in use")
+
+        upstream = open_upstream(
             name,
             vendor,
             self._litellm,
@@ -47,7 +71,11 @@ class Upstreams:
             versions=settings.http_version,
             omits_finish_reason=settings.omits_finish_reason,
             secrets=secrets,
+            former_keys=tuple(keys.values()),
+            on_rotation=on_rotation,
         )
+        self._known[name] = address, keys
+        return upstream
 
     async def aclose(self) -> None:
         """Close what is shared, after every upstream is closed."""

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from gateway.admin.operations import Operations
 from gateway.admin.sign_in import SignIn
+from gateway.alerts.stated_models import StatedModels
 from gateway.api.auth import Admission
 from gateway.api.context import Context, StoredResponses
 from gateway.api.payers import Payers
@@ -159,6 +160,7 @@ class Gateway:
         )
         keys = client_keys(settings, runtime)
         limits = Limits(self.leases, unix_clock=runtime.unix_clock, clock=runtime.clock)
+        stated = StatedModels(runtime.utc_now)
         self.context = Context(
             settings=settings,
             fleet=fleet,
@@ -174,6 +176,7 @@ class Gateway:
                     limits=limits,
                     live=self.live,
                     tracing=self.tracing,
+                    stated=stated,
                     clock=runtime.clock,
                 ),
                 tasks=tasks,
@@ -204,6 +207,7 @@ class Gateway:
                 database=database,
                 ledger=self.ledger,
                 reports=self._reports,
+                stated=stated,
                 metrics=self.metrics,
             ),
             readiness=self._readiness,

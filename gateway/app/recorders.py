@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
+from gateway.alerts.stated_models import StatedModels
 from gateway.core.attempts import AttemptRecord, AttemptStart
 from gateway.core.calls import Call, CallRecord, CallStart
 from gateway.core.prompt_classes import PromptClass
@@ -30,6 +31,7 @@ class Recorders:
         limits: Limits,
         live: Live,
         tracing: Tracing,
+        stated: StatedModels,
         clock: Callable[[], float],
     ) -> None:
         self._ledger = ledger
@@ -39,6 +41,7 @@ class Recorders:
         self._limits = limits
         self._live = live
         self._tracing = tracing
+        self._stated = stated
         self._usage = UsageWatch(clock, metrics.usage_far_off)
 
     def call_started(self, start: CallStart) -> None:
@@ -84,6 +87,8 @@ class Recorders:
         for attempt in record.attempts:
             if attempt.id == record.winner_attempt_id:
                 self._usage.answered(attempt.model or record.model, attempt)
+                if attempt.model_version not in self._stated.known.get(attempt.deployment, ()):
+                    self._stated.add(attempt.deployment, attempt.model_version)
 
     def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
         """Spool the row of a loser that was watched beyond its call, and count its cost."""

@@ -11,7 +11,7 @@ from gateway.cli.terminal import FAILED, fail, prose, say
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
-    from gateway.settings import ClickHouseSettings, ConfigurationError, Settings, Watched
+    from gateway.settings import ClickHouseSettings, ConfigurationError, References, Settings, Watched
 
 ConfigOption = Annotated[
     Path | None,
@@ -36,14 +36,18 @@ _NOTHING: Mapping[str, object] = {}
 
 
 def read_settings(
-    config: Path | None, overrides: Mapping[str, object] = _NOTHING, *, exit_code: int = FAILED
+    config: Path | None,
+    overrides: Mapping[str, object] = _NOTHING,
+    *,
+    exit_code: int = FAILED,
+    references: "References | None" = None,
 ) -> "tuple[Settings, Path | None]":
     """Return the settings and their file, or print every problem and exit with ``exit_code``."""
     from gateway.settings import ConfigurationError, load, locate  # noqa: PLC0415 - pydantic only where it is needed
 
     path = locate(config, os.environ)
     try:
-        return load(path, os.environ, overrides), path
+        return load(path, os.environ, overrides, references=references), path
     except ConfigurationError as error:
         report(error)
         raise typer.Exit(exit_code) from None

@@ -40,13 +40,15 @@ def serve(
     Example: GROQ_API_KEY=gsk-... holeshot serve --port 4000
     """
     collect_less()  # before it imports the gateway
-    overrides = {"host": host, "port": port, "workers": workers}
-    settings, path = read_settings(config, overrides, exit_code=MISUSED)
+    from gateway.settings import References, load  # noqa: PLC0415 - pydantic only where it is needed
+
+    overrides, references = {"host": host, "port": port, "workers": workers}, References()
+    settings, path = read_settings(config, overrides, exit_code=MISUSED, references=references)
     from gateway.connections.tls import TlsError  # noqa: PLC0415 - imports the whole gateway, so only here
     from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
     from gateway.server.demo import DemoFailedError  # noqa: PLC0415 - likewise
+    from gateway.server.reload import Source  # noqa: PLC0415 - likewise
     from gateway.server.server import run  # noqa: PLC0415 - likewise
-    from gateway.settings import load  # noqa: PLC0415 - likewise
     from gateway.topology.urls import UnusableTopologyError  # noqa: PLC0415 - likewise
 
     try:
@@ -55,7 +57,8 @@ def serve(
                 # Workers share their metrics there, each in its own file.
                 folder = tempfile.TemporaryDirectory(prefix="holeshot-metrics-", ignore_cleanup_errors=True)
                 os.environ["PROMETHEUS_MULTIPROC_DIR"] = stack.enter_context(folder)
-            run(settings, path, lambda: load(path, os.environ, overrides))
+            source = Source(path, lambda: load(path, os.environ, overrides, references=references), references)
+            run(settings, source)
     except TlsError as error:
         fail(str(error), MISUSED)
     except (DemoFailedError, LedgerError, UnusableTopologyError) as error:

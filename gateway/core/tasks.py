@@ -60,6 +60,11 @@ class WatchedFiles:
         """Record their current state as known. Call it before reading them."""
         self._taken = self._last = tuple(map(_state, self._paths))
 
+    def watch(self, paths: Sequence[Path]) -> None:
+        """Watch these instead; if they are others, their current state is a change."""
+        if paths != self._paths:
+            self._paths, self._taken, self._last = paths, (), ()
+
     def have_changed(self) -> bool:
         """Whether any has changed, and none since the last check: they are no longer being written."""
         state, last = tuple(map(_state, self._paths)), self._last

@@ -1,4 +1,6 @@
-"""Reloads the configuration on SIGHUP, or when its file changes. An invalid configuration changes nothing.
+"""Reloads the configuration on SIGHUP, or when its file or one that it refers to changes.
+
+An invalid configuration changes nothing.
 
 A reload never removes authentication: that takes a restart.
 """
@@ -10,11 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from gateway.app.gateway import Gateway
 from gateway.core.tasks import WatchedFiles
-from gateway.settings import ConfigurationError, Settings
+from gateway.settings import ConfigurationError, References, Settings
 
 FILE_LOOK_S = 1.0
 NEEDS_RESTART = (
@@ -36,6 +39,19 @@ NEEDS_RESTART = (
 
 
 Load = Callable[[], Settings]
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where the configuration comes from: its file, if any, how it is read, and what its references have read then."""
+
+    path: Path | None
+    load: Load
+    references: References
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The configuration's file, and those it refers to."""
+        return (*(() if self.path is None else (self.path,)), *self.references.files)
 
 
 class RenewableCertificate(Protocol):
@@ -71,15 +87,13 @@ def taken_over(running: Settings, new: Settings) -> Settings:
 
 
 class Reloader:
-    """Reloads the configuration on SIGHUP and when its file changes."""
+    """Reloads the configuration on SIGHUP, when one of its files changes, and when a command is to run again."""
 
-    def __init__(
-        self, gateway: Gateway, path: Path | None, load: Load, certificate: RenewableCertificate | None = None
-    ) -> None:
-        """Start watching. ``load`` reads the configuration, ``path`` is its file; ``certificate`` is checked too."""
+    def __init__(self, gateway: Gateway, source: Source, certificate: RenewableCertificate | None = None) -> None:
+        """Start watching the files of ``source``; ``certificate`` is checked too."""
         self._gateway = gateway
-        self._file = WatchedFiles(() if path is None else (path,))
-        self._load = load
+        self._source = source
+        self._files = WatchedFiles(source.files)
         self._certificate = certificate
         self._log = structlog.get_logger()
         self._wanted = asyncio.Event()
@@ -100,23 +114,30 @@ class Reloader:
             self._wanted.clear()
             if self._certificate is not None:
                 self._certificate.look(at_once=is_wanted)
-            if self._file.have_changed() or is_wanted:
+            if self._files.have_changed() or is_wanted or self._source.references.is_due():
                 try:
-                    self._reload()
+                    await self._reload()
                 except Exception:  # noqa: BLE001 - whatever a file contains, the next one must be read
                     # Event configuration.unreadable: Reading the file failed in a way that was not foreseen. The
                     # running configuration stays.
                     # Do: It is a bug: report it with the trace.
                     self._log.exception("configuration.unreadable", effect="the running configuration stays")
 
-    def _reload(self) -> None:
+    async def _reload(self) -> None:
         running = self._gateway.context.settings
         try:
-            new = self._load()
+            new = await asyncio.to_thread(self._source.load)  # it may run commands, and files may be on a slow disk
         except ConfigurationError as error:
             for problem in error.problems:
                 self._say_invalid(str(problem))
             return
+        finally:
+            self._files.watch(self._source.files)
+        for failure in self._source.references.failures:
+            # Event secrets.command_failed: A command of `${exec:…}` ran again and failed (`problem`). What it printed
+            # before stays in use; it runs again within 30 s.
+            # Do: Run it by hand, as the gateway's user and with its environment.
+            self._log.warning("secrets.command_failed", problem=failure, effect="its former value stays in use")
         if new == running:
             return
         try:
@@ -143,18 +164,24 @@ class Reloader:
 class Latest:
     """The configuration for a worker that starts now: the one the running workers have accepted. It logs nothing."""
 
-    def __init__(self, settings: Settings, path: Path | None, load: Load) -> None:
-        """Start with the running configuration, its file, and the function that reads it."""
+    def __init__(self, settings: Settings, source: Source) -> None:
+        """Start with the running configuration, and where it comes from."""
         self.settings = settings
-        self._file = WatchedFiles(() if path is None else (path,))
-        self._load = load
+        self._source = source
+        self._files = WatchedFiles(source.files)
 
     def look(self) -> None:
-        """Read the file again if it has changed."""
-        if self._file.have_changed():
+        """Read the configuration again if one of its files has changed."""
+        if self._files.have_changed():
+            self.read()
+
+    def renew(self) -> None:
+        """Read it again if a command is to run again: a worker that starts later needs a key that is valid now."""
+        if self._source.references.is_due():
             self.read()
 
     def read(self) -> None:
-        """Read the file again; if the new configuration is not accepted, the old one stays."""
+        """Read the configuration again; if the new one is not accepted, the old one stays."""
         with suppress(ConfigurationError, ConfigurationRefusedError):
-            self.settings = taken_over(self.settings, self._load())
+            self.settings = taken_over(self.settings, self._source.load())
+        self._files.watch(self._source.files)

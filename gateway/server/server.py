@@ -22,6 +22,7 @@ from enum import EnumType
 from importlib.util import find_spec
 from pathlib import Path
 
+import msgspec
 import structlog
 import uvloop
 
@@ -34,7 +35,7 @@ from gateway.core import tasks
 from gateway.core.tasks import Lifeline
 from gateway.core.terminal_text import counted
 from gateway.ledger import DatabaseUnreachableError, SchemaOutdatedError, check_schema, create_engine, is_sqlite
-from gateway.server.reload import Latest, Load, Reloader
+from gateway.server.reload import Latest, Reloader, Source
 from gateway.settings import Settings
 from gateway.watching import logs
 from gateway.watching.logs import Lines
@@ -257,8 +258,8 @@ class Supervisor:
             os._exit(code)
 
 
-def run(settings: Settings, path: Path | None, load: Load) -> None:
-    """Serve until stopped. ``load`` reads the configuration again.
+def run(settings: Settings, source: Source) -> None:
+    """Serve until stopped. ``source`` is where ``settings`` come from, to be read again.
 
     Raises:
         ListenError: the gateway cannot listen on the address.
@@ -282,13 +283,13 @@ def run(settings: Settings, path: Path | None, load: Load) -> None:
     if settings.workers == 1:
         sock = bind(settings.host, settings.port)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings, sock, path, load, lambda: _StopSignals(log)))
+            runner.run(_serve(settings, sock, source, lambda: _StopSignals(log)))
     else:
-        _supervise(settings, SharedPort(settings.host, settings.port), path, load, log)
+        _supervise(settings, SharedPort(settings.host, settings.port), source, log)
 
 
 async def _serve(
-    settings: Settings, sock: socket.socket, path: Path | None, load: Load, stop_signals: Callable[[], "_StopSignals"]
+    settings: Settings, sock: socket.socket, source: Source, stop_signals: Callable[[], "_StopSignals"]
 ) -> None:
     stop = stop_signals()
     async with AsyncExitStack() as stack:
@@ -297,18 +298,20 @@ async def _serve(
 
             base_urls = await stack.enter_async_context(simulated_fleet())
             settings = with_demo(settings, base_urls)
-            given = load
+            given = source.load
 
             def load() -> Settings:
                 fresh = given()
                 return fresh if fresh.providers else with_demo(fresh, base_urls)
+
+            source = msgspec.structs.replace(source, load=load)
 
         await prepare_stores(settings)
         gateway = Gateway(settings)
         await gateway.start()
         stack.push_async_callback(gateway.close)
         certificate = await _open(gateway, sock, settings, stack)
-        reloader = Reloader(gateway, path, load, certificate)
+        reloader = Reloader(gateway, source, certificate)
         stack.push_async_callback(reloader.close)
         _settle_garbage()
         _announce(settings, sock)
@@ -467,15 +470,16 @@ def _announce(settings: Settings, sock: socket.socket) -> None:
         sys.stderr.flush()
 
 
-def _supervise(settings: Settings, port: SharedPort, path: Path | None, load: Load, log: Lines) -> None:
+def _supervise(settings: Settings, port: SharedPort, source: Source, log: Lines) -> None:
     """Run the workers as child processes, after checking that they can start."""
     with asyncio.Runner() as runner:
         runner.run(prepare_stores(settings))
-    latest = Latest(settings, path, load)
+    latest = Latest(settings, source)
 
     def work(sock: socket.socket, lifeline: Lifeline) -> None:
+        latest.renew()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(latest.settings, sock, path, load, lambda: _StopSignals(log, lifeline)))
+            runner.run(_serve(latest.settings, sock, source, lambda: _StopSignals(log, lifeline)))
 
     Supervisor(
         work,

@@ -47,6 +47,7 @@ from .presets import has_credentials as has_credentials
 from .presets import reachable as reachable
 from .presets import vendor_of as vendor_of
 from .presets import withheld_keys as withheld_keys
+from .references import References as References
 from .section_checks import ONE_AT_A_TIME as ONE_AT_A_TIME
 from .section_checks import TRACES_PATH as TRACES_PATH
 from .section_checks import contradictions as contradictions
@@ -73,6 +74,7 @@ from .sections import OverloadSettings as OverloadSettings
 from .sections import ProbeSettings as ProbeSettings
 from .sections import Profile as Profile
 from .sections import Role as Role
+from .sections import SecretSettings as SecretSettings
 from .sections import TakeoverSettings as TakeoverSettings
 from .sections import Timeouts as Timeouts
 from .sections import TracingSettings as TracingSettings

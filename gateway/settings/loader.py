@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
 
 from gateway.settings.checks import check
@@ -29,8 +29,9 @@ from gateway.settings.document import (
 )
 from gateway.settings.model import ClientSettings, Settings
 from gateway.settings.presets import Catalog, complete, usual_key
+from gateway.settings.references import References, is_literal, resolve
 from gateway.settings.section_checks import unknown_subjects
-from gateway.settings.sections import AlertSettings, ClickHouseSettings, TargetSettings
+from gateway.settings.sections import AlertSettings, ClickHouseSettings, SecretSettings, TargetSettings
 from providers import load_catalog
 
 # Settings from variables: ``HOLESHOT_PORT``, and ``HOLESHOT_PROVIDERS__GROQ__API_KEY`` with ``__`` for each level.
@@ -95,107 +96,6 @@ class _Variables(EnvSettingsSource):
         return self._variables
 
 
-# Resolves references, which keep secrets out of the file: ``${NAME}``, ``os.environ/NAME``, ``file:/path``.
-# ``${NAME}`` and ``${NAME:-default}`` may be anywhere in a string, the other two are whole strings; ``$${`` is a
-# literal ``${``. A bare ``$NAME`` is refused, as it would be taken as it stands. An empty variable counts as not set,
-# as in the shell's ``:-``. Resolved values are not resolved again.
-
-_EXPRESSION = re.compile(r"\$\$(?=\{)|\$\{([^{}]*)\}|\$\{")
-_NAMED = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
-_BARE = re.compile(
-    r"(?:.*\s)?\$(?P<name>[A-Z_][A-Z0-9_]*)", re.DOTALL
-)  # the whole value, or its last word: "Bearer $KEY"
-_FREE = frozenset({"defaults", "extra_body", "system_prefix"})  # requests' own text, which may have a dollar sign
-_ENVIRON = "os.environ/"
-_FILE = ("file:/", "file:./", "file:../")
-
-
-def resolve(data: Any, environ: Mapping[str, str], folder: Path) -> tuple[Any, list[Complaint]]:
-    """Return ``data`` with its references replaced, and a complaint for each that cannot be resolved.
-
-    Relative ``file:`` references start at ``folder``. An unresolved reference becomes an empty string.
-    """
-    complaints: list[Complaint] = []
-
-    def walk(value: Any, place: Place) -> Any:
-        if isinstance(value, dict):
-            return {key: walk(entry, (*place, key)) for key, entry in value.items()}
-        if isinstance(value, list):
-            return [walk(entry, (*place, index)) for index, entry in enumerate(value)]
-        if not isinstance(value, str):
-            return value
-        try:
-            return _resolve_text(value, environ, folder, may_be_bare=not _FREE.isdisjoint(place))
-        except _UnresolvedError as error:
-            complaints.append(Complaint(place, f"{error}; {_way_out(place)}" if error.missing else str(error)))
-            return ""
-
-    return walk(data, ()), complaints
-
-
-def is_literal(text: str) -> bool:
-    """Whether ``text`` has no reference."""
-    return not text.startswith((_ENVIRON, *_FILE)) and not _EXPRESSION.search(text)
-
-
-class _UnresolvedError(Exception):
-    def __init__(self, message: str, *, missing: bool) -> None:
-        super().__init__(message)
-        self.missing = missing
-
-
-def _resolve_text(text: str, environ: Mapping[str, str], folder: Path, *, may_be_bare: bool) -> str:
-    if not may_be_bare and (bare := _BARE.fullmatch(text)):
-        raise _UnresolvedError(f"${bare['name']} is not a reference: write ${{{bare['name']}}}", missing=False)
-    if text.startswith(_ENVIRON):
-        return _variable(text.removeprefix(_ENVIRON), environ)
-    if text.startswith(_FILE):
-        return _content(folder / text.removeprefix("file:"))
-
-    def replace(match: re.Match[str]) -> str:
-        if match[0] == "$$":
-            return "$"
-        named = _NAMED.fullmatch(match[1] or "")
-        if named is None:
-            raise _UnresolvedError(
-                "write a reference as ${NAME} or ${NAME:-default}, and a literal ${ as $${", missing=False
-            )
-        if named["default"] is not None:
-            return environ.get(named["name"]) or named["default"]
-        return _variable(named["name"], environ)
-
-    return _EXPRESSION.sub(replace, text)
-
-
-def _variable(name: str, environ: Mapping[str, str]) -> str:
-    value = environ.get(name)
-    if value:
-        return value
-    raise _UnresolvedError(f"{name} is {'not set' if value is None else 'empty'}", missing=True)
-
-
-def _content(path: Path) -> str:
-    try:
-        value = path.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise _UnresolvedError(f"{path} cannot be read ({error.strerror})", missing=False) from None
-    except UnicodeDecodeError:
-        raise _UnresolvedError(f"{path} is not UTF-8 text", missing=False) from None
-    if not value:
-        raise _UnresolvedError(f"{path} is empty", missing=False)
-    return value
-
-
-def _way_out(place: Place) -> str:
-    match place:
-        case ("providers", str(name), *_):
-            return f"set it or remove provider '{name}'"
-        case ("clients", str(name), *_):
-            return f"set it or remove client '{name}'"
-        case _:
-            return "set it, or write a default: ${NAME:-default}"
-
-
 # What a command about keys needs of the configuration, without the providers' keys.
 
 
@@ -248,11 +148,13 @@ def load(
     overrides: Mapping[str, object] = _NOTHING,
     *,
     catalog: Catalog | None = None,
+    references: References | None = None,
 ) -> Settings:
     """Return the configuration from the file at ``path``, if any, ``environ`` and the command line's ``overrides``.
 
     Overrides that are None were not given. If no providers are configured, those whose usual key variables are set are
-    used; ``settings.providers`` is empty if there are none of these either.
+    used; ``settings.providers`` is empty if there are none of these either. Who reads the configuration again gives the
+    same ``references`` each time.
 
     Raises:
         ConfigurationError: with every problem found.
@@ -260,7 +162,7 @@ def load(
     """
     inputs = _read(path, environ, overrides)
     known = load_catalog() if catalog is None else catalog
-    data, complaints = resolve(inputs.merged, environ, inputs.folder)
+    data, complaints = _resolved(inputs.merged, inputs, references)
     broken = {complaint.place for complaint in complaints}
     settings = validate(data, complaints, broken)
     if settings is not None and not broken & {("providers",), ("models",), ("clients",)}:
@@ -387,7 +289,7 @@ def through_litellm(path: Path | None, environ: Mapping[str, str], *, catalog: C
 def _part(inputs: "_Inputs", names: Sequence[str]) -> Settings:
     """Return settings of which only ``names`` are as configured; a client's reference need not be set here."""
     part = {name: inputs.merged.get(name) for name in names}
-    data, unresolved = resolve(part, inputs.environ, inputs.folder)
+    data, unresolved = _resolved(part, inputs)
     broken = {complaint.place for complaint in unresolved}
     complaints = [complaint for complaint in unresolved if complaint.place[0] != "clients"]
     settings = validate(data, complaints, broken)
@@ -397,6 +299,19 @@ def _part(inputs: "_Inputs", names: Sequence[str]) -> Settings:
     if complaints or settings is None:
         raise ConfigurationError(inputs.sorted_problems(complaints))
     return settings
+
+
+def _resolved(part: Mapping[str, Any], inputs: "_Inputs", references: References | None = None) -> Any:
+    """Return ``part`` with its references replaced, and the complaints; programs run only where the settings say so."""
+    read = references or References()
+    said, _ = resolve(inputs.merged.get("secrets") or {}, inputs.environ, inputs.folder)
+    try:
+        read.begin(SecretSettings.model_validate(said))
+    except ValidationError:  # it is reported with all other settings
+        read.begin(SecretSettings())
+    found = resolve(part, inputs.environ, inputs.folder, read)
+    read.end()
+    return found
 
 
 class _Inputs(msgspec.Struct, frozen=True):

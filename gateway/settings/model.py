@@ -34,6 +34,7 @@ from gateway.settings.sections import (
     Profile,
     Role,
     Seconds,
+    SecretSettings,
     Section,
     TakeoverSettings,
     TargetSettings,
@@ -375,6 +376,7 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "console", "json"] = "auto"  # auto: console on a terminal, JSON elsewhere
     tracing: TracingSettings = TracingSettings()
+    secrets: SecretSettings = SecretSettings()
     timeouts: DefaultTimeouts = DefaultTimeouts()
     # How long a call waits, in all, for a seat under max_in_flight: time for a short answer to end, but less than any
     # client's timeout, so that a client learns early that it must go elsewhere. 0: no wait.

@@ -169,6 +169,17 @@ class ProbeSettings(Section):
     usd_if_unknown: Annotated[float, Field(ge=0)] | None = None
 
 
+# The settings of references that run programs.
+
+
+class SecretSettings(Section):
+    """How values are read that the file does not hold itself. Files named by ``file:`` are read when they change."""
+
+    exec: bool = False  # whether ${exec:command} may run programs, as the gateway's user
+    exec_every_s: Annotated[float, Field(ge=1, le=86_400)] = 300.0  # so often they run again
+    exec_timeout_s: Annotated[float, Field(gt=0, le=60)] = 10.0  # then they are killed
+
+
 # The settings of OpenTelemetry traces.
 
 Ratio = Annotated[float, Field(ge=0, le=1)]

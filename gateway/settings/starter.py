@@ -249,8 +249,8 @@ DIALECT = "http://json-schema.org/draft-07/schema#"  # known to all editors
 _REFERENCE = "Reference"
 _REFERENCES: dict[str, Any] = {
     "type": "string",
-    "description": "A reference: ${NAME} or ${NAME:-default}, os.environ/NAME, file:/path.",
-    "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^{}]*)?\}|^os\.environ/.|^file:(/|\./|\.\./)",
+    "description": "A reference: ${NAME} or ${NAME:-default}, os.environ/NAME, file:/path, ${exec:command}.",
+    "pattern": r"\$\{([A-Za-z_][A-Za-z0-9_]*(:-[^{}]*)?|exec:[^{}]+)\}|^os\.environ/.|^file:(/|\./|\.\./)",
 }
 _NOT_ANY_TEXT = ("enum", "const", "pattern")  # a string with one of these does not accept a reference by itself
 _NESTED = ("anyOf", "allOf", "oneOf")

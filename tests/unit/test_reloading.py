@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gateway.core.tasks import WatchedFiles
-from gateway.server.reload import NEEDS_RESTART, ConfigurationRefusedError, Latest, taken_over
-from gateway.settings import Settings
+from gateway.server.reload import NEEDS_RESTART, ConfigurationRefusedError, Latest, Source, taken_over
+from gateway.settings import References, Settings, load
 
 CLIENT = {"key_sha256": "a" * 64}
 PROVIDER = {"base_url": "http://127.0.0.1:1/v1"}
@@ -85,7 +85,7 @@ def test_a_worker_that_is_started_later_gets_the_clients_that_came_meanwhile_and
     path = tmp_path / "gateway.yaml"
     path.write_text("a")
     offered = [settings(), settings(clients={})]
-    latest = Latest(settings(clients={}), path, lambda: offered.pop(0))
+    latest = Latest(settings(clients={}), Source(path, lambda: offered.pop(0), References()))
     latest.look()
     latest.look()
     assert latest.settings.clients
@@ -94,3 +94,27 @@ def test_a_worker_that_is_started_later_gets_the_clients_that_came_meanwhile_and
     latest.look()
     assert not offered
     assert latest.settings.clients
+
+
+def test_a_secret_that_is_swapped_as_kubernetes_does_it_is_a_change(tmp_path: Path) -> None:
+    path, references = tmp_path / "gateway.yaml", References()
+    path.write_text("providers: { alpha: { base_url: 'http://127.0.0.1:1/v1', api_key: 'file:./key' } }\n")
+
+    def hold(name: str, key: str) -> None:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "key").write_text(key)
+        (tmp_path / "..data_tmp").symlink_to(name)
+        (tmp_path / "..data_tmp").replace(tmp_path / "..data")
+
+    hold("..1", "the-first-key")
+    (tmp_path / "key").symlink_to("..data/key")
+    latest = Latest(
+        load(path, {}, references=references), Source(path, lambda: load(path, {}, references=references), references)
+    )
+    latest.look()
+    latest.look()
+    hold("..2", "a-second-key!")  # as long as the first
+    latest.look()
+    latest.look()
+    [key] = latest.settings.providers["alpha"].keys
+    assert key.get_secret_value() == "a-second-key!"

@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from gateway.alerts.sources import Slowdown
+from gateway.alerts.stated_models import Stated
 from gateway.core.reports import SlowdownsWanted, Table
 from gateway.ledger.reports.reader import Reader, Words, rows
 
@@ -41,6 +42,11 @@ async def slowdowns(reader: Reader, wanted: SlowdownsWanted, now: datetime) -> T
 async def open_slowdowns(reader: Reader) -> list[Slowdown]:
     """Return the slowdowns that have not ended."""
     return [Slowdown(**row) for row in rows(await reader.run(_OPEN))]
+
+
+async def stated_models(reader: Reader, sql: str) -> list[Stated]:
+    """Return what deployments have stated, as ``sql`` reads it."""
+    return [Stated(**row) for row in rows(await reader.run(sql))]
 
 
 def slowdowns_sql(words: Words, wanted: SlowdownsWanted, now: datetime) -> str:

@@ -12,6 +12,7 @@ import msgspec
 import structlog
 
 from gateway.alerts.sources import Slowdown
+from gateway.alerts.stated_models import Stated
 from gateway.core import tasks
 from gateway.core.calls import CallStart
 from gateway.core.reports import (
@@ -324,6 +325,10 @@ class LedgerReports:
     async def open_slowdowns(self) -> Sequence[Slowdown]:
         """Return the slowdowns that have not ended."""
         return await incidents.open_slowdowns(self._reader)
+
+    async def stated_models(self, sql: str) -> Sequence[Stated]:
+        """Return what a deployment's answers have stated, as ``sql`` reads it."""
+        return await incidents.stated_models(self._reader, sql)
 
     async def gaps(self) -> Gaps:
         """Return the gaps between chunks, which are read once a minute; only the first request waits for them."""

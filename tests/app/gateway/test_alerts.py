@@ -1,12 +1,14 @@
 """Alerts of a whole gateway: a model that is out is said once, shown, counted and resolved."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from gateway.alerts.alert import Event
-from providers.simulator.script import Status
+from gateway.alerts.stated_models import LEAST_ANSWERS, LEAST_BEFORE
+from providers.simulator.script import Raw, Status, Step
 from tests.app.alerts.receiver import Receiver
 from tests.app.gateway.running_gateway import RunningGateway, Serve
 from tests.patience import PATIENCE_S
@@ -58,3 +60,43 @@ async def test_alerts_that_are_off_open_nothing(serve: Serve) -> None:
         await running.gateway.operations.alerts.look()
         found = await shown(running)
     assert (found["enabled"], found["open"], found["data"]) == (False, [], [])
+
+
+def stating(model: str) -> Sequence[Step]:
+    """Return an answer that states its model."""
+    chunk = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": model}
+    told = [
+        {**chunk, "choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": None}]},
+        {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    ]
+    events = [b"data: " + msgspec.json.encode(each) + b"\n\n" for each in told]
+    return [Raw(b"".join(events) + b"data: [DONE]\n\n", token=True)]
+
+
+async def ask(running: RunningGateway, times: int) -> None:
+    for _ in range(times):
+        async with running.chat() as response:
+            assert response.status == 200, await response.text()
+
+
+async def test_a_deployment_that_begins_to_state_another_model_is_said_once(serve: Serve) -> None:
+    async with serve(alpha=stating("m-2026-05")) as running:
+        await ask(running, LEAST_BEFORE)
+        stated = await running.rows("select distinct model_version from attempts")
+        assert stated == [{"model_version": "m-2026-05"}]
+        running["alpha"].script = stating("m-2026-11")
+        await ask(running, LEAST_ANSWERS)
+        alerts = running.gateway.operations.alerts
+        await alerts.look()
+        await ask(running, LEAST_ANSWERS)
+        await alerts.look()
+        found = await shown(running)
+        [row] = await running.rows("select key, summary, sql from alerts")
+        evidence = await running.rows(row["sql"])
+    assert row["key"] == "model_changed:alpha/m"
+    assert row["summary"].endswith("UTC: 'm-2026-11', before 'm-2026-05'")
+    assert [each["key"] for each in found["open"]] == ["model_changed:alpha/m"]
+    assert [(each["model_version"], each["answers"]) for each in evidence] == [
+        ("m-2026-05", LEAST_BEFORE),
+        ("m-2026-11", 2 * LEAST_ANSWERS),
+    ]

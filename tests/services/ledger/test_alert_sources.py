@@ -19,6 +19,7 @@ from gateway.alerts.sources import (
     SpendingSource,
     Thresholds,
 )
+from gateway.alerts.stated_models import LEAST_ANSWERS, LEAST_BEFORE, StatedModels, StatedModelSource, evidence
 from gateway.core.race_failures import NotAsked
 from gateway.core.reports import ReportsUnreachable
 from gateway.ledger import queries
@@ -210,8 +211,17 @@ async def _conditions(reports: LedgerReports) -> list[Condition]:
         ledger_source(State()),
         spending({"a's": (9, 9)}, {"a's": {"usd_per_day": 10, "usd_per_month": 10}, None: {}}, day_usd=1, month_usd=1),
         SlowdownSource(reports.open_slowdowns),
+        StatedModelSource(_changed(), reports.stated_models, utc_now=lambda: NOW),
     ]
     return [each for source in sources for each in await source.conditions()]
+
+
+def _changed() -> StatedModels:
+    """Return that "a" has begun to state another model."""
+    stated = StatedModels(lambda: NOW)
+    for model in ("m-1", *["m-2"] * LEAST_ANSWERS):
+        stated.add("a", model)
+    return stated
 
 
 def _reports(url: str) -> LedgerReports:
@@ -228,8 +238,11 @@ def _reports(url: str) -> LedgerReports:
 async def test_the_evidence_of_every_kind_of_alert_runs_and_shows_rows(ledger_url: str, tmp_path: Path) -> None:
     ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
     for deployment in ("a", "b"):
-        attempt = won(new_id(), deployment=deployment, started_at=NOW, cost_usd=0.5, client="a's")
+        attempt = won(new_id(), deployment=deployment, started_at=NOW, cost_usd=0.5, client="a's", model_version="m-1")
         ledger.call_finished(call(attempt, started_at=NOW, client="a's", cost_usd=0.5))
+    for _ in range(LEAST_BEFORE):
+        attempt = won(new_id(), deployment="a", started_at=NOW, client="b's", model_version="m-1")
+        ledger.call_finished(call(attempt, started_at=NOW, client="b's"))
     await ledger.flush()
     await ledger.close()
     await _make_slowdowns(ledger_url)
@@ -243,6 +256,25 @@ async def test_the_evidence_of_every_kind_of_alert_runs_and_shows_rows(ledger_ur
     [of_client] = [each for each in found if each.subject.startswith("a's/usd_per_day")]
     rows: list[tuple[Any, ...]] = (await queries.run(ledger_url, of_client.sql)).rows
     assert [(row[0], float(row[2])) for row in rows] == [("a's", 2.0)]
+
+
+async def test_the_ledger_says_what_a_deployment_has_stated_and_what_came_before(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
+    for number, model in enumerate(("m-1", "m-1", ODD, "m-1", ODD, None)):
+        at = NOW - timedelta(minutes=9 - number)
+        attempt = won(new_id(), deployment=ODD, started_at=at, model_version=model)
+        ledger.call_finished(call(attempt, started_at=at))
+    await ledger.flush()
+    await ledger.close()
+    reports = _reports(ledger_url)
+    found = await reports.stated_models(evidence(ODD, ODD, NOW - timedelta(hours=1)))
+    none = await reports.stated_models(evidence("another", ODD, NOW - timedelta(hours=1)))
+    await reports.aclose()
+    assert [(each.model_version, each.answers, each.earlier) for each in found] == [("m-1", 3, 2), (ODD, 2, 0)]
+    assert found[1].first_at - found[0].first_at == timedelta(minutes=2)
+    assert none == []
 
 
 async def test_where_nothing_was_noticed_nothing_is_slower(ledger_url: str) -> None:

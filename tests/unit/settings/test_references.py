@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings.loader import resolve
+from gateway.settings.document import ConfigurationError
+from gateway.settings.loader import load
+from gateway.settings.references import References, resolve
+from gateway.settings.sections import SecretSettings
 
 NOWHERE = Path("nowhere")
 
@@ -64,3 +67,130 @@ def test_what_looks_like_a_reference_and_is_none_is_refused(text: str) -> None:
     _, (complaint,) = resolve(text, {}, NOWHERE)
 
     assert "${NAME:-default}" in complaint.message
+
+
+# Commands, which a setting must allow.
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def allowed(clock: Clock | None = None, **settings: float) -> References:
+    references = References(clock or Clock())
+    references.begin(SecretSettings(exec=True, **({"exec_timeout_s": 60.0} | settings)))
+    return references
+
+
+def test_a_command_stands_for_what_it_prints_anywhere_in_a_text(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("secret\n", encoding="utf-8")
+    resolved, complaints = resolve("Bearer ${exec:cat key}", {}, tmp_path, allowed())
+    assert (resolved, complaints) == ("Bearer secret", [])
+
+
+def test_no_shell_reads_a_command_unless_it_is_written_there(tmp_path: Path) -> None:
+    environ = {"WHO": "me"}
+    assert resolve("${exec:echo '$WHO' ; id}", environ, tmp_path, allowed())[0] == "$WHO ; id"
+    assert resolve("${exec:sh -c 'echo $WHO'}", environ, tmp_path, allowed())[0] == "me"
+
+
+def test_no_command_runs_unless_a_setting_allows_it(tmp_path: Path) -> None:
+    for references in (None, References()):
+        resolved, [complaint] = resolve("${exec:touch ran}", {}, tmp_path, references)
+        assert resolved == ""
+        assert "secrets: { exec: true }" in complaint.message
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("sh -c 'echo secret >&2; echo secret; exit 3'", "'sh' failed (exit code 3)"),
+        ("./no-such-program secret", "'no-such-program' cannot be run (No such file or directory)"),
+        ("sh -c 'echo secret; exec sleep 3600'", "'sh' did not end within 0.2 s (secrets.exec_timeout_s)"),
+        ("sh -c 'exec >&-; echo secret >&2; exec sleep 3600'", "'sh' did not end within 0.2 s"),
+        ("yes secret", "'yes' printed more than 64 KiB"),
+        ("true secret", "'true' printed nothing"),
+        (r"printf '\377secret'", "'printf' printed something that is not UTF-8"),
+        ("echo 'secret", "a quotation mark that does not end"),
+        ("", "names no program"),
+    ],
+)
+def test_a_command_that_fails_is_named_without_its_arguments_and_words(
+    tmp_path: Path, command: str, problem: str
+) -> None:
+    timeout_s = 0.2 if "0.2" in problem else 60.0
+    resolved, [complaint] = resolve(f"${{exec:{command}}}", {}, tmp_path, allowed(exec_timeout_s=timeout_s))
+    assert resolved == ""
+    assert problem in complaint.message
+    assert "secret" not in complaint.message.replace("secrets", "")
+
+
+def test_a_command_runs_again_only_when_its_interval_is_over(tmp_path: Path) -> None:
+    clock, key = Clock(), tmp_path / "key"
+    references = allowed(clock, exec_every_s=60)
+
+    def read() -> object:
+        references.begin(SecretSettings(exec=True, exec_every_s=60, exec_timeout_s=60))
+        value = resolve("${exec:cat key}", {}, tmp_path, references)
+        references.end()
+        return value, references.is_due()
+
+    def pass_until(now_s: float) -> bool:
+        clock.now_s = now_s
+        return references.is_due()
+
+    key.write_text("one", encoding="utf-8")
+    assert read() == (("one", []), False)
+    key.write_text("two", encoding="utf-8")
+    assert not pass_until(59.0)
+    assert read() == (("one", []), False)
+    assert pass_until(60.0)
+    assert read() == (("two", []), False)
+
+
+def test_a_command_that_fails_later_keeps_its_value_and_runs_again_soon(tmp_path: Path) -> None:
+    clock, key = Clock(), tmp_path / "key"
+    key.write_text("one", encoding="utf-8")
+    references = allowed(clock)
+    assert resolve("${exec:cat key}", {}, tmp_path, references) == ("one", [])
+    key.unlink()
+    clock.now_s = 300.0
+    assert resolve("${exec:cat key}", {}, tmp_path, references) == ("one", [])
+    [failure] = references.failures
+    assert "'cat' failed (exit code 1)" in failure
+    assert not references.is_due()
+    clock.now_s = 330.0
+    assert references.is_due()
+
+
+def test_what_is_not_referred_to_any_more_is_forgotten(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("one", encoding="utf-8")
+    clock = Clock()
+    references = allowed(clock)
+    resolve(["file:./key", "${exec:cat key}"], {}, tmp_path, references)
+    references.end()
+    assert list(references.files) == [tmp_path / "key"]
+    references.begin(SecretSettings(exec=True))
+    references.end()
+    clock.now_s = 1e6
+    assert not references.files
+    assert not references.is_due()
+
+
+def test_the_settings_allow_commands_in_the_file_and_a_reference_cannot(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.yaml"
+    text = "providers: { alpha: { base_url: 'http://127.0.0.1:1/v1', api_key: '${exec:echo secret-of-alpha}' } }\n"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"gateway\.yaml:1: .*exec: true"):
+        load(path, {})
+    path.write_text("secrets: { exec: '${exec:echo true}' }\n" + text, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="exec: true"):
+        load(path, {})
+    path.write_text("secrets: { exec: true, exec_timeout_s: 60 }\n" + text, encoding="utf-8")
+    settings = load(path, {})
+    assert [key.get_secret_value() for key in settings.providers["alpha"].keys] == ["secret-of-alpha"]
+    assert load(path, {"HOLESHOT_SECRETS__EXEC_EVERY_S": "7"}).secrets.exec_every_s == 7

@@ -17,6 +17,7 @@ const KINDS = {
   ledger_behind: "ledger behind",
   spool: "spool",
   slower: "slower",
+  model_changed: "model changed",
 };
 
 const COLUMNS = [

@@ -1,0 +1,279 @@
+"""Resolves references, which keep secrets out of the configuration's file, and remembers what they read.
+
+``${NAME}``, ``${NAME:-default}`` and ``${exec:command}`` may be anywhere in a string, ``os.environ/NAME`` and
+``file:/path`` are whole strings; ``$${`` is a literal ``${``. A bare ``$NAME`` is refused, as it would be taken as it
+stands. An empty variable counts as not set, as in the shell's ``:-``. Resolved values are not resolved again.
+"""
+
+import os
+import re
+import shlex
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gateway.settings.document import Complaint, Place
+from gateway.settings.sections import SecretSettings
+
+_EXPRESSION = re.compile(r"\$\$(?=\{)|\$\{([^{}]*)\}|\$\{")
+_NAMED = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
+_BARE = re.compile(
+    r"(?:.*\s)?\$(?P<name>[A-Z_][A-Z0-9_]*)", re.DOTALL
+)  # the whole value, or its last word: "Bearer $KEY"
+_FREE = frozenset({"defaults", "extra_body", "system_prefix"})  # requests' own text, which may have a dollar sign
+_ENVIRON = "os.environ/"
+_FILE = ("file:/", "file:./", "file:../")
+_COMMAND = "exec:"
+_MOST_BYTES = 64 * 1024  # of what a command prints
+_AGAIN_S = 30.0  # after a command has failed
+_NO_COMMANDS = SecretSettings()
+
+
+class References:
+    """What the references of a configuration have read: which files, and what their commands have printed.
+
+    One object lives as long as the process that reads the configuration again. A command runs again when its interval
+    is over; if it fails then, what it printed before stays in use.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock``: monotonic, in seconds."""
+        self.files: tuple[Path, ...] = ()  # those of the last reading
+        self.failures: list[str] = []  # of commands whose former value stays in use, in the last reading
+        self._clock = clock
+        self._settings = _NO_COMMANDS
+        self._reading: dict[Path, None] = {}
+        self._printed: dict[str, _Printed] = {}
+        self._used: set[str] = set()
+
+    def is_due(self) -> bool:
+        """Whether a command's interval is over."""
+        now_s = self._clock()
+        return any(now_s >= each.again_s for each in self._printed.values())
+
+    def begin(self, settings: SecretSettings) -> None:
+        """Begin to read a configuration with these settings."""
+        self._settings = settings
+        self._reading, self._used, self.failures = {}, set(), []
+
+    def end(self) -> None:
+        """End the reading: what it did not use is forgotten."""
+        self.files = tuple(self._reading)
+        self._printed = {command: each for command, each in self._printed.items() if command in self._used}
+
+    def content(self, path: Path) -> str:
+        """Return a file's text, without the space around it.
+
+        Raises:
+            UnresolvedError: it cannot be read, or has no text.
+
+        """
+        self._reading[path] = None
+        try:
+            value = path.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise UnresolvedError(f"{path} cannot be read ({error.strerror})", missing=False) from None
+        except UnicodeDecodeError:
+            raise UnresolvedError(f"{path} is not UTF-8 text", missing=False) from None
+        if not value:
+            raise UnresolvedError(f"{path} is empty", missing=False)
+        return value
+
+    def output(self, command: str, environ: Mapping[str, str], folder: Path) -> str:
+        """Return what ``command`` prints, or printed within its interval, without the space around it.
+
+        Raises:
+            UnresolvedError: commands are not allowed; or it fails, and never printed anything.
+
+        """
+        if not self._settings.exec:
+            words = "${exec:…} runs a program, which is off: set `secrets: { exec: true }` if that is meant"
+            raise UnresolvedError(words, missing=False)
+        self._used.add(command)
+        known, now_s = self._printed.get(command), self._clock()
+        if known is not None and now_s < known.again_s:
+            return known.text
+        try:
+            text = _run(command, self._settings.exec_timeout_s, environ, folder)
+        except UnresolvedError as error:
+            if known is None:
+                raise
+            self.failures.append(str(error))
+            self._printed[command] = _Printed(known.text, now_s + min(_AGAIN_S, self._settings.exec_every_s))
+            return known.text
+        self._printed[command] = _Printed(text, now_s + self._settings.exec_every_s)
+        return text
+
+
+class _Printed(msgspec.Struct, frozen=True):
+    """What a command has printed, and from when it is to be run again, in seconds of the clock."""
+
+    text: str
+    again_s: float
+
+    def __repr__(self) -> str:
+        return "_Printed(***)"
+
+
+def resolve(
+    data: Any, environ: Mapping[str, str], folder: Path, references: References | None = None
+) -> tuple[Any, list[Complaint]]:
+    """Return ``data`` with its references replaced, and a complaint for each that cannot be resolved.
+
+    Relative ``file:`` references start at ``folder``, and commands run there; without ``references`` none does. An
+    unresolved reference becomes an empty string.
+    """
+    complaints: list[Complaint] = []
+    read = references or References()
+
+    def walk(value: Any, place: Place) -> Any:
+        if isinstance(value, dict):
+            return {key: walk(entry, (*place, key)) for key, entry in value.items()}
+        if isinstance(value, list):
+            return [walk(entry, (*place, index)) for index, entry in enumerate(value)]
+        if not isinstance(value, str):
+            return value
+        try:
+            return _resolve_text(value, environ, folder, read, may_be_bare=not _FREE.isdisjoint(place))
+        except UnresolvedError as error:
+            complaints.append(Complaint(place, f"{error}; {_way_out(place)}" if error.missing else str(error)))
+            return ""
+
+    return walk(data, ()), complaints
+
+
+def is_literal(text: str) -> bool:
+    """Whether ``text`` has no reference."""
+    return not text.startswith((_ENVIRON, *_FILE)) and not _EXPRESSION.search(text)
+
+
+class UnresolvedError(Exception):
+    """A reference has no value. ``missing``: a variable is not set, so the message can propose to set it."""
+
+    def __init__(self, message: str, *, missing: bool) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
+def _resolve_text(text: str, environ: Mapping[str, str], folder: Path, read: References, *, may_be_bare: bool) -> str:
+    if not may_be_bare and (bare := _BARE.fullmatch(text)):
+        raise UnresolvedError(f"${bare['name']} is not a reference: write ${{{bare['name']}}}", missing=False)
+    if text.startswith(_ENVIRON):
+        return _variable(text.removeprefix(_ENVIRON), environ)
+    if text.startswith(_FILE):
+        return read.content(folder / text.removeprefix("file:"))
+
+    def replace(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        inner = match[1] or ""
+        if inner.startswith(_COMMAND):
+            return read.output(inner.removeprefix(_COMMAND), environ, folder)
+        named = _NAMED.fullmatch(inner)
+        if named is None:
+            raise UnresolvedError(
+                "write a reference as ${NAME} or ${NAME:-default}, and a literal ${ as $${", missing=False
+            )
+        if named["default"] is not None:
+            return environ.get(named["name"]) or named["default"]
+        return _variable(named["name"], environ)
+
+    return _EXPRESSION.sub(replace, text)
+
+
+def _variable(name: str, environ: Mapping[str, str]) -> str:
+    value = environ.get(name)
+    if value:
+        return value
+    raise UnresolvedError(f"{name} is {'not set' if value is None else 'empty'}", missing=True)
+
+
+def _way_out(place: Place) -> str:
+    match place:
+        case ("providers", str(name), *_):
+            return f"set it or remove provider '{name}'"
+        case ("clients", str(name), *_):
+            return f"set it or remove client '{name}'"
+        case _:
+            return "set it, or write a default: ${NAME:-default}"
+
+
+# Runs a command for what it prints: no shell, no input, and its standard error goes nowhere, as programs write secrets
+# there too. Messages have its program alone: its arguments may be secrets.
+
+
+def _run(command: str, timeout_s: float, environ: Mapping[str, str], folder: Path) -> str:
+    try:
+        arguments = shlex.split(command)
+    except ValueError:
+        raise UnresolvedError("${exec:…} has a quotation mark that does not end", missing=False) from None
+    if not arguments:
+        raise UnresolvedError("${exec:…} names no program", missing=False)
+    printed, problem = _printed_by(arguments, timeout_s, environ, folder)
+    program = Path(arguments[0]).name
+    if problem is not None:
+        raise UnresolvedError(
+            f"the command {program!r} {problem}; what it says of that is not shown, as it may have secrets: run it by"
+            " hand, as the gateway's user",
+            missing=False,
+        )
+    try:
+        value = printed.decode().strip()
+    except UnicodeDecodeError:
+        raise UnresolvedError(f"the command {program!r} printed something that is not UTF-8", missing=False) from None
+    if not value:
+        raise UnresolvedError(f"the command {program!r} printed nothing", missing=False)
+    return value
+
+
+def _printed_by(
+    arguments: list[str], timeout_s: float, environ: Mapping[str, str], folder: Path
+) -> tuple[bytes, str | None]:
+    """Return what a program prints, and what is wrong with it, if anything.
+
+    Who is too late or prints too much is killed with everything it started; else that may go on, as ``gpg-agent`` does.
+    """
+    import selectors  # noqa: PLC0415 - only for who runs commands
+    import subprocess  # noqa: PLC0415 - likewise
+
+    try:
+        process = subprocess.Popen(  # noqa: S603 - the operator's own command, which a setting must allow
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environ,
+            cwd=folder,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return b"", f"cannot be run ({error.strerror})"
+    printed, ends_s = bytearray(), time.monotonic() + timeout_s
+    assert process.stdout is not None  # a pipe was asked for
+    try:
+        with process.stdout as output, selectors.DefaultSelector() as selector:
+            selector.register(output, selectors.EVENT_READ)
+            while len(printed) <= _MOST_BYTES:
+                if not selector.select(max(0.0, ends_s - time.monotonic())):
+                    return b"", f"did not end within {timeout_s:g} s (secrets.exec_timeout_s)"
+                block = os.read(output.fileno(), _MOST_BYTES)
+                if not block:
+                    break
+                printed += block
+            else:
+                return b"", f"printed more than {_MOST_BYTES // 1024} KiB"
+        try:
+            code = process.wait(max(0.0, ends_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return b"", f"did not end within {timeout_s:g} s (secrets.exec_timeout_s)"
+        return bytes(printed), f"failed (exit code {code})" if code else None
+    finally:
+        if process.returncode is None:
+            with suppress(OSError):  # it ended by itself just now
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
