@@ -133,9 +133,9 @@ if turns then
   local rank = redis.call('ZRANK', turns, me)
   local others = redis.call('ZCARD', turns) - (rank and 1 or 0)
   fair = math.floor(limit / (alive + 1))
-  local part, wish = math.max(1, fair), need
-  if others > 0 then wish = math.min(need, math.max(mine, part)) end
-  lease = math.min(wish, math.max(math.min(mine, left), left - (rank or others)))
+  local part, preference = math.max(1, fair), need
+  if others > 0 then preference = math.min(need, math.max(mine, part)) end
+  lease = math.min(preference, math.max(math.min(mine, left), left - (rank or others)))
   if lease < math.min(need, part) then
     redis.call('ZADD', turns, 'NX', now, me)
     redis.call('EXPIRE', turns, ARGV[8])

@@ -179,7 +179,7 @@ class Quota:
         self.valid_until_s = inf
         self.lease.is_share = True
 
-    def wish(self, now_s: float, ahead_s: float) -> tuple[float, float]:
+    def preference(self, now_s: float, ahead_s: float) -> tuple[float, float]:
         """Return what calls need, and what should be at hand besides for the next ``ahead_s``."""
         reached = self.used + self.held
         return self.held + self.waiting, self.demand.expected(reached, self.latest, now_s, ahead_s)
@@ -329,7 +329,7 @@ class Slots(Quota):
         """Whether others lack slots that are leased here and not in use."""
         return self._is_due() and self.lease.amount >= self.held + 1.0
 
-    def wish(self, now_s: float, ahead_s: float) -> tuple[float, float]:
+    def preference(self, now_s: float, ahead_s: float) -> tuple[float, float]:
         """As of ``Quota``: unless others lack slots, all that the script finds fair. Idle ones come back on demand."""
         del now_s, ahead_s
         self.waiting, self.turned = float(max(self._waiting_calls(), self.turned)), 0

@@ -429,7 +429,7 @@ class ShardLeases:
         back before others are granted it.
         """
         used = quota.used
-        need, ahead = quota.wish(now_s, self._ahead_s)
+        need, ahead = quota.preference(now_s, self._ahead_s)
         if not self._is_open:
             ahead = 0.0
         quota.give_back(ahead)
