@@ -141,7 +141,8 @@ def spoken_by(request: web.Request) -> Dialect:
 
     Those of Google have the key in a header or in the address, and only they post to the path of a model.
     """
-    is_googles = request.path.startswith(GOOGLES) or request.method == METH_POST
+    is_of_model = request.method == METH_POST and "/models/" in request.path
+    is_googles = is_of_model or request.path.startswith(GOOGLES)
     if is_googles or "x-goog-api-key" in request.headers or "key" in request.query:
         return GEMINI
     is_anthropics = "anthropic-version" in request.headers or "x-api-key" in request.headers

@@ -48,6 +48,7 @@ def test_every_relayed_api_has_a_number_of_its_own() -> None:
     relayed = [
         each for each in vars(passthrough_requests).values() if isinstance(each, passthrough_requests.RelayedApi)
     ]
+    relayed.append(passthrough_requests.counting_api("messages", "messages/count_tokens"))
     assert {each.endpoint for each in relayed} == {*KNOWN} - {MeasuredApi.ANSWERS}
     assert len({encoded_class(PromptClass(api, 0)) for api in KNOWN}) == len(KNOWN)
 
