@@ -17,10 +17,12 @@ from providers.http import TlsContexts
 class Upstreams:
     """Opens upstreams, which share the litellm library and the TLS context.
 
-    It remembers each provider's keys, so that a new one takes over from the one before without a failed call.
+    With ``rotates`` it remembers each provider's keys, so that a new one takes over from the former without a failed
+    call. A command that opens one upstream for each key does not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, rotates: bool = False) -> None:
+        self._rotates = rotates
         self._litellm = LiteLLM()
         self._tls = TlsContexts()
         self._known: dict[str, tuple[tuple[object, ...], dict[int | str, Keys]]] = {}  # by provider: address, keys
@@ -74,7 +76,8 @@ class Upstreams:
             former_keys=tuple(keys.values()),
             on_rotation=on_rotation,
         )
-        self._known[name] = address, keys
+        if self._rotates:
+            self._known[name] = address, keys
         return upstream
 
     async def aclose(self) -> None:
@@ -88,7 +91,7 @@ class Fleets:
     def __init__(self, open_upstream: OpenUpstream | None, tasks: BackgroundTasks) -> None:
         self.retiring: asyncio.Task[None] | None = None  # closes the fleet that was replaced last
         self._catalog = load_catalog()
-        self._upstreams = Upstreams()
+        self._upstreams = Upstreams(rotates=True)
         self._open_upstream = open_upstream or self._upstreams.open
         self._tasks = tasks
         self._retired: dict[Fleet, Fleet] = {}  # replaced fleet, not closed yet → its successor
