@@ -133,8 +133,9 @@ def client_context(
     request_id = headers.request_id(request.headers)
     tags, levels, end_user = read_tags(request.headers.get("x-holeshot-tags")), NO_LEVELS, None
     if client.limits or context.payers.is_used:
-        levels = request[BEGUN].levels if BEGUN in request else context.payers.levels(client)
-        end_user = context.payers.end_user(client, request.headers)
+        # A reload since then may have brought limits of end users.
+        levels = (request[BEGUN].levels if BEGUN in request else NO_LEVELS) or context.payers.levels(client)
+        end_user = context.payers.end_user(client, levels, request.headers)
         tags = context.payers.tags(client, tags)
     return ClientContext(
         client=client,

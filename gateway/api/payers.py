@@ -72,7 +72,7 @@ class Payers:
         return [*self._teams.items()]
 
     def levels(self, client: Client) -> Sequence[Level]:
-        """Return what is known before the body of a request: its key, and the key's team.
+        """Return what is known before the body of a request: its key and its team; nothing where none has limits.
 
         Raises:
             KeyUnusable: the key's team is not configured.
@@ -80,7 +80,7 @@ class Payers:
         """
         own = level_of_key(client.name, client.limits)
         if client.team is None:
-            return (own,)
+            return (own,) if client.limits or self._end_users is not None else ()
         team = self._teams.get(client.team)
         if team is None:
             raise KeyUnusable(f"the team {client.team!r} of this key is not configured; ask the operator")
@@ -95,14 +95,16 @@ class Payers:
         )
         return own if client.team is None else {**own, TEAM: client.team}
 
-    def end_user(self, client: Client, headers: Mapping[str, str]) -> EndUser | None:
-        """Return how the end user of a client's request is found; None where end users have no limits."""
+    def end_user(self, client: Client, levels: Sequence[Level], headers: Mapping[str, str]) -> EndUser | None:
+        """Return how the end user of a client's request is found; None where end users have no limits.
+
+        ``levels`` are the client's. End users are counted within the last one: its team's, if it has one.
+        """
         rules = self._end_users if client.team is None else self._of_teams.get(client.team)
         if rules is None:
             return None
-        scope = self.levels(client)[-1].owner
         said = client.end_user or (None if rules.header is None else headers.get(rules.header))
-        return EndUser(scope, rules, self._secret, said, client.end_user is not None)
+        return EndUser(levels[-1].owner, rules, self._secret, said, client.end_user is not None)
 
 
 def named_in(fields: Mapping[str, msgspec.Raw]) -> str | None:

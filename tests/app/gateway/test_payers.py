@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from gateway.settings import ConfigurationError
+from providers.simulator.script import Headers, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read
 from tests.app.gateway.test_objectives import KEY, client, keyed
 
@@ -76,6 +77,13 @@ async def test_what_is_held_for_a_call_that_another_level_refuses_is_given_back(
         assert await told(running, user="ann") == ""
         assert (await told(running, user="ann")).startswith("429: this end user ")
         assert await told(running, user="bob") == ""
+
+
+async def test_a_client_without_limits_is_not_counted_because_others_have_teams(serve: Serve) -> None:
+    alpha = [Headers({"x-ratelimit-remaining-requests": "77"}), *answer("Hi")]
+    async with serve(alpha=alpha, config=configured(None), key=KEY) as running, running.chat(keyed()) as response:
+        await response.read()
+        assert response.headers["x-ratelimit-remaining-requests"] == "77"  # the provider's, as without teams
 
 
 async def test_a_client_cannot_say_that_it_is_of_a_team(serve: Serve) -> None:
