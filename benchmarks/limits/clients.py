@@ -222,6 +222,7 @@ def main() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))  # its output is read
     limits_module.PATIENCE_S *= told.stretch
     shared_leases.EXHAUSTED_S *= told.stretch
+    redis_board.USD_SUMMED_S *= told.stretch
     redis_board.REDIS_TIMEOUT_S = PATIENT_S  # type: ignore[attr-defined] # of all who share a core here
     sys.stdout.write(msgspec.json.encode(asyncio.run(Driver(told).run())).decode())
 

@@ -41,7 +41,7 @@ USUAL = Times()
 _log = structlog.get_logger(__name__)
 
 AHEAD_ROUNDS = 2.0  # of ``Times.round_s``: so much longer than until the next report the present use is leased for
-EXHAUSTED_S = 0.2  # calls do not ask again for so long after they heard that nothing is left
+EXHAUSTED_S = 0.2  # calls do not ask again for so long after they heard that nothing is left; longer as rounds are
 AT_ONCE = 500  # quotas in one round trip: some milliseconds of Redis
 _ERRORS = (RedisError, OSError, TimeoutError, ValueError, TypeError)  # the last two: not a reply of ours
 
@@ -470,6 +470,7 @@ class ShardLeases:
             known.used, known.leased, known.base = grant.used, grant.leased, grant.base
             quota.leased(grant.lease, reported=used, at_s=sent_s, until_s=sent_s + self._times.lease_s)
         if grant.lease < need:
-            quota.exhausted_until_s = sent_s + EXHAUSTED_S
+            longer = 1.0 if isinstance(quota, Slots) else self.round_s / self._times.round_s
+            quota.exhausted_until_s = sent_s + longer * EXHAUSTED_S
         if isinstance(quota, Slots) and (quota.lacks or quota.is_too_many):
             self.ask(quota)
