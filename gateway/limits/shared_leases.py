@@ -416,7 +416,7 @@ class ShardLeases:
         processes, self.link.is_restoring = int(greeting[0]), bool(greeting[1])
         self.processes = max(self.processes, processes) if self.link.is_restoring else processes
         for quota, (used, need, _), reply in zip(quotas, asked, replies, strict=True):
-            if isinstance(reply, REDIRECTED):  # its slot has moved: the next round asks who serves it now
+            if isinstance(reply, REDIRECTED):  # nobody serves its slot just now, or only some of its keys have moved
                 if quota.waiting and not isinstance(quota, Slots):
                     self._share(quota)
                 continue
