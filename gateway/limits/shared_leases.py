@@ -99,6 +99,16 @@ class SharedLeases:
         return max((shard.processes for shard in self._shards.values()), default=self._assumed)
 
     @property
+    def round_s(self) -> float:
+        """Seconds between two rounds, of the shard with the longest."""
+        return max((shard.round_s for shard in self._shards.values()), default=0.0)
+
+    @property
+    def took_s(self) -> float:
+        """Seconds that the last round took."""
+        return self.nodes.took_s
+
+    @property
     def shards(self) -> Mapping[str, "ShardLeases"]:
         """The leases of each shard."""
         return self._shards

@@ -123,6 +123,7 @@ class Nodes:
         self._times_asked = 0
         self._failed = ""  # the shard that failed last
         self._told: set[tuple[str, str]] = set()  # shards, and the scripts that they were sent
+        self._took_s: dict[str, float] = {}  # by shard
         self._asking: asyncio.Task[None] | None = None
         self._is_open = True
 
@@ -145,6 +146,11 @@ class Nodes:
     def shards(self) -> tuple[str, ...]:
         """The names of the shards."""
         return ("",) if self._map is None or not self._map.masters else tuple(self._map.masters)
+
+    @property
+    def took_s(self) -> float:
+        """The seconds that the last round trip took, answered or not; of the slowest shard."""
+        return max(self._took_s.get(shard, 0.0) for shard in self.shards)
 
     def shard_of(self, key: str) -> str:
         """Return the shard that serves ``key``."""
@@ -175,6 +181,14 @@ class Nodes:
         All keys must be served by that shard, and those of one command have one hash tag. The text of an ``EVAL`` is
         sent at first, and when Redis has lost it, which takes one round trip more.
         """
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        try:
+            return await self._run(shard, commands)
+        finally:
+            self._took_s[shard] = loop.time() - began_s
+
+    async def _run(self, shard: str, commands: Sequence[Command]) -> list[Any]:
         await self.find()
         replies = await self._sent(shard, [self._short(shard, words) for words in commands])
         lost = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
