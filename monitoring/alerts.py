@@ -154,6 +154,18 @@ ALERTS: tuple[Alert, ...] = (
         quiet=Example({_gauge("holeshot_redis_away"): _NEVER, _gauge("holeshot_limits_away"): _NEVER}),
     ),
     Alert(
+        name="HoleshotRedisSlow",
+        expr="max by (job, instance) (avg_over_time(holeshot_redis_round_seconds[5m])) > 0.05",
+        lasting="5m",
+        severity="warning",
+        summary="A round of {{ $labels.instance }} with Redis takes more than 50 ms.",
+        description="Calls that need a larger lease wait no longer, and go on with a share. If Redis' core is full "
+        "(redis-cli info cpu), a Redis Cluster has several. Else it is the network, or the gateway's own core.",
+        labels={**_JOB, "instance": "a"},
+        fires=Example({_gauge("holeshot_redis_round_seconds", 'of="limits"'): "0.08+0x60"}),
+        quiet=Example({_gauge("holeshot_redis_round_seconds", 'of="limits"'): "0.004+0x60"}),
+    ),
+    Alert(
         name="HoleshotSheds",
         expr="sum by (job) (rate(holeshot_shed_calls_total[5m])) > 0",
         lasting="5m",

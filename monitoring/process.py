@@ -146,9 +146,22 @@ PROCESS = Board(
                     ),
                 ),
                 Panel(
+                    title="Rounds with Redis",
+                    description="How long the last one took, and the time from one to the next, which is longer the "
+                    "more processes share Redis. Calls that need a larger lease wait for 50 ms at most.",
+                    unit="s",
+                    width=12,
+                    queries=(
+                        Query(gauge("holeshot_redis_round_seconds", by="of", how="max"), "{{of}} took"),
+                        Query(gauge("holeshot_redis_period_seconds", by="of", how="max"), "{{of}} every"),
+                    ),
+                    empty_when_healthy="without redis_url there are none.",
+                ),
+                Panel(
                     title="Rows in trouble",
                     description="lost: neither disk nor SQL took them. unspooled: the disk did not. rejected: the "
                     "database did not. expired: older than the retention when they arrived.",
+                    width=12,
                     queries=(
                         Query(gauge("holeshot_ledger_lost"), "lost"),
                         Query(gauge("holeshot_ledger_unspooled"), "unspooled"),
@@ -159,12 +172,14 @@ PROCESS = Board(
                 Panel(
                     title="Dropped log lines",
                     description="Lines that no process read in time, per second.",
+                    width=12,
                     queries=(Query(rate("holeshot_log_lines_dropped_total"), "lines"),),
                 ),
                 Panel(
                     title="Keys from the database",
                     description="Seconds since the database last told which keys there are; per worker.",
                     unit="s",
+                    width=12,
                     queries=(
                         Query(
                             f"{gauge('holeshot_keys_stale_s', by='instance')} / "

@@ -15,9 +15,10 @@ from gateway.core.attempts import AttemptRecord, AttemptStart
 from gateway.core.calls import CallRecord, Objective
 from gateway.settings import RaceSettings
 from gateway.steering.board import Board
+from gateway.steering.budget import Spending
 from gateway.steering.candidates import Terms
 from gateway.steering.outages import Strikes
-from gateway.steering.plans import Launch, Plan
+from gateway.steering.plans import Explanation, Launch, Plan
 from gateway.steering.router import Steering
 from providers import Price
 
@@ -47,18 +48,23 @@ class GatewayPolicy:
         lengths: Lengths = Lengths.BY_KIND,
         holds: bool = False,
         strikes: Strikes | None = None,
+        spending: Spending | None = None,
+        attempt_usd: float | None = None,
     ) -> None:
+        """Steer by ``board``. If ``race`` limits dollars, each extra attempt adds ``attempt_usd`` to ``spending``."""
         self._steering = Steering(
             board,
             clock=lambda: timeline.now_s,
             unix_clock=lambda: UNIX_S + timeline.now_s,
             random=random,
             strikes=strikes,
+            spending=spending,
         )
         self._race = race
         self._objective = objective
         self._lengths = lengths
         self._holds = holds
+        self._attempt_usd = attempt_usd
         self._prices: Mapping[str, Price] = {
             each.name: Price(input_usd=each.usd_per_mtok / 1e6, output_usd=3 * each.usd_per_mtok / 1e6)
             for each in world.providers
@@ -74,6 +80,10 @@ class GatewayPolicy:
             request.prompt_class,
         )
 
+    def explain(self, request: Request, names: Sequence[str]) -> Explanation:
+        """Explain what would be planned, without counting it."""
+        return self._steering.explain(MODEL, names, self._race, self._terms(request), request.prompt_class)
+
     def _terms(self, request: Request) -> Terms:
         terms = Terms(self._objective, request.prompt_tokens, prices=self._prices, holds=self._holds)
         if self._lengths is Lengths.BY_MODEL or request.kind is None:
@@ -88,7 +98,7 @@ class GatewayPolicy:
 
     def permit(self, launch: Launch) -> bool:
         """Ask the budget."""
-        return self._steering.permit(MODEL, launch, self._race, cost_usd=None)
+        return self._steering.permit(MODEL, launch, self._race, cost_usd=self._attempt_usd)
 
     def attempt_started(self, start: AttemptStart) -> None:
         """Tell steering."""

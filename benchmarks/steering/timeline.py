@@ -49,9 +49,15 @@ class Timeline:
 
     def run(self) -> None:
         """Let everything happen, in order."""
-        heap = self._heap
-        while heap:
-            instant_s, _, timer = heappop(heap)
+        while self.step():
+            pass
+
+    def step(self) -> bool:
+        """Let the next thing happen; return whether there was one."""
+        while self._heap:
+            instant_s, _, timer = heappop(self._heap)
             if timer.action is not None:
                 self.now_s = instant_s
                 timer.action()
+                return True
+        return False

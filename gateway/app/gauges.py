@@ -52,6 +52,8 @@ def add_gauges(
             "Values in Redis that no gateway can have written.",
             lambda: board.ignored + (0 if live_sharing is None else live_sharing.foreign.ignored),
         )
+        metrics.read_series(ROUND, lambda: {("limits",): leases.took_s, ("standings",): board.nodes.took_s})
+        metrics.read_series(PERIOD, lambda: {("limits",): leases.round_s, ("standings",): board.round_s})
     metrics.counter(
         "holeshot_log_lines_dropped_total",
         "Log lines that were dropped because no process read them in time.",
@@ -218,6 +220,21 @@ CLIENT_LIMITS = Family(
     merge="max",
 )
 REDIS_AWAY = Family("holeshot_redis_away", "Workers that cannot reach Redis; each steers by what it knows.", "gauge")
+ROUND = Family(
+    "holeshot_redis_round_seconds",
+    "Seconds that the last round with Redis took, of limits and of standings; the longest of all workers.",
+    "gauge",
+    ("of",),
+    merge="max",
+)
+PERIOD = Family(
+    "holeshot_redis_period_seconds",
+    "Seconds from one round with Redis to the next: the more processes share it, the longer; the longest of all "
+    "workers.",
+    "gauge",
+    ("of",),
+    merge="max",
+)
 OLDEST = Family(
     "holeshot_ledger_oldest_pending_seconds",
     "The age of the oldest entry that is not yet in SQL; 0 without any. The oldest of all workers.",

@@ -390,6 +390,14 @@ class Leases(Protocol):
     def sees_all(self) -> bool:
         """Whether no other process uses the same limits: what this one has used is all that was."""
 
+    @property
+    def round_s(self) -> float:
+        """Seconds between two rounds with the other processes; 0 where there are none."""
+
+    @property
+    def took_s(self) -> float:
+        """Seconds that the last such round took."""
+
     async def enlarge(self, short: Sequence[tuple[Quota, float]], patience_s: float) -> None:
         """Try to let each quota hold the amount given with it; wait for that no longer than ``patience_s``."""
 
@@ -423,6 +431,7 @@ class OwnShare:
         self._kept: dict[str, Quota] = {}
 
     connected = True
+    round_s = took_s = 0.0
 
     @property
     def sees_all(self) -> bool:

@@ -99,6 +99,16 @@ class SharedLeases:
         return max((shard.processes for shard in self._shards.values()), default=self._assumed)
 
     @property
+    def round_s(self) -> float:
+        """Seconds between two rounds, of the shard with the longest."""
+        return max((shard.round_s for shard in self._shards.values()), default=0.0)
+
+    @property
+    def took_s(self) -> float:
+        """Seconds that the last round took."""
+        return self.nodes.took_s
+
+    @property
     def shards(self) -> Mapping[str, "ShardLeases"]:
         """The leases of each shard."""
         return self._shards
@@ -416,7 +426,7 @@ class ShardLeases:
         processes, self.link.is_restoring = int(greeting[0]), bool(greeting[1])
         self.processes = max(self.processes, processes) if self.link.is_restoring else processes
         for quota, (used, need, _), reply in zip(quotas, asked, replies, strict=True):
-            if isinstance(reply, REDIRECTED):  # its slot has moved: the next round asks who serves it now
+            if isinstance(reply, REDIRECTED):  # nobody serves its slot just now, or only some of its keys have moved
                 if quota.waiting and not isinstance(quota, Slots):
                     self._share(quota)
                 continue

@@ -328,7 +328,7 @@ class RedisBoard:
         new_id: Callable[[], str] = lambda: uuid4().hex,
         strikes: Strikes | None = None,
     ) -> None:
-        self._nodes = nodes
+        self.nodes = nodes
         self._unix_clock = unix_clock
         self._spending = spending or Spending(unix_clock)
         self._strikes = strikes
@@ -383,7 +383,7 @@ class RedisBoard:
     @property
     def topology(self) -> str:
         """What Redis consists of, as far as known, in words."""
-        return self._nodes.name
+        return self.nodes.name
 
     async def start(self) -> None:
         """Start to synchronise with the other replicas."""
@@ -398,24 +398,24 @@ class RedisBoard:
             with suppress(asyncio.CancelledError):
                 await self._task
         await self.sync()
-        await self._nodes.aclose()
+        await self.nodes.aclose()
 
     async def sync(self) -> bool:
         """Flush and read, in one round trip or two; return whether Redis was available. Its absence is not an error."""
         unix_s = self._unix_clock()
         self._forget(unix_s)
         for _ in range(2):
-            shards = self._nodes.shards
+            shards = self.nodes.shards
             reached = await asyncio.gather(*(self._sync_shard(shard, unix_s) for shard in shards))
             self._away = frozenset(shard for shard, is_reached in zip(shards, reached, strict=True) if not is_reached)
-            if shards == self._nodes.shards:  # else the first answer was that this is a cluster
+            if shards == self.nodes.shards:  # else the first answer was that this is a cluster
                 break
         return not self._away
 
     async def _sync_shard(self, shard: str, unix_s: float) -> bool:
         try:
             async with asyncio.timeout(2 * REDIS_TIMEOUT_S):
-                await self._nodes.find()
+                await self.nodes.find()
             if await self._exchange(shard, unix_s):
                 await self._exchange(shard, unix_s)
         except _ERRORS as error:
@@ -426,14 +426,14 @@ class RedisBoard:
                 _log.warning(
                     "steering.redis_away",
                     error=type(error).__name__,
-                    node=self._nodes.address(shard),
+                    node=self.nodes.address(shard),
                     hint="steering by this replica's measurements only",
                 )
             return False
         if shard in self._away:
             # Event steering.redis_back: Replicas share their measurements again.
             # Do: Nothing.
-            _log.info("steering.redis_back", node=self._nodes.address(shard))
+            _log.info("steering.redis_back", node=self.nodes.address(shard))
         return True
 
     async def _keep_in_step(self) -> None:
@@ -460,13 +460,13 @@ class RedisBoard:
         due = self._due(shard, models, unix_s)
         day, spent = self._spending.own_usd()
         spenders = tuple(model for model in spent if self._serves(shard, model))
-        strikes = self._strikes if self._nodes.shard_of(STRIKES_KEY) == shard else None
+        strikes = self._strikes if self.nodes.shard_of(STRIKES_KEY) == shard else None
         commands = [*self._sent(flushed), *self._shared(day, {model: spent[model] for model in spenders})]
         commands += [self._asked(model, known, slot) for model, known, slots in due for slot in slots]
         if strikes is not None:
             commands += self._report_strikes(strikes, unix_s)
         async with asyncio.timeout(2 * REDIS_TIMEOUT_S):
-            replies = iter(await self._nodes.run(shard, commands or [("PING",)]))
+            replies = iter(await self.nodes.run(shard, commands or [("PING",)]))
         lost = False
         for _, known, parts in flushed:
             lost |= known.confirm(parts, [int(found) for found in answer(replies)])
@@ -484,7 +484,7 @@ class RedisBoard:
             # over. Each process writes its own again.
             # Do: Nothing. If it repeats, Redis removes keys because its memory is full: give it more.
             _log.warning(
-                "steering.redis_lost_data", node=self._nodes.address(shard), hint="this replica writes its counts again"
+                "steering.redis_lost_data", node=self.nodes.address(shard), hint="this replica writes its counts again"
             )
             self._restoring_until_s[shard] = unix_s + self.round_s + RESTORING_S
         return again or lost
@@ -506,7 +506,7 @@ class RedisBoard:
             yield ("EVAL", SPEND, 2, key, f"{key}:sum", self._field, repr(usd), DAY_EXPIRY_S, *limits)
 
     def _serves(self, shard: str, model: str) -> bool:
-        return self._nodes.shard_of(key_of(model, "")) == shard
+        return self.nodes.shard_of(key_of(model, "")) == shard
 
     def _sealed(self, models: Mapping[str, Contributions]) -> list[tuple[str, Contributions, tuple[Part, ...]]]:
         """Return the parts to send, of as many models as fit into one round."""

@@ -44,7 +44,7 @@ TIMEOUT_S = 1.0  # of connecting, and of each answer: nothing waits for Redis be
 # so that a thousand of them ask Redis 25 times as often as ten, not a hundred times.
 LONGEST = 4.0
 
-# Replies of a node that does not serve the key, or not now: who does is asked before the next round.
+# Replies of a node that does not serve the key, or not now, if where they lead to does not answer either.
 REDIRECTED = (MovedError, AskError, TryAgainError, ClusterDownError, ReadOnlyError)
 
 Command = Sequence[str | bytes | int | float]
@@ -123,6 +123,7 @@ class Nodes:
         self._times_asked = 0
         self._failed = ""  # the shard that failed last
         self._told: set[tuple[str, str]] = set()  # shards, and the scripts that they were sent
+        self._took_s: dict[str, float] = {}  # by shard
         self._asking: asyncio.Task[None] | None = None
         self._is_open = True
 
@@ -145,6 +146,11 @@ class Nodes:
     def shards(self) -> tuple[str, ...]:
         """The names of the shards."""
         return ("",) if self._map is None or not self._map.masters else tuple(self._map.masters)
+
+    @property
+    def took_s(self) -> float:
+        """The seconds that the last round trip took, answered or not; of the slowest shard."""
+        return max(self._took_s.get(shard, 0.0) for shard in self.shards)
 
     def shard_of(self, key: str) -> str:
         """Return the shard that serves ``key``."""
@@ -175,6 +181,14 @@ class Nodes:
         All keys must be served by that shard, and those of one command have one hash tag. The text of an ``EVAL`` is
         sent at first, and when Redis has lost it, which takes one round trip more.
         """
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        try:
+            return await self._run(shard, commands)
+        finally:
+            self._took_s[shard] = loop.time() - began_s
+
+    async def _run(self, shard: str, commands: Sequence[Command]) -> list[Any]:
         await self.find()
         replies = await self._sent(shard, [self._short(shard, words) for words in commands])
         lost = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
@@ -182,6 +196,8 @@ class Nodes:
             again = await self._sent(shard, [commands[at] for at in lost])
             for at, reply in zip(lost, again, strict=True):
                 replies[at] = reply
+        if any(isinstance(reply, AskError) for reply in replies):
+            await self._follow(commands, replies)
         self._told.update((shard, str(words[1])) for words in commands if words[0] == "EVAL")
         return replies
 
@@ -201,10 +217,30 @@ class Nodes:
         finally:  # a time-out of the caller's is a cancellation here
             if self._map is not None and replies is None:
                 self._ask(shard)
-        if any(isinstance(reply, REDIRECTED) for reply in replies):
+        if any(isinstance(reply, REDIRECTED) and type(reply) is not AskError for reply in replies):
             self._ask(shard)
             await redis.connection_pool.disconnect(inuse_connections=False)  # a name may be another node's by now
         return replies
+
+    async def _follow(self, commands: Sequence[Command], replies: list[Any]) -> None:
+        """Send commands whose slot has moved, or whose keys have while it is moving, to where their replies say.
+
+        Where that fails the reply remains, as the next round is the retry. So it does of a command with several keys of
+        which only some have moved: it can be run when all have.
+        """
+        moved: dict[Address, list[int]] = {}
+        for at, reply in enumerate(replies):
+            if isinstance(reply, AskError) and reply.host:  # ``MovedError`` is a subclass; not all nodes know names
+                moved.setdefault((reply.host, reply.port), []).append(at)
+        for address, places in moved.items():
+            pipeline = self._client_at(address).pipeline(transaction=False)
+            for at in places:
+                pipeline.execute_command("ASKING")
+                pipeline.execute_command(*commands[at])
+            with suppress(RedisError, OSError):
+                found = await pipeline.execute(raise_on_error=False)
+                for at, reply in zip(places, found[1::2], strict=True):
+                    replies[at] = reply
 
     async def call(self, key: str, command: Command) -> Any:
         """Run one command; once more if who serves ``key`` has changed. Raises also the errors of Redis'."""

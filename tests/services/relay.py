@@ -20,6 +20,10 @@ class Relay:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
+    def lead_to(self, host: str, port: int) -> None:
+        """Pass new connections on to another server, as a name does that leads elsewhere."""
+        self._target = (host, port)
+
     async def cut(self) -> None:
         """Refuse new connections and abort the present ones, also those that hang."""
         if self._server is not None:

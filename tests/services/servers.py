@@ -164,7 +164,7 @@ class RedisNode:
         folder = tempfile.TemporaryDirectory(prefix="holeshot-redis-", ignore_cleanup_errors=True)
         self._stack = stack
         self._folder = Path(stack.enter_context(folder))
-        self._options = options
+        self.options = options  # lines of its configuration, as it starts
 
     def start(self) -> None:
         """Start it, again too, with what it has kept; return when it answers."""
@@ -172,8 +172,8 @@ class RedisNode:
         if binary is None:
             raise ServerUnavailableError("no redis-server or valkey-server")
         config = self._folder / "node.conf"  # Sentinel writes into it
-        config.write_text("\n".join((f"port {self.port}", "bind 127.0.0.1", f"dir {self._folder}", *self._options)))
-        mode = ["--sentinel"] if any(each.startswith("sentinel ") for each in self._options) else []
+        config.write_text("\n".join((f"port {self.port}", "bind 127.0.0.1", f"dir {self._folder}", *self.options)))
+        mode = ["--sentinel"] if any(each.startswith("sentinel ") for each in self.options) else []
         log = self._folder / "server.log"
         until = self._stack.enter_context(_running([str(binary), str(config), *mode], log, signal.SIGTERM))
         until(lambda: _answers_ping(self.port))
@@ -257,14 +257,18 @@ def redis_cluster() -> Iterator[RedisCluster]:
 
 
 @contextmanager
-def redis_sentinels() -> Iterator[tuple[str, list[RedisNode]]]:
-    """Run a master, its replica, and three Sentinels that call it ``main``; yield the URL, master and replica."""
+def redis_sentinels(front: Callable[[int], int] = int) -> Iterator[tuple[str, list[RedisNode]]]:
+    """Run a master, its replica, and three Sentinels that call it ``main``; yield the URL, master and replica.
+
+    ``front`` returns the port by which a server's port is known to all others.
+    """
     with ExitStack() as stack:
         plain = ("repl-diskless-sync-delay 0", "appendonly no", 'save ""')
-        master = RedisNode(stack, *plain)
-        replica = RedisNode(stack, *plain, f"replicaof 127.0.0.1 {master.port}")
+        master, replica = (RedisNode(stack, *plain) for _ in range(2))
+        known = front(master.port)
+        replica.options += (f"replicaof 127.0.0.1 {known}", f"replica-announce-port {front(replica.port)}")
         watched = (
-            f"sentinel monitor main 127.0.0.1 {master.port} 2",
+            f"sentinel monitor main 127.0.0.1 {known} 2",
             "sentinel down-after-milliseconds main 1000",
             "sentinel failover-timeout main 3000",
         )
@@ -275,7 +279,7 @@ def redis_sentinels() -> Iterator[tuple[str, list[RedisNode]]]:
         for node in sentinels:
             node.start()
         patiently(lambda: all(_watches(node) for node in sentinels))
-        hosts = ",".join(f"127.0.0.1:{node.port}" for node in sentinels)
+        hosts = ",".join(f"127.0.0.1:{front(node.port)}" for node in sentinels)
         yield f"redis+sentinel://{hosts}/main", [master, replica]
 
 

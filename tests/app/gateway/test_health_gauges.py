@@ -132,7 +132,7 @@ async def test_the_page_says_what_is_running(serve: Serve) -> None:
         assert page["holeshot_workers"] == {(): 1.0}
         assert page["process_cpu_seconds_total"][()] > 0
         assert page["process_resident_memory_bytes"][()] > 10_000_000
-        assert "holeshot_redis_away" not in page  # there is none
+        assert not {"holeshot_redis_away", "holeshot_redis_round_seconds"} & set(page)  # there is none
 
 
 async def test_asking_for_the_page_has_the_database_watched(serve: Serve) -> None:
@@ -146,4 +146,8 @@ async def test_asking_for_the_page_has_the_database_watched(serve: Serve) -> Non
 
 async def test_a_redis_that_cannot_be_reached_shows(serve: Serve) -> None:
     async with serve(alpha=None, config={"redis_url": "redis://127.0.0.1:1/0"}) as running:
-        assert (await page_of(running))["holeshot_redis_away"] == {(): 1.0}
+        page = await page_of(running)
+        assert page["holeshot_redis_away"] == {(): 1.0}
+        assert page["holeshot_redis_round_seconds"].keys() == {("limits",), ("standings",)}
+        assert 0.45 <= page["holeshot_redis_period_seconds"]["limits",] <= 0.5
+        assert page["holeshot_redis_period_seconds"]["standings",] == 1.0

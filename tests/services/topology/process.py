@@ -102,6 +102,15 @@ async def use_up(
     return spent
 
 
+async def burst(processes: Sequence[Process], client: str, limits: dict[str, float], calls: int) -> int:
+    """Make calls at once, at each process as many; return how many were admitted."""
+    asked = (each.begin(client, limits) for each in processes for _ in range(calls // len(processes)))
+    begun = await asyncio.gather(*asked, return_exceptions=True)
+    for answer in begun:
+        assert isinstance(answer, str | LimitReached)
+    return sum(isinstance(answer, str) for answer in begun)
+
+
 @asynccontextmanager
 async def loaded(processes: Sequence[Process], clients: Iterable[str]) -> AsyncIterator[None]:
     """Make calls of ``clients`` at all processes all the while; fails as soon as one is refused."""

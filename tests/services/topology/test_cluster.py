@@ -14,8 +14,9 @@ from gateway.racing.slots import Seats
 from gateway.steering.redis_board import key_of as key_of_model
 from gateway.topology.nodes import Nodes, connect
 from gateway.topology.urls import UnusableTopologyError
+from tests.patience import PATIENCE_S
 from tests.services.servers import RedisCluster
-from tests.services.topology.process import NOW_S, Process, agree, loaded, standings, until_true, use_up
+from tests.services.topology.process import NOW_S, Process, agree, burst, loaded, spend, standings, until_true, use_up
 
 
 @pytest.fixture
@@ -50,7 +51,9 @@ async def test_a_limit_is_exact_whichever_master_has_it(processes: list[Process]
     assert nodes.name == "redis cluster, 3 masters"
     for shard in nodes.shards:
         client = client_at(nodes, shard, "rpm")
-        assert await use_up(processes, client, {"rpm": 60.0}, least=60.0) == 60.0
+        admitted = await burst(processes, client, {"rpm": 60.0}, 240)
+        assert admitted <= 60
+        assert admitted + await use_up(processes, client, {"rpm": 60.0}, least=60.0 - admitted) == 60.0
         quota = processes[0].quota(client)
         assert nodes.shard_of(key_of(quota)) == shard
 
@@ -174,6 +177,27 @@ async def test_a_killed_master_takes_only_its_own_limits_and_models_away_until_i
     victim.start()
     cluster.until_whole()
     cluster.set("cluster-node-timeout", "60000")
+
+
+async def test_a_limit_whose_slot_moves_is_exact_all_the_while(cluster: RedisCluster, processes: list[Process]) -> None:
+    nodes, (one, *_) = processes[0].leases.nodes, processes
+    here, there, _ = nodes.shards
+    client, limit = client_at(nodes, here, "rpm"), {"rpm": 60.0}
+    one.end(await one.begin(client, limit))
+    key = key_of(one.quota(client))
+    await until_true(lambda: one.reported_at_s(client) > 0.0)  # there is a key that can be moved
+    source, target = (cluster.node_at(nodes.address(shard)) for shard in (here, there))
+    slot = source.say("CLUSTER", "KEYSLOT", key)
+    target.say("CLUSTER", "SETSLOT", slot, "IMPORTING", source.say("CLUSTER", "MYID"))
+    source.say("CLUSTER", "SETSLOT", slot, "MIGRATING", target.say("CLUSTER", "MYID"))
+    source.say("MIGRATE", "127.0.0.1", target.port, key, 0, int(PATIENCE_S * 1000))
+
+    assert await use_up([one], client, limit, least=59.0) == 59.0  # with a share it would be a third of that
+    assert nodes.shard_of(key) == here
+    for node in (target, source):
+        node.say("CLUSTER", "SETSLOT", slot, "NODE", target.say("CLUSTER", "MYID"))
+    await until_true(lambda: nodes.shard_of(key) == there)
+    assert [await spend(each, client, limit) for each in processes] == [0.0, 0.0, 0.0]
 
 
 async def until_answered(processes: list[Process], clients: list[str]) -> None:
