@@ -25,6 +25,8 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    if op.get_bind().dialect.name == "postgresql":  # in the order in which rows are stored: else both would wait
+        op.execute("lock table calls, attempts in share row exclusive mode")
     _count(RACED, BEFORE)
     op.drop_column("attempts", "system_fingerprint")
 
