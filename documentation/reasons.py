@@ -424,6 +424,7 @@ REASONS: Mapping[str, Reasons] = {
         "scopes": "What is asked for. `openid` must be there; some providers send groups only for one of their own.",
         "groups": "The claim with a person's groups, in the ID token or at the provider's userinfo address.",
         "viewers": "Groups whose people are viewers.",
+        "operators": "Groups whose people are operators: they also make calls in the playground.",
         "admins": "Groups whose people are admins, whatever other groups they are in.",
     },
     "PageSettings": {

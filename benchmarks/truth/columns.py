@@ -514,6 +514,7 @@ ATTEMPTS: Mapping[str, Sequence[Rule]] = {
     "flaw": [same(lambda one: flaw(kind(one), one.seen), only=_can_be_judged)],
     "key_name": [same(_key_name, only=_arrived)],
     "model_version": [same(lambda _: VERSION, only=_has_told)],
+    "system_fingerprint": [same(lambda _: None)],
     "provider_request_id": [same(lambda one: one.seen.id if one.seen.headers_at else None, only=_arrived, off=0.02)],
     "in_flight": [mean(lambda one: one.seen.in_flight, 0.5, only=_arrived)],
     "sends": [same(lambda one: len(one.requests), only=_arrived)],

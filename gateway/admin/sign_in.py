@@ -275,6 +275,8 @@ def role_of(settings: SignInSettings, claims: Mapping[str, Any]) -> Role:
         raise SignInRefused(f"the provider says nothing of groups (claim {settings.groups!r}): ask the operator")
     if groups.intersection(settings.admins):
         return Role.ADMIN
+    if groups.intersection(settings.operators):
+        return Role.OPERATOR
     if groups.intersection(settings.viewers):
         return Role.VIEWER
     raise SignInRefused("none of your groups may look at this page: ask the operator")
@@ -327,7 +329,10 @@ def _are_elsewhere(settings: SignInSettings, claims: Mapping[str, Any]) -> bool:
 
 def _key(settings: SignInSettings, secret: bytes) -> bytes:
     """Return what signs cookies: another one when the provider or a group of the settings is."""
-    said = [settings.issuer, settings.client_id, settings.groups, *settings.viewers, "", *settings.admins]
+    said = (
+        *(settings.issuer, settings.client_id, settings.groups),
+        *(settings.viewers, settings.operators, settings.admins),
+    )
     return hmac.digest(secret, b"holeshot sign-in" + msgspec.json.encode(said), "sha256")
 
 

@@ -74,7 +74,7 @@ def admit_visitor(request: web.Request, *, admin: bool = False, takes: Sequence[
     """
     client = admit_caller(request, takes)
     if client.role is Role.CLIENT:
-        raise Forbidden("this needs the key of an admin or a viewer: set 'role: viewer' for a client")
+        raise Forbidden("this needs the key of an admin, an operator or a viewer: set 'role: viewer' for a client")
     if admin and client.role is not Role.ADMIN:
         raise Forbidden("this needs the key of an admin: set 'role: admin' for a client")
     return client
@@ -295,7 +295,7 @@ async def create_session(request: web.Request) -> web.Response:
         raise InvalidRequest("no 'clients:' are configured, so no sign-in is needed")
     digest = digest_of(await _sent_key(request, context))
     if context.admission.holder(digest).role is Role.CLIENT:
-        raise Forbidden("the page needs the key of an admin or a viewer: set 'role: viewer' for a client")
+        raise Forbidden("the page needs the key of an admin, an operator or a viewer: set 'role: viewer' for a client")
     return _with_cookie(
         request,
         context.admission.sessions.made(digest, secret_of(context.settings, request.app[OPERATIONS].signing_key)),

@@ -1,7 +1,10 @@
-"""Which model a deployment's answers state that they are from (``attempts.model_version``), and a source for changes.
+"""Which model a deployment's answers state that they are from, with which fingerprint, and a source for changes.
 
 Noticing costs a call one look into a set, and needs no database. Only what is new to this process is looked for in the
 ledger, where all replicas' answers are: so a change is the same for all of them, and one that is old is none.
+
+A model's name changes at once. A fingerprint differs from machine to machine at some providers, and is rolled out over
+hours: it is a change when no answer had it for a week, and then all have it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,48 +23,79 @@ LASTS = timedelta(hours=1)  # an alert; then the new model is what is usual
 HISTORY = timedelta(days=1)  # of the ledger that is looked through
 MOST_DEPLOYMENTS = 1000  # clients may name any
 MOST_MODELS = 10  # of one deployment; with more, what it states is no version
+MOST_FINGERPRINTS = 30  # likewise
+TAKES_OVER = 20  # answers in a row with the new fingerprint, of whichever replica, and none with another
+FINGERPRINTS = timedelta(days=7)  # of the ledger that are looked through for them
+ROLLED_OUT = timedelta(days=1)  # within so long; then several in turn are what is usual
+FIRST_LOOK, LONGEST_LOOK = timedelta(minutes=1), timedelta(minutes=30)  # until the next look whether it has taken over
 _SHOWN = 3  # of the models before, in a summary
 
 
 class News(msgspec.Struct, frozen=True):
-    """A model that a deployment has begun to state, as far as this process knows."""
+    """A model that a deployment has begun to state, as far as this process knows; or a ``fingerprint`` of a model."""
 
     deployment: str
-    model: str
+    model: str | None
     first_at: datetime  # of its answers in this process
+    fingerprint: str | None = None
 
 
-class StatedModels:
-    """What deployments' answers have stated in this process."""
+class Words:
+    """Words of one kind that deployments' answers have stated in this process: ``most`` of a deployment."""
 
-    def __init__(self, utc_now: Callable[[], datetime]) -> None:
+    def __init__(self, utc_now: Callable[[], datetime], most: int) -> None:
         # By deployment. None is in each: an answer may state nothing. Calls look here, and tell what is not in it.
         self.known: dict[str, set[str | None]] = {}
         self._new: dict[tuple[str, str], tuple[int, datetime]] = {}  # answers so far, and the first one's time
-        self._news: dict[tuple[str, str], News] = {}
         self._utc_now = utc_now
+        self._most = most
 
-    def add(self, deployment: str, model: str | None) -> None:
-        """Note an answer that states a model that is not in ``known``. What a deployment states at first is no news."""
+    def note(self, deployment: str, word: str | None) -> datetime | None:
+        """Note an answer that states a word that is not in ``known``; once it is news, return its first answer's time.
+
+        What a deployment states at first is no news.
+        """
         known = self.known.get(deployment)
         if known is None:
             if len(self.known) >= MOST_DEPLOYMENTS:
                 self.known.clear()
-            self.known[deployment] = {None, model}
-            return
-        if model is None or len(known) > MOST_MODELS:
-            return
+            self.known[deployment] = {None, word}
+            return None
+        if word is None or len(known) > self._most:
+            return None
         if len(known) == 1:
-            known.add(model)
-            return
+            known.add(word)
+            return None
         if len(self._new) >= MOST_DEPLOYMENTS:
             self._new.clear()
-        answers, first_at = self._new.get((deployment, model)) or (0, self._utc_now())
-        self._new[deployment, model] = answers + 1, first_at
-        if answers + 1 >= LEAST_ANSWERS:
-            del self._new[deployment, model]
-            known.add(model)
-            self._news[deployment, model] = News(deployment, model, first_at)
+        answers, first_at = self._new.get((deployment, word)) or (0, self._utc_now())
+        self._new[deployment, word] = answers + 1, first_at
+        if answers + 1 < LEAST_ANSWERS:
+            return None
+        del self._new[deployment, word]
+        known.add(word)
+        return first_at
+
+
+class StatedModels(Words):
+    """The models that deployments' answers have stated in this process, and their ``fingerprints``."""
+
+    def __init__(self, utc_now: Callable[[], datetime]) -> None:
+        super().__init__(utc_now, MOST_MODELS)
+        self.fingerprints = Words(utc_now, MOST_FINGERPRINTS)
+        self._news: dict[tuple[str, str | None, str | None], News] = {}
+
+    def add(self, deployment: str, model: str | None) -> None:
+        """Note an answer that states a model that is not in ``known``."""
+        first_at = self.note(deployment, model)
+        if first_at is not None:
+            self._news[deployment, model, None] = News(deployment, model, first_at)
+
+    def add_fingerprint(self, deployment: str, fingerprint: str, model: str | None) -> None:
+        """Note an answer of ``model`` that states a fingerprint that is not in ``fingerprints.known``."""
+        first_at = self.fingerprints.note(deployment, fingerprint)
+        if first_at is not None:
+            self._news[deployment, model, fingerprint] = News(deployment, model, first_at, fingerprint)
 
     @property
     def news(self) -> Sequence[News]:
@@ -70,13 +104,14 @@ class StatedModels:
 
     def settle(self, news: News) -> None:
         """Forget what has been looked into."""
-        self._news.pop((news.deployment, news.model), None)
+        self._news.pop((news.deployment, news.model, news.fingerprint), None)
 
 
 class Stated(msgspec.Struct, frozen=True):
-    """A model that a deployment has stated lately, as the ledger has it.
+    """A model, or a model's fingerprint, that a deployment has stated lately, as the ledger has it.
 
-    ``earlier``: how many of its answers came before the first one of the model that is asked about.
+    ``earlier``: how many of its answers came before the first one of what is asked about; ``later``: how many came
+    after the last one of anything else.
     """
 
     model_version: str
@@ -84,6 +119,7 @@ class Stated(msgspec.Struct, frozen=True):
     first_at: datetime
     last_at: datetime
     earlier: int
+    later: int = 0
 
 
 class StatedModelSource:
@@ -103,10 +139,14 @@ class StatedModelSource:
         self._read = read
         self._utc_now = utc_now
         self._open: dict[str, tuple[datetime, Condition]] = {}  # by deployment, with the end
+        self._due: dict[News, datetime] = {}  # fingerprints that have not taken over: when to look again
 
     async def conditions(self) -> Sequence[Condition]:
         """Return the changes that are new. The database is asked only when this process has noticed one."""
         for news in self._stated.news:
+            if news.fingerprint is not None:
+                await self._follow(news)
+                continue
             found = await self._look_into(news)
             self._stated.settle(news)
             if found is not None:
@@ -117,7 +157,7 @@ class StatedModelSource:
 
     async def _look_into(self, news: News) -> tuple[datetime, Condition] | None:
         """Return the alert's end and condition; None if the ledger knows the model already."""
-        sql = evidence(news.deployment, news.model, self._utc_now() - HISTORY)
+        sql = evidence(news.deployment, news.model or "", self._utc_now() - HISTORY)
         try:
             rows = await self._read(sql)
         except ReportTooSlow:  # it will be so each time, and rather a false alarm than none
@@ -132,6 +172,34 @@ class StatedModelSource:
         if earlier < LEAST_BEFORE or self._utc_now() >= ends_at:
             return None
         return ends_at, _condition(news, first_at, others, sql)
+
+    async def _follow(self, news: News) -> None:
+        """Look whether a new fingerprint has taken over, now and then until it has, or is one of several in turn."""
+        now = self._utc_now()
+        if now < self._due.get(news, now):
+            return
+        sql = evidence_of_fingerprint(news, now - FINGERPRINTS)
+        try:
+            rows = await self._read(sql)
+        except ReportTooSlow:  # rather none than one that is false: it is a hint at most
+            self._forget(news)
+            return
+        except ApiError as error:
+            raise SourceUnavailable(str(error)) from error
+        own = next((row for row in rows if row.model_version == news.fingerprint), None)
+        others = [row for row in rows if row.model_version != news.fingerprint]
+        first_at = news.first_at if own is None else own.first_at
+        is_new = now - first_at < ROLLED_OUT and (own is None or sum(row.earlier for row in others) >= LEAST_BEFORE)
+        if is_new and (own is None or own.later < TAKES_OVER):
+            self._due[news] = now + min(max(now - first_at, FIRST_LOOK), LONGEST_LOOK)
+            return
+        self._forget(news)
+        if is_new:
+            self._open[news.deployment] = now + LASTS, _condition(news, first_at, others, sql)
+
+    def _forget(self, news: News) -> None:
+        self._due.pop(news, None)
+        self._stated.settle(news)
 
 
 def evidence(deployment: str, model: str, since: datetime) -> str:
@@ -150,17 +218,41 @@ group by model_version
 order by first_at"""  # noqa: S608 - quoted
 
 
+def evidence_of_fingerprint(news: News, since: datetime) -> str:
+    """Return the same of the fingerprints of one model, and how many answers came after the last of any other."""
+    model = "is null" if news.model is None else f"= {text(news.model)}"
+    own = f"system_fingerprint = {text(news.fingerprint or '')}"
+    other = own.replace(" = ", " <> ", 1)
+    answers = (
+        f"select system_fingerprint, started_at from attempts where deployment = {text(news.deployment)}"  # noqa: S608 - quoted
+        f" and model_version {model} and started_at >= {instant(since)} and system_fingerprint is not null"
+    )
+    return f"""\
+with stated as ({answers})
+select system_fingerprint as model_version, count(*) as answers, min(started_at) as first_at,
+  max(started_at) as last_at,
+  sum(case when started_at < (select min(started_at) from stated where {own}) then 1 else 0 end) as earlier,
+  sum(case when started_at > (select max(started_at) from stated where {other}) then 1 else 0 end) as later
+from stated
+group by system_fingerprint
+order by first_at"""  # noqa: S608 - quoted
+
+
 def _condition(news: News, first_at: datetime, others: Sequence[Stated], sql: str) -> Condition:
     last_first = sorted(others, key=lambda row: row.last_at, reverse=True)
     before = ", ".join(repr(row.model_version) for row in last_first[:_SHOWN])
+    since = f"since {first_at:%Y-%m-%d %H:%M} UTC"
+    stated = (
+        f"states another model {since}: {news.model!r}"
+        if news.fingerprint is None
+        else f"states another fingerprint of {news.model or 'its model'} {since}: {news.fingerprint!r}"
+    )
+    own = {} if news.fingerprint is None else {"fingerprint": news.fingerprint}
     return Condition(
         kind=Kind.MODEL_CHANGED,
         subject=news.deployment,
         severity=Severity.TICKET,
-        summary=(
-            f"Deployment {news.deployment} states another model since {first_at:%Y-%m-%d %H:%M} UTC: {news.model!r}"
-            + (f", before {before}" if before else "")
-        ),
-        figures={"model": news.model, "before": before or None, "first_at": first_at.isoformat()},
+        summary=f"Deployment {news.deployment} {stated}" + (f", before {before}" if before else ""),
+        figures={"model": news.model, **own, "before": before or None, "first_at": first_at.isoformat()},
         sql=sql,
     )

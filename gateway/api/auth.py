@@ -374,7 +374,7 @@ class Admission:
             return None
 
     def admit_viewer(self, request: web.Request) -> Client:
-        """Return the client that sends the request, if it may see what operators see: an admin or a viewer.
+        """Return the client that sends the request, if it may look: an admin, an operator or a viewer.
 
         Raises:
             ApiError: it may not, or as for ``admit``.
@@ -382,7 +382,7 @@ class Admission:
         """
         client = self.admit(request)
         if client.role is Role.CLIENT:
-            raise Forbidden("this needs the key of an admin or a viewer: set 'role: viewer' for a client")
+            raise Forbidden("this needs the key of an admin, an operator or a viewer: set 'role: viewer' for a client")
         return client
 
     def admit_admin(self, request: web.Request, takes: Sequence[str] = (JSON,)) -> Client:

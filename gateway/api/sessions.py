@@ -23,7 +23,7 @@ _COOKIE = re.compile(r"([\w-]{16})\.([0-9]{1,11})\.[\w-]{43}", re.ASCII)
 _LONGEST = 100  # characters
 PERSON = "holeshot-person"
 _LONGEST_PERSON = 700  # a name of a hundred characters, each of four bytes
-_PERSON = re.compile(r"((viewer|admin)\.([\w-]{1,540})\.([0-9]{1,11}))\.[\w-]{43}", re.ASCII)
+_PERSON = re.compile(r"((viewer|operator|admin)\.([\w-]{1,540})\.([0-9]{1,11}))\.[\w-]{43}", re.ASCII)
 
 
 class Sessions:

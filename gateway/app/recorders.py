@@ -89,6 +89,9 @@ class Recorders:
                 self._usage.answered(attempt.model or record.model, attempt)
                 if attempt.model_version not in self._stated.known.get(attempt.deployment, ()):
                     self._stated.add(attempt.deployment, attempt.model_version)
+                stated = attempt.system_fingerprint
+                if stated is not None and stated not in self._stated.fingerprints.known.get(attempt.deployment, ()):
+                    self._stated.add_fingerprint(attempt.deployment, stated, attempt.model_version)
 
     def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
         """Spool the row of a loser that was watched beyond its call, and count its cost."""

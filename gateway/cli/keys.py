@@ -170,9 +170,9 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
 RoleOption = Annotated[
     str | None,
     typer.Option(
-        metavar="client|viewer|admin",
-        help="client: makes calls. viewer: reads /metrics, /leaderboard and the list of keys. admin: all of that, and"
-        " changes keys.",
+        metavar="client|viewer|operator|admin",
+        help="client: makes calls. viewer: reads /metrics, /leaderboard and the list of keys."
+        " operator: both. admin: all of that, and changes keys.",
     ),
 ]
 ExpiresOption = Annotated[

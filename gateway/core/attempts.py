@@ -174,6 +174,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tool_calls_valid: bool | None = None  # whether the arguments of all are JSON; None without any
     key_name: str | None = None  # which of several keys: its name, "…" and its last four characters, or "#2"
     model_version: str | None = None  # the model that answered, as the provider reports it
+    system_fingerprint: str | None = None  # of what answered, as the provider reports it
     provider_request_id: str | None = None
     in_flight: int | None = None  # at the launch: other attempts at this deployment in this process
     sends: int | None = None  # how often the request was sent: 2 after an open connection was lost with it

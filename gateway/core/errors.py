@@ -445,8 +445,8 @@ class SignInRefused(ApiError):
     # message says which.
     # Retry: no.
     # Caller: Begin again from the page, or ask the operator.
-    # Operator: Compare `page.sign_in` with what is registered at the provider, and its `viewers` and `admins` with the
-    # person's groups ([security](../security.md#sign-in-at-a-provider)).
+    # Operator: Compare `page.sign_in` with what is registered at the provider, and its `viewers`, `operators` and
+    # `admins` with the person's groups ([security](../security.md#sign-in-at-a-provider)).
     status = 403
     type = "permission_error"
     code = "sign_in_refused"

@@ -260,6 +260,7 @@ attempts = Table(
     Column("tool_calls_valid", Boolean),
     Column("key_name", Text),
     Column("model_version", Text),
+    Column("system_fingerprint", Text),
     Column("provider_request_id", Text),
     Column("in_flight", Integer),
     Column("sends", SmallInteger),

@@ -235,12 +235,13 @@ class Tokens(msgspec.Struct, frozen=True):
 class Reported:
     """What an answer's events report besides text: its usage, its model, how it ended, its tool calls."""
 
-    __slots__ = ("answer_id", "finish_reason", "model_version", "refused", "tool_calls", "usage")
+    __slots__ = ("answer_id", "fingerprint", "finish_reason", "model_version", "refused", "tool_calls", "usage")
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
         self.model_version: str | None = None  # the model and the answer's id, as reported by the provider
         self.answer_id: str | None = None
+        self.fingerprint: str | None = None
         self.finish_reason: str | None = None
         self.tool_calls: ToolCalls | None = None
         self.refused = False
@@ -251,6 +252,8 @@ class Reported:
             self.usage = chunk.usage if self.usage is None else completed(chunk.usage, self.usage)
         if chunk.model is not None and self.model_version is None:
             self.model_version, self.answer_id = chunk.model, chunk.id
+        if chunk.fingerprint and self.fingerprint is None:
+            self.fingerprint = chunk.fingerprint
         if chunk.finish_reason is not None:
             self.finish_reason = chunk.finish_reason
         if chunk.tools or chunk.names:

@@ -151,6 +151,7 @@ def attempt_record(
         tool_calls_valid=None if tools is None or reported.finish_reason is None else valid_calls(call, tools),
         key_name=ending.key_name,
         model_version=short(reported.model_version, secrets) if reported.model_version is not None else None,
+        system_fingerprint=short(reported.fingerprint, secrets) if reported.fingerprint is not None else None,
         provider_request_id=None if exchange is None else _request_id(exchange, reported.answer_id),
         sends=ending.sends,
         chars=measurement.chars if measurement.meaningful else None,

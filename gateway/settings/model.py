@@ -113,7 +113,7 @@ class TrustedHeader(Section):
 
     name: Annotated[str, Field(pattern="^[A-Za-z0-9-]+$")]
     from_: Annotated[tuple[IPvAnyNetwork, ...], Field(alias="from", min_length=1)]  # the proxy's own addresses
-    role: Literal[Role.VIEWER, Role.ADMIN] = Role.VIEWER  # of everybody who comes that way
+    role: Literal[Role.VIEWER, Role.OPERATOR, Role.ADMIN] = Role.VIEWER  # of everybody who comes that way
 
 
 class SignInSettings(Section):
@@ -126,6 +126,7 @@ class SignInSettings(Section):
     scopes: tuple[str, ...] = ("openid", "profile", "email")
     groups: str = "groups"  # the claim with a person's groups: a list of texts, or one text
     viewers: tuple[str, ...] = ()  # groups whose people are viewers
+    operators: tuple[str, ...] = ()  # groups whose people are operators, also if they are viewers
     admins: tuple[str, ...] = ()  # groups whose people are admins, whatever else they are in
 
 

@@ -184,8 +184,8 @@ def _check_sign_in(settings: Settings) -> Iterator[Complaint]:
     yield from _unsafe(place, issuer=sign_in.issuer)
     if "openid" not in sign_in.scopes:
         yield Complaint((*place, "scopes"), "lacks openid: without it no provider says who signs in")
-    if not sign_in.viewers and not sign_in.admins:
-        yield Complaint(place, "lets nobody in: list groups under viewers or admins")
+    if not (sign_in.viewers or sign_in.operators or sign_in.admins):
+        yield Complaint(place, "lets nobody in: list groups under viewers, operators or admins")
     is_sqlite = settings.database_url.get_secret_value().startswith("sqlite")
     if not is_sqlite and not signing_secret(settings):
         yield Complaint(

@@ -40,6 +40,7 @@ class Role(StrEnum):
 
     CLIENT = "client"  # makes calls
     VIEWER = "viewer"  # reads the page, /metrics, /leaderboard and the list of keys; makes no calls and changes nothing
+    OPERATOR = "operator"  # reads what a viewer reads, and makes calls; changes nothing
     ADMIN = "admin"  # makes calls, reads all of that, and changes keys
 
 

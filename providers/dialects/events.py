@@ -35,6 +35,7 @@ class Chunk(msgspec.Struct, frozen=True):
     names: Sequence[str] = ()  # of tools whose calls begin with this event
     refused: bool = False  # it is a piece of a refusal
     idle: bool = False  # a delta with nothing in it: a provider that sends only these has stalled
+    fingerprint: str | None = None  # of what answers, by the provider's own word (system_fingerprint)
 
 
 def no_json_object() -> UpstreamError:

@@ -88,7 +88,7 @@ def ceiling(at: datetime, minutes: int) -> datetime:
 # are ``c`` here, and the attempt that answered is ``w``, where it is needed.
 
 # Only these have first tokens and speeds.
-RACED = "c.endpoint in ('chat.completions', 'completions', 'messages', 'responses')"
+RACED = "c.endpoint in ('chat.completions', 'completions', 'messages', 'responses', 'generate_content')"
 GONE = "(c.status_code = 499 and c.ttft_ms is null)"  # the client left before its first token
 COUNTED = ("calls", "bad", "failed", "late", "slow", "halting")  # the columns that ``sums`` gives
 

@@ -75,6 +75,7 @@ class _Event(msgspec.Struct, gc=False):
     object: str | None = None
     model: str | None = None
     id: str | None = None
+    system_fingerprint: str | None = None
 
 
 EACH_CHOICE = 10_000  # the tool calls of choice n have the places from n * EACH_CHOICE on
@@ -169,6 +170,7 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
         names,
         refused,
         not (answer or reasoning_chars or finish_reason) and bool(event.choices),
+        event.system_fingerprint,
     )
 
 

@@ -170,6 +170,7 @@ class _EventsEvent(msgspec.Struct, gc=False):
     object: str | None = None
     model: str | None = None
     id: str | None = None
+    system_fingerprint: str | None = None
 
 
 _events_events = msgspec.json.Decoder(_EventsEvent)
@@ -211,6 +212,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
         id=event.id,
         finish_reason=finish_reason,
         idle=bool(choices) and not chars and finish_reason is None,
+        fingerprint=event.system_fingerprint,
     )
 
 

@@ -228,7 +228,7 @@ async def test_a_body_is_json(serve: Serve, options: dict[str, Any], status: int
 
 async def test_each_role_does_what_it_may(serve: Serve) -> None:
     async with at_desk(serve) as desk:
-        keys = {role: await desk.create(role, role=role) for role in ("client", "viewer", "admin")}
+        keys = {role: await desk.create(role, role=role) for role in ("client", "viewer", "operator", "admin")}
         reading: dict[tuple[str, str], int] = {}
         calling: dict[tuple[str, str], int] = {}
         changing = {}
@@ -254,10 +254,10 @@ async def test_each_role_does_what_it_may(serve: Serve) -> None:
     assert {path for (role, path), status in reading.items() if role == "client" and status == 200} == {"/v1/models"}
     assert all(status == 403 for (role, _), status in reading.items() if role == "client" and _ != "/v1/models")
     assert all(status == 200 for (role, _), status in reading.items() if role != "client")
-    assert changing == {"client": [403] * 4, "viewer": [403] * 4, "admin": [201, 200, 200, 200]}
+    assert changing == {"client": [403] * 4, "viewer": [403] * 4, "operator": [403] * 4, "admin": [201, 200, 200, 200]}
     assert {role for (role, _), status in calling.items() if status == 403} == {"viewer"}
     assert all(status == 200 for (role, _), status in calling.items() if role != "viewer")
-    assert requests == 4
+    assert requests == 6
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE"])

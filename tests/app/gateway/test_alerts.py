@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gateway.alerts.alert import Event
-from gateway.alerts.stated_models import LEAST_ANSWERS, LEAST_BEFORE
+from gateway.alerts.stated_models import LEAST_ANSWERS, LEAST_BEFORE, TAKES_OVER
 from providers.simulator.script import Raw, Status, Step
 from tests.app.alerts.receiver import Receiver
 from tests.app.gateway.running_gateway import RunningGateway, Serve
@@ -62,9 +62,10 @@ async def test_alerts_that_are_off_open_nothing(serve: Serve) -> None:
     assert (found["enabled"], found["open"], found["data"]) == (False, [], [])
 
 
-def stating(model: str) -> Sequence[Step]:
+def stating(model: str, fingerprint: str | None = None) -> Sequence[Step]:
     """Return an answer that states its model."""
     chunk = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": model}
+    chunk |= {} if fingerprint is None else {"system_fingerprint": fingerprint}
     told = [
         {**chunk, "choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": None}]},
         {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
@@ -99,4 +100,21 @@ async def test_a_deployment_that_begins_to_state_another_model_is_said_once(serv
     assert [(each["model_version"], each["answers"]) for each in evidence] == [
         ("m-2026-05", LEAST_BEFORE),
         ("m-2026-11", 2 * LEAST_ANSWERS),
+    ]
+
+
+async def test_a_fingerprint_that_takes_over_under_the_same_model_is_said(serve: Serve) -> None:
+    async with serve(alpha=stating("m", "fp_1")) as running:
+        await ask(running, LEAST_BEFORE)
+        running["alpha"].script = stating("m", "fp_2")
+        await ask(running, TAKES_OVER)
+        await running.rows("select count(*) from attempts")
+        await running.gateway.operations.alerts.look()
+        [row] = await running.rows("select key, summary, sql from alerts")
+        evidence = await running.rows(row["sql"])
+    assert row["key"] == "model_changed:alpha/m"
+    assert row["summary"].endswith("UTC: 'fp_2', before 'fp_1'")
+    assert [(each["model_version"], each["answers"], each["earlier"], each["later"]) for each in evidence] == [
+        ("fp_1", LEAST_BEFORE, LEAST_BEFORE, 0),
+        ("fp_2", TAKES_OVER, 0, TAKES_OVER),
     ]

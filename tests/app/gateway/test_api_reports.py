@@ -53,9 +53,12 @@ async def test_an_unknown_name_in_a_query_is_a_400_that_names_the_nearest(serve:
 OTHERS = {"/api/session", "/api/playground", "/api/live", "/api/sign-in", "/api/signed-in"}
 
 
-async def test_every_endpoint_of_the_api_is_closed_to_clients_and_only_keys_to_viewers(serve: Serve) -> None:
+async def test_every_endpoint_of_the_api_is_closed_to_clients_and_only_keys_to_viewers_and_operators(
+    serve: Serve,
+) -> None:
     clients = {
         "eye": {"key_sha256": sha256("hs-eye"), "role": "viewer"},
+        "on-call": {"key_sha256": sha256("hs-call"), "role": "operator"},
         "app": {"key_sha256": sha256("hs-app")},
     }
     async with serve(config=in_database(**clients)) as running:
@@ -64,14 +67,14 @@ async def test_every_endpoint_of_the_api_is_closed_to_clients_and_only_keys_to_v
                 continue
             path = route.path.format(id="0198f1d2-0000-7000-8000-000000000000", name="nobody")
             statuses = []
-            for key in ("hs-app", "hs-eye", ROOT):
+            for key in ("hs-app", "hs-eye", "hs-call", ROOT):
                 async with running.http.request(
                     route.method, running.url + path, headers=bearer(key) | JSON, data=b"{}"
                 ) as response:
                     statuses.append(response.status)
-            sees = 403 if route.path.startswith("/api/keys") else statuses[2]
-            assert statuses[:2] == [403, sees], (route, statuses)
-            assert statuses[2] not in {401, 403, 500}, (route, statuses)
+            sees = 403 if route.path.startswith("/api/keys") else statuses[3]
+            assert statuses[:3] == [403, sees, sees], (route, statuses)
+            assert statuses[3] not in {401, 403, 500}, (route, statuses)
 
 
 async def test_a_history_counts_the_calls_that_were_made(serve: Serve) -> None:

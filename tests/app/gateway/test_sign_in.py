@@ -29,6 +29,7 @@ def with_sign_in(issuer: Identity, /, **more: Any) -> dict[str, Any]:
         "client_id": PAGE_ID,
         "client_secret": PAGE_SECRET,
         "viewers": ["staff"],
+        "operators": ["on-call"],
         "admins": ["ops"],
     }
     return people(page={"public_url": "https://page.example.com", "sign_in": {**entry, **more}})
@@ -45,7 +46,13 @@ def at_home(running: RunningGateway, **more: Any) -> Browser:
 
 
 @pytest.mark.parametrize(
-    ("groups", "role"), [(["staff"], "viewer"), (["x", "ops", "staff"], "admin"), ("staff", "viewer")]
+    ("groups", "role"),
+    [
+        (["staff"], "viewer"),
+        (["staff", "on-call"], "operator"),
+        (["x", "ops", "on-call", "staff"], "admin"),
+        ("staff", "viewer"),
+    ],
 )
 async def test_a_person_signs_in_with_the_role_of_their_groups(
     serve: Serve, issuer: Identity, groups: Any, role: str
@@ -59,9 +66,9 @@ async def test_a_person_signs_in_with_the_role_of_their_groups(
         assert (status, session["user"]) == (200, {"name": "oidc:ann@example.com", "role": role})
         assert (session["sign_in"], session["trusted_header"]) == (True, False)
         played = await browser.ask("POST", "/api/playground", chat_body())
-        assert played[0] == (200 if role == "admin" else 403)
+        assert played[0] == (403 if role == "viewer" else 200)
         rows = await running.rows("select client from calls")
-        assert rows == ([{"client": "oidc:ann@example.com"}] if role == "admin" else [])
+        assert rows == ([] if role == "viewer" else [{"client": "oidc:ann@example.com"}])
 
 
 async def test_what_is_asked_of_the_provider_and_what_the_browser_keeps(serve: Serve, issuer: Identity) -> None:
@@ -205,7 +212,9 @@ async def test_a_public_client_sends_no_secret_and_a_claim_may_be_one_text(serve
         assert (await Browser(running).sign_in())[0] == 303
 
 
-@pytest.mark.parametrize("change", [{"viewers": ["others"]}, {"client_id": "another"}, {"admins": []}], ids=str)
+@pytest.mark.parametrize(
+    "change", [{"viewers": ["others"]}, {"operators": []}, {"client_id": "another"}, {"admins": []}], ids=str
+)
 async def test_a_session_ends_when_the_settings_of_signing_in_change(
     serve: Serve, issuer: Identity, change: dict[str, Any]
 ) -> None:

@@ -19,7 +19,15 @@ from gateway.alerts.sources import (
     SpendingSource,
     Thresholds,
 )
-from gateway.alerts.stated_models import LEAST_ANSWERS, LEAST_BEFORE, StatedModels, StatedModelSource, evidence
+from gateway.alerts.stated_models import (
+    LEAST_ANSWERS,
+    LEAST_BEFORE,
+    News,
+    StatedModels,
+    StatedModelSource,
+    evidence,
+    evidence_of_fingerprint,
+)
 from gateway.core.race_failures import NotAsked
 from gateway.core.reports import ReportsUnreachable
 from gateway.ledger import queries
@@ -274,6 +282,28 @@ async def test_the_ledger_says_what_a_deployment_has_stated_and_what_came_before
     await reports.aclose()
     assert [(each.model_version, each.answers, each.earlier) for each in found] == [("m-1", 3, 2), (ODD, 2, 0)]
     assert found[1].first_at - found[0].first_at == timedelta(minutes=2)
+    assert none == []
+
+
+async def test_the_ledger_says_which_fingerprints_a_model_had_and_whether_one_has_taken_over(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
+    for number, (model, own) in enumerate([("m-1", "fp"), ("m-2", "fp"), ("m-1", ODD), ("m-1", "fp"), ("m-1", ODD)]):
+        at = NOW - timedelta(minutes=9 - number)
+        attempt = won(new_id(), deployment=ODD, started_at=at, model_version=model, system_fingerprint=own)
+        ledger.call_finished(call(attempt, started_at=at))
+    await ledger.flush()
+    await ledger.close()
+    reports = _reports(ledger_url)
+    since = NOW - timedelta(hours=1)
+    found = await reports.stated_models(evidence_of_fingerprint(News(ODD, "m-1", NOW, ODD), since))
+    none = await reports.stated_models(evidence_of_fingerprint(News(ODD, None, NOW, ODD), since))
+    await reports.aclose()
+    assert [(each.model_version, each.answers, each.earlier, each.later) for each in found] == [
+        ("fp", 2, 1, 0),
+        (ODD, 2, 0, 1),
+    ]
     assert none == []
 
 

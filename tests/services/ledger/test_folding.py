@@ -11,8 +11,9 @@ import asyncpg
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.core.attempts import Outcome
-from gateway.ledger import queries
+from gateway.core.attempts import AttemptRecord, Outcome
+from gateway.ledger import entries as ledger_entries
+from gateway.ledger import inserts, queries
 from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.entries import Audited, Entry, Finished
 from gateway.ledger.errors import DatabaseUnreachableError
@@ -277,6 +278,20 @@ async def test_what_a_killed_gateway_left_is_in_what_clients_have_spent(postgres
     assert (spent.client, spent.month_usd) == ("anna", 2.0)
 
 
+@pytest.fixture
+def of_0027(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Store attempts with the columns of 0027, which every later schema takes."""
+    added = frozenset({"system_fingerprint"})
+    omitted = {*AttemptRecord.__struct_fields__} - {*ledger_entries.ATTEMPT_COLUMNS}
+    columns = ledger_entries.Columns(AttemptRecord, left_out=added | omitted, json=("price", "itl"))
+    monkeypatch.setattr(ledger_entries, "_ATTEMPTS", columns)
+    monkeypatch.setattr(inserts, "ATTEMPT_COLUMNS", columns.names)
+    now, before = inserts._NAMES["attempts"], ", ".join(columns.names)
+    monkeypatch.setitem(inserts._NAMES, "attempts", before)
+    monkeypatch.setitem(inserts._TAKE_OVER, "attempts", inserts._TAKE_OVER["attempts"].replace(now, before))
+
+
+@pytest.mark.usefixtures("of_0027")
 async def test_an_upgrade_and_the_way_back_under_load_lose_and_double_nothing(
     postgres_url: str, engine: AsyncEngine
 ) -> None:
@@ -315,6 +330,7 @@ async def test_an_upgrade_and_the_way_back_under_load_lose_and_double_nothing(
     }
 
 
+@pytest.mark.usefixtures("of_0027")
 async def test_a_fold_makes_the_sums_that_the_triggers_before_made(postgres_url: str, engine: AsyncEngine) -> None:
     made = entries(300, days=0.9)
     await insert(engine, made[:150])

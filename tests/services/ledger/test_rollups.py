@@ -19,9 +19,10 @@ from gateway.ledger.folding import fold_all
 from gateway.ledger.inserts import insert
 from gateway.ledger.reports.reader import FAILED
 from gateway.ledger.retention import Retention, prune
+from gateway.ledger.targets.statements import RACED
 from gateway.racing import LEAST_BUCKET, Ending, Measurement, attempt_record
 from gateway.steering import BUCKETS, edge_s
-from providers.dialects import read_event
+from providers.dialects import DIALECTS, read_event
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
 from tests.unit.racing.track import delta
 
@@ -248,6 +249,19 @@ async def test_streams_that_broke_before_the_upgrade_are_in_the_sums_of_failed_c
     for view in ("client_usage", "client_usage_1h", "client_usage_30d", "tag_values_1h", "tag_values_30d"):
         (row,) = await rows(ledger_url, f"select n, n_failed from {view}")
         assert (row["n"], row["n_failed"]) == (20, 12), view
+
+
+async def test_calls_of_every_raced_api_are_in_the_sums_of_promises_also_after_a_way_back(ledger_url: str) -> None:
+    def of_each() -> list[Entry]:
+        return [Finished(call(won(new_id()), endpoint=dialect.endpoint)) for dialect in DIALECTS.values()]
+
+    await store(ledger_url, of_each())
+    await downgrade(ledger_url, "0028")
+    await migrate(ledger_url)
+    await store(ledger_url, of_each())
+    (row,) = await rows(ledger_url, "select n, n_tps from slo")
+    assert (row["n"], row["n_tps"]) == (2 * len(DIALECTS), 2 * len(DIALECTS))
+    assert all(f"'{dialect.endpoint}'" in RACED for dialect in DIALECTS.values())
 
 
 async def test_the_value_of_racing_of_all_time_outlives_the_rows_of_attempts(ledger_url: str) -> None:

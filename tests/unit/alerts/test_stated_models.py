@@ -8,12 +8,15 @@ import pytest
 
 from gateway.alerts.alert import Condition, Severity, SourceUnavailable
 from gateway.alerts.stated_models import (
+    FINGERPRINTS,
     HISTORY,
     LASTS,
     LEAST_ANSWERS,
     LEAST_BEFORE,
+    LONGEST_LOOK,
     MOST_DEPLOYMENTS,
     MOST_MODELS,
+    TAKES_OVER,
     Stated,
     StatedModels,
     StatedModelSource,
@@ -185,3 +188,111 @@ def test_a_text_of_its_own_in_each_answer_is_no_change_and_takes_no_memory() -> 
     for number in range(2 * MOST_DEPLOYMENTS):
         world.answer("m-1", deployment=f"of-clients/{number}")
     assert len(stated.known) <= MOST_DEPLOYMENTS
+
+
+class Fingerprints:
+    """A provider's answers of one model, one a second, and who follows its fingerprints, in virtual time."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self.answers: list[tuple[str, datetime]] = []
+        self.stated = StatedModels(lambda: self.now)
+        self.source = StatedModelSource(self.stated, self.read, utc_now=lambda: self.now)
+        self.error: Exception | None = None
+        self.reads = 0
+
+    async def read(self, sql: str) -> Sequence[Stated]:
+        self.reads += 1
+        if self.error is not None:
+            raise self.error
+        [own] = [each.fingerprint for each in self.stated.news if f"= '{each.fingerprint}'" in sql]
+        rows = [(name, at) for name, at in self.answers if at >= self.now - FINGERPRINTS]
+        first_at = min(at for name, at in rows if name == own)
+        last_at = max((at for name, at in rows if name != own), default=START)
+        found = []
+        for name in dict.fromkeys(name for name, _ in rows):
+            times = [at for each, at in rows if each == name]
+            earlier, later = sum(at < first_at for at in times), sum(at > last_at for at in times)
+            found.append(Stated(name, len(times), times[0], times[-1], earlier, later))
+        return found
+
+    def answer(self, *names: str, times: int = 1) -> None:
+        for name in names * times:
+            self.now += timedelta(seconds=1)
+            self.answers.append((name, self.now))
+            if name not in self.stated.fingerprints.known.get("a/chat", ()):
+                self.stated.add_fingerprint("a/chat", name, "m-1")
+
+    def changes(self) -> list[str]:
+        return [each.summary for each in asyncio.run(self.source.conditions())]
+
+    def later(self) -> list[str]:
+        """Return the changes after the longest time until the next look."""
+        self.now += LONGEST_LOOK
+        return self.changes()
+
+
+def test_a_fingerprint_that_takes_over_all_answers_is_one_change_and_ends() -> None:
+    world = Fingerprints()
+    world.answer("fp-1", times=LEAST_BEFORE)
+    world.answer("fp-2", times=TAKES_OVER)
+    expected = "Deployment a/chat states another fingerprint of m-1 since 2030-01-01 00:00 UTC: 'fp-2', before 'fp-1'"
+    assert world.changes() == [expected]
+    assert (world.reads, world.stated.news) == (1, ())
+    world.now += LASTS
+    assert world.changes() == []
+
+
+def test_fingerprints_in_turn_are_no_change_however_long() -> None:
+    world = Fingerprints()
+    world.answer("fp-1", times=LEAST_BEFORE)
+    for _ in range(60):
+        world.answer("fp-1", "fp-2", "fp-3", times=10)
+        assert world.later() == []
+    assert world.stated.news == ()  # after a day they are what is usual
+    asked = world.reads
+    world.answer("fp-1", "fp-2", "fp-3", times=10)
+    assert (world.later(), world.reads) == ([], asked)
+
+
+def test_a_fingerprint_that_is_rolled_out_over_hours_is_a_change_when_all_have_it() -> None:
+    world = Fingerprints()
+    world.answer("fp-1", times=LEAST_BEFORE)
+    for _ in range(6):
+        world.answer("fp-1", "fp-2", times=10)
+        assert world.later() == []
+    world.answer("fp-2", times=TAKES_OVER)
+    assert len(world.later()) == 1
+
+
+def test_a_fingerprint_that_was_there_this_week_is_no_change() -> None:
+    world = Fingerprints()
+    world.answer("fp-1", times=LEAST_BEFORE)
+    world.answer("fp-2", times=2)
+    world.answer("fp-1")
+    world.now += timedelta(days=2)
+    world.answer("fp-2", times=TAKES_OVER)
+    assert world.later() == []
+    assert (world.reads, world.stated.news) == (1, ())
+
+
+def test_a_deployment_of_few_answers_has_no_usual_fingerprint() -> None:
+    world = Fingerprints()
+    world.answer("fp-1", times=LEAST_BEFORE - 1)
+    world.answer("fp-2", times=TAKES_OVER)
+    assert world.later() == []
+
+
+def test_a_fingerprint_is_looked_for_seldom_and_not_while_the_ledger_is_too_slow() -> None:
+    world = Fingerprints()
+    world.answer("fp-1", times=LEAST_BEFORE)
+    world.answer("fp-2", times=LEAST_ANSWERS)
+    for _ in range(5):
+        assert world.changes() == []
+    assert world.reads == 1
+    world.error = ReportsUnreachable("away")
+    with pytest.raises(SourceUnavailable):
+        world.later()
+    world.error = ReportTooSlow("too slow")
+    assert world.later() == []
+    assert world.stated.news == ()

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.racing.measurement import MOST_CALLS, MOST_CHARS, Measurement, ToolCalls
+from gateway.racing.measurement import MOST_CALLS, MOST_CHARS, Measurement, Reported, ToolCalls
+from providers.dialects import CHAT, COMPLETIONS, Dialect
 from providers.dialects import read_event as read_chat
 from providers.dialects.messages.events import read_event as read_messages
 from providers.dialects.responses.events import read_event as read_responses
@@ -110,3 +111,11 @@ def test_responses_tell_the_same() -> None:
     assert (measurement.reported.tool_calls.number(), measurement.reported.tool_calls.valid()) == (1, False)
     assert (measurement.reported.model_version, measurement.reported.answer_id) == ("gpt-x", "resp_1")
     assert measurement.reported.finish_reason == "max_output_tokens"
+
+
+@pytest.mark.parametrize("dialect", [CHAT, COMPLETIONS])
+def test_a_fingerprint_is_the_first_that_an_answer_states(dialect: Dialect) -> None:
+    reported = Reported()
+    for said in (b'"model": "m"', b'"system_fingerprint": "fp_1"', b'"system_fingerprint": "fp_2"'):
+        reported.note(dialect.answers.read_event(b'{"choices": [], %s}' % said, ()))
+    assert (reported.model_version, reported.fingerprint) == ("m", "fp_1")

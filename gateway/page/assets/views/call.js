@@ -34,9 +34,14 @@ const ATTEMPTS = [
   ["In flight", (each) => count(each.in_flight)],
   ["Status", (each) => each.status_code ?? "–"],
   ["Key", (each) => each.key_name ?? "–"],
-  ["Answered as", (each) => each.model_version ?? "–"],
+  ["Answered as", (each) => answeredAs(each)],
   ["Provider's id", (each) => each.provider_request_id ?? "–"],
 ];
+
+/** The model that answered, and its fingerprint, by the provider's own words. */
+function answeredAs({ model_version: model, system_fingerprint: fingerprint }) {
+  return known(fingerprint) ? `${model ?? "–"} (${fingerprint})` : model ?? "–";
+}
 
 /** Show the call `id` in `root` until closed. */
 export function view(root, [id]) {

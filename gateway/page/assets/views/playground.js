@@ -44,7 +44,7 @@ export function view(root, params, session, query) {
   go.disabled = isViewer;
 
   fill(root, title(), trouble,
-    isViewer ? h("p", { class: "soft" }, "Your key may only look: calls need the key of an admin.") : null,
+    isViewer ? h("p", { class: "soft" }, "Your key may only look: calls need the key of an operator or an admin.") : null,
     h("div", { class: "play" },
       h("form", { class: "card", onsubmit: send }, h("div", { class: "inside fields" },
         selects("Model", models, asked.model, (model) => change({ model })),
