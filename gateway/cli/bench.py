@@ -14,7 +14,7 @@ from gateway.cli.configuration import ConfigOption
 from gateway.cli.terminal import FAILED, MISUSED, OK, fail, say, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from gateway.bench.gate import Gate
     from gateway.bench.gate import Wanted as WantedGate
@@ -27,13 +27,15 @@ BROKEN = 3  # a goal is broken, or something is worse than before
 UNDECIDED = 4  # too little data to say
 STOPPED = 130  # by Ctrl-C; the usual exit code
 _DEFAULT_ROUNDS = 20
+_DEFAULT_SAMPLES = 10  # of each prompt, where what is written is compared
+_WRITTEN_TOKENS = 50  # of each of these
 _DEFAULT_CAP_USD = 1.0
 
 
 def bench(  # noqa: PLR0917 - options are named on the command line
     model: Annotated[
-        str | None,
-        typer.Argument(help="A model, or provider/model,provider/model. [default: the first model]"),
+        list[str] | None,
+        typer.Argument(help="A model, or provider/model and provider/model. [default: the first model]"),
     ] = None,
     deployment: Annotated[
         list[str] | None, typer.Option("--deployment", "-d", help="Only this deployment; may be repeated.")
@@ -102,6 +104,14 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="Write what --fail-if and --against found as JUnit's XML.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown.")] = None,
+    same_model: Annotated[
+        bool,
+        typer.Option(
+            "--same-model",
+            help="Compare what they write to fixed prompts, or with --against what one wrote before: exit with 3 if"
+            " it is not from one model. The journal has the answers.",
+        ),
+    ] = False,
     config: ConfigOption = None,
 ) -> None:
     """Compare deployments by the same requests to each.
@@ -109,8 +119,8 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     The deployments take turns, in a random order.
 
     It asks the providers directly, with the keys of the configuration, or a running gateway with --url. Each request
-    is in the journal as soon as it has ended; neither prompts nor answers are stored. Nothing is written to the ledger,
-    unless the requests go through a gateway.
+    is in the journal as soon as it has ended; neither prompts nor answers are stored, but with --same-model. Nothing is
+    written to the ledger, unless the requests go through a gateway.
 
     The cost is estimated first, and never more than --max-usd. docs/bench.md explains figures and method.
 
@@ -120,14 +130,14 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     Example: holeshot bench gpt-oss-120b --rounds 30 --goal "ttft<500ms,tps>45" --html report.html
 
     Example: holeshot bench gpt-oss-120b --yes --fail-if "ttft_p95_ms > 800" --junit bench.xml
+
+    Example: holeshot bench --same-model groq/openai/gpt-oss-120b cerebras/gpt-oss-120b
     """
-    if as_json and as_csv:
-        fail("give --json or --csv, not both", MISUSED)
     gate = _read_gate(fail_if or [], against)
-    if junit is not None and gate is None:
+    if junit is not None and gate is None and not same_model:
         fail("--junit needs something to judge: add --fail-if or --against", MISUSED)
     files = _Files(html, junit, markdown)
-    own = {
+    plan = {
         "MODEL": model,
         "--deployment": deployment,
         "--url": url,
@@ -140,9 +150,8 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         "--seed": seed,
         "--journal": journal,
     }
-    given = [name for name, value in own.items() if value is not None]
-    if resume is not None and given:
-        fail(f"with --resume the plan is the journal's: leave out {', '.join(given)}", MISUSED)
+    others = {"--fail-if": fail_if, "--html": html, "--csv": as_csv or None}
+    _refuse({**plan, **others, "--json": as_json or None, "--resume": resume}, plan, same_model=same_model)
     from gateway.bench.running import JournalError, read_journal  # noqa: PLC0415 - only where it is needed
     from gateway.cli.bench_field import (  # noqa: PLC0415 - likewise
         Spending,
@@ -150,21 +159,22 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         read_classes,
         read_levels,
         the_goal,
+        written_kinds,
     )
     from gateway.watching import logs  # noqa: PLC0415 - likewise
 
     logs.configure("error", "console")  # a log line would damage the progress
     wanted = Wanted(
         config=config,
-        model=model,
+        model=",".join(model) if model else None,
         deployments=tuple(deployment or ()),
         url=url,
         key=key,
-        kinds=read_classes(classes),
-        rounds=rounds or _DEFAULT_ROUNDS,
+        kinds=written_kinds() if same_model else read_classes(classes),
+        rounds=rounds or (_DEFAULT_SAMPLES if same_model else _DEFAULT_ROUNDS),
         concurrencies=read_levels(concurrency),
-        warm_up=2 if warm_up is None else warm_up,
-        answer_tokens=answer_tokens or 512,
+        warm_up=(0 if same_model else 2) if warm_up is None else warm_up,
+        answer_tokens=answer_tokens or (_WRITTEN_TOKENS if same_model else 512),
         prompt_tokens=prompt_tokens or 4000,
         goal=the_goal(goal),
         seed=random.randrange(2**31) if seed is None else seed,  # noqa: S311 - an order
@@ -173,6 +183,9 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     spending = Spending(cap_usd=_DEFAULT_CAP_USD if max_usd is None else max_usd, unpriced=unpriced, yes=yes)
     try:
         past = read_journal(resume) if resume is not None else None
+        if past is not None and past.plan.is_written is not same_model:
+            advice = "add --same-model" if past.plan.is_written else "it has times: leave out --same-model"
+            fail(f"{resume} cannot be continued so: {advice}", MISUSED)
         if past is not None and rounds is not None:
             if rounds <= past.plan.rounds:
                 fail(
@@ -188,6 +201,22 @@ def bench(  # noqa: PLR0917 - options are named on the command line
             say(f"holeshot: stopped; `holeshot bench --resume {path}` goes on", err=True)
         raise typer.Exit(STOPPED) from None
     _end(report, path, gate, files, as_json=as_json, as_csv=as_csv)
+
+
+_OF_TIMES = ("--classes", "--prompt-tokens", "--goal", "--fail-if", "--html", "--csv")
+
+
+def _refuse(given: "Mapping[str, object]", plan: "Iterable[str]", *, same_model: bool) -> None:
+    """Fail if options that were given do not go together; ``plan``: those that a journal has settled."""
+    known = [name for name, value in given.items() if value is not None]
+    if "--json" in known and "--csv" in known:
+        fail("give --json or --csv, not both", MISUSED)
+    if same_model and not set(known).isdisjoint(_OF_TIMES):
+        odd = ", ".join(name for name in known if name in _OF_TIMES)
+        fail(f"--same-model compares what is written, not times: leave out {odd}", MISUSED)
+    if "--resume" in known and not set(known).isdisjoint(plan):
+        settled = ", ".join(name for name in plan if name in known)
+        fail(f"with --resume the plan is the journal's: leave out {settled}", MISUSED)
 
 
 def _read_gate(fail_if: list[str], against: Path | None) -> "WantedGate | None":
@@ -271,12 +300,16 @@ def _is_whole(past: "Past") -> bool:
 
 def _check(gate: "WantedGate | None", plan: "Plan") -> None:
     """Fail before anything is sent if the gate cannot judge this bench."""
-    if gate is None:
+    if gate is None and not plan.is_written:
         return
     from gateway.bench.gate import GateError, check_plan  # noqa: PLC0415 - as above
+    from gateway.bench.same_model import check_same  # noqa: PLC0415 - likewise
 
     try:
-        check_plan(gate, plan)
+        if plan.is_written:
+            check_same(plan, gate)
+        elif gate is not None:
+            check_plan(gate, plan)
     except GateError as error:
         fail(str(error), MISUSED)
 
@@ -294,7 +327,11 @@ def _end(
 ) -> None:
     """Print and write the report, and exit with what the gate says."""
     gate: Gate | None = None
-    if wanted is not None and report.requests:
+    if report.requests and report.plan.is_written:
+        from gateway.bench.same_model import judge_same  # noqa: PLC0415 - as above
+
+        gate = judge_same(report, wanted)
+    elif report.requests and wanted is not None:
         from gateway.bench.gate import judge  # noqa: PLC0415 - as above
 
         gate = judge(wanted, report)

@@ -306,20 +306,29 @@ _MOST_AT_A_TIME = 256
 
 def read_classes(said: str | None) -> tuple[str, ...]:
     """Return the classes of prompts in a comma list; all of them by default."""
-    from gateway.bench.plan import FIXED, PromptKind, kind_of  # noqa: PLC0415 - only where it is needed
+    from gateway.bench.plan import CLASSES, FIXED, kind_of  # noqa: PLC0415 - only where it is needed
 
     if said is None:
-        return tuple(PromptKind)
+        return CLASSES
     names = tuple(dict.fromkeys(name.strip() for name in said.split(",")))
     for name in names:
         try:
-            kind_of(name)
+            known = kind_of(name) in CLASSES
         except ValueError:
+            known = False
+        if not known:
             fail(
-                f"there is no class of prompts {name!r}: choose of {', '.join(PromptKind)}, each also with {FIXED}",
+                f"there is no class of prompts {name!r}: choose of {', '.join(CLASSES)}, each also with {FIXED}",
                 MISUSED,
             )
     return names
+
+
+def written_kinds() -> tuple[str, ...]:
+    """Return the prompts whose answers are compared by what they say."""
+    from gateway.bench.plan import WRITTEN_KINDS  # noqa: PLC0415 - only where it is needed
+
+    return WRITTEN_KINDS
 
 
 def read_levels(said: str | None) -> tuple[int, ...]:
@@ -477,7 +486,7 @@ def _note(plan: Plan) -> None:
             prose(f"note: {contender.name} is not asked {kind}: {reason}", err=True)
     if not plan.requests:
         fail("none of the deployments can be asked any of these classes of prompts", MISUSED)
-    if plan.rounds < FEWEST_ROUNDS:
+    if plan.rounds < FEWEST_ROUNDS and not plan.is_written:
         say(f"note: intervals and verdicts need at least {FEWEST_ROUNDS} rounds", err=True)
 
 
@@ -505,6 +514,11 @@ def write_report(report: Report, journal: Path) -> None:
     plan, labels = report.plan, report.plan.labels
     if not report.requests:
         say("nothing was measured")
+        return
+    if plan.is_written:
+        failed = sum(sample.error_kind is not None for sample in report.samples)
+        say(f"{counted(report.requests, 'answer')} of at most {plan.lengths.long_answer} tokens, {failed} failed")
+        say(f"spent: {_money(report)}")
         return
     for level in plan.concurrencies:
         of_level = [cell for cell in report.cells if cell.concurrency == level and cell.kind == ALL]
@@ -569,4 +583,5 @@ def write_gate(gate: Gate, *, err: bool = False) -> None:
         prose(f"{_SAID[check.outcome]}: {check.deployment}{at}: {check.words}", err=err)
     for note in gate.notes:
         prose(f"note: {note}", err=err)
-    say(f"gate: {_SAID[gate.outcome]}", err=err)
+    if gate.checks:
+        say(f"gate: {_SAID[gate.outcome]}", err=err)
