@@ -195,8 +195,8 @@ class Draws:
         """Return the mean of ``values``, each with its round."""
         return self.ratio([(round_, value, 1.0) for round_, value in values])
 
-    def share(self, values: Sequence[tuple[int, bool]]) -> Estimate:
-        """Return the share of true ``values``, each with its round.
+    def share(self, values: Sequence[tuple[int, bool]], tail: float = (1.0 - CONFIDENCE) / 2) -> Estimate:
+        """Return the share of true ``values``, each with its round; each end of the interval is passed with ``tail``.
 
         The interval is Clopper and Pearson's, which holds for shares near 0 and 1 too, where the bootstrap has nothing
         to draw from. Where rounds differ more than chance explains, the number of values is reduced accordingly.
@@ -209,7 +209,7 @@ class Draws:
         for round_, value in values:
             by_round.setdefault(round_, []).append(value)
         effective = n / _design_effect(share, list(by_round.values()))
-        return Estimate(n, share, *share_limits(share * effective, effective, (1.0 - CONFIDENCE) / 2))
+        return Estimate(n, share, *share_limits(share * effective, effective, tail))
 
 
 @cache

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-# One request of a bench and what was measured of it: a line of the journal. No text of prompt or answer.
+# One request of a bench and what was measured of it: a line of the journal. No text of a prompt, and of an answer only
+# where what is written is compared.
 
 
 class Key(msgspec.Struct, frozen=True, order=True):
@@ -50,6 +51,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost_high_usd: float | None = None  # at most
     error_kind: str | None = None
     status_code: int | None = None
+    text: str | None = None  # what was written; with ``--same-model`` only
 
 
 # What an answer must be like to count as good: ``ttft<500ms,tps>45``.
@@ -140,8 +142,10 @@ class PromptKind(StrEnum):
     LONG_PROMPT = "long_prompt"  # a long text, and a question about it
     TOOL_CALL = "tool_call"  # a tool must be called
     JSON = "json"  # an answer in JSON
+    WRITTEN = "written"  # one of ``WRITTEN_PROMPTS``, with its number behind a colon: what is written is compared
 
 
+CLASSES = tuple(kind for kind in PromptKind if kind is not PromptKind.WRITTEN)  # of a bench of times
 FIXED = ":fixed"  # after the name of a class: its prompt is the same each time, so that a cache may know it
 
 
@@ -183,17 +187,51 @@ _TOOL = {
         },
     },
 }
+# Open questions, of which the answers of two models soon differ. They never change: runs are compared over months.
+WRITTEN_PROMPTS = (
+    "Describe a street market on a rainy morning.",
+    "Tell me something surprising about octopuses.",
+    "Write the first lines of a story about a lighthouse keeper.",
+    "Explain to a child why the sky is blue.",
+    "What should one think of before buying a used bicycle?",
+    "Invent a small village and describe who lives there.",
+    "Give advice to somebody who cannot sleep.",
+    "Write a short review of an imaginary restaurant.",
+    "What makes a good teacher?",
+    "Describe the taste of a ripe mango.",
+    "Why did the Roman Republic fall?",
+    "Write a letter to a friend whom you have not seen for years.",
+    "How would you spend a free day in a city you do not know?",
+    "Explain what a hash table is.",
+    "Describe a machine that does not exist yet.",
+    "Write a short poem about winter.",
+    "What are the arguments for and against zoos?",
+    "Tell a joke, and say why it is funny.",
+    "How does bread rise?",
+    "Écris quelques phrases sur la mer.",
+    "Beschreibe einen Spaziergang im Wald.",
+    "Cuenta una historia breve sobre un gato.",
+    "Write a Python function that finds the most common word of a text, and explain it.",
+    "Describe a chess game between two old friends.",
+    "What will people a hundred years from now think of us?",
+)
+WRITTEN_KINDS = tuple(f"{PromptKind.WRITTEN}:{number}" for number in range(len(WRITTEN_PROMPTS)))
 _CHARS_PER_TOKEN = 4.5  # of the log's words, with common tokenizers
 
 
 def kind_of(name: str) -> PromptKind:
-    """Return the class of a name with or without ``FIXED``.
+    """Return the class of a name with or without ``FIXED``, or of one of ``WRITTEN_KINDS``.
 
     Raises:
         ValueError: there is no such class.
 
     """
-    return PromptKind(name.removesuffix(FIXED))
+    if name in WRITTEN_KINDS:
+        return PromptKind.WRITTEN
+    kind = PromptKind(name.removesuffix(FIXED))
+    if kind is PromptKind.WRITTEN:
+        raise ValueError(name)
+    return kind
 
 
 def expected_answer(name: str, lengths: Lengths) -> Expected:
@@ -209,6 +247,8 @@ def expected_answer(name: str, lengths: Lengths) -> Expected:
             return Expected(40, 160)
         case PromptKind.JSON:
             return Expected(160, 320)
+        case PromptKind.WRITTEN:
+            return Expected(lengths.long_answer, lengths.long_answer)
 
 
 def body(name: str, lengths: Lengths, salt: str, model: str) -> bytes:
@@ -226,7 +266,9 @@ def body(name: str, lengths: Lengths, salt: str, model: str) -> bytes:
             text, more = _WEATHER, {"tools": [_TOOL]}
         case PromptKind.JSON:
             text, more = _COUNTRIES, {"response_format": {"type": "json_object"}}
-    if not name.endswith(FIXED):
+        case PromptKind.WRITTEN:
+            text, more = WRITTEN_PROMPTS[WRITTEN_KINDS.index(name)], {"temperature": 1}
+    if kind is not PromptKind.WRITTEN and not name.endswith(FIXED):
         text = f"(Request {salt}; this line means nothing.)\n{text}"
     asked = {
         "model": model,
@@ -310,6 +352,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def kinds_of(self, contender: Contender) -> list[str]:
         """Return the classes of prompts that ``contender`` is asked."""
         return [kind for kind in self.kinds if kind not in contender.leaves_out]
+
+    @property
+    def is_written(self) -> bool:
+        """Whether what is written is compared, not the times."""
+        return any(kind in WRITTEN_KINDS for kind in self.kinds)
 
     @property
     def labels(self) -> dict[str, str]:

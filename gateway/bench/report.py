@@ -36,7 +36,7 @@ NOTICED = 0.10  # less time, or cost: the difference for which it is said how ma
 _OTHER_LENGTH = 0.10  # answers of which the mean lengths differ by more than this are not of one length
 
 
-class _Aspect(msgspec.Struct, frozen=True):
+class Aspect(msgspec.Struct, frozen=True):
     """Something in which two deployments are compared."""
 
     name: str
@@ -56,12 +56,12 @@ def _whole(of: Callable[[Sample], float | None]) -> Callable[[Sample], float | N
     return lambda sample: of(sample) if sample.error_kind is None else None
 
 
-_ASPECTS: tuple[_Aspect, ...] = (
-    _Aspect("ttft", "at first tokens", "faster", _whole(lambda each: each.ttft_ms), True, "less time"),  # noqa: FBT003 - a row
-    _Aspect("decode_tps", "at decoding", "faster", _whole(lambda each: each.decode_tps), False, "more tok/s"),  # noqa: FBT003 - likewise
-    _Aspect("total", "at whole answers", "faster", _whole(lambda each: each.total_ms), True, "less time"),  # noqa: FBT003 - likewise
-    _Aspect("cost", "per request", "cheaper", _whole(lambda each: each.cost_usd or None), True, "less cost"),  # noqa: FBT003 - likewise
-    _Aspect("errors", "in errors", "better", _error, True, "points fewer errors", is_share=True),  # noqa: FBT003 - likewise
+COMPARED: tuple[Aspect, ...] = (
+    Aspect("ttft", "at first tokens", "faster", _whole(lambda each: each.ttft_ms), True, "less time"),  # noqa: FBT003 - a row
+    Aspect("decode_tps", "at decoding", "faster", _whole(lambda each: each.decode_tps), False, "more tok/s"),  # noqa: FBT003 - likewise
+    Aspect("total", "at whole answers", "faster", _whole(lambda each: each.total_ms), True, "less time"),  # noqa: FBT003 - likewise
+    Aspect("cost", "per request", "cheaper", _whole(lambda each: each.cost_usd or None), True, "less cost"),  # noqa: FBT003 - likewise
+    Aspect("errors", "in errors", "better", _error, True, "points fewer errors", is_share=True),  # noqa: FBT003 - likewise
 )
 
 
@@ -94,7 +94,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 def verdicts(plan: Plan, samples: Sequence[Sample], draws: Draws) -> list[Verdict]:
     """Return all comparisons, those that are shown first."""
-    aspects = list(_ASPECTS)
+    aspects = list(COMPARED)
     if plan.goal is not None:
         goal = plan.goal
 
@@ -103,7 +103,7 @@ def verdicts(plan: Plan, samples: Sequence[Sample], draws: Draws) -> list[Verdic
             return None if met is None else float(met)
 
         aspects.append(
-            _Aspect("goodput", "at the goal", "better", good, False, "points more requests meet it", is_share=True)  # noqa: FBT003 - a row
+            Aspect("goodput", "at the goal", "better", good, False, "points more requests meet it", is_share=True)  # noqa: FBT003 - a row
         )
     found: dict[str, Verdict] = {}
     differences: dict[str, list[float]] = {}  # of the rounds, of what is compared by its logarithm
@@ -139,7 +139,7 @@ class _Pair(msgspec.Struct, frozen=True):
     tokens_b: int
 
 
-def _pairs(aspect: _Aspect, of_a: Mapping[Key, Sample], of_b: Mapping[Key, Sample], b: str) -> list[_Pair]:
+def _pairs(aspect: Aspect, of_a: Mapping[Key, Sample], of_b: Mapping[Key, Sample], b: str) -> list[_Pair]:
     """Return the requests of which both have a value."""
     found = []
     for key, sample in of_a.items():
@@ -153,7 +153,7 @@ def _pairs(aspect: _Aspect, of_a: Mapping[Key, Sample], of_b: Mapping[Key, Sampl
     return found
 
 
-def _means(aspect: _Aspect, pairs: Sequence[_Pair]) -> list[tuple[int, float]]:
+def _means(aspect: Aspect, pairs: Sequence[_Pair]) -> list[tuple[int, float]]:
     """Return each round's mean difference: of shares in points, else of the logarithms."""
     by_round: dict[int, list[float]] = {}
     for pair in pairs:
@@ -163,7 +163,7 @@ def _means(aspect: _Aspect, pairs: Sequence[_Pair]) -> list[tuple[int, float]]:
 
 
 def _compared(
-    aspect: _Aspect, concurrency: int, by_name: Mapping[str, Mapping[Key, Sample]], names: tuple[str, str], draws: Draws
+    aspect: Aspect, concurrency: int, by_name: Mapping[str, Mapping[Key, Sample]], names: tuple[str, str], draws: Draws
 ) -> Verdict | None:
     """Return the comparison, yet without words; None if the two have no request in common."""
     a, b = names
@@ -195,7 +195,7 @@ def _compared(
         p_corrected=1.0,
         is_shown=False,
         words="",
-        note=_length_note(aspect, *tokens),
+        note=length_note(aspect, *tokens),
     )
 
 
@@ -207,7 +207,7 @@ def _negative(value: float | None) -> float | None:
     return None if value is None else -value
 
 
-def _as_difference(aspect: _Aspect, estimate: Estimate) -> Estimate:
+def _as_difference(aspect: Aspect, estimate: Estimate) -> Estimate:
     """Return by how much the better one is better, as a share of the other; positive where it is."""
 
     def of(value: float | None) -> float | None:
@@ -223,7 +223,8 @@ def _as_difference(aspect: _Aspect, estimate: Estimate) -> Estimate:
     return Estimate(estimate.n, of(estimate.value), low, high)
 
 
-def _length_note(aspect: _Aspect, tokens_a: int, tokens_b: int) -> str | None:
+def length_note(aspect: Aspect, tokens_a: float, tokens_b: float) -> str | None:
+    """Return that the first answers are longer or shorter than the others, if that explains times or cost."""
     if aspect.name not in ("total", "cost") or not tokens_a or not tokens_b:
         return None
     off = tokens_a / tokens_b - 1.0
@@ -233,7 +234,7 @@ def _length_note(aspect: _Aspect, tokens_a: int, tokens_b: int) -> str | None:
 
 
 def _told(
-    verdict: Verdict, p_corrected: float, comparisons: int, aspects: Mapping[str, _Aspect], labels: Mapping[str, str]
+    verdict: Verdict, p_corrected: float, comparisons: int, aspects: Mapping[str, Aspect], labels: Mapping[str, str]
 ) -> Verdict:
     """Return the verdict with its words."""
     aspect = aspects[verdict.aspect]
@@ -295,8 +296,8 @@ def report(plan: Plan, samples: Sequence[Sample], *, sittings: int, at_most_usd:
         spent_usd=sum(costs) if costs else None,
         at_most_usd=at_most_usd,
         is_whole=len(counting) >= plan.requests,
-        cells=cells(plan, counting, draws),
-        verdicts=verdicts(plan, counting, draws),
+        cells=[] if plan.is_written else cells(plan, counting, draws),
+        verdicts=[] if plan.is_written else verdicts(plan, counting, draws),
         method=method(plan),
         samples=counting,
     )

@@ -5,31 +5,37 @@ import random
 import time
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 import typer
 
 from gateway.cli.configuration import ConfigOption
-from gateway.cli.terminal import FAILED, MISUSED, fail, say, write_json
+from gateway.cli.terminal import FAILED, MISUSED, OK, fail, say, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from gateway.bench.gate import Gate
+    from gateway.bench.gate import Wanted as WantedGate
     from gateway.bench.plan import Plan
     from gateway.bench.report import Report
     from gateway.bench.running import Journal, Past
     from gateway.cli.bench_field import Spending, Wanted
 
+BROKEN = 3  # a goal is broken, or something is worse than before
+UNDECIDED = 4  # too little data to say
 STOPPED = 130  # by Ctrl-C; the usual exit code
 _DEFAULT_ROUNDS = 20
+_DEFAULT_SAMPLES = 10  # of each prompt, where what is written is compared
+_WRITTEN_TOKENS = 50  # of each of these
 _DEFAULT_CAP_USD = 1.0
 
 
 def bench(  # noqa: PLR0917 - options are named on the command line
     model: Annotated[
-        str | None,
-        typer.Argument(help="A model, or provider/model,provider/model. [default: the first model]"),
+        list[str] | None,
+        typer.Argument(help="A model, or provider/model and provider/model. [default: the first model]"),
     ] = None,
     deployment: Annotated[
         list[str] | None, typer.Option("--deployment", "-d", help="Only this deployment; may be repeated.")
@@ -84,6 +90,28 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print a row for each figure.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write the report with plots as one HTML file.")] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-if",
+            metavar="GOAL",
+            help='Exit with 3 if a figure is so: "ttft_p95_ms > 800", "groq/llama: errors > 2%"; may be repeated.',
+        ),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="Exit with 3 if it is worse than this run of before: a journal, or what --json printed."),
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write what --fail-if and --against found as JUnit's XML.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown.")] = None,
+    same_model: Annotated[
+        bool,
+        typer.Option(
+            "--same-model",
+            help="Compare what they write to fixed prompts, or with --against what one wrote before: exit with 3 if"
+            " it is not from one model. The journal has the answers.",
+        ),
+    ] = False,
     config: ConfigOption = None,
 ) -> None:
     """Compare deployments by the same requests to each.
@@ -91,16 +119,25 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     The deployments take turns, in a random order.
 
     It asks the providers directly, with the keys of the configuration, or a running gateway with --url. Each request
-    is in the journal as soon as it has ended; neither prompts nor answers are stored. Nothing is written to the ledger,
-    unless the requests go through a gateway.
+    is in the journal as soon as it has ended; neither prompts nor answers are stored, but with --same-model. Nothing is
+    written to the ledger, unless the requests go through a gateway.
 
     The cost is estimated first, and never more than --max-usd. docs/bench.md explains figures and method.
 
+    As a gate of a pipeline (--fail-if, --against) it exits with 3 if a goal is broken or a run of before was better,
+    and with 4 if there is too little data to say.
+
     Example: holeshot bench gpt-oss-120b --rounds 30 --goal "ttft<500ms,tps>45" --html report.html
+
+    Example: holeshot bench gpt-oss-120b --yes --fail-if "ttft_p95_ms > 800" --junit bench.xml
+
+    Example: holeshot bench --same-model groq/openai/gpt-oss-120b cerebras/gpt-oss-120b
     """
-    if as_json and as_csv:
-        fail("give --json or --csv, not both", MISUSED)
-    own = {
+    gate = _read_gate(fail_if or [], against)
+    if junit is not None and gate is None and not same_model:
+        fail("--junit needs something to judge: add --fail-if or --against", MISUSED)
+    files = _Files(html, junit, markdown)
+    plan = {
         "MODEL": model,
         "--deployment": deployment,
         "--url": url,
@@ -113,9 +150,8 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         "--seed": seed,
         "--journal": journal,
     }
-    given = [name for name, value in own.items() if value is not None]
-    if resume is not None and given:
-        fail(f"with --resume the plan is the journal's: leave out {', '.join(given)}", MISUSED)
+    others = {"--fail-if": fail_if, "--html": html, "--csv": as_csv or None}
+    _refuse({**plan, **others, "--json": as_json or None, "--resume": resume}, plan, same_model=same_model)
     from gateway.bench.running import JournalError, read_journal  # noqa: PLC0415 - only where it is needed
     from gateway.cli.bench_field import (  # noqa: PLC0415 - likewise
         Spending,
@@ -123,21 +159,22 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         read_classes,
         read_levels,
         the_goal,
+        written_kinds,
     )
     from gateway.watching import logs  # noqa: PLC0415 - likewise
 
     logs.configure("error", "console")  # a log line would damage the progress
     wanted = Wanted(
         config=config,
-        model=model,
+        model=",".join(model) if model else None,
         deployments=tuple(deployment or ()),
         url=url,
         key=key,
-        kinds=read_classes(classes),
-        rounds=rounds or _DEFAULT_ROUNDS,
+        kinds=written_kinds() if same_model else read_classes(classes),
+        rounds=rounds or (_DEFAULT_SAMPLES if same_model else _DEFAULT_ROUNDS),
         concurrencies=read_levels(concurrency),
-        warm_up=2 if warm_up is None else warm_up,
-        answer_tokens=answer_tokens or 512,
+        warm_up=(0 if same_model else 2) if warm_up is None else warm_up,
+        answer_tokens=answer_tokens or (_WRITTEN_TOKENS if same_model else 512),
         prompt_tokens=prompt_tokens or 4000,
         goal=the_goal(goal),
         seed=random.randrange(2**31) if seed is None else seed,  # noqa: S311 - an order
@@ -146,6 +183,9 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     spending = Spending(cap_usd=_DEFAULT_CAP_USD if max_usd is None else max_usd, unpriced=unpriced, yes=yes)
     try:
         past = read_journal(resume) if resume is not None else None
+        if past is not None and past.plan.is_written is not same_model:
+            advice = "add --same-model" if past.plan.is_written else "it has times: leave out --same-model"
+            fail(f"{resume} cannot be continued so: {advice}", MISUSED)
         if past is not None and rounds is not None:
             if rounds <= past.plan.rounds:
                 fail(
@@ -153,19 +193,48 @@ def bench(  # noqa: PLR0917 - options are named on the command line
                     MISUSED,
                 )
             past.plan = msgspec.structs.replace(past.plan, rounds=rounds)
-        report = asyncio.run(_bench(wanted, past, path, spending))
+        report = asyncio.run(_bench(wanted, past, path, spending, gate))
     except JournalError as error:
         fail(str(error))
     except KeyboardInterrupt:
         if path.exists():
             say(f"holeshot: stopped; `holeshot bench --resume {path}` goes on", err=True)
         raise typer.Exit(STOPPED) from None
-    _show(report, path, html, as_json=as_json, as_csv=as_csv)
-    if not report.requests:
-        raise typer.Exit(FAILED)
+    _end(report, path, gate, files, as_json=as_json, as_csv=as_csv)
 
 
-async def _bench(wanted: "Wanted", past: "Past | None", path: Path, spending: "Spending") -> "Report":
+_OF_TIMES = ("--classes", "--prompt-tokens", "--goal", "--fail-if", "--html", "--csv")
+
+
+def _refuse(given: "Mapping[str, object]", plan: "Iterable[str]", *, same_model: bool) -> None:
+    """Fail if options that were given do not go together; ``plan``: those that a journal has settled."""
+    known = [name for name, value in given.items() if value is not None]
+    if "--json" in known and "--csv" in known:
+        fail("give --json or --csv, not both", MISUSED)
+    if same_model and not set(known).isdisjoint(_OF_TIMES):
+        odd = ", ".join(name for name in known if name in _OF_TIMES)
+        fail(f"--same-model compares what is written, not times: leave out {odd}", MISUSED)
+    if "--resume" in known and not set(known).isdisjoint(plan):
+        settled = ", ".join(name for name in plan if name in known)
+        fail(f"with --resume the plan is the journal's: leave out {settled}", MISUSED)
+
+
+def _read_gate(fail_if: list[str], against: Path | None) -> "WantedGate | None":
+    """Return what is to be judged; None if nothing is."""
+    if not fail_if and against is None:
+        return None
+    from gateway.bench.gate import GateError, Wanted, read_condition, read_saved  # noqa: PLC0415 - as above
+
+    try:
+        conditions = tuple(map(read_condition, fail_if))
+        return Wanted(conditions, None if against is None else read_saved(against), str(against or ""))
+    except GateError as error:
+        fail(str(error), MISUSED)
+
+
+async def _bench(
+    wanted: "Wanted", past: "Past | None", path: Path, spending: "Spending", gate: "WantedGate | None"
+) -> "Report":
     """Run what is left of a bench; return its report."""
     from gateway.bench.measuring import Moments  # noqa: PLC0415 - as above
     from gateway.bench.report import report  # noqa: PLC0415 - likewise
@@ -173,10 +242,12 @@ async def _bench(wanted: "Wanted", past: "Past | None", path: Path, spending: "S
     from gateway.cli.bench_field import agree, open_field, paid, unpriced_of, watching  # noqa: PLC0415 - likewise
 
     if past is not None and _is_whole(past):
+        _check(gate, past.plan)
         return report(past.plan, past.samples, sittings=past.sittings, at_most_usd=paid(past))
     async with AsyncExitStack() as stack:
         field = await stack.enter_async_context(open_field(wanted, None if past is None else past.plan))
         plan = field.plan(wanted) if past is None else past.plan
+        _check(gate, plan)
         costs = field.costs(plan)
         agree(plan, field, costs, spending, Past(plan) if past is None else past)
         journal, past = stack.enter_context(_journal(path, plan, is_new=past is None))
@@ -227,22 +298,90 @@ def _is_whole(past: "Past") -> bool:
     return len(measured(past.samples)) >= past.plan.requests
 
 
-def _show(report: "Report", journal: Path, html: Path | None, *, as_json: bool, as_csv: bool) -> None:
-    from gateway.bench.report import as_csv as csv_of  # noqa: PLC0415 - as above
+def _check(gate: "WantedGate | None", plan: "Plan") -> None:
+    """Fail before anything is sent if the gate cannot judge this bench."""
+    if gate is None and not plan.is_written:
+        return
+    from gateway.bench.gate import GateError, check_plan  # noqa: PLC0415 - as above
+    from gateway.bench.same_model import check_same  # noqa: PLC0415 - likewise
 
+    try:
+        if plan.is_written:
+            check_same(plan, gate)
+        elif gate is not None:
+            check_plan(gate, plan)
+    except GateError as error:
+        fail(str(error), MISUSED)
+
+
+class _Files(NamedTuple):
+    """Where reports are written; None: nowhere."""
+
+    html: Path | None
+    junit: Path | None
+    markdown: Path | None
+
+
+def _end(
+    report: "Report", journal: Path, wanted: "WantedGate | None", files: _Files, *, as_json: bool, as_csv: bool
+) -> None:
+    """Print and write the report, and exit with what the gate says."""
+    gate: Gate | None = None
+    if report.requests and report.plan.is_written:
+        from gateway.bench.same_model import judge_same  # noqa: PLC0415 - as above
+
+        gate = judge_same(report, wanted)
+    elif report.requests and wanted is not None:
+        from gateway.bench.gate import judge  # noqa: PLC0415 - as above
+
+        gate = judge(wanted, report)
+    _show(report, journal, gate, as_json=as_json, as_csv=as_csv)
+    _write(report, gate, files)
+    if not report.requests:
+        raise typer.Exit(FAILED)
+    if gate is not None:
+        raise typer.Exit({"broken": BROKEN, "undecided": UNDECIDED}.get(gate.outcome, OK))
+
+
+def _show(report: "Report", journal: Path, gate: "Gate | None", *, as_json: bool, as_csv: bool) -> None:
     if as_json:
-        write_json(report)
-    elif as_csv:
+        from gateway.bench.gate import with_gate  # noqa: PLC0415 - as above
+
+        write_json(report if gate is None else with_gate(report, gate))
+        return
+    if as_csv:
+        from gateway.bench.report import as_csv as csv_of  # noqa: PLC0415 - as above
+
         typer.echo(csv_of(report), nl=False)
     else:
         from gateway.cli.bench_field import write_report  # noqa: PLC0415 - as above
 
         write_report(report, journal)
-    if html is not None:
-        from gateway.bench.page import page  # noqa: PLC0415 - likewise
+    if gate is not None:
+        from gateway.cli.bench_field import write_gate  # noqa: PLC0415 - as above
 
-        try:
-            html.write_text(page(report), encoding="utf-8")
-        except OSError as error:
-            fail(f"{html} cannot be written: {error.strerror}")
-        say(f"the report with plots: {html}", err=True)
+        write_gate(gate, err=as_csv)
+
+
+def _write(report: "Report", gate: "Gate | None", files: _Files) -> None:
+    """Write the files that are wanted."""
+    if files.html is not None:
+        from gateway.bench.page import page  # noqa: PLC0415 - as above
+
+        _save(files.html, page(report))
+        say(f"the report with plots: {files.html}", err=True)
+    if files.junit is not None and gate is not None:
+        from gateway.bench.gate import junit  # noqa: PLC0415 - as above
+
+        _save(files.junit, junit(report, gate))
+    if files.markdown is not None:
+        from gateway.bench.gate import markdown  # noqa: PLC0415 - as above
+
+        _save(files.markdown, markdown(report, gate))
+
+
+def _save(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        fail(f"{path} cannot be written: {error.strerror}")

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from gateway.app.fleets import Fleets
 from gateway.bench.figures import ALL, FEWEST_ROUNDS, Cell, measured
+from gateway.bench.gate import Gate, Outcome
 from gateway.bench.measuring import Measured, asked_of, unfit_for
 from gateway.bench.plan import WARM_UP, Contender, Goal, Key, Lengths, Plan, Sample, Turn, expected_answer
 from gateway.bench.report import NOTICED, Report, shown
@@ -305,20 +306,29 @@ _MOST_AT_A_TIME = 256
 
 def read_classes(said: str | None) -> tuple[str, ...]:
     """Return the classes of prompts in a comma list; all of them by default."""
-    from gateway.bench.plan import FIXED, PromptKind, kind_of  # noqa: PLC0415 - only where it is needed
+    from gateway.bench.plan import CLASSES, FIXED, kind_of  # noqa: PLC0415 - only where it is needed
 
     if said is None:
-        return tuple(PromptKind)
+        return CLASSES
     names = tuple(dict.fromkeys(name.strip() for name in said.split(",")))
     for name in names:
         try:
-            kind_of(name)
+            known = kind_of(name) in CLASSES
         except ValueError:
+            known = False
+        if not known:
             fail(
-                f"there is no class of prompts {name!r}: choose of {', '.join(PromptKind)}, each also with {FIXED}",
+                f"there is no class of prompts {name!r}: choose of {', '.join(CLASSES)}, each also with {FIXED}",
                 MISUSED,
             )
     return names
+
+
+def written_kinds() -> tuple[str, ...]:
+    """Return the prompts whose answers are compared by what they say."""
+    from gateway.bench.plan import WRITTEN_KINDS  # noqa: PLC0415 - only where it is needed
+
+    return WRITTEN_KINDS
 
 
 def read_levels(said: str | None) -> tuple[int, ...]:
@@ -476,7 +486,7 @@ def _note(plan: Plan) -> None:
             prose(f"note: {contender.name} is not asked {kind}: {reason}", err=True)
     if not plan.requests:
         fail("none of the deployments can be asked any of these classes of prompts", MISUSED)
-    if plan.rounds < FEWEST_ROUNDS:
+    if plan.rounds < FEWEST_ROUNDS and not plan.is_written:
         say(f"note: intervals and verdicts need at least {FEWEST_ROUNDS} rounds", err=True)
 
 
@@ -504,6 +514,11 @@ def write_report(report: Report, journal: Path) -> None:
     plan, labels = report.plan, report.plan.labels
     if not report.requests:
         say("nothing was measured")
+        return
+    if plan.is_written:
+        failed = sum(sample.error_kind is not None for sample in report.samples)
+        say(f"{counted(report.requests, 'answer')} of at most {plan.lengths.long_answer} tokens, {failed} failed")
+        say(f"spent: {_money(report)}")
         return
     for level in plan.concurrencies:
         of_level = [cell for cell in report.cells if cell.concurrency == level and cell.kind == ALL]
@@ -555,3 +570,18 @@ def _money(report: Report) -> str:
 
 def _row(cell: Cell, names: list[str]) -> list[str]:
     return [shown(name, cell.figures.get(name)) for name in names]
+
+
+_SAID = {Outcome.HOLDS: "holds", Outcome.BROKEN: "BROKEN", Outcome.UNDECIDED: "too little data"}
+
+
+def write_gate(gate: Gate, *, err: bool = False) -> None:
+    """Print each check, the broken ones last, and what they say together; ``err``: on standard error."""
+    order = (Outcome.HOLDS, Outcome.UNDECIDED, Outcome.BROKEN)
+    for check in sorted(gate.checks, key=lambda check: order.index(check.outcome)):
+        at = f" ({check.concurrency} at a time)" if check.concurrency > 1 else ""
+        prose(f"{_SAID[check.outcome]}: {check.deployment}{at}: {check.words}", err=err)
+    for note in gate.notes:
+        prose(f"note: {note}", err=err)
+    if gate.checks:
+        say(f"gate: {_SAID[gate.outcome]}", err=err)

@@ -13,6 +13,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 NAMES = [path.stem for path in FILES]
+ACTIONS = sorted((ROOT / ".github" / "actions").glob("*/action.yml"))
 MOVING_TAG = re.compile(r"[\w.-]+/[\w./-]+@(v\d+(\.\d+)*|release/v\d+|[0-9a-f]{40})|\./\.github/workflows/\w+\.yml")
 
 
@@ -87,3 +88,34 @@ def test_what_is_made_is_a_verb_of_the_makefile(name: str) -> None:
         verb for step in steps(read(name)) for verb in re.findall(r"^make ([a-z-]+)", step.get("run", ""), re.MULTILINE)
     }
     assert made <= verbs
+
+
+@pytest.mark.parametrize("path", ACTIONS, ids=lambda path: path.parent.name)
+def test_an_action_is_valid_and_pins_what_it_uses(path: Path) -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-actions", str(path)]
+    checked = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
+    run = yaml.safe_load(path.read_text(encoding="utf-8"))["runs"]["steps"]
+    assert [step["uses"] for step in run if "uses" in step and not MOVING_TAG.fullmatch(step["uses"])] == []
+
+
+def test_an_action_with_a_misspelt_key_is_not_valid(tmp_path: Path) -> None:
+    path = tmp_path / "action.yml"
+    path.write_text(ACTIONS[0].read_text(encoding="utf-8").replace("using:", "use:"), encoding="utf-8")
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-actions", str(path)]
+    assert subprocess.run(command, check=False, capture_output=True).returncode != 0
+
+
+@pytest.mark.parametrize("path", ACTIONS, ids=lambda path: path.parent.name)
+def test_every_input_of_an_action_is_a_variable_of_its_script_and_no_part_of_a_command(path: Path) -> None:
+    """An input inside ``run`` would be read as a command."""
+    action = yaml.safe_load(path.read_text(encoding="utf-8"))
+    run = action["runs"]["steps"]
+    assert all("${{" not in step.get("run", "") for step in run)
+    given = {name: value for step in run for name, value in step.get("env", {}).items()}
+    assert {f"${{{{ inputs.{name} }}}}" for name in action["inputs"]} <= set(given.values())
+    script = "".join(each.read_text(encoding="utf-8") for each in path.parent.glob("*.sh")) + str(run)
+    assert [name for name in given if f"${name}" not in script and f"${{{name}" not in script] == []
+    requirements = re.findall(r"requirements/[\w.]+", str(run))
+    assert requirements
+    assert all((ROOT / each).is_file() for each in requirements)

@@ -282,6 +282,14 @@ async def test_a_gateway_that_wants_a_key_says_so(tmp_path: Path) -> None:
         (["--url", "http://127.0.0.1:9"], 1, "no gateway at http://127.0.0.1:9"),
         (["--url", "nowhere"], 1, "is no http:// or https:// address"),
         (["--journal", "/proc/none/x"], 1, "/proc/none/x cannot be written"),
+        (["--fail-if", "ttft > 3"], 2, "there is no figure 'ttft'"),
+        (["--fail-if", "c/m: errors > 0"], 2, "'c/m: errors > 0': c/m is not measured; did you mean"),
+        (["--fail-if", "goodput < 90%"], 2, "'goodput < 90%' needs a --goal"),
+        (["--against", "missing.jsonl"], 2, "missing.jsonl cannot be read: No such file or directory"),
+        (["--same-model", "--rounds", "9"], 2, "--same-model needs at least 10 answers to each prompt"),
+        (["--same-model", "--goal", "ttft<1s"], 2, "compares what is written, not times: leave out --goal"),
+        (["--classes", "written:3"], 2, "there is no class of prompts 'written:3'"),
+        (["--junit", "x.xml"], 2, "--junit needs something to judge: add --fail-if or --against"),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -298,3 +306,143 @@ def test_bad_input_is_one_sentence(
 async def test_an_address_that_is_no_gateway_is_told_apart(field: Field) -> None:
     code, _, err = await field.bench("--url", field.a.base_url.removesuffix("/v1"), "--yes")
     assert (code, "Traceback" in err) == (2, False)
+
+
+EIGHT = ("--classes", "short", "--rounds", "8", "--warm-up", "0", "--seed", "7")
+
+
+async def test_a_gate_ends_with_what_it_found(field: Field) -> None:
+    field.b.script = [Status(503)]
+    code, out, err = await field.bench(
+        *EIGHT,
+        "--journal",
+        "bench.jsonl",
+        "--fail-if",
+        "errors > 50%",
+        "--junit",
+        "x.xml",
+        "--markdown",
+        "x.md",
+        "--json",
+    )
+    assert code == 3, err
+    assert [(each["deployment"], each["outcome"]) for each in json.loads(out)["gate"]["checks"]] == [
+        ("a/m", "holds"),
+        ("b/m", "broken"),
+    ]
+    assert '<failure message="errors &gt; 50%: 100% (' in (field.folder / "x.xml").read_text()
+    assert "| b/m | 8 |" in (field.folder / "x.md").read_text()
+
+    code, out, _ = await field.bench("--resume", "bench.jsonl", "--fail-if", "a/m: errors > 50%")
+    assert (code, out.splitlines()[-1]) == (0, "gate: holds")
+    code, out, _ = await field.bench("--resume", "bench.jsonl", "--fail-if", "b/m: ttft_p50_ms > 1", "--csv")
+    assert (code, "gate:" in out) == (4, False)
+    code, out, _ = await field.bench("--resume", "bench.jsonl", "--against", "bench.jsonl", "--fail-if", "errors > 50%")
+    assert (code, out.splitlines()[-1]) == (3, "gate: BROKEN")
+
+
+async def test_a_run_of_before_that_was_better_breaks_the_gate(field: Field) -> None:
+    assert (await field.bench(*EIGHT, "--journal", "before.jsonl"))[0] == 0
+    field.b.script = [Status(503)]
+    code, out, err = await field.bench(*EIGHT, "-d", "b/m", "--against", "before.jsonl")
+    assert code == 3, err
+    assert "BROKEN: b/m: errors: 100 (" in out
+    assert " points more errors than in before.jsonl" in out
+
+
+ALIKE = ("--same-model", "--seed", "7", "--concurrency", "10", "--rounds", "1")
+
+
+def words(said: str) -> list[Step]:
+    return [Delta(said), Delta(" at last"), Finish(), Usage(prompt_tokens=20, completion_tokens=2), Done()]
+
+
+async def test_deployments_that_write_alike_are_taken_for_one_model_and_others_are_not(field: Field) -> None:
+    code, out, err = await field.bench("a/m", "b/m", *ALIKE, "--unpriced", "--yes", "--journal", "one.jsonl")
+    assert code == 0, err
+    assert "holds: b/m (10 at a time): no difference from a/m is shown: p = 1.0000" in out
+    for provider in (field.a, field.b):
+        bodies = [each.body for each in provider.received]
+        assert len(bodies) == 250
+        assert {(each["max_tokens"], each["temperature"]) for each in bodies} == {(50, 1)}
+        assert len({each["messages"][0]["content"] for each in bodies}) == 25
+    assert {sample.text for sample in read_journal(field.folder / "one.jsonl").samples} == {f"{SAID} and"}
+
+    field.b.script = words("Rhine")
+    code, out, err = await field.bench("-d", "b/m", *ALIKE, "--against", "one.jsonl", "--junit", "x.xml", "--json")
+    assert code == 3, err
+    told = json.loads(out)
+    assert [(check["deployment"], check["name"]) for check in told["gate"]["checks"]] == [
+        ("b/m", "same model as one.jsonl")
+    ]
+    assert "does not write as one.jsonl does: p = 0.0005" in (field.folder / "x.xml").read_text()
+    code, _, err = await field.bench("--resume", "one.jsonl")
+    assert (code, "one.jsonl cannot be continued so: add --same-model" in err) == (2, True)
+
+
+ACTION = ROOT / ".github" / "actions" / "bench" / "bench.sh"
+
+
+async def run_action(field: Field, **inputs: str) -> tuple[int | None, str, dict[str, str]]:
+    """Run the action's script as the forge does; return its exit code, what it printed and its outputs."""
+    folder = field.folder / "bin"
+    folder.mkdir(exist_ok=True)
+    command = folder / "holeshot"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m gateway.cli "$@"\n')
+    command.chmod(0o755)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("HOLESHOT_")}
+    own = {
+        "PATH": f"{folder}:{environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "GITHUB_OUTPUT": str(field.folder / "output"),
+        "GITHUB_STEP_SUMMARY": str(field.folder / "summary"),
+        "CONFIG": "gateway.yaml",
+        "HOLESHOT_KEY": "",
+    }
+    process = await asyncio.create_subprocess_exec(
+        "bash",
+        str(ACTION),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=field.folder,
+        env={**environ, **own, **inputs},
+    )
+    told, _ = await process.communicate()
+    output = field.folder / "output"
+    lines = output.read_text().splitlines() if output.exists() else []
+    return process.returncode, told.decode(), dict(line.split("=", 1) for line in lines)
+
+
+async def test_the_action_fails_the_job_if_a_goal_is_broken(field: Field) -> None:
+    field.b.script = [Status(503)]
+    inputs = {"CLASSES": "short", "ROUNDS": "8", "FAIL_IF": "errors > 50%\n\n  a/m: errors > 60%  \n"}
+    code, told, outputs = await run_action(field, **inputs, AGAINST="before.jsonl", MODEL="chat", FOLDER="out put")
+
+    assert code == 3, told
+    assert outputs == {"outcome": "broken", "folder": "out put"}
+    assert "::notice::there is no before.jsonl to compare with" in told
+    assert "::error::holeshot bench: a goal is broken" in told
+    assert {path.name for path in (field.folder / "out put").iterdir()} == {
+        "bench.jsonl",
+        "bench.json",
+        "bench.md",
+        "bench.xml",
+    }
+    assert "❌ broken" in (field.folder / "summary").read_text()
+    assert len(json.loads((field.folder / "out put" / "bench.json").read_text())["gate"]["checks"]) == 3
+
+
+async def test_the_action_runs_again_and_too_little_data_may_pass(field: Field) -> None:
+    inputs = {"CLASSES": "short", "ROUNDS": "2", "FAIL_IF": "errors > 50%"}
+    code, told, outputs = await run_action(field, **inputs)
+    assert (code, outputs["outcome"]) == (4, "undecided"), told
+    code, told, outputs = await run_action(field, **inputs, TOO_LITTLE_DATA="pass")
+    assert (code, outputs["outcome"]) == (0, "undecided"), told
+    code, told, outputs = await run_action(field, CLASSES="short", ROUNDS="1")
+    assert (code, outputs["outcome"]) == (0, "measured"), told
+    code, told, _ = await run_action(field, FAIL_IF="$(touch x) > 1", TOO_LITTLE_DATA="fail")
+    assert (code, (field.folder / "x").exists()) == (2, False)
+    assert "is not understood; write it like" in told
+    code, told, _ = await run_action(field, TOO_LITTLE_DATA="maybe")
+    assert (code, "::error::too-little-data is fail or pass, not maybe" in told) == (2, True)

@@ -2,7 +2,19 @@ from collections import Counter
 
 import msgspec
 
-from gateway.bench.plan import FIXED, Contender, Key, Lengths, Plan, PromptKind, body, salt, ship_log, turns, warm_up
+from gateway.bench.plan import (
+    CLASSES,
+    FIXED,
+    Contender,
+    Key,
+    Lengths,
+    Plan,
+    body,
+    salt,
+    ship_log,
+    turns,
+    warm_up,
+)
 from tests.unit.bench.samples import plan
 
 
@@ -52,7 +64,7 @@ def test_names_lose_a_model_that_all_have() -> None:
 
 
 def test_prompts_are_fixed_words_with_or_without_a_salt() -> None:
-    for kind in PromptKind:
+    for kind in CLASSES:
         salted, other = body(kind, Lengths(), "5a17", "m"), body(kind, Lengths(), "beef", "m")
         assert salted != other
         assert salted.replace(b"5a17", b"beef") == other

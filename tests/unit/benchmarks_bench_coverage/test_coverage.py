@@ -1,7 +1,9 @@
 """Small versions of the benchmark: where the truth is known, intervals hold it, and verdicts are right."""
 
+from benchmarks.bench_coverage import gates, writing
 from benchmarks.bench_coverage.__main__ import WORLDS
 from benchmarks.bench_coverage.coverage import Coverage, World, run, truth_of
+from gateway.bench.gate import Outcome
 
 
 def coverage(name: str, rounds: int, benches: int) -> Coverage:
@@ -25,3 +27,14 @@ def test_equal_deployments_are_hardly_ever_told_apart() -> None:
     found = coverage("four equal ones, with moods", 10, 30)
     assert found.together.benches_that_show <= 5  # 1.5 are expected; more than 5 happens once in two hundred times
     assert found.together.comparisons == 30 * 6 * 5
+
+
+def test_a_run_like_the_one_before_hardly_ever_breaks_the_gate_and_a_slower_one_does() -> None:
+    steady = WORLDS[-1].personas[0]
+    assert gates.against(steady, 1.0, rounds=10, gates=20)[Outcome.BROKEN] <= 2  # at most 0.5 are expected
+    assert gates.against(steady, 1.5, rounds=20, gates=10)[Outcome.BROKEN] >= 8
+
+
+def test_one_writer_is_hardly_ever_taken_for_two_and_another_one_is_noticed() -> None:
+    assert writing.found(0.0, 10, prompts=8, tests=25) <= 2  # 0.25 are expected
+    assert writing.found(0.3, 10, tests=4) == 4
