@@ -19,7 +19,8 @@ from gateway.admin.keys import MERGE_PATCH, changed, created, found, listed, rev
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import NoQuery, answer, asked
 from gateway.admin.visitors import admit_visitor
-from gateway.api.auth import JSON, Client
+from gateway.api.auth import JSON
+from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
 from gateway.core.errors import ApiError, ModelNotFound
 from gateway.core.reports import Gaps, Window

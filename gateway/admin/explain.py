@@ -6,7 +6,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.admin.operations import OPERATIONS
-from gateway.api.auth import Client
+from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.fitting import Question, fitted
 from gateway.api.json_body import CHARS_PER_TOKEN, size_class

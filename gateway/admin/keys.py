@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from gateway.api.auth import DIGEST, JSON, Client
+from gateway.api.auth import DIGEST, JSON
 from gateway.api.bodies import read_body
+from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
 from gateway.api.json_body import NO_TEXT, TOO_DEEP
 from gateway.core.errors import ClientNotFound, Forbidden, InvalidRequest, UnsupportedMediaType

@@ -19,7 +19,7 @@ import structlog
 from aiohttp import web
 
 from gateway import __version__
-from gateway.api.auth import Client
+from gateway.api.client import Client
 from gateway.api.sessions import made_for, person_of
 from gateway.core.errors import ApiError, SignInRefused, SignInUnavailable
 from gateway.settings import Role, SignInSettings, is_safe_url

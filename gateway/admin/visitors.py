@@ -21,13 +21,13 @@ from gateway.api.auth import (
     JSON,
     READING,
     VISITOR,
-    Client,
     Trust,
     demand_local_host,
     digest_of,
     read_address,
     sent_key,
 )
+from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
 from gateway.api.refusals import Refused
 from gateway.api.sessions import LIFETIME_S, NAME, PERSON, presented, secret_of

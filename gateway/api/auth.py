@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import re
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 from aiohttp import web
 
+from gateway.api.client import Client
 from gateway.api.sessions import Sessions
 from gateway.core.errors import (
     ApiError,
@@ -21,18 +22,14 @@ from gateway.core.errors import (
     KeysNotLoaded,
     KeyUnusable,
     NoKey,
-    NothingEnabled,
     UnsupportedMediaType,
     WrongKey,
 )
-from gateway.fleet.models import Deployment, Model
 from gateway.keys.keys import RETRY_S, Keys, key_in
 from gateway.keys.table import Known
 from gateway.settings import (
     ClientSettings,
-    DataPolicy,
     LimitSettings,
-    Profile,
     Role,
     is_loopback,
 )
@@ -208,7 +205,6 @@ def delay_s(wrong: float) -> float:
     return 0.0 if wrong <= FREE else min(LONGEST_S, max(FIRST_S, FIRST_S * 2.0 ** (wrong - FREE - 1.0)))
 
 
-WIDEST = 8
 JSON = "application/json"
 # Of the digest of the key that sends a request: when the key ends, its requests are found by it.
 DIGEST: web.RequestKey[bytes] = web.RequestKey("holeshot.digest", bytes)
@@ -218,57 +214,6 @@ READING = frozenset({"GET", "HEAD"})
 _DOTS = 2  # in a signed token; few keys have any
 
 
-class Client(msgspec.Struct, frozen=True):
-    """An admitted client and its permissions. Without keys every local program is this one, without a name."""
-
-    name: str | None = None
-    role: Role = Role.ADMIN
-    adhoc: bool = True
-    max_width: int = WIDEST
-    profile: Profile | None = None  # how its calls are raced, unless a request overrides it
-    override: bool = True  # whether its requests may override the race settings
-    models: frozenset[str] | None = None
-    only: frozenset[str] | None = None
-    ignore: frozenset[str] = frozenset()
-    require: DataPolicy = DataPolicy()
-    demanding: bool = False  # whether ``require`` demands anything
-    limits: Mapping[str, float] = {}  # by name: rpm, tpm, …
-    team: str | None = None  # whose limits count its calls too
-    end_user: str | None = None  # of all its calls; None: each request may name one
-    priority: int = 0  # under overload, higher is served first
-
-    def check_model(self, model: str) -> None:
-        """Check that this client may use a model.
-
-        Raises:
-            Forbidden: it may not.
-
-        """
-        if self.models is None:
-            return
-        names = [name.strip() for name in model.split(",")]  # a comma list is a request for all of its models
-        if not self.models.issuperset(names):
-            raise Forbidden(f"this key may not use the model {model!r}; it may use: {', '.join(sorted(self.models))}")
-
-    def deployments(self, model: Model) -> list[Deployment]:
-        """Return the deployments of ``model`` that may see this client's prompts.
-
-        Raises:
-            NothingEnabled, Forbidden: there are none.
-
-        """
-        if not model.deployments:
-            raise NothingEnabled(f"every deployment of {model.name!r} is disabled (enabled: false)")
-        open_ = [item for item in model.deployments.values() if self._may_see(item.provider)]
-        if not open_:
-            raise Forbidden(f"this key may not use any provider of {model.name!r}")
-        return open_
-
-    def _may_see(self, provider: str) -> bool:
-        return provider not in self.ignore and (self.only is None or provider in self.only)
-
-
-LOCAL = Client()
 # Who sends a request without a key of its own: somebody who has signed in.
 VISITOR: web.RequestKey[Client] = web.RequestKey("holeshot.visitor", Client)
 
@@ -485,33 +430,3 @@ def _without_port(host: str) -> str:
     if host.startswith("["):
         return host.rpartition("]")[0].lstrip("[")
     return host.partition(":")[0] if host.count(":") == 1 else host
-
-
-def role_of(client: Client) -> Role:
-    """Return what a client may do besides its own calls."""
-    return client.role
-
-
-def client_of(name: str, settings: ClientSettings) -> Client:
-    """Return the client that the settings describe."""
-
-    def as_set(values: Iterable[str] | None) -> frozenset[str] | None:
-        return None if values is None else frozenset(values)
-
-    return Client(
-        name=name,
-        role=settings.role,
-        adhoc=settings.adhoc,
-        max_width=settings.max_width,
-        profile=settings.profile,
-        override=settings.override,
-        models=as_set(settings.models),
-        only=as_set(settings.only),
-        ignore=frozenset(settings.ignore),
-        require=settings.require,
-        demanding=settings.require != DataPolicy(),
-        limits=settings.by_name,
-        team=settings.team,
-        end_user=settings.end_user,
-        priority=settings.priority,
-    )

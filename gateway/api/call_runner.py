@@ -4,22 +4,24 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
-from aiohttp import web
-
-from gateway.api.context import BEGUN, Context
+from gateway.api.call_context import CallContext
 from gateway.api.headers import PLAN_HEADER, written
 from gateway.api.plan_call import PlanCall, PlannedCall, is_counted
 from gateway.api.preferences import Preferences, is_passed_on
 from gateway.core.calls import Call, CallRecord
-from gateway.core.errors import ApiError, InternalError, NoDeploymentFits, NothingEnabled
+from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
 from gateway.core.race_failures import NotAsked, RaceFailed, RejectedByProvider, all_cooling, race_failed
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
-from gateway.limits import LimitReached, Payer, Use
+from gateway.limits import Begun, LimitReached, Payer, Use
 from gateway.racing import Kept, OpenCall, Services, Unanswered
 from gateway.settings import Cause
 from gateway.steering import Plan
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 # Classifies why a model could not answer: it decides which fallback models are tried.
 
@@ -167,19 +169,21 @@ class CallRunner:
 
     def __init__(
         self,
-        context: Context,
-        request: web.Request | None,
+        context: CallContext,
         model: str,
         preferences: Preferences,
         plan: PlanCall,
         *,
         may_fall_back: bool = True,
-        answer_here: Callable[[ApiError], web.Response | None] = lambda _: None,
+        begun: Begun | None = None,
+        cancelled_as: Callable[[], type[ApiError]] = lambda: ClientDisconnected,
+        answer_here: "Callable[[ApiError], web.Response | None]" = lambda _: None,
         services: Services | None = None,
         body: Kept | None = None,
     ) -> None:
         """Build the call for its model, or for the first fallback that can be used.
 
+        ``begun`` is what limits have counted of it already; ``cancelled_as`` returns the error of a cancellation;
         ``answer_here`` may answer when no model is left; ``services`` replace the gateway's own;
         ``body`` is the request's.
 
@@ -190,7 +194,7 @@ class CallRunner:
         fleet = context.fleet
         self._context = context
         self._answer_here = answer_here
-        self._begun = None if request is None else request.get(BEGUN)
+        self._begun = begun
         self._succession = FallbackChain(
             fleet, model, preferences.models[1:], partial(plan, fleet=fleet), may_fall_back=may_fall_back
         )
@@ -203,7 +207,7 @@ class CallRunner:
             self.entry.call,
             fleet=fleet,
             body=body,
-            cancelled_as=partial(context.cancelled_as, request),
+            cancelled_as=cancelled_as,
         )
 
     @property
@@ -211,7 +215,7 @@ class CallRunner:
         """The call, as built for the current model."""
         return self.open_call.call
 
-    async def run(self, run: Run) -> CallRecord | web.Response:
+    async def run(self, run: Run) -> "CallRecord | web.Response":
         """Try the models in turn until one answers; return the record, or the response of ``answer_here``.
 
         Raises:
@@ -275,7 +279,7 @@ class CallRunner:
             return True
         return False
 
-    async def _run(self, run: Run) -> CallRecord | web.Response:
+    async def _run(self, run: Run) -> "CallRecord | web.Response":
         while isinstance(ending := await run(self.entry), Unanswered):
             entry = self.entry
             out = self._context.steering.not_asked(entry.names, {*ending.full, *ending.asked})

@@ -13,6 +13,7 @@ import structlog
 from aiohttp import web
 
 from gateway.api.auth import Admission, WrongKeys
+from gateway.api.call_context import CallContext
 from gateway.api.json_body import Steps
 from gateway.api.payers import Payers
 from gateway.api.refusals import Refusals
@@ -143,8 +144,8 @@ def _key(client: str | None, response_id: str) -> str:
     return f"{_PREFIX}{quote(client or '', safe='')}:{response_id}"
 
 
-class Context:
-    """The parts that a call uses. A reload replaces ``settings``, ``fleet`` and the keys together."""
+class Context(CallContext):
+    """What the handlers of HTTP use beside that. A reload replaces ``settings``, ``fleet`` and the keys together."""
 
     def __init__(
         self,
@@ -162,19 +163,21 @@ class Context:
         refusals: Refusals,
         replica: str,
     ) -> None:
-        self.settings = settings
+        super().__init__(
+            settings=settings,
+            fleet=fleet,
+            steering=steering,
+            limits=limits,
+            services=services,
+            tracing=tracing,
+            replica=replica,
+        )
         self.payers = Payers(settings)
-        self.fleet = fleet
         self.admission = admission
-        self.steering = steering
-        self.limits = limits
-        self.services = services
         self.intake = intake
         self.bodies = bodies
-        self.tracing = tracing
         self.responses = responses
         self.refusals = refusals
-        self.replica = replica
         self.body_work = BodyWork()
         self.wrong_keys = WrongKeys()
         self.phase = Phase.SERVING

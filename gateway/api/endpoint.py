@@ -1,16 +1,18 @@
 """What a call needs to know about its API: how bodies are read, and the path."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from aiohttp import web
 
 from gateway.api.json_body import Contents, Media
 from gateway.api.request import Decoders, ParsedRequest
 from gateway.core.errors import ApiError
 from gateway.settings import Settings
 from providers.dialects import Dialect, TokenCounting
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 # What /openapi.json says of a raced API, beside what its dialect and its decoders know.
 
@@ -44,7 +46,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     below: str | None = None  # where all paths begin that have its errors; None: with its own path
     counted: tuple[str, ...] = ()  # its paths where tokens are counted; none: /v1/ and the dialect's, if it has one
     # Puts what the address says of a request into its fields; None: the address says nothing.
-    addressed: Callable[[web.Request, Contents], Contents] | None = None
+    addressed: "Callable[[web.Request, Contents], Contents] | None" = None
 
     @property
     def paths(self) -> tuple[str, ...]:

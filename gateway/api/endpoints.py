@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from aiohttp import web
 
 from gateway.api.endpoint import Description, Endpoint
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, decoded, is_set, least
@@ -34,6 +33,9 @@ from providers.dialects import (
     flattened,
     raw_json,
 )
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 # Reads requests for OpenAI's chat completions.
 
@@ -423,7 +425,7 @@ _GEMINI_DECODERS: Decoders = {
 _numbers = msgspec.json.Decoder(float | None)
 
 
-def _of_the_address(request: web.Request, contents: Contents) -> Contents:
+def _of_the_address(request: "web.Request", contents: Contents) -> Contents:
     """Put what the address says into the body's fields."""
     streamed = request.path.endswith(_STREAMED)
     said = {

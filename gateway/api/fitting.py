@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gateway.api.auth import Client
+from gateway.api.client import Client
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.api.request import Needs, ParsedRequest
 from gateway.core.attempts import Role

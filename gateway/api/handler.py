@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 from aiohttp import HttpVersion11, web
@@ -10,14 +11,16 @@ from aiohttp.abc import AbstractStreamWriter
 from multidict import istr
 
 from gateway.api import headers
-from gateway.api.admission import Admit, ClientContext, Handler, client_context, seated
-from gateway.api.auth import JSON, Client
+from gateway.api.admission import Admit, Handler, client_context, seated
+from gateway.api.auth import JSON
 from gateway.api.bodies import Received, read_contents
+from gateway.api.call_context import ClientContext
 from gateway.api.call_runner import CallRunner
-from gateway.api.context import CONTEXT, Context, Phase
+from gateway.api.client import Client
+from gateway.api.context import BEGUN, CONTEXT, Context, Phase
 from gateway.api.endpoint import Endpoint
 from gateway.api.overrides import HEADER, NOTHING, read_deadlines, tightened
-from gateway.api.plan_call import PlannedCall, plan_call, prepared_race
+from gateway.api.plan_call import PlannedCall, plan_call, prepared_race, remember_prefix
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.request import ParsedRequest
 from gateway.core.attempts import WinOn
@@ -356,11 +359,12 @@ class _Answer:
         self._origin = origin
         self._journey = CallRunner(
             context,
-            request,
             asked.model,
             asked.preferences,
             entered,
             may_fall_back=made_by is None,
+            begun=request.get(BEGUN),
+            cancelled_as=partial(context.cancelled_as, request),
             body=origin.received,
         )
 
@@ -424,16 +428,8 @@ class _Answer:
 
         record = await journey.run(run)
         assert isinstance(record, CallRecord)  # only an ``answer_here`` gives a response instead; there is none
-        self._learn(journey.entry, record)
+        remember_prefix(self._context, journey.entry, record)
         return record
-
-    def _learn(self, entry: PlannedCall, record: CallRecord) -> None:
-        """Record which deployment should now have this prompt's prefix in its cache."""
-        if entry.prefix is None:
-            return
-        winner = next((each for each in record.attempts if each.id == record.winner_attempt_id), None)
-        if winner is not None:
-            self._context.steering.served(entry.model.name, entry.prefix, winner.deployment, record.cached_tokens)
 
     def _forget(self, call: Call) -> None:
         """Release the prompt: the request's, and each translated copy."""

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.hdrs import METH_POST
 
-from gateway.api.auth import Client
+from gateway.api.client import Client
 from gateway.api.context import CONTEXT
 from gateway.api.fitting import against_policy
 from gateway.core.errors import Forbidden, InvalidRequest, NothingEnabled

@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from gateway.api.auth import Client
+from gateway.api.client import Client
 from gateway.api.preferences import Preferences
 from gateway.core.attempts import Invalid, WinOn
 from gateway.core.calls import Mode, Objective

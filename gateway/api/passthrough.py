@@ -1,17 +1,20 @@
 """Handlers of the APIs without races: deployments are asked one after the other, best first, until one answers."""
 
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
 
 from gateway.api import headers
-from gateway.api.admission import ClientContext, Handler, client_context, new_call, seated
-from gateway.api.auth import JSON, Client
+from gateway.api.admission import Handler, client_context, seated
+from gateway.api.auth import JSON
 from gateway.api.bodies import Received, read_contents
+from gateway.api.call_context import ClientContext, new_call
 from gateway.api.call_runner import CallRunner
-from gateway.api.context import CONTEXT, Context
+from gateway.api.client import Client
+from gateway.api.context import BEGUN, CONTEXT, Context
 from gateway.api.endpoint import Endpoint
 from gateway.api.fitting import IGNORED, against_policy, in_order
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, is_set, size_class
@@ -270,7 +273,15 @@ async def answered(
         return ending
 
     try:
-        journey = CallRunner(context, request, asked.model, asked.preferences, entered, answer_here=answer_here)
+        journey = CallRunner(
+            context,
+            asked.model,
+            asked.preferences,
+            entered,
+            begun=request.get(BEGUN),
+            cancelled_as=partial(context.cancelled_as, request),
+            answer_here=answer_here,
+        )
     except ApiError as error:
         if (own := answer_here(error)) is None:
             raise

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from gateway.api.auth import JSON, Client
+from gateway.api.auth import JSON
+from gateway.api.client import Client
 from gateway.api.json_body import Contents, MediaScan, decoded, is_set, read_model
 from gateway.api.overrides import RaceOverride, read_override
 from gateway.api.preferences import CONSUMED, Preferences, read_preferences

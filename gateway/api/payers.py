@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gateway.api.auth import Client
+from gateway.api.client import Client
 from gateway.core.calls import Level
 from gateway.core.errors import KeyUnusable
 from gateway.limits import level_of_end_user, level_of_key, level_of_team

@@ -5,14 +5,13 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.api.admission import ClientContext, new_call
-from gateway.api.context import Context
+from gateway.api.call_context import CallContext, ClientContext, new_call
 from gateway.api.fitting import ResolvedModel
 from gateway.api.headers import NARROWED
 from gateway.api.overrides import as_asked
 from gateway.api.request import ParsedRequest
 from gateway.core.attempts import AnswerKind, WinOn
-from gateway.core.calls import Call, Kind, Mode, Objective
+from gateway.core.calls import Call, CallRecord, Kind, Mode, Objective
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.racing import MAX_IN_FLIGHT, OpenCall, Race, Sink, answer_kind, asks_for_several
@@ -43,7 +42,7 @@ class PlanCall(Protocol):
 
 
 def plan_call(
-    context: Context,
+    context: CallContext,
     asked: ParsedRequest,
     origin: ClientContext,
     *,
@@ -166,7 +165,7 @@ def resolved_objective(objective: Objective, *, streamed: bool, for_program: boo
 
 
 def prepared_race(
-    context: Context, entry: PlannedCall, open_call: OpenCall, sink: Sink, response_headers: dict[str, str]
+    context: CallContext, entry: PlannedCall, open_call: OpenCall, sink: Sink, response_headers: dict[str, str]
 ) -> Race:
     """Return the race that runs the entry's plan.
 
@@ -186,6 +185,15 @@ def prepared_race(
         return permitted
 
     return Race(open_call, model, plan, sink, permit=permit, full=full)
+
+
+def remember_prefix(context: CallContext, entry: PlannedCall, record: CallRecord) -> None:
+    """Record which deployment should now have this prompt's prefix in its cache."""
+    if entry.prefix is None:
+        return
+    winner = next((each for each in record.attempts if each.id == record.winner_attempt_id), None)
+    if winner is not None:
+        context.steering.served(entry.model.name, entry.prefix, winner.deployment, record.cached_tokens)
 
 
 def _prefix(fields: Mapping[str, msgspec.Raw], asked: ParsedRequest) -> Prefix | None:

@@ -15,7 +15,7 @@ from typing import Any, Literal, NoReturn
 
 import msgspec
 
-from gateway.api.auth import Client
+from gateway.api.client import Client
 from gateway.api.json_body import LONGEST_MODEL
 from gateway.core.calls import Mode, Objective
 from gateway.core.errors import Forbidden, InvalidRequest

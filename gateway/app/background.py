@@ -26,7 +26,7 @@ from gateway.alerts.sources import (
 )
 from gateway.alerts.stated_models import StatedModels, StatedModelSource
 from gateway.api.context import Context, Phase
-from gateway.app.stores import Runtime
+from gateway.app.engine import Runtime
 from gateway.core.errors import ApiError
 from gateway.core.records import NotProbed, ProbeBook
 from gateway.core.reports import Reports, ReportsUnreachable, ReportTooSlow

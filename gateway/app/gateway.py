@@ -1,13 +1,11 @@
 """The composition: builds a gateway from settings. The only file that knows every room."""
 
-import asyncio
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import structlog
 from pydantic import SecretStr
 
 from gateway.admin.operations import Operations
@@ -19,11 +17,10 @@ from gateway.api.payers import Payers
 from gateway.api.refusals import RefusalMinutes, Refusals
 from gateway.api.routes import application
 from gateway.app.background import SLOWER, alerts, prober, slowdown_watch, target_watch
-from gateway.app.fleets import Fleets
+from gateway.app.engine import Engine, Runtime, Watch
 from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
 from gateway.app.recorders import Recollection, Recorders
-from gateway.app.stores import Runtime, client_keys, client_tokens, leases, live_sharing, redis_board, response_store
-from gateway.core.tasks import BackgroundTasks
+from gateway.app.stores import client_keys, client_tokens, leases, live_sharing, redis_board, response_store
 from gateway.ledger import (
     CONNECTIONS,
     Database,
@@ -37,13 +34,12 @@ from gateway.ledger import (
     own_signing_key,
     parse_url,
 )
-from gateway.limits import Limits
 from gateway.live.live import Live
 from gateway.overload.bodies import Bodies, body_bytes_in, calls_in, memory_limit
 from gateway.overload.intake import Intake
-from gateway.racing import MAX_IN_FLIGHT, Attempt, AttemptTasks, OpenCall, Outbox, Seats, Services
+from gateway.racing import Attempt, AttemptTasks, OpenCall, Outbox
 from gateway.settings import Settings, targets_of
-from gateway.steering import REFRESH_EVERY_S, MemoryBoard, Outages, Spending, Steering, Strikes
+from gateway.steering import Outages, Spending, Strikes
 from gateway.targets.targets import Target
 from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
@@ -51,8 +47,6 @@ from gateway.watching.metrics import Metrics, add_process_figures
 
 if TYPE_CHECKING:
     from gateway.ledger import ClickHouseSink
-
-_AFTER_A_BUG_S = 10.0
 
 
 def _database(settings: Settings) -> Database:
@@ -84,8 +78,6 @@ class Gateway:
 
         """
         runtime = self._runtime = runtime or Runtime()
-        self._tasks = BackgroundTasks()
-        self.fleets = Fleets(runtime.open_upstream, self._tasks)
         replica = settings.replica or socket.gethostname()
         self.metrics = Metrics(lambda: self.context.fleet.models)
         tasks, outbox, memory = AttemptTasks[Attempt, OpenCall](), Outbox(), memory_limit()
@@ -125,31 +117,23 @@ class Gateway:
             clickhouse=_clickhouse(settings, runtime),
         )
         self.outages = Outages(self.ledger.outage, utc_now=runtime.utc_now, new_id=runtime.new_id, replica=replica)
-        self.steering = Steering(
-            self.redis_board or MemoryBoard(),
-            clock=runtime.clock,
-            unix_clock=runtime.unix_clock,
-            random=runtime.random,
+        self.leases = leases(settings, runtime)
+        engine = self.engine = Engine(
+            settings,
+            runtime,
+            leases=self.leases,
+            attempts=tasks,
+            outbox=outbox,
             spending=spending,
-            on_refused=self.metrics.launch_refused,
             strikes=strikes,
+            board=self.redis_board,
             lateness=intake.delay,
             outages=self.outages,
-            catch_up=outbox.drain,
+            watch=Watch(self.metrics.call_waited, self.metrics.launch_refused),
         )
+        self.steering, self.fleets, self._tasks = engine.steering, engine.fleets, engine.tasks
         self._reports = self._reports_of(settings.database_url, Reader(database), runtime)
         self._shown = self._shown_reports(settings, runtime)
-        self.leases = leases(settings, runtime)
-        seats = Seats(
-            on_waited=self.metrics.call_waited,
-            on_refused=lambda model: self.metrics.launch_refused(model, MAX_IN_FLIGHT),
-            leases=self.leases,
-            clock=runtime.clock,
-            on_elsewhere=self.steering.running_elsewhere,
-        )
-        fleet = self.fleets.build(settings, None)
-        seats.limit(fleet.limits, settings.queue_timeout_s, of_fleet=fleet.fleet_limits)
-        self.steering.reset({name: list(model.deployments) for name, model in fleet.models.items()})
         log = CallLog()
         self._recollection = Recollection(
             self.ledger,
@@ -159,16 +143,16 @@ class Gateway:
             unix_clock=runtime.unix_clock,
         )
         keys = client_keys(settings, runtime)
-        limits = Limits(self.leases, unix_clock=runtime.unix_clock, clock=runtime.clock)
+        limits = engine.limits
         stated = StatedModels(runtime.utc_now)
         self.context = Context(
             settings=settings,
-            fleet=fleet,
+            fleet=engine.fleet,
             admission=Admission(keys, settings.anonymous, client_tokens(settings, runtime, keys)),
             steering=self.steering,
             limits=limits,
-            services=Services(
-                recorder=Recorders(
+            services=engine.services(
+                Recorders(
                     self.ledger,
                     self.steering,
                     self.metrics,
@@ -178,13 +162,7 @@ class Gateway:
                     tracing=self.tracing,
                     stated=stated,
                     clock=runtime.clock,
-                ),
-                tasks=tasks,
-                seats=seats,
-                clock=runtime.clock,
-                new_id=runtime.new_id,
-                utc_now=runtime.utc_now,
-                outbox=outbox,
+                )
             ),
             intake=intake,
             bodies=bodies,
@@ -220,7 +198,7 @@ class Gateway:
             ledger=self.ledger,
             board=self.redis_board,
             log=log,
-            seats=seats,
+            seats=engine.seats,
             wrong_keys=self.context.wrong_keys,
             leases=self.leases,
             keys=keys,
@@ -266,8 +244,7 @@ class Gateway:
             self._tasks.start(self._recollection.of_spending_later())
         await self.leases.start()
         self.tracing.start()
-        self.fleets.warm_up(self.context.fleet)
-        self._tasks.start(self._keep_fresh())
+        self.engine.start()
         self.probes.start()
         self._tasks.start(self._recollection.of_figures())
         self.operations.alerts.start()
@@ -299,47 +276,24 @@ class Gateway:
                 last_first.push_async_callback(self._response_store.aclose)
             last_first.push_async_callback(self.leases.close)
             last_first.push_async_callback(self.operations.alerts.close)
-            last_first.push_async_callback(self.fleets.aclose)
-            last_first.push_async_callback(self.context.fleet.aclose)
-            last_first.push_async_callback(self.fleets.close_retired)
-            last_first.push_async_callback(self._tasks.close)
             last_first.callback(self.context.intake.delay.close)
-            last_first.callback(self.context.services.outbox.drain)
-            last_first.push_async_callback(self.context.services.tasks.close)  # early: they read from upstreams
+            self.engine.close_with(last_first)
             last_first.push_async_callback(self.probes.close)
 
     def reload(self, settings: Settings) -> None:
         """Use a new configuration for new calls; running calls keep theirs."""
-        old, new = self.context.fleet, self.fleets.build(settings, self.context.fleet)
+        new = self.engine.build(settings)
         self.tracing.configure(settings)
         self.context.settings = settings
         self.context.payers = Payers(settings)
         self.context.fleet = new
-        self.context.services.seats.limit(
-            new.limits, settings.queue_timeout_s, self.steering.under_way, of_fleet=new.fleet_limits
-        )
         self.context.intake.configure(settings.overload)
         admission = self.context.admission
         tokens = client_tokens(settings, self._runtime, admission.keys, admission.tokens)
         self.context.admission = admission.reloaded(settings.clients, settings.anonymous, tokens)
         if tokens is not None:
             tokens.fetch()
-        self.steering.reset({name: list(model.deployments) for name, model in new.models.items()})
-        self.fleets.retire(old, new)
-        self.fleets.warm_up(new)
-
-    async def _keep_fresh(self) -> None:
-        """Keep the standings up to date in the background."""
-        while True:
-            await asyncio.sleep(REFRESH_EVERY_S)
-            try:
-                self.steering.refresh()
-            except Exception:  # noqa: BLE001 - the next slice may succeed, and without any, calls compute their own
-                # Event steering.not_refreshed: The ranking could not be computed in the background. Calls compute their
-                # own.
-                # Do: It is a bug: report it with the trace.
-                structlog.get_logger().exception("steering.not_refreshed")
-                await asyncio.sleep(_AFTER_A_BUG_S)
+        self.engine.replace(settings, new)
 
     def _shown_reports(self, settings: Settings, runtime: Runtime) -> LedgerReports:
         """Return what people read, maybe of a replica: alerts and metrics are made of what the primary has."""

@@ -4,21 +4,16 @@ redis-py takes 14 MB that most gateways do not need, so it is imported only if R
 """
 
 import asyncio
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from random import Random
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from gateway import __version__
-from gateway.api.auth import Client, client_of, role_of
-from gateway.core.ids import new_id
-from gateway.core.records import ProbeBook
-from gateway.fleet.fleet import OpenUpstream
+from gateway.api.client import Client, client_of, role_of
+from gateway.app.engine import Runtime
 from gateway.keys.keys import Keys
-from gateway.ledger import SqlKeyStore, Store
+from gateway.ledger import SqlKeyStore
 from gateway.limits import Leases, OwnShare
 from gateway.live.live import Live
 from gateway.settings import Settings
@@ -26,33 +21,9 @@ from gateway.steering import Spending, Strikes
 
 if TYPE_CHECKING:
     from gateway.keys.tokens import Tokens
-    from gateway.limits import Times
     from gateway.live.sharing import Sharing
     from gateway.steering import RedisBoard
     from gateway.topology.nodes import Nodes
-
-# What a gateway takes from its process: clocks, randomness, ids, and access to the outside. Everything that does not
-# depend on settings and input is here, so that a test can run a whole gateway in virtual time with simulated
-# providers, reproducibly.
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
-class Runtime(msgspec.Struct, frozen=True, kw_only=True):
-    """The process's own by default."""
-
-    clock: Callable[[], float] = time.monotonic  # seconds
-    unix_clock: Callable[[], float] = time.time  # seconds since 1970
-    utc_now: Callable[[], datetime] = _utc_now
-    random: Random = msgspec.field(default_factory=Random)  # for load balancing, not for security
-    new_id: Callable[[], str] = new_id
-    open_upstream: OpenUpstream | None = None  # None: over the network
-    probe_book: ProbeBook | None = None  # None: the same database
-    store: Store | None = None  # None: the database in the settings
-    lease_times: "Times | None" = None  # None: the usual ones
-
 
 CHECK_S = 5.0  # at the start: the gateway does not wait longer for a Redis that hangs
 

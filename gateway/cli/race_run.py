@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 
-from gateway.api.admission import ClientContext
-from gateway.api.auth import LOCAL
+from gateway.api.call_context import ClientContext
 from gateway.api.call_runner import CallRunner
+from gateway.api.client import LOCAL
 from gateway.api.endpoints import read_chat
 from gateway.api.json_body import Contents
 from gateway.api.plan_call import PlannedCall, plan_call, prepared_race
@@ -127,7 +127,7 @@ async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
         return ending
 
     with context.fleet:
-        journey = CallRunner(context, None, asked.model, asked.preferences, entered, may_fall_back=False, services=both)
+        journey = CallRunner(context, asked.model, asked.preferences, entered, may_fall_back=False, services=both)
         view.begins(lanes)
         try:
             await journey.run(run)

@@ -19,7 +19,8 @@ from aiohttp.http_parser import RawRequestMessage
 from multidict import CIMultiDictProxy
 
 from gateway.api import headers
-from gateway.api.auth import DIGEST, FORWARDED_FOR, JSON, Client, Trust, counted_address
+from gateway.api.auth import DIGEST, FORWARDED_FOR, JSON, Trust, counted_address
+from gateway.api.client import Client
 from gateway.api.context import Context, Phase
 from gateway.api.headers import SERVER
 from gateway.api.refusals import Refusals, Refused

@@ -334,9 +334,11 @@ class _Inputs(msgspec.Struct, frozen=True):
     def _located(self, complaint: Complaint) -> Problem:
         """Add the source of a complaint: an option, a variable, or a line of the file."""
         place = complaint.place
-        if place and place[0] in self.overrides:
-            return Problem(f"--{str(place[0]).replace('_', '-')}: {complaint.message}")
         message = f"{written(place)}: {complaint.message}" if place else complaint.message
+        if place and place[0] in self.overrides:
+            if isinstance(self.overrides[str(place[0])], dict):  # a section: no option, but an argument of a program
+                return Problem(message)
+            return Problem(f"--{str(place[0]).replace('_', '-')}: {complaint.message}")
         if variable := variable_of(place, self.environ):
             return Problem(
                 f"{variable}: {complaint.message}"

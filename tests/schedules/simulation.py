@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, cast
 import structlog
 from msgspec import structs
 
+from gateway.app.engine import Runtime
 from gateway.app.gateway import Gateway
-from gateway.app.stores import Runtime
 from gateway.connections.connections import Connections
 from gateway.connections.listener import serving
 from gateway.core.attempts import AttemptRecord, AttemptStart

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from gateway.api.context import Phase
+from gateway.app.engine import Runtime
 from gateway.app.gateway import Gateway
-from gateway.app.stores import Runtime
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.ids import uuid7
 from gateway.core.prompt_classes import answer_class

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.api import admission, handler, plan_call
-from gateway.api.admission import ClientContext
+from gateway.api import call_context, handler, plan_call
+from gateway.api.call_context import ClientContext
 from gateway.api.context import Context
 from gateway.app.gateway import Gateway
 from gateway.core.calls import Call
@@ -22,7 +22,7 @@ from tests.schedules.simulation import run
 
 
 def test_a_defect_between_two_models_leaves_a_call_that_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = admission.new_call
+    original = call_context.new_call
 
     def defective(context: Context, origin: ClientContext, model: Model, *args: Any, **options: Any) -> Call:
         if model.name == "spare":

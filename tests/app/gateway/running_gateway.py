@@ -15,8 +15,8 @@ import aiohttp
 import openai
 import yaml
 
+from gateway.app.engine import Runtime
 from gateway.app.gateway import Gateway
-from gateway.app.stores import Runtime
 from gateway.connections.connections import Connections
 from gateway.connections.listener import bind, listening
 from gateway.core.prompt_classes import MeasuredApi, answer_class

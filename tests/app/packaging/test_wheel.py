@@ -62,6 +62,32 @@ def test_it_takes_no_name_but_its_own(wheel: Path) -> None:
     assert not [name for name in names if "tests/" in name or name.endswith((".pyc", ".db"))]
 
 
+def test_its_types_can_be_read(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        assert {"holeshot/py.typed", "holeshot/__init__.py"} < set(archive.namelist())
+
+
+def test_a_program_with_packages_of_the_same_names_is_told(installed: Path, elsewhere: Path) -> None:
+    python, program = str(installed.parent / "python"), "import holeshot; holeshot.Racer"
+    said = subprocess.run([python, "-P", "-c", program], env=environment(elsewhere), capture_output=True, check=False)
+    assert b"ImportError: holeshot.Racer needs its own package 'gateway'" in said.stderr
+
+
+def test_a_program_without_them_races_with_what_is_in_the_wheel(installed: Path, elsewhere: Path) -> None:
+    program = """
+import sys, holeshot
+sys.path = [each for each in sys.path if each != sys.argv[1]]  # where the packages of others are
+import holeshot
+holeshot.Racer
+import gateway
+print(gateway.__file__)
+"""
+    site = next(installed.parents[1].glob("lib/python*/site-packages"))
+    command = [str(installed.parent / "python"), "-P", "-c", program, str(site)]
+    said = subprocess.run(command, env=environment(elsewhere), capture_output=True, check=False, text=True)
+    assert said.stdout.strip() == str(site / "holeshot" / "_lib" / "gateway" / "__init__.py"), said.stderr
+
+
 def test_it_is_not_somebody_elses(installed: Path, elsewhere: Path) -> None:
     for command in ([str(installed), "version"], [str(installed.parent / "python"), "-P", "-m", "holeshot", "version"]):
         said = subprocess.run(command, cwd=elsewhere, env=environment(elsewhere), capture_output=True, check=False)

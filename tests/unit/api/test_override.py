@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.api.auth import Client
+from gateway.api.client import Client
 from gateway.api.overrides import NOTHING, RaceOverride, as_asked, read_override
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Mode, Objective

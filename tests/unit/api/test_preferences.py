@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.api.auth import Client
+from gateway.api.client import Client
 from gateway.api.preferences import (
     CONSUMED,
     MOST_MODELS,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.api.auth import Client
+from gateway.api.client import Client
 from gateway.api.sessions import LIFETIME_S, Sessions, presented, secret_of
 from gateway.keys.table import KeyTable, Known
 from gateway.settings import Role, Settings

@@ -1,0 +1,94 @@
+"""The client of a call: what it may use, wherever the call comes from. Nothing here knows HTTP."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from gateway.core.errors import Forbidden, NothingEnabled
+from gateway.fleet.models import Deployment, Model
+from gateway.settings import ClientSettings, DataPolicy, Profile, Role
+
+WIDEST = 8
+
+
+class Client(msgspec.Struct, frozen=True):
+    """An admitted client and its permissions. Without keys every local program is this one, without a name."""
+
+    name: str | None = None
+    role: Role = Role.ADMIN
+    adhoc: bool = True
+    max_width: int = WIDEST
+    profile: Profile | None = None  # how its calls are raced, unless a request overrides it
+    override: bool = True  # whether its requests may override the race settings
+    models: frozenset[str] | None = None
+    only: frozenset[str] | None = None
+    ignore: frozenset[str] = frozenset()
+    require: DataPolicy = DataPolicy()
+    demanding: bool = False  # whether ``require`` demands anything
+    limits: Mapping[str, float] = {}  # by name: rpm, tpm, …
+    team: str | None = None  # whose limits count its calls too
+    end_user: str | None = None  # of all its calls; None: each request may name one
+    priority: int = 0  # under overload, higher is served first
+
+    def check_model(self, model: str) -> None:
+        """Check that this client may use a model.
+
+        Raises:
+            Forbidden: it may not.
+
+        """
+        if self.models is None:
+            return
+        names = [name.strip() for name in model.split(",")]  # a comma list is a request for all of its models
+        if not self.models.issuperset(names):
+            raise Forbidden(f"this key may not use the model {model!r}; it may use: {', '.join(sorted(self.models))}")
+
+    def deployments(self, model: Model) -> list[Deployment]:
+        """Return the deployments of ``model`` that may see this client's prompts.
+
+        Raises:
+            NothingEnabled, Forbidden: there are none.
+
+        """
+        if not model.deployments:
+            raise NothingEnabled(f"every deployment of {model.name!r} is disabled (enabled: false)")
+        open_ = [item for item in model.deployments.values() if self._may_see(item.provider)]
+        if not open_:
+            raise Forbidden(f"this key may not use any provider of {model.name!r}")
+        return open_
+
+    def _may_see(self, provider: str) -> bool:
+        return provider not in self.ignore and (self.only is None or provider in self.only)
+
+
+LOCAL = Client()
+
+
+def role_of(client: Client) -> Role:
+    """Return what a client may do besides its own calls."""
+    return client.role
+
+
+def client_of(name: str, settings: ClientSettings) -> Client:
+    """Return the client that the settings describe."""
+
+    def as_set(values: Iterable[str] | None) -> frozenset[str] | None:
+        return None if values is None else frozenset(values)
+
+    return Client(
+        name=name,
+        role=settings.role,
+        adhoc=settings.adhoc,
+        max_width=settings.max_width,
+        profile=settings.profile,
+        override=settings.override,
+        models=as_set(settings.models),
+        only=as_set(settings.only),
+        ignore=frozenset(settings.ignore),
+        require=settings.require,
+        demanding=settings.require != DataPolicy(),
+        limits=settings.by_name,
+        team=settings.team,
+        end_user=settings.end_user,
+        priority=settings.priority,
+    )

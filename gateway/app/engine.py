@@ -1,0 +1,223 @@
+"""The engine: what plans, races and learns, without a server. ``Gateway`` and ``holeshot.Racer`` are built on it."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from random import Random
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from gateway.app.fleets import Fleets
+from gateway.core.attempts import AttemptRecord, AttemptStart
+from gateway.core.calls import Call, CallRecord, CallStart, Recorder
+from gateway.core.ids import new_id
+from gateway.core.prompt_classes import PromptClass
+from gateway.core.records import ProbeBook
+from gateway.core.tasks import BackgroundTasks
+from gateway.fleet.fleet import Fleet, OpenUpstream
+from gateway.limits import Leases, Limits, OwnShare
+from gateway.racing import MAX_IN_FLIGHT, Attempt, AttemptTasks, OpenCall, Outbox, Seats, Services
+from gateway.settings import Settings
+from gateway.steering import REFRESH_EVERY_S, MemoryBoard, Outages, Spending, Steering, Strikes
+
+if TYPE_CHECKING:
+    from gateway.ledger import Ledger, Store
+    from gateway.limits import Times
+    from gateway.steering import Lateness, RedisBoard
+
+# What an engine takes from its process: clocks, randomness, ids, and access to the outside. Everything that does not
+# depend on settings and input is here, so that a test can run a whole gateway in virtual time with simulated
+# providers, reproducibly.
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Runtime(msgspec.Struct, frozen=True, kw_only=True):
+    """The process's own by default."""
+
+    clock: Callable[[], float] = time.monotonic  # seconds
+    unix_clock: Callable[[], float] = time.time  # seconds since 1970
+    utc_now: Callable[[], datetime] = _utc_now
+    random: Random = msgspec.field(default_factory=Random)  # for load balancing, not for security
+    new_id: Callable[[], str] = new_id
+    open_upstream: OpenUpstream | None = None  # None: over the network
+    probe_book: ProbeBook | None = None  # None: the same database
+    store: "Store | None" = None  # None: the database in the settings
+    lease_times: "Times | None" = None  # None: the usual ones
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """Callbacks for what calls meet besides their own records: metrics, where there are any."""
+
+    waited: Callable[[str, str, float], None] | None = None  # for a seat: model, end of the wait, seconds
+    refused: Callable[[str, str], None] | None = None  # an extra attempt: model, the limit
+
+
+_AFTER_A_BUG_S = 10.0
+
+
+class Engine:
+    """Fleets, steering, seats, limits and the owners of tasks: ``start`` it, give its parts to calls, ``close`` it.
+
+    It is made in two steps, as recorders need its steering: ``services`` completes it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        runtime: Runtime,
+        *,
+        leases: Leases | None = None,
+        attempts: AttemptTasks[Attempt, OpenCall] | None = None,
+        outbox: Outbox | None = None,
+        spending: Spending | None = None,
+        strikes: Strikes | None = None,
+        board: "RedisBoard | None" = None,
+        lateness: "Lateness | None" = None,
+        outages: Outages | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        """Build the fleet of ``settings``. What is not given is of this engine alone, and in memory.
+
+        ``lateness`` is that of the event loop.
+
+        Raises:
+            ValueError: a provider's configuration cannot be used.
+
+        """
+        watch, clock, unix_clock = watch or Watch(), runtime.clock, runtime.unix_clock
+        self.leases = leases = leases or OwnShare(settings.workers, clock=clock, unix_clock=unix_clock)
+        self.attempts = attempts or AttemptTasks[Attempt, OpenCall]()
+        self.outbox = outbox = outbox or Outbox()
+        self.tasks = BackgroundTasks()
+        self.fleets = Fleets(runtime.open_upstream, self.tasks)
+        self.steering = Steering(
+            board or MemoryBoard(),
+            clock=clock,
+            unix_clock=unix_clock,
+            random=runtime.random,
+            spending=spending,
+            on_refused=watch.refused,
+            strikes=strikes,
+            lateness=lateness,
+            outages=outages,
+            catch_up=outbox.drain,
+        )
+        refused = watch.refused
+        self.seats = Seats(
+            on_waited=watch.waited,
+            on_refused=None if refused is None else lambda model: refused(model, MAX_IN_FLIGHT),
+            leases=leases,
+            clock=clock,
+            on_elsewhere=self.steering.running_elsewhere,
+        )
+        self.limits = Limits(leases, unix_clock=unix_clock, clock=clock)
+        self.fleet = self.fleets.build(settings, None)
+        self._runtime = runtime
+        self._use(settings, self.fleet)
+
+    def services(self, recorder: Recorder) -> Services:
+        """Return what all running calls share; ``recorder`` is told of each."""
+        runtime = self._runtime
+        return Services(
+            recorder=recorder,
+            tasks=self.attempts,
+            seats=self.seats,
+            clock=runtime.clock,
+            new_id=runtime.new_id,
+            utc_now=runtime.utc_now,
+            outbox=self.outbox,
+        )
+
+    def start(self) -> None:
+        """Warm up what providers need, and keep the standings up to date."""
+        self.fleets.warm_up(self.fleet)
+        self.tasks.start(self._keep_fresh())
+
+    def build(self, settings: Settings) -> Fleet:
+        """Return the fleet of another configuration, which ``replace`` puts in force.
+
+        Raises:
+            ValueError: a provider's configuration cannot be used.
+
+        """
+        return self.fleets.build(settings, self.fleet)
+
+    def replace(self, settings: Settings, new: Fleet) -> None:
+        """Use ``new`` for new calls; running ones keep theirs."""
+        old, self.fleet = self.fleet, new
+        self._use(settings, new)
+        self.fleets.retire(old, new)
+        self.fleets.warm_up(new)
+
+    def close_with(self, last_first: AsyncExitStack) -> None:
+        """Have ``last_first`` close all of it. What is pushed before is closed after it: recorders and stores."""
+        last_first.push_async_callback(self.fleets.aclose)
+        last_first.push_async_callback(self.fleet.aclose)
+        last_first.push_async_callback(self.fleets.close_retired)
+        last_first.push_async_callback(self.tasks.close)
+        last_first.callback(self.outbox.drain)
+        last_first.push_async_callback(self.attempts.close)  # early: they read from upstreams
+
+    def _use(self, settings: Settings, fleet: Fleet) -> None:
+        self.seats.limit(fleet.limits, settings.queue_timeout_s, self.steering.under_way, of_fleet=fleet.fleet_limits)
+        self.steering.reset({name: list(model.deployments) for name, model in fleet.models.items()})
+
+    async def _keep_fresh(self) -> None:
+        """Keep the standings up to date in the background."""
+        while True:
+            await asyncio.sleep(REFRESH_EVERY_S)
+            try:
+                self.steering.refresh()
+            except Exception:  # noqa: BLE001 - the next slice may succeed, and without any, calls compute their own
+                # Event steering.not_refreshed: The ranking could not be computed in the background. Calls compute their
+                # own.
+                # Do: It is a bug: report it with the trace.
+                structlog.get_logger().exception("steering.not_refreshed")
+                await asyncio.sleep(_AFTER_A_BUG_S)
+
+
+class EngineRecorder:
+    """The least that must hear of calls: the ledger, if there is one, then limits and steering."""
+
+    def __init__(self, engine: Engine, ledger: "Ledger | None" = None) -> None:
+        self._limits, self._steering, self._ledger = engine.limits, engine.steering, ledger
+
+    def call_started(self, start: CallStart) -> None:
+        """Spool the start."""
+        if self._ledger is not None:
+            self._ledger.call_started(start)
+
+    def attempt_started(self, call: Call, start: AttemptStart) -> None:
+        """Count it as in flight."""
+        self._steering.attempt_started(call.model, start)
+
+    def first_token(
+        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
+    ) -> None:
+        """Learn from it."""
+        self._steering.first_token(model, prompt_class, start, ttft_s, ago_s)
+
+    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
+        """Learn from it."""
+        self._steering.attempt_ended(model, prompt_class, attempt, ago_s)
+
+    def call_finished(self, record: CallRecord) -> None:
+        """Spool the record, and count what it used."""
+        if self._ledger is not None:
+            self._ledger.call_finished(record)
+        self._limits.call_finished(record)
+        self._steering.call_finished(record)
+
+    def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
+        """Spool the row of a loser that was watched beyond its call."""
+        del model, duplicate_usd
+        self._limits.attempt_audited(attempt)
+        if self._ledger is not None:
+            self._ledger.attempts_ended(attempt.call_id, (attempt,))

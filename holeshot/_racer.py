@@ -1,0 +1,428 @@
+"""``Racer``: the gateway's engine in the caller's own process, without a server."""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from gateway.api.call_context import CallContext, ClientContext
+from gateway.api.call_runner import CallRunner
+from gateway.api.client import LOCAL
+from gateway.api.endpoints import read_chat
+from gateway.api.json_body import Contents
+from gateway.api.plan_call import PlannedCall, plan_call, prepared_race, remember_prefix
+from gateway.api.request import ParsedRequest
+from gateway.app.engine import Engine, EngineRecorder, Runtime
+from gateway.core.calls import Call, CallRecord
+from gateway.core.errors import ApiError, ClientDisconnected, InvalidRequest, ModelNotFound, ShuttingDown
+from gateway.core.race_failures import RaceFailed
+from gateway.fleet.fleet import Fleet
+from gateway.racing import Block, Broken, GatheringSink, Sink, Unanswered, Winner
+from gateway.settings import ConfigurationError, Problem, TracingSettings, load
+from gateway.tracing.tracing import Tracing
+from providers import UpstreamError, events
+
+__all__ = [
+    "Answer",
+    "ApiError",
+    "Attempt",
+    "Chunk",
+    "ConfigurationError",
+    "InvalidRequest",
+    "ModelNotFound",
+    "RaceFailed",
+    "Racer",
+    "Stream",
+    "UpstreamError",
+    "race",
+]
+
+Messages = str | Sequence[Mapping[str, Any]]
+_DONE = b"[DONE]"
+_MOST_WAITING = 64  # blocks that the caller has not read: then the winner is not read either, as for any slow client
+_T = TypeVar("_T")
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One request to a provider, made for a call."""
+
+    deployment: str
+    outcome: str  # won, lost, …: ``attempts.outcome`` of the ledger
+    ttft_s: float | None  # since its launch; None: no token
+    cost_usd: float | None
+    error: str | None  # why it failed
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """One event of an answer. ``data`` is OpenAI's ``chat.completion.chunk``; ``text`` what it adds to the answer."""
+
+    text: str
+    data: dict[str, Any]
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole answer. ``data`` is OpenAI's ``chat.completion``."""
+
+    text: str
+    data: dict[str, Any]
+    winner: str  # the deployment
+    ttft_s: float | None  # since the call
+    cost_usd: float | None  # winner and losers, as far as known
+    attempts: Sequence[Attempt]
+    call_id: str
+
+
+class Stream:
+    """An answer as it arrives: ``async for chunk in stream``, once. Nothing is sent before.
+
+    ``winner`` and ``ttft_s`` are known from the first chunk on, ``attempts`` and ``cost_usd`` from the end on. To leave
+    the loop early cuts all attempts; ``aclose`` waits until they are.
+    """
+
+    winner: str | None = None  # the deployment
+    ttft_s: float | None = None  # since the call
+    cost_usd: float | None = None
+    attempts: Sequence[Attempt] = ()
+
+    def __init__(self, racer: "Racer", asked: ParsedRequest) -> None:
+        self._racer = racer
+        self._asked = asked
+        self._sink = _Handoff()
+        self._task: asyncio.Task[CallRecord] | None = None
+
+    async def __aiter__(self) -> AsyncIterator[Chunk]:
+        """Make the call, and yield its chunks.
+
+        Raises:
+            ApiError: no provider answered, or the request is at fault; nothing was yielded.
+            UpstreamError: the answer broke off.
+            RuntimeError: the stream was read before.
+
+        """
+        if self._task is not None:
+            raise RuntimeError("a stream is read once: call Racer.stream again")
+        sink = self._sink
+        task = self._task = self._racer.start_call(self._asked, sink)
+        task.add_done_callback(sink.wake)
+        try:
+            while True:
+                while sink.waiting:
+                    data = sink.take()
+                    self.winner, self.ttft_s = sink.winner, sink.ttft_s
+                    yield Chunk(_text_of(data, "delta"), data)
+                if task.done():
+                    break
+                await sink.arrival()
+            self._note(_result(task))
+            if sink.error is not None:
+                raise sink.error
+        finally:
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        """Cut what still runs of the call, and wait until it has ended."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    def _note(self, record: CallRecord) -> None:
+        self.attempts, self.cost_usd = _attempts(record), record.cost_usd
+
+
+class Racer:
+    """Races providers in this process: ``async with Racer(...) as racer``, in one event loop.
+
+    It uses what a gateway's configuration says of ``providers``, ``models`` and timeouts; what concerns clients, stores
+    and the server is not used, and limits count this process alone.
+    """
+
+    def __init__(
+        self,
+        config: "str | os.PathLike[str] | None" = None,
+        *,
+        providers: Mapping[str, Any] | None = None,
+        models: Mapping[str, Any] | None = None,
+        ledger: "str | os.PathLike[str] | None" = None,
+    ) -> None:
+        """Read the configuration: a file, or its sections as arguments, or keys in variables such as GROQ_API_KEY.
+
+        ``ledger`` is a SQLite file for calls and attempts, made if there is none; None: they are not kept.
+
+        Raises:
+            ConfigurationError: with every problem found.
+
+        """
+        given = {"providers": providers, "models": models, "workers": 1}
+        path = None if config is None else Path(config)
+        self._settings = load(path, os.environ, given)
+        if not self._settings.providers:
+            raise ConfigurationError(
+                [Problem("there is no provider: set a key such as GROQ_API_KEY, or give 'providers' or a file")]
+            )
+        self._ledger = None if ledger is None else Path(ledger).absolute()
+        self._context: CallContext | None = None
+        self._calls: set[asyncio.Task[CallRecord]] = set()
+        self._exit = AsyncExitStack()
+        self._is_closing = False
+
+    async def __aenter__(self) -> Self:
+        """Open the ledger, if there is one, and the providers.
+
+        Raises:
+            LedgerError: the file cannot be used as a ledger.
+            ValueError: a provider's configuration cannot be used.
+
+        """
+        runtime, settings = Runtime(), self._settings
+        async with AsyncExitStack() as stack:
+            ledger = None if self._ledger is None else await _open_ledger(self._ledger, runtime, stack)
+            engine = Engine(settings, runtime)
+            recorder = EngineRecorder(engine, ledger)
+            stack.push_async_callback(engine.leases.close)
+            engine.close_with(stack)
+            await engine.leases.start()
+            engine.start()
+            off = settings.model_copy(update={"tracing": TracingSettings()})
+            self._context = CallContext(
+                settings=settings,
+                fleet=engine.fleet,
+                steering=engine.steering,
+                limits=engine.limits,
+                services=engine.services(recorder),
+                tracing=Tracing(off, worker="", clock=runtime.clock),
+                replica=settings.replica or "racer",
+            )
+            self._exit = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Cut the calls that still run, wait for them, and close everything."""
+        self._is_closing = True
+        for task in self._calls:
+            task.cancel()
+        if self._calls:
+            await asyncio.wait(set(self._calls))
+        self._context = None
+        await self._exit.aclose()
+
+    def stream(self, model: str, messages: Messages, **fields: Any) -> Stream:
+        """Return the answer to read chunk by chunk. ``fields`` are further ones of a chat completion.
+
+        ``messages`` may be one prompt. ``race`` is a field, too: ``race={"mode": "race", "width": 3}``.
+
+        Raises:
+            InvalidRequest: a field is wrong.
+
+        """
+        return Stream(self, _asked(model, messages, fields, stream=True))
+
+    async def complete(self, model: str, messages: Messages, **fields: Any) -> Answer:
+        """Return the whole answer. The arguments are those of ``stream``.
+
+        Raises:
+            ApiError: no provider answered, or the request is at fault.
+
+        """
+        asked = _asked(model, messages, fields, stream=False)
+        sink = GatheringSink(asked.dialect)
+        task = self.start_call(asked, sink)
+        try:
+            await asyncio.wait({task})
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+        record = _result(task)
+        assert sink.winner is not None  # else it has raised
+        data = msgspec.json.decode(sink.body(), type=dict[str, Any])
+        return Answer(
+            text=_text_of(data, "message"),
+            data=data,
+            winner=sink.winner.deployment,
+            ttft_s=_seconds(record.ttft_ms),
+            cost_usd=record.cost_usd,
+            attempts=_attempts(record),
+            call_id=record.id,
+        )
+
+    def start_call(self, asked: ParsedRequest, sink: Sink) -> "asyncio.Task[CallRecord]":
+        """Run a call as a task, which ``close`` ends. Its answer goes to ``sink``. For this module."""
+        if self._context is None or self._is_closing:
+            raise RuntimeError("a Racer is used inside of `async with`")
+        task = asyncio.get_running_loop().create_task(self._run(self._context, asked, sink))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        return task
+
+    async def _run(self, context: CallContext, asked: ParsedRequest, sink: Sink) -> CallRecord:
+        origin = ClientContext(client=LOCAL)
+
+        def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
+            return plan_call(context, asked, origin, name=name, fleet=fleet, instead_of=instead_of)
+
+        async def run(entry: PlannedCall) -> CallRecord | Unanswered:
+            ending = await prepared_race(context, entry, journey.open_call, sink, journey.response_headers).run()
+            assert not isinstance(ending, Broken)  # neither sink may be continued
+            return ending
+
+        def cancelled_as() -> type[ApiError]:
+            return ShuttingDown if self._is_closing else ClientDisconnected
+
+        with context.fleet:
+            journey = CallRunner(context, asked.model, asked.preferences, entered, cancelled_as=cancelled_as)
+            record = await journey.run(run)
+        assert isinstance(record, CallRecord)  # only an ``answer_here`` gives anything else
+        remember_prefix(context, journey.entry, record)
+        return record
+
+
+async def race(
+    model: str,
+    messages: Messages,
+    *,
+    config: "str | os.PathLike[str] | None" = None,
+    providers: Mapping[str, Any] | None = None,
+    models: Mapping[str, Any] | None = None,
+    ledger: "str | os.PathLike[str] | None" = None,
+    **fields: Any,
+) -> Answer:
+    """Return one answer: ``Racer.complete`` in one line. Connections and estimates are not kept for the next call.
+
+    Raises:
+        ConfigurationError: with every problem found.
+        ApiError: no provider answered, or the request is at fault.
+
+    """
+    async with Racer(config, providers=providers, models=models, ledger=ledger) as racer:
+        return await racer.complete(model, messages, **fields)
+
+
+class _Handoff:
+    """The sink of a stream: it keeps a few blocks until the caller takes them."""
+
+    streams = True
+    understands = False
+
+    def __init__(self) -> None:
+        self.waiting: deque[dict[str, Any]] = deque()
+        self.winner: str | None = None
+        self.ttft_s: float | None = None
+        self.error: UpstreamError | None = None
+        self._arrived, self._room = asyncio.Event(), asyncio.Event()
+
+    def take(self) -> dict[str, Any]:
+        """Return the next chunk that waits."""
+        data = self.waiting.popleft()
+        if len(self.waiting) < _MOST_WAITING:
+            self._room.set()
+        return data
+
+    async def arrival(self) -> None:
+        """Wait for a chunk, or for the call's end."""
+        self._arrived.clear()
+        await self._arrived.wait()
+
+    def wake(self, _: object = None) -> None:
+        """End an ``arrival``."""
+        self._arrived.set()
+
+    async def begin(self, winner: Winner) -> None:
+        """Note who answers."""
+        self.winner, self.ttft_s = winner.deployment, winner.ttft_ms / 1000
+
+    async def write(self, block: Block) -> None:
+        """Hand the block's events over, and wait while the caller is far behind."""
+        self._add(block)
+        while len(self.waiting) >= _MOST_WAITING:
+            self._room.clear()
+            await self._room.wait()
+
+    async def end(self, last: Block) -> None:
+        """Hand over the last events."""
+        self._add(last)
+
+    def may_be_continued(self, error: UpstreamError) -> bool:
+        """Return False: an answer that breaks off raises."""
+        del error
+        return False
+
+    async def fail(self, error: UpstreamError) -> None:
+        """Keep the error until the caller has read what came before."""
+        self.error = error
+
+    def _add(self, block: Block) -> None:
+        for event in events(block.forward):
+            if event.data and event.data.strip() != _DONE:
+                self.waiting.append(msgspec.json.decode(event.data, type=dict[str, Any]))
+        self._arrived.set()
+
+
+def _asked(model: str, messages: Messages, fields: Mapping[str, Any], *, stream: bool) -> ParsedRequest:
+    if "stream" in fields:
+        raise InvalidRequest("'stream' is not a field here: use Racer.stream or Racer.complete", param="stream")
+    prompt = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+    body = {"model": model, "messages": prompt, **fields, "stream": stream}
+    try:
+        encoded = msgspec.json.encode(body)
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(f"the request cannot be written as JSON: {error}") from None
+    return read_chat(Contents.of(encoded), None)
+
+
+def _result(task: "asyncio.Task[_T]") -> _T:
+    """Return what an ended call returned, or raise as it did."""
+    if task.cancelled():
+        raise ShuttingDown("the Racer was closed while this call ran")
+    return task.result()
+
+
+def _attempts(record: CallRecord) -> Sequence[Attempt]:
+    return tuple(
+        Attempt(
+            deployment=each.deployment,
+            outcome=str(each.outcome),
+            ttft_s=_seconds(each.ttft_ms),
+            cost_usd=each.cost_usd,
+            error=each.error_message,
+        )
+        for each in record.attempts
+    )
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def _text_of(data: Mapping[str, Any], part: str) -> str:
+    """Return the text of the first choice."""
+    for choice in data.get("choices") or ():
+        text = (choice.get(part) or {}).get("content")
+        return text if isinstance(text, str) else ""
+    return ""
+
+
+async def _open_ledger(path: Path, runtime: Runtime, stack: AsyncExitStack) -> Any:
+    """Return the ledger in a SQLite file, started; ``stack`` closes it."""
+    from gateway.ledger import Ledger  # noqa: PLC0415 - SQLAlchemy, only for those who keep their calls
+    from gateway.server.server import prepare_schema  # noqa: PLC0415 - likewise
+
+    url = f"sqlite+aiosqlite:///{path}"
+    await prepare_schema(url)
+    ledger = Ledger(
+        url,
+        path.with_name(f"{path.name}.spool"),
+        f"racer-{runtime.new_id()}",
+        clock=runtime.clock,
+        utc_now=runtime.utc_now,
+    )
+    stack.push_async_callback(ledger.close)
+    await ledger.start()
+    return ledger

@@ -1,0 +1,214 @@
+"""``holeshot.Racer``: the engine in the caller's process, on providers over real sockets."""
+
+import asyncio
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import holeshot
+from holeshot import Racer
+from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, RoleOnly, ScriptedProvider, Status, answer
+from tests.patience import PATIENCE_S
+
+ROOT = Path(__file__).parents[3]
+RACE = {"mode": "race", "width": 2, "audit_share": 0}
+
+
+class Raced(NamedTuple):
+    """Two providers, of which the second never answers, and the arguments that race them."""
+
+    fast: ScriptedProvider
+    slow: ScriptedProvider
+    arguments: dict[str, Any]
+
+
+@pytest.fixture
+async def raced(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Raced]:
+    for name in [name for name in os.environ if name.startswith("HOLESHOT_")]:
+        monkeypatch.delenv(name)
+    async with AsyncExitStack() as stack:
+        fast = await stack.enter_async_context(ScriptedProvider(answer("Hel", "lo", "!")))
+        slow = await stack.enter_async_context(ScriptedProvider([RoleOnly(), Hang()]))
+        fast.script = [Gate(slow.requested), *fast.script]
+        addresses = {"fast": fast.base_url, "slow": slow.base_url}
+        providers = {name: {"kind": "openai_compatible", "base_url": url} for name, url in addresses.items()}
+        models = {"chat": {"deployments": ["fast/m", "slow/m"], "race": RACE}}
+        yield Raced(fast, slow, {"providers": providers, "models": models})
+
+
+async def test_chunks_arrive_and_the_loser_is_cut(raced: Raced) -> None:
+    async with Racer(**raced.arguments) as racer:
+        stream = racer.stream("chat", "Why?")
+        text = "".join([chunk.text async for chunk in stream])
+        await raced.slow.reach(disconnects=1)
+
+    assert (text, stream.winner) == ("Hello!", "fast/m")
+    assert stream.ttft_s is not None
+    assert {each.deployment: each.outcome for each in stream.attempts} == {"fast/m": "won", "slow/m": "lost"}
+
+
+async def test_a_whole_answer_has_its_text_and_who_won(raced: Raced) -> None:
+    async with Racer(**raced.arguments) as racer:
+        told = await racer.complete("chat", [{"role": "user", "content": "Why?"}], max_tokens=10)
+
+    assert (told.text, told.winner, told.data["object"]) == ("Hello!", "fast/m", "chat.completion")
+    assert len(told.attempts) == 2
+
+
+async def test_one_line_races(raced: Raced) -> None:
+    assert (await holeshot.race("chat", "Why?", **raced.arguments)).text == "Hello!"
+
+
+async def test_leaving_the_loop_cuts_all_attempts(raced: Raced) -> None:
+    raced.fast.script = [Gate(raced.slow.requested), RoleOnly(), Delta("Hel"), Hang()]
+    async with Racer(**raced.arguments) as racer:
+        async for chunk in racer.stream("chat", "Why?"):
+            if chunk.text:
+                break
+        await raced.fast.reach(disconnects=1)
+        await raced.slow.reach(disconnects=1)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_cancelling_the_task_cuts_all_attempts(raced: Raced, *, streamed: bool) -> None:
+    raced.fast.script = [RoleOnly(), Hang()]
+    async with Racer(**raced.arguments) as racer:
+
+        async def read() -> None:
+            if streamed:
+                async for _ in racer.stream("chat", "Why?"):
+                    pass
+            else:
+                await racer.complete("chat", "Why?")
+
+        task = asyncio.create_task(read())
+        await raced.fast.reach(requests=1)
+        await raced.slow.reach(requests=1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await raced.fast.reach(disconnects=1)
+        await raced.slow.reach(disconnects=1)
+
+
+async def test_closing_ends_the_calls_that_run_and_leaves_no_task(raced: Raced) -> None:
+    before = asyncio.all_tasks()
+    raced.fast.script = [RoleOnly(), Hang()]
+    async with Racer(**raced.arguments) as racer:
+        task = asyncio.create_task(racer.complete("chat", "Why?"))
+        await raced.fast.reach(requests=1)
+    with pytest.raises(holeshot.ApiError, match="closed while this call ran"):
+        await asyncio.wait_for(task, PATIENCE_S)
+    ours = re.compile(r"/(?:holeshot|gateway|providers/http)/")
+    assert [each for each in asyncio.all_tasks() - before if ours.search(repr(each))] == []
+
+
+async def test_a_race_that_all_providers_fail_raises(raced: Raced) -> None:
+    raced.fast.script = raced.slow.script = [Status(500)]
+    async with Racer(**raced.arguments) as racer:
+        with pytest.raises(holeshot.RaceFailed, match="fast/m"):
+            await racer.complete("chat", "Why?")
+        with pytest.raises(holeshot.RaceFailed, match="slow/m"):
+            async for _ in racer.stream("chat", "Why?"):
+                pass
+
+
+async def test_an_answer_that_breaks_off_raises_after_what_came(raced: Raced) -> None:
+    read_some, came = asyncio.Event(), list[str]()
+    raced.fast.script = [Gate(raced.slow.requested), RoleOnly(), Delta("Hel"), Gate(read_some), Drop()]
+
+    async def read(racer: Racer) -> None:
+        async for chunk in racer.stream("chat", "Why?"):
+            came.append(chunk.text)
+            if chunk.text:
+                read_some.set()
+
+    async with Racer(**raced.arguments) as racer:
+        with pytest.raises(holeshot.UpstreamError):
+            await read(racer)
+    assert "".join(came) == "Hel"
+
+
+async def test_a_reader_that_is_slow_gets_all(raced: Raced) -> None:
+    words = [f"{number} " for number in range(500)]
+    raced.fast.script = [RoleOnly(), *map(Delta, words), Finish(), Done()]
+    heard = []
+    async with Racer(**raced.arguments) as racer:
+        async for chunk in racer.stream("fast/m", "Count."):
+            heard.append(chunk.text)
+            await asyncio.sleep(0)
+    assert "".join(heard) == "".join(words)
+
+
+async def test_what_is_wrong_is_said(raced: Raced) -> None:
+    async with Racer(**raced.arguments) as racer:
+        with pytest.raises(holeshot.ModelNotFound, match="chat"):
+            await racer.complete("chta", "Why?")
+        with pytest.raises(holeshot.InvalidRequest, match=r"Racer\.stream"):
+            racer.stream("chat", "Why?", stream=True)
+        with pytest.raises(holeshot.InvalidRequest, match="JSON"):
+            racer.stream("chat", "Why?", metadata=object())
+        stream = racer.stream("chat", "Why?")
+        assert [chunk async for chunk in stream]
+        with pytest.raises(RuntimeError, match="read once"):
+            [chunk async for chunk in stream]
+    with pytest.raises(RuntimeError, match="async with"):
+        await racer.complete("chat", "Why?")
+
+
+def test_a_wrong_configuration_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(holeshot.ConfigurationError, match=r"models\.chat\.race\.budgte"):
+        Racer(models={"chat": {"deployments": ["groq/m"], "race": {"budgte": 1}}})
+    (tmp_path / "gateway.yaml").write_text("modells: {}\n")
+    with pytest.raises(holeshot.ConfigurationError, match=r"gateway\.yaml"):
+        Racer(tmp_path / "gateway.yaml")
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_TOKEN", "_BEDROCK")) or name.startswith("HOLESHOT_"):
+            monkeypatch.delenv(name)
+    with pytest.raises(holeshot.ConfigurationError, match="GROQ_API_KEY"):
+        Racer()
+
+
+async def test_a_ledger_has_the_calls(raced: Raced, tmp_path: Path) -> None:
+    async with Racer(**raced.arguments, ledger=tmp_path / "calls.db") as racer:
+        told = await racer.complete("chat", "Why?")
+
+    with closing(sqlite3.connect(tmp_path / "calls.db")) as connection:
+        assert connection.execute("select id, launched from calls").fetchall() == [(told.call_id, 2)]
+        outcomes = connection.execute("select outcome from attempts order by deployment").fetchall()
+    assert outcomes == [("won",), ("lost",)]
+
+
+def _run(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+    command = [sys.executable, "-c", f"import sys; sys.path.append({str(ROOT)!r})\n{program}"]
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+
+
+UNUSED = ("aiohttp.web", "alembic", "asyncpg", "litellm", "redis", "sqlalchemy", "typer", "uvloop")
+
+
+def test_importing_imports_no_engine_and_racing_no_server(tmp_path: Path) -> None:
+    bare = _run("import holeshot; print(*(n for n in ('gateway', 'asyncio', 'msgspec') if n in sys.modules))", tmp_path)
+    assert (bare.stdout.split(), bare.stderr) == ([], "")
+    first = _run(f"import holeshot; holeshot.Racer; print(*(n for n in {UNUSED} if n in sys.modules))", tmp_path)
+    assert (first.stdout.split(), first.stderr) == ([], "")
+
+
+@pytest.mark.parametrize("name", ["gateway", "providers"])
+def test_a_package_of_somebody_elses_is_named_and_left_alone(name: str, tmp_path: Path) -> None:
+    (tmp_path / f"{name}.py").write_text("IS = 'mine'\n")
+    told = _run(
+        f"import holeshot, {name}\ntry:\n  holeshot.Racer\nexcept ImportError as e: print(e, {name}.IS)", tmp_path
+    )
+    assert f"its own package '{name}'" in told.stdout
+    assert str(tmp_path / f"{name}.py") in told.stdout
+    assert told.stdout.rstrip().endswith("mine")
