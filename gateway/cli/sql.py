@@ -102,7 +102,7 @@ def sql(
     Example: holeshot sql "select * from race_value_24h"
 
     With --on clickhouse the query is ClickHouse's SQL. There are calls and attempts, and the views throughput,
-    race_value, slo, client_usage and provider_errors, of the same windows.
+    race_value, slo, client_usage and provider_errors of the same windows, and leaderboard.
 
     Example: holeshot sql --on clickhouse "select * from throughput_30d"
 

@@ -1,16 +1,17 @@
-"""Made calls: races, audits, failures, clients that left, held first tokens, late attempts and calls without a race."""
+"""Made calls: races, audits, failures, clients that left, held first tokens, late attempts, calls without one."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource, WinOn
+from gateway.core.attempts import AnswerKind, AttemptRecord, Flaw, Outcome, Role, TokensSource, WinOn
 from gateway.core.calls import CallRecord, Mode, Objective
 from gateway.core.ids import uuid7
 from gateway.ledger.entries import Audited, Finished, Shippable
 
 EDGES_HOURS = (0, 1, 12, 24, 7 * 24, 14 * 24)
+MODELS = ("model-0", "model-1", "model-2", "model-3")
 KINDS = ("timeout", "server_error", "rate_limited", "bad_request")
 ENDPOINTS = ("chat.completions", "messages", "responses", "embeddings")
 
@@ -25,11 +26,53 @@ def made(number: int, until: datetime, days: float) -> Iterator[Shippable]:
         age = timedelta(days=days) * (1 - at / number)
         if not any(abs(age - timedelta(hours=edge)) < timedelta(minutes=40) for edge in EDGES_HOURS):
             yield from _call(draw, until - age)
+            if at % 100 == 0:
+                yield _refused(draw, until - age, "never" if at % 200 else "model-1")
 
 
-def _call(draw: random.Random, at: datetime) -> Iterator[Shippable]:  # noqa: PLR0915 - a call has as many facts
+def lately(number: int, until: datetime, minutes: float) -> Iterator[Shippable]:
+    """Yield the entries of ``number`` calls of the last ``minutes``, most of one model so that it has many audits."""
+    draw = random.Random(7)
+    for at in range(number):
+        models = ("model-0",) if at % 8 else ("model-1", "model-2", "model-3")
+        yield from _call(draw, until - timedelta(minutes=minutes) * (1 - at / number), models)
+
+
+def _refused(draw: random.Random, at: datetime, model: str) -> Finished:
+    """Return a call for which no attempt was launched."""
+    record = CallRecord(
+        id=uuid7(int(at.timestamp() * 1000), draw.getrandbits(74)),
+        started_at=at,
+        client=None,
+        model=model,
+        endpoint="chat.completions",
+        api="chat.completions",
+        streamed=False,
+        mode=Mode.SINGLE,
+        objective=Objective.FIRST_TOKEN,
+        prompt_class=0,
+        size_class=0,
+        win_on=WinOn.ANY,
+        replica="r1",
+        region=None,
+        tags={},
+        request_id=None,
+        status_code=503,
+        total_ms=0.5,
+        overhead_ms=0.5,
+        error_kind="no_deployment",
+        ttft_ms=None,
+        prompt_tokens=None,
+        launched=0,
+        winner_attempt_id=None,
+        attempts=(),
+    )
+    return Finished(record)
+
+
+def _call(draw: random.Random, at: datetime, models: Sequence[str] = MODELS) -> Iterator[Shippable]:  # noqa: PLR0915 - a call has as many facts
     call_id, first_id, second_id = (uuid7(int(at.timestamp() * 1000), draw.getrandbits(74)) for _ in range(3))
-    model, client = f"model-{draw.randrange(4)}", draw.choice(["ann", "bob", "cid", None])
+    model, client = draw.choice(models), draw.choice(["ann", "bob", "cid", None])
     api = draw.choices(ENDPOINTS, (6, 2, 2, 1))[0]
     slow, fast = draw.lognormvariate(5.8, 0.6), draw.lognormvariate(5.3, 0.5)
     both: dict[str, Any] = {
@@ -39,7 +82,7 @@ def _call(draw: random.Random, at: datetime) -> Iterator[Shippable]:  # noqa: PL
         "client": client,
         "api": api,
         "size_class": draw.randrange(3),
-        "win_on": WinOn.ANY,
+        "win_on": draw.choices(tuple(WinOn), [20 if each is WinOn.ANY else 1 for each in WinOn])[0],
         "prompt_tokens": draw.randrange(50, 4000),
         "cached_tokens": draw.randrange(50),
         "launch_offset_ms": 0.5,
@@ -53,17 +96,21 @@ def _call(draw: random.Random, at: datetime) -> Iterator[Shippable]:  # noqa: PL
     names: list[dict[str, Any]] = [{"provider": f"p{place}", "deployment": f"p{place}/{model}"} for place in places]
     primary, backup = names
     tokens = draw.randrange(5, 900)
-    lies = 2 if places[0] == 0 else 1  # one provider counts double
+    is_burst = draw.random() < (0.9 if primary["provider"] == "p4" else 0.1)
     answered: dict[str, Any] = {
         "outcome": Outcome.WON,
-        "completion_tokens": tokens * lies,
+        "completion_tokens": tokens,
         "chars": tokens * 4,
         "cost_usd": draw.uniform(0, 0.01),
         "tokens_source": TokensSource.REPORTED if draw.random() < 0.9 else TokensSource.ESTIMATED,
-        "decode_tps": draw.uniform(20, 200),
+        "decode_tps": None if is_burst else draw.uniform(20, 200),
+        "last_token_ms": slow + (5 if is_burst else 10 * tokens),
+        "judged_as": draw.choice([AnswerKind.PLAIN, None]),
         "e2e_tps": draw.uniform(10, 100),
         "is_overtaken": False,
     }
+    answered["flaw"] = Flaw.TRUNCATED if answered["judged_as"] and draw.random() < 0.1 else None
+    extra = draw.choice([Role.RACE, Role.RACE, Role.HEDGE, Role.EXPLORE])
     known: dict[str, Any] = {
         "id": call_id,
         "started_at": at,
@@ -72,6 +119,7 @@ def _call(draw: random.Random, at: datetime) -> Iterator[Shippable]:  # noqa: PL
         "endpoint": api,
         "api": api,
         "streamed": True,
+        "win_on": both["win_on"],
         "mode": Mode.RACE if racing else Mode.SINGLE,
         "objective": Objective.FIRST_TOKEN,
         "prompt_class": 0,
@@ -131,7 +179,13 @@ def _call(draw: random.Random, at: datetime) -> Iterator[Shippable]:  # noqa: PL
     elif not racing or slow <= fast + 80:  # the primary won
         attempts = [
             AttemptRecord(
-                id=first_id, number=1, role=Role.PRIMARY, ttft_ms=slow, token_ms=slow, **answered, **primary, **both
+                id=first_id,
+                number=1,
+                role=Role.PRIMARY,
+                **_begun(slow),
+                **_stated(answered, primary),
+                **primary,
+                **both,
             )
         ]
         if racing:
@@ -139,14 +193,15 @@ def _call(draw: random.Random, at: datetime) -> Iterator[Shippable]:  # noqa: PL
                 AttemptRecord(
                     id=second_id,
                     number=2,
-                    role=Role.HEDGE,
+                    role=extra,
                     outcome=Outcome.LOST,
                     censored_at_ms=slow,
                     cost_usd=0.0005,
                     cost_low_usd=0.0002,
                     cost_high_usd=0.001,
                     **backup,
-                    **both | {"launch_offset_ms": 80.0},
+                    # no model: as in rows of older versions
+                    **both | {"launch_offset_ms": 80.0, "model": model if draw.random() < 0.95 else None},
                 )
             )
         known |= {"ttft_ms": slow, "alone_ms": slow, "completion_tokens": answered["completion_tokens"]}
@@ -160,7 +215,7 @@ def _call(draw: random.Random, at: datetime) -> Iterator[Shippable]:  # noqa: PL
         if audited and draw.random() < 0.05:
             cut |= {"outcome": Outcome.FAILED, "error_kind": "server_error", "censored_at_ms": fast + 90}
         elif audited:
-            cut |= {"ttft_ms": slow, "token_ms": slow}
+            cut |= _begun(slow)
         else:
             cut |= {"censored_at_ms": fast + 80}
         drawn = draw.random() < 0.9
@@ -180,10 +235,9 @@ def _call(draw: random.Random, at: datetime) -> Iterator[Shippable]:  # noqa: PL
         second = AttemptRecord(
             id=second_id,
             number=2,
-            role=Role.HEDGE,
-            ttft_ms=fast,
-            token_ms=fast,
-            **answered,
+            role=extra,
+            **_begun(fast),
+            **_stated(answered, backup),
             **backup,
             **both | {"launch_offset_ms": 80.0},
         )
@@ -201,3 +255,13 @@ def _call(draw: random.Random, at: datetime) -> Iterator[Shippable]:  # noqa: PL
     yield Finished(CallRecord(attempts=tuple(attempts), **known))
     if late:
         yield Audited(call_id, tuple(late))
+
+
+def _begun(ms: float) -> dict[str, Any]:
+    """Return when an answer had a first token, and each of what else may win a race."""
+    return {"ttft_ms": ms, "token_ms": ms, "ttft_answer_ms": ms + 5, "sentence_ms": ms + 50, "valid_ms": ms + 9}
+
+
+def _stated(answered: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of an answer as its provider states them: one counts tokens double."""
+    return answered | {"completion_tokens": answered["completion_tokens"] * (2 if place["provider"] == "p0" else 1)}

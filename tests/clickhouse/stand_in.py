@@ -18,6 +18,7 @@ _CODE = re.compile(r"Code: (\d+)")
 _KNOWN = frozenset(
     {
         "final",
+        "do_not_merge_across_partitions_select_final",
         "prefer_column_name_to_alias",
         "max_execution_time",
         "date_time_output_format",

@@ -11,17 +11,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 from pydantic import SecretStr
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.ledger import ClickHouse, ClickHouseSink, create_engine, fold_all, migrate, queries
 from gateway.ledger.clickhouse.schema import VERSION, WINDOWED
-from gateway.ledger.entries import Audited, Finished
+from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Audited, Finished, Shippable, attempt_rows, call_rows
 from gateway.ledger.inserts import insert
 from gateway.ledger.spool import Spool
 from gateway.settings import ClickHouseSettings
-from tests.clickhouse.rows import made
+from tests.clickhouse.rows import lately, made
 from tests.clickhouse.stand_in import StandIn, clickhouse
 from tests.services.servers import postgres
 
@@ -37,9 +39,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 class Both:
     """The same rows in Postgres and in ClickHouse."""
 
-    def __init__(self, postgres_url: str, server: StandIn) -> None:
+    def __init__(self, postgres_url: str, server: StandIn, engine: AsyncEngine) -> None:
         self.postgres_url = postgres_url
         self.server = server
+        self.engine = engine
         self.taken_s: dict[str, tuple[float, float]] = {}
 
     async def ask(self, name: str, statement: str, in_clickhouse: str | None = None) -> tuple[Rows, Rows]:
@@ -50,6 +53,16 @@ class Both:
         here = await self.clickhouse(in_clickhouse or statement)
         self.taken_s[name] = (asked - begun, time.perf_counter() - asked)
         return [dict(zip(there.columns, row, strict=True)) for row in there.rows], here
+
+    async def insert(self, entries: Sequence[Shippable]) -> None:
+        client = ClickHouse(self.server.url)
+        attempts, calls = (
+            b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
+            for rows in (attempt_rows(entries), call_rows(entries))
+        )
+        await client.insert("attempts", ATTEMPT_COLUMNS, attempts)
+        await client.insert("calls", CALL_COLUMNS, calls)
+        await client.aclose()
 
     async def clickhouse(self, statement: str) -> Rows:
         client = ClickHouse(self.server.url)
@@ -84,9 +97,11 @@ async def both(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Both]:
             await sink.ship()
             await sink.close()
             await fold_all(engine)
-            await engine.dispose()
-            both = Both(url, server)
+            for table in ("calls", "attempts"):  # as after an answer that was lost: in a part of their own
+                server.ask(f"insert into {table} select * from {table} where cityHash64(id) % 10 = 0")
+            both = Both(url, server, engine)
             yield both
+            await engine.dispose()
             for name, (in_postgres_s, in_clickhouse_s) in both.taken_s.items():
                 sys.stdout.write(f"\n{name[:60]:60} {in_postgres_s * 1e3:8.0f} ms {in_clickhouse_s * 1e3:8.0f} ms")
 
@@ -157,6 +172,9 @@ async def test_a_view_answers_as_in_postgres(both: Both, view: str, window: str)
     there, here = await both.ask(view + window, f"select * from {view}{window}")
     assert there
     assert list(there[0]) == list(here[0])
+    for row in (*there, *here):
+        if row.get("error_kind") == "usage_far_off":
+            row["last_seen_at"] = None  # in Postgres when its last window of sums began: docs/sql.md
     assert alike(there, here, keys, tolerance) == []
 
 
@@ -210,6 +228,20 @@ async def test_most_questions_about_calls_have_answers(both: Both) -> None:
     answered = [title for title, statement in QUESTIONS.items() if await both.clickhouse(statement)]
     assert len(answered) >= len(QUESTIONS) - 2
     assert len(QUESTIONS) > 15
+
+
+async def test_the_leaderboard_is_postgres_s(both: Both) -> None:
+    """Of rows that stay in its ten minutes while the two are asked: other questions, before it, have not got them."""
+    entries = list(lately(4000, datetime.now(UTC), 4.0))
+    for first in range(0, len(entries), 1000):
+        await insert(both.engine, entries[first : first + 1000])
+        await both.insert(entries[first : first + 1000])
+    there, here = await both.ask("leaderboard", "select * from leaderboard")
+    assert {row["basis"] for row in there} == {"audited", "all"}
+    assert {row["buffered"] for row in there} == {True, False}
+    assert any(row["ttft_p95_high_ms"] for row in there)
+    assert list(there[0]) == list(here[0])
+    assert alike(there, here, ("model", "deployment"), {}) == []
 
 
 async def test_all_views_are_held_to_postgres() -> None:

@@ -27,11 +27,12 @@ _INSERTED = {
     "date_time_input_format": "best_effort",
     "input_format_null_as_default": "1",
 }
-# For queries: nothing is written, a row that came twice is read once, names are columns before they are results, as in
-# Postgres, and numbers are numbers.
+# For queries: nothing is written, a row that came twice is read once (of the days that are asked for, not of all),
+# names are columns before they are results, as in Postgres, and numbers are numbers.
 _READ = {
     "readonly": "2",
     "final": "1",
+    "do_not_merge_across_partitions_select_final": "1",
     "prefer_column_name_to_alias": "1",
     "default_format": "JSONCompactEachRowWithNames",
     "output_format_json_quote_64bit_integers": "0",

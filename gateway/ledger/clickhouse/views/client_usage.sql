@@ -1,60 +1,78 @@
 -- Per client and model, how much was asked, answered and paid. Costs are of all attempts, also of those that ended after
--- their call, in the window of the call.
-with asked as (select * from {calls}),
-beside as (
-  select call_id from {attempts} where number > 1 and outcome = 'won' and role in ('race', 'hedge', 'explore', 'probe')
-),
-paid as (
+-- their call, in the window of the call. A client may be null, so the two are put together by group by and not by a join.
+with paid as (
   select
-    call_id,
-    sum(cost_usd) as usd,
-    sum(coalesce(cost_low_usd, cost_usd)) as low_usd,
-    sum(coalesce(cost_high_usd, cost_usd)) as high_usd,
-    sumIf(cost_usd, is_added) as added_usd
+    client,
+    model,
+    0 as n, 0 as n_failed, 0 as n_left, 0 as n_raced,
+    0 as n_ttft, null as ttft_ms, 0 as n_total, null as total_ms,
+    null as prompt_tokens, null as completion_tokens,
+    null as own_usd, sum(cost_usd) as usd,
+    null as own_low_usd, sum(coalesce(cost_low_usd, cost_usd)) as low_usd,
+    null as own_high_usd, sum(coalesce(cost_high_usd, cost_usd)) as high_usd,
+    null as own_added_usd, sumIf(cost_usd, is_added) as added_usd,
+    null as abandoned_usd, null as saved_usd, 0 as n_deadlines, 0 as n_met
   from (
     select
-      call_id, cost_usd, cost_low_usd, cost_high_usd,
-      attempts.id <> coalesce(asked.winner_attempt_id, attempts.call_id) and (
+      of_call.client as client,
+      of_call.model as model,
+      cost_usd, cost_low_usd, cost_high_usd,
+      attempts.id <> coalesce(of_call.winner_id, call_id) and (
         role in ('race', 'hedge', 'explore', 'probe')
-        or (outcome in ('lost', 'superseded') and call_id in (select call_id from beside))
+        or (outcome in ('lost', 'superseded') and call_id in (
+          select call_id from {attempts}
+          where number > 1 and outcome = 'won' and role in ('race', 'hedge', 'explore', 'probe')
+        ))
       ) as is_added
     from {attempts} as attempts
-    join (select id, winner_attempt_id from asked) as asked on asked.id = attempts.call_id
+    join (select id as of_id, client, model, winner_attempt_id as winner_id from {calls}) as of_call
+      on of_call.of_id = attempts.call_id
   )
-  group by call_id
+  group by client, model
 ),
-summed as (
+asked as (
   select
-    asked.client as client,
-    asked.model as model,
+    client,
+    model,
     count() as n,
     countIf(error_kind is not null and (status_code in (424, 429) or status_code not between 400 and 499)) as n_failed,
     countIf(status_code = 499) as n_left,
     countIf(launched > 1) as n_raced,
-    avg(ttft_ms) as ttft_mean_ms,
-    avgIf(total_ms, error_kind is null) as total_mean_ms,
-    sum(prompt_tokens) as prompt_tokens,
-    sum(completion_tokens) as completion_tokens,
-    sum(cost_usd) as own_usd, sum(usd) as usd,
-    sum(cost_low_usd) as own_low_usd, sum(low_usd) as low_usd,
-    sum(cost_high_usd) as own_high_usd, sum(high_usd) as high_usd,
-    sum(duplicate_cost_usd) as own_added_usd, sum(added_usd) as added_usd,
-    sum(abandoned_cost_high_usd) as abandoned_cost_high_usd,
-    sum(cache_saved_usd) as cache_saved_usd,
+    count(calls.ttft_ms) as n_ttft,
+    sum(calls.ttft_ms) as ttft_ms,
+    countIf(error_kind is null and calls.total_ms is not null) as n_total,
+    sumIf(calls.total_ms, error_kind is null) as total_ms,
+    sum(calls.prompt_tokens) as prompt_tokens,
+    sum(calls.completion_tokens) as completion_tokens,
+    sum(cost_usd) as own_usd, null as usd,
+    sum(cost_low_usd) as own_low_usd, null as low_usd,
+    sum(cost_high_usd) as own_high_usd, null as high_usd,
+    sum(duplicate_cost_usd) as own_added_usd, null as added_usd,
+    sum(abandoned_cost_high_usd) as abandoned_usd,
+    sum(cache_saved_usd) as saved_usd,
     count(deadline_met) as n_deadlines,
     countIf(deadline_met) as n_met
-  from asked
-  left join paid on paid.call_id = asked.id
+  from {calls} as calls
   group by client, model
 )
 select
-  client, model, n, n_failed, n_left, n_raced, ttft_mean_ms, total_mean_ms, prompt_tokens, completion_tokens,
-  greatest(coalesce(usd, own_usd), coalesce(own_usd, usd)) as cost_usd,
-  greatest(coalesce(low_usd, own_low_usd), coalesce(own_low_usd, low_usd)) as cost_low_usd,
-  greatest(coalesce(high_usd, own_high_usd), coalesce(own_high_usd, high_usd)) as cost_high_usd,
-  greatest(coalesce(added_usd, own_added_usd), coalesce(own_added_usd, added_usd)) as duplicate_cost_usd,
-  abandoned_cost_high_usd,
-  cache_saved_usd,
-  n_deadlines,
-  n_met / nullif(n_deadlines, 0) as deadline_met_share
-from summed
+  client,
+  model,
+  sum(both.n) as n,
+  sum(both.n_failed) as n_failed,
+  sum(both.n_left) as n_left,
+  sum(both.n_raced) as n_raced,
+  sum(both.ttft_ms) / nullif(sum(both.n_ttft), 0) as ttft_mean_ms,
+  sum(both.total_ms) / nullif(sum(both.n_total), 0) as total_mean_ms,
+  sum(both.prompt_tokens) as prompt_tokens,
+  sum(both.completion_tokens) as completion_tokens,
+  greatest(coalesce(sum(usd), sum(own_usd)), coalesce(sum(own_usd), sum(usd))) as cost_usd,
+  greatest(coalesce(sum(low_usd), sum(own_low_usd)), coalesce(sum(own_low_usd), sum(low_usd))) as cost_low_usd,
+  greatest(coalesce(sum(high_usd), sum(own_high_usd)), coalesce(sum(own_high_usd), sum(high_usd))) as cost_high_usd,
+  greatest(coalesce(sum(added_usd), sum(own_added_usd)), coalesce(sum(own_added_usd), sum(added_usd))) as duplicate_cost_usd,
+  sum(abandoned_usd) as abandoned_cost_high_usd,
+  sum(saved_usd) as cache_saved_usd,
+  sum(both.n_deadlines) as n_deadlines,
+  sum(n_met) / nullif(sum(both.n_deadlines), 0) as deadline_met_share
+from (select * from asked union all select * from paid) as both
+group by client, model

@@ -1,230 +1,166 @@
--- Per model, what racing saved and what it cost: Postgres's arithmetic (docs/sql.md), over rows instead of sums.
-with asked as (select * from {calls}),
-compared as (  -- calls of which it is known, or can be estimated, when the primary's first token was due
-  select
-    id, model, ttft_ms, alone_ms, held_ms,
-    alone_predicted_ms is not null as is_sampled,
-    alone_age_ms is not null and alone_predicted_ms is null as is_explored,
-    alone_predicted_ms - ttft_ms as predicted_ms
-  from asked
-  where ttft_ms is not null and (alone_ms is not null or alone_age_ms is not null)
-),
-beside as (
-  select call_id from {attempts} where number > 1 and outcome = 'won' and role in ('race', 'hedge', 'explore', 'probe')
-),
-tried as (
-  select
-    asked.model as model,
-    attempts.number as number,
-    attempts.audited and coalesce(attempts.is_overtaken, false) as is_audit,
-    attempts.number = 1 and attempts.audited and coalesce(attempts.is_overtaken, false) and asked.ttft_ms is not null
-      and asked.alone_age_ms is not null
-      and attempts.outcome in ('superseded', 'lost', 'failed', 'timeout', 'stalled') as is_seen,
-    asked.alone_predicted_ms is not null as is_sampled,
-    attempts.outcome in ('failed', 'timeout', 'stalled') and attempts.token_ms is null as has_failed,
-    attempts.launch_offset_ms + coalesce(attempts.token_ms, attempts.censored_at_ms) as alone_ms,
-    coalesce(attempts.token_ms, attempts.censored_at_ms, attempts.overtaken_at_ms) - attempts.overtaken_at_ms as seen_ms,
-    attempts.predicted_ms - attempts.overtaken_at_ms as predicted_ms,
-    asked.winner_attempt_id is not null and asked.winner_attempt_id <> attempts.id as is_beaten,
-    attempts.outcome in ('failed', 'timeout', 'stalled') and not coalesce(attempts.is_overtaken, false) as is_failed,
-    attempts.id <> coalesce(asked.winner_attempt_id, attempts.call_id) and (
-      attempts.role in ('race', 'hedge', 'explore', 'probe')
-      or (attempts.outcome in ('lost', 'superseded') and attempts.call_id in (select call_id from beside))
-    ) as is_added,
-    attempts.cost_usd as usd,
-    coalesce(attempts.cost_low_usd, attempts.cost_usd) as low_usd,
-    coalesce(attempts.cost_high_usd, attempts.cost_usd) as high_usd
-  from {attempts} as attempts
-  join (select id, model, ttft_ms, alone_age_ms, alone_predicted_ms, winner_attempt_id from asked) as asked
-    on asked.id = attempts.call_id
-),
-population as (
-  select
-    model,
-    count() as n_compared,
-    sum(compared.ttft_ms) as ttft_ms,
-    coalesce(sum(compared.alone_ms - compared.ttft_ms), 0) as saved_seen_ms,
-    countIf(is_sampled) as n_sampled,
-    coalesce(sum(compared.predicted_ms), 0) as predicted_ms,
-    countIf(is_explored) as n_explored,
-    count(compared.held_ms) as n_held,
-    coalesce(sum(compared.held_ms), 0) as held_ms
-  from compared
-  group by model
-),
-sample as (
-  select
-    model,
-    toFloat64(countIf(is_sampled)) as n,
-    countIf(has_failed) as n_failed,
-    coalesce(sumIf(seen_ms, is_sampled), 0) as y,
-    coalesce(sum(predicted_ms), 0) as x,
-    coalesce(sumIf(seen_ms * seen_ms, is_sampled), 0) as yy,
-    coalesce(sum(seen_ms * predicted_ms), 0) as xy,
-    coalesce(sum(predicted_ms * predicted_ms), 0) as xx,
-    coalesce(sumIf(seen_ms * seen_ms * seen_ms, is_sampled), 0) as yyy,
-    countIf(not is_sampled) as n_explored,
-    avgIf(seen_ms, not is_sampled) as explored_ms
-  from tried
-  where is_seen
-  group by model
-),
-ratio as (
-  select
-    population.*,
-    coalesce(sample.n, 0) as n,
-    coalesce(sample.n_failed, 0) as n_failed,
-    toInt64(coalesce(sample.n, 0) + coalesce(sample.n_explored, 0)) as n_audits,
-    sample.n >= 30 and y > 0 and x > 0 as is_audited,
-    multiIf(n_sampled = 0, 'seen', is_audited, 'audited', 'curve') as basis,
-    if(is_audited, y / x, 1) as ratio,
-    coalesce(population.n_explored * sample.explored_ms, 0) as saved_explored_ms,
-    if(is_audited, if(n < n_sampled, 1 - n / n_sampled, 0)
-      * (yy - 2 * y / x * xy + y / x * y / x * xx) / (n - 1) * n / (y * y), null) as relative_variance,
-    if(n >= 30 and y > 0 and yy > y * y / n, yy * n / (y * y) - 1, null) as spread,
-    if(n >= 30 and y > 0, (yyy * n / y - 3 * yy) * n / (y * y) + 2, null) as third
-  from population
-  left join sample on sample.model = population.model
-),
-half_widths as (
-  select
-    model,
-    if(relative_variance > 0, sqrt(relative_variance), 0) as error,
-    1.96 * error as low_width,
-    (1.96 + if(third > 0 and spread > 0, 3.2 * third / (spread * spread) * sqrt(spread / n), 0)) * error as high_width
-  from ratio
-  where basis = 'audited'
-),
-factors as (
-  select
-    model,
-    toNullable(pow((16 + low_width) / (16 - low_width), 8)) as low_factor,
-    toNullable(pow((16 + high_width) / (16 - high_width), 8)) as high_factor
-  from half_widths
-  where high_width < 8
-),
-saved as (
-  select
-    ratio.*,
-    saved_seen_ms + saved_explored_ms + ratio * predicted_ms as saved_ms,
-    multiIf(basis = 'seen', saved_seen_ms + saved_explored_ms,
-      basis = 'audited', saved_seen_ms + saved_explored_ms + ratio * predicted_ms / low_factor, null) as saved_low_ms,
-    multiIf(basis = 'seen', saved_seen_ms + saved_explored_ms,
-      basis = 'audited', saved_seen_ms + saved_explored_ms + ratio * predicted_ms * high_factor, null) as saved_high_ms
-  from ratio
-  left join factors on factors.model = ratio.model
-),
--- First tokens with racing, and without: an audited primary stands for all that were overtaken. n_drawn: audits by the draw.
-histograms as (
-  select model, metric, greatest(-56, least(111, toInt64(floor(8 * log2(greatest(ms, 0.01) * 1.0000000001 / 10))))) as bucket, count() as n
-  from (
-    select model, 'call_ttft' as metric, assumeNotNull(ttft_ms) as ms from compared
-    union all
-    select model, 'call_alone', assumeNotNull(alone_ms) from compared where alone_ms is not null
-    union all
-    select model, if(is_sampled, 'audit_alone', 'explored_alone'), assumeNotNull(alone_ms)
-    from tried where is_seen and alone_ms is not null
-  )
-  group by model, metric, bucket
-),
-first_tokens as (
-  select
-    histograms.model as model,
-    if(metric = 'call_ttft', 'ttft', 'alone') as what,
-    10 * exp2(histograms.bucket / 8) as from_ms,
-    10 * exp2((histograms.bucket + 1) / 8) as to_ms,
-    sum(histograms.n * multiIf(
-      metric = 'audit_alone', n_sampled / saved.n,
-      metric = 'explored_alone', saved.n_explored / (n_audits - saved.n), 1)) as weight,
-    sumIf(histograms.n, metric = 'audit_alone') as n_drawn
-  from histograms
-  join saved on saved.model = histograms.model
-  where metric in ('call_ttft', 'call_alone') or basis <> 'curve'
-  group by model, what, histograms.bucket
-),
-ranked as (
-  select
-    model, what, from_ms, to_ms,
-    weight / sum(weight) over (partition by model, what) as share,
-    sum(weight) over (partition by model, what order by from_ms) / sum(weight) over (partition by model, what) as reached,
-    sum(weight) over (partition by model, what) as total,
-    sum(n_drawn) over (partition by model, what order by from_ms) as drawn_so_far
-  from first_tokens
-),
--- How far the share of calls below a value may be off, squared, with 95 % confidence: n of n_sampled overtaken calls were
--- drawn. Two more on either side of the value (Agresti and Coull), as a share of none or of all is never certain.
-doubted as (
-  select
-    ranked.model as model, what, from_ms, to_ms, share, reached,
-    case when what = 'alone' and basis = 'audited' then
-      3.8416 * (1 - n / n_sampled) * n_sampled / total * n_sampled / total
-        * (drawn_so_far + 2) * (n + 2 - drawn_so_far) / ((n + 4) * (n + 4) * (n + 4))
-    else 0 end as doubt
-  from ranked
-  join (select model, basis, n, n_sampled from saved) as saved on saved.model = ranked.model
-),
-quantiles as (
-  select
-    model,
-    max(case when what = 'ttft' and reached >= 0.50 - 1e-9 and reached - share < 0.50 - 1e-9
-      then from_ms + (to_ms - from_ms) * (0.50 - reached + share) / share end) as ttft_p50_ms,
-    max(case when what = 'alone' and reached >= 0.50 - 1e-9 and reached - share < 0.50 - 1e-9
-      then from_ms + (to_ms - from_ms) * (0.50 - reached + share) / share end) as alone_p50_ms,
-    max(case when what = 'ttft' and reached >= 0.50 - 1e-9 and reached - share < 0.50 - 1e-9 then from_ms end) as ttft_p50_from_ms,
-    max(case when what = 'ttft' and reached >= 0.50 - 1e-9 and reached - share < 0.50 - 1e-9 then to_ms end) as ttft_p50_to_ms,
-    min(case when what = 'alone' and (reached >= 0.50 - 1e-9 or (reached - 0.50) * (reached - 0.50) <= doubt)
-      then from_ms end) as low_p50_ms,
-    min(case when what = 'alone' and reached >= 0.50 - 1e-9 and (reached - 0.50) * (reached - 0.50) >= doubt
-      then to_ms end) as high_p50_ms,
-    max(case when what = 'ttft' and reached >= 0.95 - 1e-9 and reached - share < 0.95 - 1e-9
-      then from_ms + (to_ms - from_ms) * (0.95 - reached + share) / share end) as ttft_p95_ms,
-    max(case when what = 'alone' and reached >= 0.95 - 1e-9 and reached - share < 0.95 - 1e-9
-      then from_ms + (to_ms - from_ms) * (0.95 - reached + share) / share end) as alone_p95_ms,
-    max(case when what = 'ttft' and reached >= 0.95 - 1e-9 and reached - share < 0.95 - 1e-9 then from_ms end) as ttft_p95_from_ms,
-    max(case when what = 'ttft' and reached >= 0.95 - 1e-9 and reached - share < 0.95 - 1e-9 then to_ms end) as ttft_p95_to_ms,
-    min(case when what = 'alone' and (reached >= 0.95 - 1e-9 or (reached - 0.95) * (reached - 0.95) <= doubt)
-      then from_ms end) as low_p95_ms,
-    min(case when what = 'alone' and reached >= 0.95 - 1e-9 and (reached - 0.95) * (reached - 0.95) >= doubt
-      then to_ms end) as high_p95_ms,
-    max(case when what = 'ttft' and reached >= 0.99 - 1e-9 and reached - share < 0.99 - 1e-9
-      then from_ms + (to_ms - from_ms) * (0.99 - reached + share) / share end) as ttft_p99_ms,
-    max(case when what = 'alone' and reached >= 0.99 - 1e-9 and reached - share < 0.99 - 1e-9
-      then from_ms + (to_ms - from_ms) * (0.99 - reached + share) / share end) as alone_p99_ms,
-    max(case when what = 'ttft' and reached >= 0.99 - 1e-9 and reached - share < 0.99 - 1e-9 then from_ms end) as ttft_p99_from_ms,
-    max(case when what = 'ttft' and reached >= 0.99 - 1e-9 and reached - share < 0.99 - 1e-9 then to_ms end) as ttft_p99_to_ms,
-    min(case when what = 'alone' and (reached >= 0.99 - 1e-9 or (reached - 0.99) * (reached - 0.99) <= doubt)
-      then from_ms end) as low_p99_ms,
-    min(case when what = 'alone' and reached >= 0.99 - 1e-9 and (reached - 0.99) * (reached - 0.99) >= doubt
-      then to_ms end) as high_p99_ms
-  from doubted
-  group by model
-),
-counts as (
+-- Per model, what racing saved and what it cost: Postgres's arithmetic (docs/sql.md), over rows instead of sums. Each part
+-- is named once: ClickHouse runs a part as often as it is named.
+with asked as (
   select
     model,
     count() as calls,
-    countIf(asked.launched > 1) as calls_with_extra,
-    sum(asked.launched) as launched,
-    sum(greatest(asked.launched - 1, 0)) as extra,
-    sum(asked.abandoned_cost_low_usd) as abandoned_cost_low_usd,
-    sum(asked.abandoned_cost_high_usd) as abandoned_cost_high_usd
-  from asked
+    countIf(calls.launched > 1) as calls_with_extra,
+    sum(calls.launched) as launched,
+    sum(greatest(calls.launched - 1, 0)) as extra,
+    sum(calls.abandoned_cost_low_usd) as abandoned_cost_low_usd,
+    sum(calls.abandoned_cost_high_usd) as abandoned_cost_high_usd,
+    countIf(is_compared) as n_compared,
+    sumIf(calls.ttft_ms, is_compared) as ttft_ms,
+    coalesce(sumIf(calls.alone_ms - calls.ttft_ms, is_compared), 0) as saved_seen_ms,
+    countIf(is_compared and alone_predicted_ms is not null) as n_sampled,
+    coalesce(sumIf(calls.alone_predicted_ms - calls.ttft_ms, is_compared), 0) as predicted_ms,
+    countIf(is_compared and alone_age_ms is not null and alone_predicted_ms is null) as n_explored,
+    countIf(is_compared and calls.held_ms is not null) as n_held,
+    coalesce(sumIf(calls.held_ms, is_compared), 0) as held_ms,
+    sumMapIf(map(ttft_bucket, toUInt64(1)), is_compared) as ttft_buckets,
+    sumMapIf(map(alone_bucket, toUInt64(1)), is_compared and calls.alone_ms is not null) as alone_buckets
+  from (
+    -- calls of which it is known, or can be estimated, when the primary's first token was due
+    select
+      *,
+      ttft_ms is not null and (alone_ms is not null or alone_age_ms is not null) as is_compared,
+      toInt16(greatest(-56, least(111, floor(8 * log2(greatest(coalesce(ttft_ms, 0), 0.01) * 1.0000000001 / 10))))) as ttft_bucket,
+      toInt16(greatest(-56, least(111, floor(8 * log2(greatest(coalesce(alone_ms, 0), 0.01) * 1.0000000001 / 10))))) as alone_bucket
+    from {calls}
+  ) as calls
   group by model
 ),
-costs as (
+tried as (
   select
     model,
-    countIf(number = 1 and is_beaten) as overtaken,
-    countIf(number = 1 and is_beaten and is_failed) as rescued,
+    countIf(is_first and is_beaten) as overtaken,
+    countIf(is_first and is_beaten and has_broken and not was_overtaken) as rescued,
     sum(usd) as cost_usd,
     sum(low_usd) as cost_low_usd,
     sum(high_usd) as cost_high_usd,
     sumIf(usd, is_added) as duplicate_cost_usd,
     sumIf(low_usd, is_added) as duplicate_cost_low_usd,
     sumIf(high_usd, is_added) as duplicate_cost_high_usd,
-    sumIf(usd, is_audit) as audit_cost_usd
-  from tried
+    sumIf(usd, is_audit) as audit_cost_usd,
+    -- Audits of primaries: what they saw, and those drawn (of the overtaken calls that were predicted) beside the prediction.
+    toFloat64(countIf(is_seen and is_drawn)) as n,
+    countIf(is_seen and has_broken and token_ms is null) as n_failed,
+    coalesce(sumIf(seen_ms, is_seen and is_drawn), 0) as y,
+    coalesce(sumIf(expected_ms, is_seen), 0) as x,
+    coalesce(sumIf(seen_ms * seen_ms, is_seen and is_drawn), 0) as yy,
+    coalesce(sumIf(seen_ms * expected_ms, is_seen), 0) as xy,
+    coalesce(sumIf(expected_ms * expected_ms, is_seen), 0) as xx,
+    coalesce(sumIf(seen_ms * seen_ms * seen_ms, is_seen and is_drawn), 0) as yyy,
+    countIf(is_seen and not is_drawn) as n_explored_seen,
+    avgIf(seen_ms, is_seen and not is_drawn) as explored_ms,
+    sumMapIf(map(bucket, toUInt64(1)), is_seen and is_drawn and came_ms is not null) as drawn_buckets,
+    sumMapIf(map(bucket, toUInt64(1)), is_seen and not is_drawn and came_ms is not null) as explored_buckets
+  from (
+    select
+      of_call.model as model,
+      token_ms,
+      number = 1 as is_first,
+      outcome in ('failed', 'timeout', 'stalled') as has_broken,
+      coalesce(is_overtaken, false) as was_overtaken,
+      audited and was_overtaken as is_audit,
+      is_first and is_audit and of_call.is_overtaken_call and (has_broken or outcome in ('superseded', 'lost')) as is_seen,
+      of_call.is_predicted as is_drawn,
+      launch_offset_ms + coalesce(token_ms, censored_at_ms) as came_ms,
+      toInt16(greatest(-56, least(111, floor(8 * log2(greatest(coalesce(came_ms, 0), 0.01) * 1.0000000001 / 10))))) as bucket,
+      coalesce(token_ms, censored_at_ms, overtaken_at_ms) - overtaken_at_ms as seen_ms,
+      predicted_ms - overtaken_at_ms as expected_ms,
+      of_call.winner_id is not null and of_call.winner_id <> attempts.id as is_beaten,
+      attempts.id <> coalesce(of_call.winner_id, call_id) and (
+        role in ('race', 'hedge', 'explore', 'probe')
+        or (outcome in ('lost', 'superseded') and call_id in (
+          select call_id from {attempts}
+          where number > 1 and outcome = 'won' and role in ('race', 'hedge', 'explore', 'probe')
+        ))
+      ) as is_added,
+      cost_usd as usd,
+      coalesce(cost_low_usd, cost_usd) as low_usd,
+      coalesce(cost_high_usd, cost_usd) as high_usd
+    from {attempts} as attempts
+    join (
+      select
+        id as of_id, model, winner_attempt_id as winner_id, ttft_ms is not null and alone_age_ms is not null as is_overtaken_call,
+        alone_predicted_ms is not null as is_predicted
+      from {calls}
+    ) as of_call on of_call.of_id = attempts.call_id
+  )
   group by model
+),
+ratio as (
+  select
+    *,
+    n_compared > 0 as is_known,
+    toInt64(n + n_explored_seen) as n_audits,
+    n >= 30 and y > 0 and x > 0 as is_audited,
+    multiIf(n_sampled = 0, 'seen', is_audited, 'audited', 'curve') as basis,
+    if(is_audited, y / x, 1) as ratio,
+    coalesce(n_explored * explored_ms, 0) as saved_explored_ms,
+    -- Of what audits saw: the variance of y / x, its own in parts of the squared mean, its third moment in parts of the cubed.
+    if(is_audited, if(n < n_sampled, 1 - n / n_sampled, 0)
+      * (yy - 2 * y / x * xy + y / x * y / x * xx) / (n - 1) * n / (y * y), null) as relative_variance,
+    if(n >= 30 and y > 0 and yy > y * y / n, yy * n / (y * y) - 1, null) as spread,
+    if(n >= 30 and y > 0, (yyy * n / y - 3 * yy) * n / (y * y) + 2, null) as third,
+    if(relative_variance > 0, sqrt(relative_variance), 0) as error,
+    1.96 * error as low_width,
+    (1.96 + if(third > 0 and spread > 0, 3.2 * third / (spread * spread) * sqrt(spread / n), 0)) * error as high_width
+  from asked
+  left join tried using (model)
+),
+saved as (
+  select
+    *,
+    saved_seen_ms + saved_explored_ms + ratio * predicted_ms as saved_ms,
+    multiIf(
+      basis = 'seen', saved_ms,
+      basis = 'audited' and high_width < 8,
+        saved_seen_ms + saved_explored_ms + ratio * predicted_ms / pow((16 + low_width) / (16 - low_width), 8),
+      null) as saved_low_ms,
+    multiIf(
+      basis = 'seen', saved_ms,
+      basis = 'audited' and high_width < 8,
+        saved_seen_ms + saved_explored_ms + ratio * predicted_ms * pow((16 + high_width) / (16 - high_width), 8),
+      null) as saved_high_ms,
+    -- First tokens with racing, and without: an audited primary stands for all that were overtaken.
+    mapKeys(ttft_buckets) as ttft_at,
+    arraySort(arrayDistinct(arrayConcat(mapKeys(alone_buckets), mapKeys(drawn_buckets), mapKeys(explored_buckets)))) as alone_at,
+    arrayCumSum(mapValues(ttft_buckets)) as ttft_reached,
+    arrayCumSum(arrayMap(
+      at -> alone_buckets[at] + drawn_buckets[at] * if(n > 0, n_sampled / n, 0)
+        + explored_buckets[at] * if(n_explored_seen > 0, n_explored / n_explored_seen, 0),
+      alone_at)) as alone_reached,
+    -- How far the share of calls below a value may be off, squared, with 95 % confidence: n of n_sampled overtaken calls
+    -- were drawn. Two more on either side of the value (Agresti and Coull), as a share of none or of all is never certain.
+    arrayMap(
+      drawn -> if(basis = 'audited', 3.8416 * (1 - n / n_sampled) * pow(n_sampled / alone_reached[-1], 2)
+        * (drawn + 2) * (n + 2 - drawn) / pow(n + 4, 3), 0),
+      arrayCumSum(arrayMap(at -> drawn_buckets[at], alone_at))) as doubts
+  from ratio
+),
+-- At each of three shares: which bucket reaches it with racing and without, and the first ones that may, and that surely do.
+placed as (
+  select
+    *,
+    arrayMap(share -> arrayFirstIndex(reached -> reached / ttft_reached[-1] >= share - 1e-9, ttft_reached), [0.50, 0.95, 0.99]) as ttft_places,
+    arrayMap(share -> arrayFirstIndex(reached -> reached / alone_reached[-1] >= share - 1e-9, alone_reached), [0.50, 0.95, 0.99]) as alone_places,
+    arrayMap(share -> arrayFirstIndex((reached, doubt) -> reached / alone_reached[-1] >= share - 1e-9
+      or pow(reached / alone_reached[-1] - share, 2) <= doubt, alone_reached, doubts), [0.50, 0.95, 0.99]) as low_places,
+    arrayMap(share -> arrayFirstIndex((reached, doubt) -> reached / alone_reached[-1] >= share - 1e-9
+      and pow(reached / alone_reached[-1] - share, 2) >= doubt, alone_reached, doubts), [0.50, 0.95, 0.99]) as high_places,
+    arrayMap((share, place) -> if(place = 0, null,
+      10 * exp2(ttft_at[place] / 8) * (1 + (exp2(1 / 8) - 1)
+      * (share * ttft_reached[-1] - ttft_reached[place - 1]) / (ttft_reached[place] - ttft_reached[place - 1]))), [0.50, 0.95, 0.99], ttft_places) as ttft,
+    arrayMap((share, place) -> if(place = 0 or basis = 'curve', null,
+      10 * exp2(alone_at[place] / 8) * (1 + (exp2(1 / 8) - 1)
+      * (share * alone_reached[-1] - alone_reached[place - 1]) / (alone_reached[place] - alone_reached[place - 1]))), [0.50, 0.95, 0.99], alone_places) as alone,
+    arrayMap((low, place) -> if(low = 0 or place = 0 or basis = 'curve', null,
+      10 * exp2(alone_at[low] / 8) - 10 * exp2((ttft_at[place] + 1) / 8)), low_places, ttft_places) as saved_low,
+    arrayMap((high, place) -> if(high = 0 or place = 0 or basis = 'curve', null,
+      10 * exp2((alone_at[high] + 1) / 8) - 10 * exp2(ttft_at[place] / 8)), high_places, ttft_places) as saved_high
+  from saved
 )
 select
   model,
@@ -232,35 +168,35 @@ select
   calls_with_extra,
   launched,
   extra / calls as extra_per_call,
-  coalesce(overtaken, 0) as overtaken,
-  coalesce(rescued, 0) as rescued,
-  coalesce(n_compared, 0) as n_compared,
-  basis,
-  n_audits,
-  n_failed as n_audits_failed,
-  saved_ms,
-  saved_low_ms,
-  saved_high_ms,
-  saved_ms / n_compared as saved_ms_per_call,
-  saved_low_ms / n_compared as saved_low_ms_per_call,
-  saved_high_ms / n_compared as saved_high_ms_per_call,
-  ttft_ms / n_compared as ttft_mean_ms,
-  ttft_p50_ms,
-  ttft_p95_ms,
-  ttft_p99_ms,
-  (ttft_ms + saved_ms) / n_compared as alone_mean_ms,
-  case when basis <> 'curve' then alone_p50_ms end as alone_p50_ms,
-  case when basis <> 'curve' then alone_p95_ms end as alone_p95_ms,
-  case when basis <> 'curve' then alone_p99_ms end as alone_p99_ms,
-  case when basis <> 'curve' then alone_p50_ms - ttft_p50_ms end as saved_p50_ms,
-  case when basis <> 'curve' then low_p50_ms - ttft_p50_to_ms end as saved_p50_low_ms,
-  case when basis <> 'curve' then high_p50_ms - ttft_p50_from_ms end as saved_p50_high_ms,
-  case when basis <> 'curve' then alone_p95_ms - ttft_p95_ms end as saved_p95_ms,
-  case when basis <> 'curve' then low_p95_ms - ttft_p95_to_ms end as saved_p95_low_ms,
-  case when basis <> 'curve' then high_p95_ms - ttft_p95_from_ms end as saved_p95_high_ms,
-  case when basis <> 'curve' then alone_p99_ms - ttft_p99_ms end as saved_p99_ms,
-  case when basis <> 'curve' then low_p99_ms - ttft_p99_to_ms end as saved_p99_low_ms,
-  case when basis <> 'curve' then high_p99_ms - ttft_p99_from_ms end as saved_p99_high_ms,
+  overtaken,
+  rescued,
+  n_compared,
+  if(is_known, basis, null) as basis,
+  if(is_known, n_audits, null) as n_audits,
+  if(is_known, n_failed, null) as n_audits_failed,
+  if(is_known, saved_ms, null) as saved_ms,
+  if(is_known, saved_low_ms, null) as saved_low_ms,
+  if(is_known, saved_high_ms, null) as saved_high_ms,
+  saved_ms / nullif(n_compared, 0) as saved_ms_per_call,
+  saved_low_ms / nullif(n_compared, 0) as saved_low_ms_per_call,
+  saved_high_ms / nullif(n_compared, 0) as saved_high_ms_per_call,
+  ttft_ms / nullif(n_compared, 0) as ttft_mean_ms,
+  ttft[1] as ttft_p50_ms,
+  ttft[2] as ttft_p95_ms,
+  ttft[3] as ttft_p99_ms,
+  (ttft_ms + saved_ms) / nullif(n_compared, 0) as alone_mean_ms,
+  alone[1] as alone_p50_ms,
+  alone[2] as alone_p95_ms,
+  alone[3] as alone_p99_ms,
+  alone[1] - ttft[1] as saved_p50_ms,
+  saved_low[1] as saved_p50_low_ms,
+  saved_high[1] as saved_p50_high_ms,
+  alone[2] - ttft[2] as saved_p95_ms,
+  saved_low[2] as saved_p95_low_ms,
+  saved_high[2] as saved_p95_high_ms,
+  alone[3] - ttft[3] as saved_p99_ms,
+  saved_low[3] as saved_p99_low_ms,
+  saved_high[3] as saved_p99_high_ms,
   cost_usd,
   cost_low_usd,
   cost_high_usd,
@@ -271,11 +207,7 @@ select
   abandoned_cost_low_usd,
   abandoned_cost_high_usd,
   audit_cost_usd,
-  n_held,
-  held_ms,
-  held_ms / n_compared as held_ms_per_call
-from counts
-left join costs using (model)
-left join saved using (model)
-left join quantiles using (model)
-settings join_use_nulls = 1
+  if(is_known, n_held, null) as n_held,
+  if(is_known, held_ms, null) as held_ms,
+  held_ms / nullif(n_compared, 0) as held_ms_per_call
+from placed

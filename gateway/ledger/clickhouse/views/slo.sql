@@ -13,7 +13,7 @@ with judged as (
   from {calls} as calls
   left join (select id, tokens_source, decode_tps from {attempts} where outcome = 'won') as winner
     on winner.id = calls.winner_attempt_id
-  where calls.endpoint in ('chat.completions', 'completions', 'messages', 'responses')
+  where calls.endpoint in ('chat.completions', 'completions', 'messages', 'responses', 'generate_content')
 )
 select
   day,
