@@ -14,7 +14,7 @@ ROOT = "Settings"  # the class of the first level, whose title in the schema is 
 _HEAD = """# Configuration
 
 Every key of the configuration: its type, its default, and what it is for. The file is `config/gateway.yaml`, or the
-path in `HOLESHOT_CONFIG`. Begin with [your own keys](../using/configuring.md);
+path in `HOLESHOT_CONFIG`. Begin with [your own keys](../start.md#with-your-own-keys);
 [gateway.example.yaml](../../config/gateway.example.yaml) shows every key in its place.
 
 - In headings `NAME` is a name that you choose, and `[]` is each entry of a list. So `models.NAME.race`, key `mode`, is:

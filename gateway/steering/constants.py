@@ -1,166 +1,201 @@
 """All constants of the policy, with their units and reasons.
 
-docs/policy.md#constants has them in a table with the source of each value: most were chosen by simulating eight worlds
-with six providers, later ones with worlds that show a certain weakness; some are bounds or judgement.
+docs/reference/policy.md is made from this file: its sections, and beside each constant where the value came from and
+what it is for. ``documentation/policy.py`` says which sources there are.
 """
 
 # Histograms
-BUCKETS_PER_OCTAVE = 8  # 9 % per bucket: finer than any provider's latency is stable
-FIRST_EDGE_S = 0.010  # no provider answers earlier
-BUCKETS = 112  # 14 octaves, to 163.84 s: beyond every first-token timeout
+BUCKETS_PER_OCTAVE = 8  # tuned: 9 % per bucket: finer than any provider's latency is stable
+FIRST_EDGE_S = 0.010  # bound: no provider answers earlier
+BUCKETS = 112  # bound: 14 octaves, to 163.84 s: beyond every first-token timeout
 
 # The board
-SLOT_S = 30  # one histogram per slot; short enough for forgetting, long enough for few writes
-SLOTS_KEPT = 20  # ten minutes; the oldest weighs 4 %
-HALF_LIFE_S = 120.0  # providers change within minutes
-STANDINGS_AGE_S = 1.0  # a snapshot is used for this time before it is computed again
-REFRESHED_AT_LEAST_S = 5.0  # if the background task has not refreshed for this time, calls compute their snapshots
-REFRESH_MOST_S = 0.004  # maximum of one slice of this work before other tasks run
-REFRESH_EVERY_S = 0.1  # between two slices
-KEY_EXPIRY_S = 900  # Redis deletes a slot, and its marks of repeated flushes, after all replicas have dropped it
-FLUSH_S = 1.0  # between two exchanges with Redis, of up to a hundred replicas; two seconds of a thousand
-LATE_MERGE_S = 30.0  # all slots, not only the newest two, are read this often: others may have flushed late
-REDIS_TIMEOUT_S = 1.0  # nothing waits for Redis; this only limits one round of the background task
+SLOT_S = 30  # tuned: one histogram per slot; short enough for forgetting, long enough for few writes
+SLOTS_KEPT = 20  # tuned: ten minutes; the oldest weighs 4 %
+HALF_LIFE_S = 120.0  # tuned: providers change within minutes
+STANDINGS_AGE_S = 1.0  # bound: a snapshot is used for this time before it is computed again
+# bound: if the background task has not refreshed for this time, calls compute their snapshots
+REFRESHED_AT_LEAST_S = 5.0
+REFRESH_MOST_S = 0.004  # bound: maximum of one slice of this work before other tasks run
+REFRESH_EVERY_S = 0.1  # bound: between two slices
+KEY_EXPIRY_S = 900  # bound: Redis deletes a slot, and its marks of repeated flushes, after all replicas have dropped it
+FLUSH_S = 1.0  # bound: between two exchanges with Redis, of up to a hundred replicas; two seconds of a thousand
+LATE_MERGE_S = 30.0  # bound: all slots, not only the newest two, are read this often: others may have flushed late
+REDIS_TIMEOUT_S = 1.0  # bound: nothing waits for Redis; this only limits one round of the background task
 
-# Memory beyond the board's ten minutes, for models with few calls, and to know what is usual
-MEMORY_HALF_LIVES_S = (6 * 3600.0, 1800.0)  # a working day, and a temporary change; the longest first
-MODELS_REMEMBERED = 1000  # those called last
+# Memory: beyond the board's ten minutes, for models with few calls, and to know what is usual
+# world minute, fiveminutes: a working day, and a temporary change; the longest first
+MEMORY_HALF_LIVES_S = (6 * 3600.0, 1800.0)
+MODELS_REMEMBERED = 1000  # bound: those called last
 
 # The size of prompts
-SIZE_REFERENCE_TOKENS = 1000.0  # the policy's histograms have times for a prompt of this size
-KNEE_PRIOR_TOKENS = 8000.0  # the size at which reading the prompt takes as long as the rest; typical of hosted models
-KNEE_DOUBT = 1.2  # standard deviation of ln(knee) among deployments: a factor of three
-SIZE_NOISE = 0.5  # standard deviation of ln(ttft) at one size
-KNEE_HALF_LIFE_S = 3600.0  # a property of the hardware, so it changes slowly
+SIZE_REFERENCE_TOKENS = 1000.0  # judgement: the policy's histograms have times for a prompt of this size
+# judgement: the size at which reading the prompt takes as long as the rest; typical of hosted models
+KNEE_PRIOR_TOKENS = 8000.0
+KNEE_DOUBT = 1.2  # judgement: standard deviation of ln(knee) among deployments: a factor of three
+SIZE_NOISE = 0.5  # judgement: standard deviation of ln(ttft) at one size
+KNEE_HALF_LIFE_S = 3600.0  # judgement: a property of the hardware, so it changes slowly
 
 # The estimator
-PRIOR_EVENTS = 4.0  # weight of the pool in a deployment's histogram: a few samples of its own outweigh it
-EXPECTED_FROM_EVENTS = 30.0  # of its own, before its curve predicts what an overtaken primary would have taken
-FIXED_PRIOR_EVENTS = 2.0  # weight of the fixed prior in the pool
-FIXED_PRIOR_MEDIAN_S = 0.7  # for a prompt of the reference size: a typical hosted model
-FIXED_PRIOR_SIGMA = 1.0  # of ln(seconds): wide, so that samples decide
-MEAN_CAP_S = 30.0  # times are cut to this in the mean, so that one hung attempt does not outweigh all others
-ERROR_PRIOR = (0.05, 5.0)  # errors, attempts: 1 %
-SPEED_PRIOR = (2.0, 1 / 30)  # tokens, seconds of decoding: 60 tok/s, outweighed by one loser watched for 32 tokens
-AT_ONCE_TPS = 5000.0  # of providers that send the whole answer at its end; real decoding is never as fast
-SPEED_KNOWN_S = 0.5  # with less decoding measured, speed is not used against a deployment
-ANSWER_PRIOR = (250.0, 100.0)  # tokens per answer, answers: chat and extraction mixed
-SUCCESS_FLOOR = 0.1  # an error rate multiplies a score by at most ten
+PRIOR_EVENTS = 4.0  # tuned: weight of the pool in a deployment's histogram: a few samples of its own outweigh it
+# statistics: of its own, before its curve predicts what an overtaken primary would have taken
+EXPECTED_FROM_EVENTS = 30.0
+FIXED_PRIOR_EVENTS = 2.0  # tuned: weight of the fixed prior in the pool
+FIXED_PRIOR_MEDIAN_S = 0.7  # judgement: for a prompt of the reference size: a typical hosted model
+FIXED_PRIOR_SIGMA = 1.0  # tuned: of ln(seconds): wide, so that samples decide
+MEAN_CAP_S = 30.0  # tuned: times are cut to this in the mean, so that one hung attempt does not outweigh all others
+ERROR_PRIOR = (0.05, 5.0)  # tuned: errors, attempts: 1 %
+# judgement: tokens, seconds of decoding: 60 tok/s, outweighed by one loser watched for 32 tokens
+SPEED_PRIOR = (2.0, 1 / 30)
+AT_ONCE_TPS = 5000.0  # bound: of providers that send the whole answer at its end; real decoding is never as fast
+SPEED_KNOWN_S = 0.5  # judgement: with less decoding measured, speed is not used against a deployment
+ANSWER_PRIOR = (250.0, 100.0)  # tuned: tokens per answer, answers: chat and extraction mixed
+SUCCESS_FLOOR = 0.1  # tuned: an error rate multiplies a score by at most ten
 
-# The expected length of an answer by kind of call, learnt by each replica
-LENGTH_PRIOR = 2.0  # answers; the weight of the coarser cell: kinds differ far more than answers of one kind
-LENGTH_MEMORY = 50.0  # answers in a cell's mean: prompts change, and an error of 5 to 10 % is acceptable
-LENGTH_STEPS_PER_OCTAVE = 4  # steps of a prediction: 19 %, finer than its accuracy, so that plans can be reused
-LENGTH_CELLS_KEPT = 4096  # 200 bytes each, of all clients; the least recently used are dropped
-TAG_VALUES_KNOWN = 32  # a tag with more values is an id and predicts nothing
-TAG_KEYS_KNOWN = 32  # per model; limits what clients can store
-TAGS_FORGOTTEN_AFTER = 10_000  # tagged answers; then the tags that are ids are determined again
+# The length of answers: expected by kind of call, learnt by each replica
+# world kinds: answers; the weight of the coarser cell: kinds differ far more than answers of one kind
+LENGTH_PRIOR = 2.0
+LENGTH_MEMORY = 50.0  # judgement: answers in a cell's mean: prompts change, and an error of 5 to 10 % is acceptable
+LENGTH_STEPS_PER_OCTAVE = 4  # bound: steps of a prediction: 19 %, finer than its accuracy, so that plans can be reused
+LENGTH_CELLS_KEPT = 4096  # bound: 200 bytes each, of all clients; the least recently used are dropped
+TAG_VALUES_KNOWN = 32  # bound: a tag with more values is an id and predicts nothing
+TAG_KEYS_KNOWN = 32  # bound: per model; limits what clients can store
+TAGS_FORGOTTEN_AFTER = 10_000  # bound: tagged answers; then the tags that are ids are determined again
 
 # Smoothness
-STALL_FROM_S = (
-    0.5  # of silence in an answer are no stall: a pause one hardly notices, and usual between bursts of tokens
-)
-STALL_PRIOR = 5.0  # usual answers: one unlucky stall of 5 s must not outweigh a better start
+# judgement: of silence in an answer are no stall: a pause one hardly notices, and usual between bursts of tokens
+STALL_FROM_S = 0.5
+STALL_PRIOR = 5.0  # world stalls: usual answers: one unlucky stall of 5 s must not outweigh a better start
 
 # Reading
-# If the whole answer comes a second earlier, that is worth 50 ms of the first token, even to slow readers: people
-# skim, copy and stop reading.
+# judgement: if the whole answer comes a second earlier, that is worth 50 ms of the first token, even to slow readers:
+# people skim, copy and stop reading
 WHOLE_SHARE = 0.05
-# The same where calls are raced and the first token is sent at once. Attempts are taken to be independent, which
-# overstates what a racer takes off the first token.
+# world kinds, decode: the same where calls are raced and the first token is sent at once. Attempts are taken to be
+# independent, which overstates what a racer takes off the first token
 RACED_WHOLE_SHARE = 0.1
 
 # Choosing
-NEAR = 1.5  # deployments within this factor of the best share the traffic: against herding and unseen congestion
-SPREAD_EXPONENT = 12  # weight (best/score)^12: 10 % slower gets a third of the draws
-EXPLORE_NEW_SHARE = 0.25  # while nothing is known about one of them, for example its decode speed
-EXPLORE_HARM_S = 0.02  # expected of an attempt to explore; one that costs its call more is made as much more rarely
-EXPLORE_SHARE = 0.02  # share of calls that try, in a spare slot, the deployment not asked for longest
-MEETS_QUANTILE = 0.9  # nine of ten first tokens must come within ttft_ms; the hedge is for the tenth
-HEADROOM_LOW = 0.2  # below this share of a rate limit, the draw weight falls in proportion, before a 429 comes
-HEADROOM_WEIGHT_MIN = 0.02  # not 0: the figure may be outdated
-HEADROOM_WINDOW_S = 60.0  # limits are per minute and refill steadily: after this time the used part is back
-COLD_EVENTS = 3  # with fewer first tokens a primary is unknown and gets company at once; the same for its speed
-HEDGE_SHARE = 0.1  # hedging at the 90 % quantile costs this much; a larger budget is used for races
-HEDGE_MIN_S, HEDGE_MAX_S = 0.05, 10.0
-RESCUE_FACTOR = 2.0  # times the primary's q95: then it counts as hanging
-RESCUE_MIN_S, RESCUE_MAX_S = 0.6, 15.0
-NEXT_AT_LATEST_S = 20.0  # the next candidate starts by then, whatever the estimates are
-LINEUPS_KEPT = 4096  # combinations of model, sizes of prompt and answer, objective and usable deployments
-LINEUPS_WARMED = 100  # of one model: takes some milliseconds
-LINEUPS_WARM_S = 10.0  # after its last use a lineup is still updated in the background when there are new standings
+NEAR = 1.5  # tuned: deployments within this factor of the best share the traffic: against herding and unseen congestion
+SPREAD_EXPONENT = 12  # tuned: weight (best/score)^12: 10 % slower gets a third of the draws
+# world quiet: share of calls, while nothing is known about one of them, for example its decode speed
+EXPLORE_NEW_SHARE = 0.25
+# world stalls: expected of an attempt to explore; one that costs its call more is made as much more rarely
+EXPLORE_HARM_S = 0.02
+EXPLORE_SHARE = 0.02  # tuned: share of calls that try, in a spare slot, the deployment not asked for longest
+MEETS_QUANTILE = 0.9  # judgement: nine of ten first tokens must come within ttft_ms; the hedge is for the tenth
+# judgement: below this share of a rate limit, the draw weight falls in proportion, before a 429 comes
+HEADROOM_LOW = 0.2
+HEADROOM_WEIGHT_MIN = 0.02  # bound: not 0: the figure may be outdated
+HEADROOM_WINDOW_S = 60.0  # vendors: limits are per minute and refill steadily: after this time the used part is back
+COLD_EVENTS = 3  # tuned: with fewer first tokens a primary is unknown and gets company at once; the same for its speed
+HEDGE_SHARE = 0.1  # tuned: hedging at the 90 % quantile costs this much; a larger budget is used for races
+HEDGE_MIN_S = 0.05  # tuned: earliest hedge
+HEDGE_MAX_S = 10.0  # tuned: latest hedge
+RESCUE_FACTOR = 2.0  # world halfhang: times the primary's q95: then it counts as hanging
+RESCUE_MIN_S = 0.6  # world halfhang: earliest rescue
+RESCUE_MAX_S = 15.0  # tuned: latest first rescue
+NEXT_AT_LATEST_S = 20.0  # bound: the next candidate starts by then, whatever the estimates are
+LINEUPS_KEPT = 4096  # bound: combinations of model, sizes of prompt and answer, objective and usable deployments
+LINEUPS_WARMED = 100  # bound: of one model: takes some milliseconds
+# bound: after its last use a lineup is still updated in the background when there are new standings
+LINEUPS_WARM_S = 10.0
 
 # Load: found in a simulation where all calls went to the fastest decoder; elsewhere it changes nothing
-LOAD_HALF_LIFE_S = 300.0  # longer than for latencies: it must still be known when the next burst comes
-LOAD_PRIOR = 2.0  # in samples x variance of ln(1 + in flight): a dozen first tokens are not enough for a fit
-ELASTICITY_DOUBT = 1.5  # standard errors subtracted from the slope: without queueing, noise must not reduce the traffic
-ELASTICITY_MAX = 0.8  # steeper slopes are those of an overloaded queue
-LOAD_GAIN = 4.0  # the provider has more in flight than this replica knows, and queues grow faster than a power law
-SURPRISE_HALF_LIFE_S = 4.0  # recent first tokens show the load that other replicas have just added
-SURPRISE_PRIOR, SURPRISE_MAX = 2.0, 2.0  # first tokens; of ln(ttft), what one of them can count
-CROWDING_MAX = 16.0  # maximum factor, up and down
-CROWDED = 1.25  # with more crowding a racer starts as a hedge: it would slow down the call it should speed up
+# world herd, bursts: longer than for latencies: it must still be known when the next burst comes
+LOAD_HALF_LIFE_S = 300.0
+# world herd, bursts: in samples x variance of ln(1 + in flight): a dozen first tokens are not enough for a fit
+LOAD_PRIOR = 2.0
+# world herd, bursts: standard errors subtracted from the slope: without queueing, noise must not reduce the traffic
+ELASTICITY_DOUBT = 1.5
+ELASTICITY_MAX = 0.8  # world herd, bursts: steeper slopes are those of an overloaded queue
+# world herd, bursts: the provider has more in flight than this replica knows, and queues grow faster than a power law
+LOAD_GAIN = 4.0
+SURPRISE_HALF_LIFE_S = 4.0  # world herd, bursts: recent first tokens show the load that other replicas have just added
+SURPRISE_PRIOR = 2.0  # world herd, bursts: first tokens; pulls the surprise to 0
+SURPRISE_MAX = 2.0  # bound: of ln(ttft), what one first token can count
+CROWDING_MAX = 16.0  # bound: maximum factor, up and down
+# world herd: with more crowding a racer starts as a hedge: it would slow down the call it should speed up
+CROWDED = 1.25
 
 # Prompt caches
-PREFIX_BYTES = (4_096, 8_192, 16_384, 32_768, 65_536)  # 4 KB are 1,024 tokens; vendors cache no shorter prompt
-CACHE_WARM_S = 300.0  # since the last use: the shortest time that vendors promise
-CACHE_MISSES = 2  # in a row, until no cache is expected: a single miss may be chance
-PREFIXES_KEPT = 20_000  # per replica
-# A prompt does not go to its rendezvous deployment with more in flight than this factor of its share and this.
-HOME_LOAD, HOME_SLACK = 1.5, 4.0
+PREFIX_BYTES = (4_096, 8_192, 16_384, 32_768, 65_536)  # vendors: 4 KB are 1,024 tokens; vendors cache no shorter prompt
+CACHE_WARM_S = 300.0  # vendors: since the last use: the shortest time that vendors promise
+CACHE_MISSES = 2  # judgement: in a row, until no cache is expected: a single miss may be chance
+PREFIXES_KEPT = 20_000  # bound: per replica
+# judgement: a prompt does not go to its rendezvous deployment with more in flight there than this factor of its share
+# and HOME_SLACK
+HOME_LOAD = 1.5
+HOME_SLACK = 4.0  # judgement: attempts; likewise
 
 # The budget
-BURST_CALLS = 20.0  # dollars are saved for this many calls: a burst, but not the sum of a night
-BURST_TOKENS = 20.0  # extra attempts that a quiet model has saved; the bucket starts full
+BURST_CALLS = 20.0  # judgement: dollars are saved for this many calls: a burst, but not the sum of a night
+BURST_TOKENS = 20.0  # tuned: extra attempts that a quiet model has saved; the bucket starts full
 
 # Failures
-COOL_MIN_S = 0.5  # a 429 without retry-after
-COOL_MAX_S = 60.0  # a longer retry-after is not believed
-STRIKES = 4  # failures in a row that open the breaker
-HAIR = 1.25  # factor between a usual first token and the age of a cut that says nothing: it has lost by a hair
-SILENCE = 14.0  # -ln of the probability of so many attempts cut at such ages without a first token: 1 in 10^6
-DOUBTED_KEPT = 256  # samples of a deployment since its last first token, which may belong to a fault
-KNOWN_EVENTS = 10.0  # of a deployment in memory; silence counts against it only with so many
-OPEN_S, OPEN_MAX_S = 5.0, 20.0  # doubled at each opening; a recovered one gets its calls back within half a minute
-PROBE_EVERY_S = 3.0  # a half-open deployment is tried by one request at a time
-PROBE_FACTOR = 3.0  # a first token later than this many q95 is a strike; a probe's within it closes the breaker
-LATE_MIN_S = 0.25  # no first token within this is late: hardly noticed, and a busy machine's own delay may be as long
-OWN_TURNS = 4.0  # of our event loop in the way of a first token: to connect, send, read it, and wake up the attempt
-OWN_SHARE = 0.5  # of a timeout's length: with so much delay of our own it is no strike
-PROBE_WATCH_S = 30.0  # the maximum for probes
-UNPROBED_S = 60.0  # half-open without a probe (calls in mode single never probe): then it is used again on trial
-OUT_PROBE_EVERY_S = 60.0  # a rejected key or unknown model is corrected by an operator, if at all
+COOL_MIN_S = 0.5  # tuned: a 429 without retry-after
+COOL_MAX_S = 60.0  # bound: a longer retry-after is not believed
+STRIKES = 4  # tuned: failures in a row that open the breaker
+# judgement: factor between a usual first token and the age of a cut that says nothing: it has lost by a hair
+HAIR = 1.25
+# world hang: -ln of the probability of so many attempts cut at such ages without a first token:
+# 1 in 10^6
+SILENCE = 14.0
+DOUBTED_KEPT = 256  # bound: samples of a deployment since its last first token, which may belong to a fault
+KNOWN_EVENTS = 10.0  # judgement: of a deployment in memory; silence counts against it only with so many
+OPEN_S = 5.0  # tuned: doubled at each opening; a recovered one gets its calls back within half a minute
+OPEN_MAX_S = 20.0  # world hang, longhang: longest opening
+PROBE_EVERY_S = 3.0  # tuned: a half-open deployment is tried by one request at a time
+# tuned, world slowdown: a first token later than this many q95 is a strike, and a probe's within
+# it closes the breaker
+PROBE_FACTOR = 3.0
+# judgement: no first token within this is late: hardly noticed, and a busy machine's own delay may be as long
+LATE_MIN_S = 0.25
+# judgement: of our event loop in the way of a first token: to connect, send, read it, and wake up the attempt
+OWN_TURNS = 4.0
+OWN_SHARE = 0.5  # judgement: of a timeout's length: with so much delay of our own it is no strike
+PROBE_WATCH_S = 30.0  # bound: the maximum for probes
+# judgement: half-open without a probe (calls in mode single never probe): then it is used again on trial
+UNPROBED_S = 60.0
+OUT_PROBE_EVERY_S = 60.0  # bound: a rejected key or unknown model is corrected by an operator, if at all
+
 # Strikes across replicas
-WELL_S = 5.0  # a first token outweighs other replicas' reports for so long
-STRIKE_NEWS_S = 15.0  # a failure is reported for so long; without repetition it was not an outage
-REPORT_AGE_S = 5.0  # two of the longest rounds: a replica without a report is gone, or its clock is wrong
-REPORT_KEPT_S = 60.0  # then any replica deletes the report of one that is gone
-PRICE_STEP_S, PRICE_MAX_S = 0.2, 10.0  # added to the score by each 429: scarce capacity is used only if it is worth it
-PRICE_HALF_LIFE_S = 120.0
-PRICE_MIN_S = 0.001  # less is treated as 0
-LIMIT_KEPT_S = 600.0  # since the last 429: so long its deployment counts as limited
-LIMIT_USED = 0.9  # of what rate limits let through: primaries and extra attempts together
-LIMIT_GROWS = 1.25  # the factor by which more is tried each minute than was admitted lately
-REFILLED_S = 5.0  # a 429 with a shorter wait is of a limit that refills steadily, with a longer one of a window
-TOLD_FROM = 20  # launches in a minute, from which on what is left of a limit says how large it is
-DEMAND_S = (10, 30)  # the calls of so many seconds are expected to go on, whichever are more: a lull frees no room
+WELL_S = 5.0  # world replicas: a first token outweighs other replicas' reports for so long
+STRIKE_NEWS_S = 15.0  # world replicas: a failure is reported for so long; without repetition it was not an outage
+REPORT_AGE_S = 5.0  # bound: two of the longest rounds: a replica without a report is gone, or its clock is wrong
+REPORT_KEPT_S = 60.0  # bound: then any replica deletes the report of one that is gone
+PRICE_STEP_S = 0.2  # tuned: added to the score by each 429: scarce capacity is used only if it is worth it
+PRICE_MAX_S = 10.0  # tuned: added to the score at most
+PRICE_HALF_LIFE_S = 120.0  # tuned: of what 429s added to the score
+PRICE_MIN_S = 0.001  # bound: less is treated as 0
+LIMIT_KEPT_S = 600.0  # judgement: since the last 429: so long its deployment counts as limited
+LIMIT_USED = 0.9  # world limited: of what rate limits let through: primaries and extra attempts together
+LIMIT_GROWS = 1.25  # world limited, ratelimit: the factor by which more is tried each minute than was admitted lately
+# vendors: a 429 with a shorter wait is of a limit that refills steadily, with a longer one of a window
+REFILLED_S = 5.0
+TOLD_FROM = 20  # statistics: launches in a minute, from which on what is left of a limit says how large it is
+# world limited: the calls of so many seconds are expected to go on, whichever are more: a lull frees no room
+DEMAND_S = (10, 30)
 
 # Quality of answers
-FLAW_ALARM = 15.0  # ln: at one judged answer a second a healthy deployment is demoted at most once in e^15 s, 38 days
-FLAW_CLIENT_SHARE = 0.4  # of FLAW_ALARM, from one client: at least three are needed, though not all at their maximum
-PAIR_CLIENT_SHARE = 0.6  # the same if two clients have nearly all answers: both are needed
-LONE_CLIENT_SHARE = 1.0  # the same if one client has nearly all
-FLAW_CLIENTS_OF = 0.95  # of the latest answers count as nearly all: clients with few are not waited for
-RESTORED_ODDS = 20.0  # of being as good as the peers; a mistake is cheap, as it is detected again
-FLAWED_TIMES, FLAWED_STEP = 3.0, 0.05  # worse means three times the peers' rate of flaws, or 5 percentage points more
-FLAWED_RATE_MAX = 0.9  # if the peers' own rate is near this, none is worse
-FLAW_RATE_Z = 2.58  # standard errors: the upper end of the 99 % interval of the peers' rate is used
-FLAW_RATE_MIN = 0.005  # with a rate of 0, one flaw would be a proof
-QUALITY_MEMORY = 2_000.0  # answers of a deployment; then older ones count half
-EXPLORE_FLAWED_SHARE = 0.01  # of calls that a demoted deployment answers, as otherwise it could never return
+# statistics: ln: at one judged answer a second a healthy deployment is demoted at most once in e^15 s, 38 days
+FLAW_ALARM = 15.0
+# judgement: of FLAW_ALARM, from one client: at least three are needed, though not all at their maximum
+FLAW_CLIENT_SHARE = 0.4
+PAIR_CLIENT_SHARE = 0.6  # judgement: the same if two clients have nearly all answers: both are needed
+LONE_CLIENT_SHARE = 1.0  # bound: the same if one client has nearly all
+FLAW_CLIENTS_OF = 0.95  # judgement: of the latest answers count as nearly all: clients with few are not waited for
+RESTORED_ODDS = 20.0  # judgement: of being as good as the peers; a mistake is cheap, as it is detected again
+FLAWED_TIMES = 3.0  # judgement: worse means three times the peers' rate of flaws, or 5 percentage points more
+FLAWED_STEP = 0.05  # judgement: the share of flaws that is worse, beyond the peers' rate
+FLAWED_RATE_MAX = 0.9  # bound: if the peers' own rate is near this, none is worse
+FLAW_RATE_Z = 2.58  # statistics: standard errors: the upper end of the 99 % interval of the peers' rate is used
+FLAW_RATE_MIN = 0.005  # bound: with a rate of 0, one flaw would be a proof
+QUALITY_MEMORY = 2_000.0  # judgement: answers of a deployment; then older ones count half
+EXPLORE_FLAWED_SHARE = 0.01  # judgement: of calls that a demoted deployment answers, as otherwise it could never return
 
 # The published leaderboard
-PUBLISH_EVENTS = 3  # with fewer first tokens a quantile is not published
-Z_95 = 1.96  # half-width of a 95 % interval in standard errors
-LEAST_AUDITS = 30  # minimum of audited attempts that may represent all overtaken ones of a deployment
-BUFFERED_ANSWERS = 20  # so many of the last answers decide whether answers are buffered
+PUBLISH_EVENTS = 3  # judgement: with fewer first tokens a quantile is not published
+Z_95 = 1.96  # statistics: half-width of a 95 % interval in standard errors
+LEAST_AUDITS = 30  # statistics: minimum of audited attempts that may represent all overtaken ones of a deployment
+BUFFERED_ANSWERS = 20  # judgement: so many of the last answers decide whether answers are buffered

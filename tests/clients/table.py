@@ -1,4 +1,4 @@
-"""What came of all cases, as text for a terminal, as JSON, and as the page docs/clients.md."""
+"""What came of all cases, as text for a terminal, as JSON, as the page docs/clients.md, and as its appendix."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -99,7 +99,11 @@ class Table:
 
     def as_markdown(self) -> str:
         """Return the page."""
-        return "\n".join((*_HEAD, *self._scores(), "", *self._matrix(), "", *self._details()))
+        return "\n".join((*_HEAD, *self._scores(), "", *self._matrix(), ""))
+
+    def as_appendix(self) -> str:
+        """Return the raw tables of the page: every case."""
+        return "\n".join((*_HEAD_OF_APPENDIX, *self._details()))
 
     @property
     def _clients(self) -> list[str]:
@@ -144,23 +148,25 @@ class Table:
         )
 
     def _details(self) -> list[str]:
-        lines = ["## Every case"]
+        lines: list[str] = []
         for client in self._clients:
-            lines += ["", f"### {client}", "", _row("feature", "case", *self._targets)]
+            lines += ["", f"## {client}", "", "<details>", "<summary>Every case</summary>", ""]
+            lines.append(_row("feature", "case", *self._targets))
             lines.append(_row(*["---"] * (2 + len(self._targets))))
             cases = dict.fromkeys((item.feature, item.case) for item in self._of(client=client))
             for feature, case in cases:
                 found = {item.target: item.outcome for item in self._of(client=client, case=case)}
                 marks = (_MARKS[found[target]] if target in found else _NOT_RUN for target in self._targets)
                 lines.append(_row(feature, case, *marks))
+            lines += ["", "</details>"]
         return [*lines, ""]
 
 
 _HEAD = (
     "# Clients",
     "",
-    "Which SDKs, frameworks and coding agents work with the gateway, tried with the real programs: only base URL and",
-    "key are changed. Each runs the same cases against four targets:",
+    "**Which SDKs, frameworks and coding agents work with the gateway?** Tried with the real programs: only base URL",
+    "and key are changed. Each runs the same cases against four targets:",
     "",
     "- *directly*: the upstream itself, without the gateway. What fails there is not the gateway's fault.",
     "- *native*: through the gateway, which races two upstreams that speak the client's API.",
@@ -172,8 +178,15 @@ _HEAD = (
     "✓ passed · ✗ failed · r refused: no translation exists, and the error names the parameter · - not applicable",
     "",
     "A score is the cases that passed, plus those that were refused (r), of all that apply. To set a client up, see",
-    "[any client, any provider](using/apis.md). `make test WHAT=clients` writes this page.",
+    "[any client, any provider](using/apis.md). `make test WHAT=clients` writes this page, and",
+    "[a list of every case](appendix/clients.md).",
     "",
+)
+
+_HEAD_OF_APPENDIX = (
+    "# Raw tables: clients",
+    "",
+    "**Which cases has each client passed?** [Clients](../clients.md) says what the columns and marks mean.",
 )
 
 

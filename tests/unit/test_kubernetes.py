@@ -125,7 +125,7 @@ def test_a_lame_duck_is_seen_to_be_one_before_its_port_closes() -> None:
 def test_calls_may_end_and_rows_are_written_before_a_pod_is_killed() -> None:
     settings = Settings()
     assert POD["spec"]["terminationGracePeriodSeconds"] >= settings.lame_duck_s + settings.shutdown_grace_s + 10
-    page = (FOLDER.parents[1] / "docs" / "using" / "production.md").read_text(encoding="utf-8")
+    page = (FOLDER.parents[1] / "docs" / "production.md").read_text(encoding="utf-8")
     assert f"terminationGracePeriodSeconds: {POD['spec']['terminationGracePeriodSeconds']}" in page
 
 
@@ -152,7 +152,7 @@ async def test_the_autoscaler_reads_a_gauge_that_the_gateway_has() -> None:
     [metric] = autoscaler["metrics"]
     page, _ = await Metrics(dict).render()
     assert f"# TYPE {metric['pods']['metric']['name']} gauge" in page.decode()
-    guide = (FOLDER.parents[1] / "docs" / "deploying.md").read_text(encoding="utf-8")
+    guide = (FOLDER.parents[1] / "docs" / "production.md").read_text(encoding="utf-8")
     assert f"seriesQuery: '{metric['pods']['metric']['name']}{{" in guide
     assert autoscaler["scaleTargetRef"]["name"] == manifest("gateway/deployment.yaml")["metadata"]["name"]
     assert "replicas" not in manifest("gateway/deployment.yaml")["spec"]

@@ -6,7 +6,8 @@ from pathlib import Path
 from providers import DatasheetTable, load_catalog
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "using").glob("*.md")))
+FIRST = [ROOT / "docs" / f"{name}.md" for name in ("start", "concepts", "production")]
+PAGES = (ROOT / "README.md", *FIRST, *sorted((ROOT / "docs" / "using").glob("*.md")))
 _BLOCK = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
 _DEPLOYMENT = re.compile(r"(?<![\w/.-])([a-z0-9_-]+)/([A-Za-z0-9][\w./-]*)")
 

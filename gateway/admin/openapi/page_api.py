@@ -296,7 +296,7 @@ OPERATIONS = (
         {200: answer("The events.", {EVENTS: str})},
         _query(Wanted),
         (InvalidRequest, errors.TooManyViewers),
-        description="Server-sent events: docs/operations.md lists them. A comment every 15 seconds.",
+        description="Server-sent events: docs/production.md lists them. A comment every 15 seconds.",
     ),
     # The chat of the page: as any other, but with the page's session.
     msgspec.structs.replace(

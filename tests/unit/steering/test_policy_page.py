@@ -1,4 +1,4 @@
-"""docs/policy.md has every constant of the policy with its value, and whoever cites a part of the page finds it."""
+"""docs/reference/policy.md has every constant with its value, and whoever cites a part of docs/policy.md finds it."""
 
 import ast
 import re
@@ -13,15 +13,11 @@ from gateway.steering import constants
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "policy.md"
+TABLES = ROOT / "docs" / "reference" / "policy.md"
 _ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<value>[^|]+) \|(?P<rest>.*)\|$", re.MULTILINE)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _CITED = re.compile(r"(?:docs/|\]\()policy\.md#([\w-]+)")
 _OWN = re.compile(r"\]\(#([\w-]+)\)")
-
-
-def _part(heading: str) -> str:
-    """Return what stands under a heading of the page, up to the next of any level."""
-    return PAGE.read_text(encoding="utf-8").partition(f"# {heading}\n")[2].partition("\n#")[0]
 
 
 def _rows(text: str) -> Iterator[tuple[str, tuple[float, ...], str]]:
@@ -35,8 +31,10 @@ def _values(constant: object) -> tuple[float, ...]:
     return tuple(map(float, constant)) if isinstance(constant, tuple) else (float(constant),)  # type: ignore[arg-type]
 
 
-def _tables() -> str:
-    return PAGE.read_text(encoding="utf-8").partition("## Constants\n")[2].partition("\n## ")[0]
+def _tables() -> tuple[str, str]:
+    """Return the part with the constants of the policy, and that with those of the race."""
+    policy, _, race = TABLES.read_text(encoding="utf-8").partition("\n## Constants of the race\n")
+    return policy, race
 
 
 def _anchors() -> set[str]:
@@ -58,13 +56,13 @@ def _policy() -> dict[str, tuple[float, ...]]:
 
 
 def test_every_constant_is_in_the_table_with_its_value_and_there_are_no_others() -> None:
-    shown = list(_rows(_tables()))
+    shown = list(_rows(_tables()[0]))
     assert len(shown) == len({name for name, _, _ in shown}), "a constant is there twice"
     assert {name: values for name, values, _ in shown} == _policy()
 
 
 def test_every_constant_has_a_meaning_and_where_it_came_from() -> None:
-    for name, _, rest in _rows(_tables()):
+    for name, _, rest in _rows(_tables()[0]):
         cells = [cell.strip() for cell in rest.split("|")]
         assert len(cells) == 2, name
         assert all(cells), name
@@ -74,7 +72,7 @@ def test_every_constant_has_a_meaning_and_where_it_came_from() -> None:
 
 
 def test_the_constants_of_the_race_are_what_the_page_says() -> None:
-    shown = list(_rows(_part("Constants of the race")))
+    shown = list(_rows(_tables()[1]))
     assert len(shown) > 5
     for name, values, rest in shown:
         module = import_module(rest.split("|")[-1].strip().strip("`").removesuffix(".py").replace("/", "."))
