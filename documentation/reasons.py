@@ -358,6 +358,16 @@ REASONS: Mapping[str, Reasons] = {
     "TakeoverSettings": {
         "when": "For which calls: `never`, `asked` (requests that ask for it), `always` (all that do not refuse it).",
         "within_s": "How long the client waits for more text before it is told of the error.",
+        "slow": (
+            "Whether another deployment also goes on with a stream that nearly stops"
+            " ([takeover](../takeover.md#a-stream-that-nearly-stops)). `true` means all defaults."
+        ),
+    },
+    "SlowSettings": {
+        "below_tps": (
+            "Tokens per second: a stream that is faster is never rescued, nor one that has a fifth of the usual speed."
+        ),
+        "budget": "Rescues per streamed answer that could be rescued; at most ten are saved up.",
     },
     "FallbackSettings": {
         "model": "The name of another model of the file.",

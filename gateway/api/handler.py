@@ -418,8 +418,11 @@ class _Answer:
         async def run(entry: PlannedCall) -> CallRecord | Unanswered:
             if isinstance(sink, StreamingSink):
                 sink.delivered = delivered_of(entry.call, entry.model, journey.open_call)
-            race = prepared_race(self._context, entry, journey.open_call, sink, journey.response_headers)
-            ending = await race.run()
+            if entry.model.takeover.slow is not None and isinstance(sink, StreamingSink) and sink.delivered is not None:
+                ending = await self._rescued(entry, sink)
+            else:
+                race = prepared_race(self._context, entry, journey.open_call, sink, journey.response_headers)
+                ending = await race.run()
             while isinstance(ending, Broken):
                 assert isinstance(sink, StreamingSink)  # others are not committed before their end
                 takeover = Takeover(entry.call, entry.model, entry.plan, journey.open_call, sink)
@@ -430,6 +433,15 @@ class _Answer:
         assert isinstance(record, CallRecord)  # only an ``answer_here`` gives a response instead; there is none
         remember_prefix(self._context, journey.entry, record)
         return record
+
+    async def _rescued(self, entry: PlannedCall, sink: StreamingSink) -> CallRecord | Unanswered | Broken:
+        """Run the entry's race, whose answer another deployment goes on with if it nearly stops."""
+        from gateway.racing import Rescue  # noqa: PLC0415 - memory: off by default
+
+        journey = self._journey
+        rescue = Rescue(entry.call, entry.model, entry.plan, journey.open_call, sink)
+        race = prepared_race(self._context, entry, journey.open_call, rescue, journey.response_headers)
+        return await rescue.run(race)
 
     def _forget(self, call: Call) -> None:
         """Release the prompt: the request's, and each translated copy."""

@@ -171,7 +171,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     request_id: str | None = None  # the client's id of the request
     answered_model: str | None = None  # the fallback that answered; None: the requested model
     launched: int  # attempts started
-    takeover: str | None = None  # of an answer that broke: "finished" by somebody else, or why not
+    takeover: str | None = None  # of an answer that broke: "finished" or "rescued" by somebody else, or why not
     takeovers: int | None = None  # how often somebody else went on with it
     first_was_invalid: bool | None = None  # win_on valid: of the answer that began first; None: it was cut before
     winner_attempt_id: str | None

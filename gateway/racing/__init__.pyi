@@ -22,6 +22,7 @@ from .reader import Block as Block
 from .records import Ending as Ending
 from .records import attempt_record as attempt_record
 from .records import outcome_of as outcome_of
+from .rescue import Rescue as Rescue
 from .services import AttemptTasks as AttemptTasks
 from .services import Outbox as Outbox
 from .services import Services as Services

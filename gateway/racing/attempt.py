@@ -287,6 +287,12 @@ class Attempt:
         win_on, measurement = self.race.call.win_on, self.measurement  # the usual one needs no call
         return measurement.first_at if win_on is WinOn.ANY else measurement.claims_at(win_on)
 
+    def so_far(self) -> AttemptRecord:
+        """Return the record that it would have if it were cut now."""
+        now, sendings = self.race.open_call.services.clock(), self._sendings
+        ending = Ending(Outcome.SUPERSEDED, now, sendings.times, sendings.key_name, had_won=True)
+        return _record_of(self, ending, UNJUDGED)
+
     def flaw(self) -> Flaw | None:
         """What is wrong with its answer, if that is complete and all are looked at."""
         return None if self._passage is None else self._passage.flaw

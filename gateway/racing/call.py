@@ -25,6 +25,7 @@ from gateway.racing.slots import Wait
 from gateway.racing.validation import EXPECTED, REQUESTED
 from providers import UpstreamError
 
+RESCUED = "rescued"  # of an answer that nearly stopped, with which another deployment went on to its end
 FINISHED = "finished"  # the value of ``takeover`` of an answer that another deployment went on with to its end
 
 
@@ -52,6 +53,13 @@ class Broken(msgspec.Struct, frozen=True):
     error: UpstreamError
     times: Times
     again_tokens: int = 0  # of the delivered, estimated, that whoever finishes it has to write once more
+
+
+class Rescuing(Protocol):
+    """Who has another deployment go on with an answer that nearly stopped."""
+
+    def settle(self) -> None:
+        """End what still runs beside the attempt that is about to end the call."""
 
 
 class Kept(Protocol):
@@ -89,7 +97,8 @@ class OpenCall:
         self.waited_s = 0.0  # for a seat
         self.record: CallRecord | None = None
         self.broken: list[Broken] = []  # parts of the answer, each of which somebody else went on from
-        self.takeover: str | None = None  # FINISHED, or why an answer that broke was not
+        self.takeover: str | None = None  # FINISHED, RESCUED, or why an answer that broke was not
+        self.rescue: Rescuing | None = None  # where slow streams are rescued
         self._winner: AttemptRecord | None = None
         self.attempts: list[AttemptRecord] = []  # those that have ended
         self._deployments: Mapping[str, Deployment] = {}
@@ -173,6 +182,8 @@ class OpenCall:
         """
         if self.record is not None:
             return self.record
+        if self.rescue is not None:
+            self.rescue.settle()
         if self.services.outbox.waiting:  # its attempts' records first
             self.services.outbox.drain()
         if self.broken:
@@ -199,7 +210,7 @@ class OpenCall:
             dropped=call.dropped.get(winner.deployment, ()) if call.dropped and winner is not None else (),
         )
         if self.broken or self.takeover is not None:
-            if self.takeover == FINISHED and error_kind is not None:
+            if self.takeover in {FINISHED, RESCUED} and error_kind is not None:
                 self.takeover = "left"
             parts = [(each.attempt, each.again_tokens) for each in self.broken]
             self.record = taken_over(self.record, parts, self.takeover)

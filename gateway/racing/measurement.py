@@ -497,10 +497,10 @@ class Paces:
             latest = self._latest[deployment] = deque(maxlen=LATEST)
         latest.append(decode_tps)
 
-    def slowest_usual(self, deployment: str) -> float | None:
-        """Return the speed that 95 of 100 answers reach; None if too few are known."""
+    def slowest_usual(self, deployment: str, fewest: int = FEWEST) -> float | None:
+        """Return the speed that 95 of 100 answers reach; None if fewer than ``fewest`` are known."""
         latest = self._latest.get(deployment, ())
-        return sorted(latest)[int(QUANTILE * len(latest))] if len(latest) >= FEWEST else None
+        return sorted(latest)[int(QUANTILE * len(latest))] if len(latest) >= fewest else None
 
     def dribble(self, deployment: str, measurement: Measurement) -> Dribble:
         """Return whether the stream that ends now has dribbled."""

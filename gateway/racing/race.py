@@ -275,6 +275,38 @@ class Race:
             self._failures.append((attempt.deployment.name, error))
         self._fail()
 
+    def so_far(self, error: UpstreamError) -> Broken | None:
+        """Return the winner's answer so far as one that broke off with ``error``; it runs on. None: it has ended."""
+        winner = self.winner
+        if winner is None or self.phase is Phase.OVER or winner.ending is not None:
+            return None
+        return Broken(winner.so_far(), error, self._claim.times(self._attempts.all, winner))
+
+    def supersede(self, error: UpstreamError) -> Broken | None:
+        """End the race without its call's record: another deployment goes on with the winner's answer.
+
+        Returns what was delivered as an answer that broke off with ``error``; None if the race was over.
+        """
+        winner = self.winner
+        if winner is None or self.phase is Phase.OVER or winner.ending is not None:
+            return None
+        times = self._claim.times(self._attempts.all, winner)
+        winner.cut(Outcome.SUPERSEDED)
+        self.open_call.services.outbox.drain()
+        assert winner.record is not None  # built by the outbox
+        broken = Broken(winner.record, error, times)
+        self._ending = broken
+        self._finish()
+        return broken
+
+    def withdraw(self) -> None:
+        """End the race without an answer: it is not needed any more."""
+        if self.phase is Phase.OVER or isinstance(self._ending, Exception):
+            return
+        for attempt in self._attempts.active:
+            attempt.cut(Outcome.LOST)
+        self._fail()
+
     async def _break_off(self, attempt: Attempt, error: UpstreamError) -> None:
         """End the race with a part of an answer; if no other deployment may finish it, its client is told."""
         self.open_call.services.outbox.drain()

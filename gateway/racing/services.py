@@ -144,6 +144,29 @@ class Outbox:
         self.drain()
 
 
+MOST_RESCUES = 10.0  # at once, after a long time without any
+
+
+class RescueBudget:
+    """How many slow streams may be rescued: each streamed answer that could be adds a share of one."""
+
+    __slots__ = ("_credit",)
+
+    def __init__(self) -> None:
+        self._credit = MOST_RESCUES
+
+    def earn(self, share: float) -> None:
+        """Add the share of one stream."""
+        self._credit = min(MOST_RESCUES, self._credit + share)
+
+    def spend(self) -> bool:
+        """Use up one rescue; return whether there was one."""
+        if self._credit < 1.0:
+            return False
+        self._credit -= 1.0
+        return True
+
+
 class Services(msgspec.Struct, frozen=True):
     """The recorder, the owners of tasks and seats, and the sources of time and ids."""
 
@@ -155,3 +178,4 @@ class Services(msgspec.Struct, frozen=True):
     utc_now: Callable[[], datetime]
     paces: Paces = msgspec.field(default_factory=Paces)  # how fast deployments usually are
     outbox: Outbox = msgspec.field(default_factory=Outbox)
+    rescues: RescueBudget = msgspec.field(default_factory=RescueBudget)

@@ -153,6 +153,11 @@ class Delivered:
         self._blocks: list[bytes] = []
         self._bytes = 0
 
+    @property
+    def obstacle(self) -> str | None:
+        """Why the answer could not be continued; None if it could."""
+        return self._obstacle
+
     def add(self, block: bytes) -> None:
         """Keep whole events that were sent."""
         if self._obstacle is None:
@@ -207,9 +212,15 @@ class ContinuingSink:
         new_seam: Callable[[str], Seam],
         answers: AnswerFormat,
         usage: Callable[[int | None, int], tuple[int, int] | None],
+        *,
+        needs_text: bool = False,
     ) -> None:
-        """``new_seam`` takes a deployment; ``usage`` the tokens of a continuation, and returns the whole answer's."""
+        """``new_seam`` takes a deployment; ``usage`` the tokens of a continuation, and returns the whole answer's.
+
+        ``needs_text``: one that adds nothing does not continue it, as the answer that it is to go on with still runs.
+        """
         self.streams = False
+        self._needs_text = needs_text
         self._running = running
         self._splice = splice
         self._new_seam = new_seam
@@ -241,7 +252,10 @@ class ContinuingSink:
             text = "".join(map(self._seam.take, self._texts(block)))
         except SeamMismatchError:
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "does not continue the answer that broke off") from None
-        if self._seam.passed and not self.streams:
+        if self._needs_text and not self.streams and not text:
+            if self._finish is not None:
+                raise UpstreamError(ErrorKind.INVALID_RESPONSE, "adds nothing to the answer that it was to continue")
+        elif self._seam.passed and not self.streams:
             self.streams = True
             await self._running.close()
         if text:
@@ -330,7 +344,7 @@ class Takeover:
         assert continuing is not None  # else the answer would not have been kept
         begun = sink.begun(continuing)
         open_call.broken.append(msgspec.structs.replace(broken, again_tokens=again_tokens(begun.text)))
-        candidates = self._candidates(broken, begun)
+        candidates = self.candidates(broken, begun)
         ending: CallRecord | Unanswered | Broken = Unanswered()
         if begun.obstacle is not None or not candidates:
             open_call.takeover = begun.obstacle or "nobody"
@@ -338,7 +352,7 @@ class Takeover:
             open_call.takeover = FINISHED
             await sink.close()
             sink.keep_alive(min(COMMENT_S, model.keepalive_s or COMMENT_S))
-            ending = await _in_time(self._race(begun, candidates), model.takeover.within_s)
+            ending = await in_time(self.race(begun, candidates), model.takeover.within_s)
             await sink.close()
         if isinstance(ending, Unanswered):
             open_call.broken.pop()  # nobody went on from here
@@ -356,7 +370,7 @@ class Takeover:
                 await sink.fail(broken.error)
         return ending
 
-    def _candidates(self, broken: Broken, begun: Begun) -> list[Deployment]:
+    def candidates(self, broken: Broken, begun: Begun, most: int = CANDIDATES) -> list[Deployment]:
         """Return who may go on, in the plan's order: only those that are known to, unless nothing was delivered yet.
 
         Those that have failed in this call are last.
@@ -370,9 +384,11 @@ class Takeover:
             if is_free and (not begun.text or deployment.can_continue(dialect)):
                 found.append(deployment)
         failed = {attempt.deployment for attempt in self._open_call.attempts if attempt.error_kind is not None}
-        return sorted(found, key=lambda each: each.name in failed)[:CANDIDATES]
+        failed |= {each.attempt.deployment for each in self._open_call.broken}
+        return sorted(found, key=lambda each: each.name in failed)[:most]
 
-    def _race(self, begun: Begun, candidates: list[Deployment]) -> Race:
+    def race(self, begun: Begun, candidates: list[Deployment], *, needs_text: bool = False) -> Race:
+        """Return the race of those who may go on. ``needs_text``: as for ``ContinuingSink``."""
         call, model, open_call = self._call, self._model, self._open_call
         continuing = call.dialect.continuing
         assert continuing is not None
@@ -405,11 +421,11 @@ class Takeover:
                 prompt = call.prompt_tokens if sent is None else max(0, sent - spent)
             return prompt, spent + max(0, tokens - sum(each.again_tokens for each in open_call.broken))
 
-        ending = ContinuingSink(self._sink, continuing.splice(begun), new_seam, answers, usage)
+        ending = ContinuingSink(self._sink, continuing.splice(begun), new_seam, answers, usage, needs_text=needs_text)
         return Race(open_call, _hurried(model, candidates, within_s), plan, ending, permit=lambda _: True)
 
 
-async def _in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Broken:
+async def in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Broken:
     """Run the race; give it up if no deployment continues in time: it waits for a seat, or a word does not end."""
     error = UpstreamError(ErrorKind.TTFT_TIMEOUT, f"did not continue the answer within {within_s:g} s")
     timer = race.loop.call_later(within_s, race.give_up, error)

@@ -75,6 +75,7 @@ from .sections import ProbeSettings as ProbeSettings
 from .sections import Profile as Profile
 from .sections import Role as Role
 from .sections import SecretSettings as SecretSettings
+from .sections import SlowSettings as SlowSettings
 from .sections import TakeoverSettings as TakeoverSettings
 from .sections import Timeouts as Timeouts
 from .sections import TracingSettings as TracingSettings

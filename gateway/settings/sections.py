@@ -254,11 +254,19 @@ class When(StrEnum):
     ALWAYS = "always"  # all but those that do not want it
 
 
+class SlowSettings(Section):
+    """Which streams count as nearly stopped, and how many may be rescued; in the file true is all defaults."""
+
+    below_tps: Annotated[float, Field(gt=0, le=20)] = 3.0  # tokens per second; who is faster is never rescued
+    budget: Annotated[float, Field(gt=0, le=1)] = 0.02  # rescues per streamed answer that could be rescued
+
+
 class TakeoverSettings(Section):
     """Whether an answer that breaks is finished by another deployment; in the file true is ``when: always``."""
 
     when: When = When.NEVER
     within_s: Annotated[float, Field(gt=0, le=120)] = 10.0  # so long its client waits for more, then it is told
+    slow: SlowSettings | None = None  # whether one that nearly stops is rescued, too
 
     @model_validator(mode="before")
     @classmethod
@@ -266,6 +274,19 @@ class TakeoverSettings(Section):
         if isinstance(value, bool):
             return {"when": When.ALWAYS if value else When.NEVER}
         return {"when": value} if isinstance(value, str) else value
+
+    @field_validator("slow", mode="before", json_schema_input_type=bool | SlowSettings | None)
+    @classmethod
+    def _accept_a_switch(cls, value: object) -> object:
+        if isinstance(value, bool):
+            return {} if value else None
+        return value
+
+    @model_validator(mode="after")
+    def _is_allowed(self) -> Self:
+        if self.slow is not None and self.when is When.NEVER:
+            raise ValueError("slow: needs takeover: set `when: asked` or `when: always`, or remove slow")
+        return self
 
 
 # Which model answers when another one could not.

@@ -239,7 +239,7 @@ VALID = Family(
 )
 TAKEOVERS = Family(
     "holeshot_takeovers_total",
-    "Streamed answers that broke where takeover is on: finished by another deployment, or why not.",
+    "Streamed answers that broke where takeover is on: finished by another deployment (or rescued), or why not.",
     "counter",
     ("end", "model"),
 )

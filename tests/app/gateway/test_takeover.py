@@ -279,13 +279,13 @@ async def test_a_client_that_leaves_before_it_is_finished_is_not_counted_as_fini
 async def test_a_client_that_leaves_as_nobody_can_finish_it_is_no_crash(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def nobody(*_: Any) -> list[Deployment]:
+    def nobody(*_: Any, **_options: Any) -> list[Deployment]:
         for connection in running.connections._all:
             assert connection.transport is not None
             connection.transport.abort()
         return []
 
-    monkeypatch.setattr(Takeover, "_candidates", nobody)
+    monkeypatch.setattr(Takeover, "candidates", nobody)
     async with serve(alpha=half(Drop()), beta=None, config=allowed()) as running:
         with pytest.raises(aiohttp.ClientError):
             await told(running)

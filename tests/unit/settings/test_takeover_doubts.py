@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.settings import Settings
+from gateway.settings import ConfigurationError, Settings
 from gateway.settings.section_checks import doubtful_takeovers
 from tests.unit.settings.conftest import CATALOG
 
@@ -68,3 +68,17 @@ def test_a_vendor_that_is_known_to_continue_counts(loaded: Load) -> None:
     continuing = {**CATALOG, "ollama": type(vendor)(name="ollama", title="Ollama", continues=("prefix",))}
 
     assert list(doubtful_takeovers(settings, continuing)) == []
+
+
+def test_slow_streams_are_rescued_only_where_takeover_is_on(loaded: Load) -> None:
+    text = "models:\n  m:\n    takeover: {{ when: {}, slow: {} }}\n    deployments: [ollama/x]\n"
+    assert loaded(text.format("asked", "false")).models["m"].takeover.slow is None
+    assert loaded(text.format("never", "false")).models["m"].takeover.slow is None
+    usual = loaded(text.format("always", "true")).models["m"].takeover.slow
+    assert usual is not None
+    assert (usual.below_tps, usual.budget) == (3.0, 0.02)
+    other = loaded(text.format("always", "{ below_tps: 1.5 }")).models["m"].takeover.slow
+    assert other is not None
+    assert other.below_tps == 1.5
+    with pytest.raises(ConfigurationError, match="slow: needs takeover: set `when: asked` or `when: always`"):
+        loaded(text.format("never", "true"))

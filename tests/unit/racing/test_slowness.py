@@ -1,0 +1,86 @@
+"""A slow stream is found while it runs, and no healthy one is."""
+
+from collections.abc import Iterable, Iterator
+from random import Random
+
+import pytest
+
+from gateway.racing.rescue import TICK_S, Slowness
+from gateway.racing.services import MOST_RESCUES, RescueBudget
+
+FLOOR_TPS = 3.0
+
+
+def found_at(gaps_s: Iterable[float], tps: float = FLOOR_TPS, *, paused: Iterable[float] = ()) -> float | None:
+    """Return when a stream with these gaps is found slow, in seconds since its first token; None: never.
+
+    ``paused``: how long its client took nothing, in each gap.
+    """
+    slowness = Slowness(tps, 1, 0.0, 0.0)
+    at_s, tokens, tick_s, paused_s = 0.0, 1, TICK_S, 0.0
+    pauses = iter(paused)
+    for gap_s in gaps_s:
+        paused_s += next(pauses, 0.0)
+        while tick_s < at_s + gap_s:
+            if slowness.look(tokens, at_s, tick_s, paused_s):
+                return tick_s
+            tick_s += TICK_S
+        at_s, tokens = at_s + gap_s, tokens + 1
+    return None
+
+
+def healthy(dice: Random) -> Iterator[float]:
+    """Yield gaps at 15 to 120 tok/s with natural jitter, and now and then 1 to 3 s of thinking."""
+    tps = dice.uniform(15.0, 120.0)
+    for _ in range(dice.randint(20, 1_500)):
+        yield dice.uniform(1.0, 3.0) if dice.random() < 0.002 else dice.lognormvariate(-0.3, 0.8) / tps
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_healthy_streams_fewer_than_one_in_a_thousand_is_found(seed: int) -> None:
+    dice = Random(seed)
+    assert sum(found_at(healthy(dice)) is not None for _ in range(250)) == 0
+
+
+@pytest.mark.parametrize(("tps", "within_s"), [(0.5, 8.0), (0.8, 6.0), (1.0, 6.0), (1.5, 8.0), (2.0, 12.0)])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_stream_of_so_few_tokens_per_second_is_always_found(seed: int, tps: float, within_s: float) -> None:
+    dice = Random(seed)
+    at_s = found_at(dice.uniform(0.8, 1.2) / tps for _ in range(60))
+    assert at_s is not None
+    assert 2.0 <= at_s <= within_s
+
+
+def test_a_brown_out_is_found_after_a_fast_beginning() -> None:
+    at_s = found_at([0.02] * 500 + [1.0] * 20)
+    assert at_s is not None
+    assert 12.0 <= at_s <= 16.0
+
+
+@pytest.mark.parametrize("pause_s", [3.0, 10.0, 1000.0])
+@pytest.mark.parametrize("tps", [0.3, 1.0, 3.0, 20.0])
+def test_two_pauses_are_no_slow_stream(pause_s: float, tps: float) -> None:
+    fast = [0.1 / tps] * 50
+    assert found_at([*fast, pause_s, pause_s, *fast], tps) is None
+
+
+def test_the_time_in_which_its_client_takes_nothing_does_not_count() -> None:
+    gaps_s = [1.0] * 30
+    assert found_at(gaps_s) is not None
+    assert found_at(gaps_s, paused=[0.95] * 30) is None
+
+
+def test_a_stream_above_the_floor_is_never_found() -> None:
+    assert found_at([0.3] * 1000) is None
+
+
+def test_rescues_have_a_budget_that_each_stream_adds_to() -> None:
+    budget = RescueBudget()
+    assert [budget.spend() for _ in range(int(MOST_RESCUES) + 1)] == [True] * int(MOST_RESCUES) + [False]
+    for _ in range(7):
+        budget.earn(0.125)
+    assert not budget.spend()
+    budget.earn(0.125)
+    assert budget.spend()
+    budget.earn(1000.0)
+    assert sum(budget.spend() for _ in range(1000)) == MOST_RESCUES
