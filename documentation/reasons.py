@@ -358,10 +358,6 @@ REASONS: Mapping[str, Reasons] = {
     "TakeoverSettings": {
         "when": "For which calls: `never`, `asked` (requests that ask for it), `always` (all that do not refuse it).",
         "within_s": "How long the client waits for more text before it is told of the error.",
-        "slow": (
-            "Whether another deployment also goes on with a stream that nearly stops"
-            " ([takeover](../takeover.md#a-stream-that-nearly-stops)). `true` means all defaults."
-        ),
     },
     "SlowSettings": {
         "below_tps": (
@@ -554,6 +550,10 @@ SECTIONS: Mapping[str, str] = {
     "ledger": "For how many days rows are kept. By default for ever, but for refusals.",
     "models.NAME.deployments[]": (
         "One model at one provider. In the file it is a plain text, `provider/model`, if it has no other settings."
+    ),
+    "models.NAME.takeover.slow": (
+        "Whether another deployment also goes on with a stream that nearly stops"
+        " ([takeover](../takeover.md#a-stream-that-nearly-stops)). `true` means all defaults."
     ),
     "models.NAME.takeover": (
         "Whether an answer that breaks is finished by another deployment ([takeover](../takeover.md)). In the file"
