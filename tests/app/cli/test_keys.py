@@ -140,7 +140,7 @@ def test_an_expiry_may_be_a_time_from_now_on(keys: Holeshot, text: str, days: fl
         (["new", "app", "--set", "models=[a"], 2, "is not YAML"),
         (["new", "app", "--models", "lama"], 2, "there is no model 'lama'; did you mean 'llama'?"),
         (["new", "app", "--set", "only=[yours]"], 2, "there is no provider 'yours'; known: mine"),
-        (["new", "app", "--role", "owner"], 2, "role: must be 'client', 'viewer' or 'admin'"),
+        (["new", "app", "--role", "owner"], 2, "role: must be 'client', 'viewer', 'operator' or 'admin'"),
         (["new", "app", "--role", "viewer", "--admin"], 2, "--admin and --role contradict"),
         (["new", "app", "--expires", "soon"], 2, "must be a date or an instant"),
         (["new", "filed"], 1, "the client 'filed' is in the configuration file, which wins"),

@@ -47,7 +47,7 @@ def test_null_is_as_if_it_was_left_out() -> None:
         ({"rpm": 10**30}, "rpm", "must be at most 1"),
         ({"usd_per_day": "inf"}, "usd_per_day", "must be at most 1"),
         ({"usd_per_month": 1e300}, "usd_per_month", "must be at most 1"),
-        ({"role": "owner"}, "role", "must be 'client', 'viewer' or 'admin'"),
+        ({"role": "owner"}, "role", "must be 'client', 'viewer', 'operator' or 'admin'"),
         ({"expires": "soon"}, "expires", "must be a date or an instant, like"),
         ({"models": ["nix"]}, "models[0]", "there is no model 'nix'"),
         ({"only": ["grok"]}, "only[0]", "there is no provider 'grok'; did you mean 'groq'?"),
