@@ -15,6 +15,7 @@ from gateway.steering.outages import Report, Strike
 from gateway.steering.redis_board import STRIKES_KEY, STRIKING_KEY, RedisBoard
 from gateway.topology.nodes import connect
 from providers import ErrorKind
+from tests.patience import PATIENCE_S
 from tests.services.servers import free_port
 from tests.unit.steering.replica import Replica, later, struck, well
 
@@ -24,14 +25,16 @@ class Shared(Replica):
 
     def __init__(self, redis_url: str) -> None:
         super().__init__()
-        self.redis_board = RedisBoard(connect(redis_url), unix_clock=self.unix_s, strikes=self.strikes)
+        self.redis_board = RedisBoard(connect(redis_url, PATIENCE_S), unix_clock=self.unix_s, strikes=self.strikes)
 
 
 NewReplica = Callable[[], Shared]
 
 
 @pytest.fixture
-async def replica(redis_url: str) -> AsyncIterator[NewReplica]:
+async def replica(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NewReplica]:
+    """Replicas that are patient: on a busy machine a round may take longer than they allow it."""
+    monkeypatch.setattr(redis_board, "REDIS_TIMEOUT_S", PATIENCE_S)
     async with AsyncExitStack() as stack:
 
         def make() -> Shared:
