@@ -44,7 +44,7 @@ select id, at, concat('client-', toString(i % 40)), concat('model-', toString(i 
   concat('req-', toString(i)), if(failed or beaten, null, ms), if(beaten, ms * 1.6, null), if(beaten, ms, null),
   'reported', 'stop', false, false
 from (
-  select number as i, now64(6) - toIntervalMillisecond(toInt64(86400000 * (1 - i / {number}))) as at,
+  select number as i, {now} - toIntervalMillisecond(toInt64(86400000 * (1 - i / {number}))) as at,
     toUnixTimestamp64Milli(at) as at_ms, {id} as id, {winner} as winner, rand(i) / 4294967296 as u,
     exp(randNormal(5.7, 0.6, i)) as ms, if(i % 10 < 3, 1, if(i % 10 < 8, 3, 3 + i % 2)) as launched,
     i % 10 = 9 as failed, i % 10 in (3, 4, 5) as beaten
@@ -73,7 +73,8 @@ from (
     alone_age_ms is not null as beaten, winner_attempt_id is null as failed,
     not failed and n = if(beaten, 2, 1) as won, n = 1 and beaten and cityHash64(id) % 5 = 0 as audited,
     won or audited as told, (cityHash64(n, id) % 1000) / 1000 as u, if(won, ttft_ms, ttft_ms * (1 + u)) as told_ms
-  from calls where toUInt64(substring(assumeNotNull(request_id), 5)) between {first} and {last}
+  from calls where started_at > {now} - toIntervalMillisecond(toInt64(86400000 * (1 - {after} / {number})))
+    and started_at <= {now} - toIntervalMillisecond(toInt64(86400000 * (1 - {last} / {number})))
 )
 """
 _SETTINGS = {
@@ -134,11 +135,12 @@ def fill(session: Any, number: int) -> None:
     """Make ``number`` calls of the last day."""
     for name in TABLES:
         session.query(table_sql(name))
-    known = {"id": _ID.format(salt=1), "winner": _ID.format(salt=2), "number": number}
+    now = f"fromUnixTimestamp64Micro({time.time_ns() // 1_000}, 'UTC')"  # one for all, so that slices fit together
+    known = {"id": _ID.format(salt=1), "winner": _ID.format(salt=2), "number": number, "now": now}
     for first in range(0, number, SLICE):
         count = min(SLICE, number - first)
         session.query(_CALLS.format(first=first, count=count, **known))
-        session.query(_ATTEMPTS.format(first=first, last=first + count - 1))
+        session.query(_ATTEMPTS.format(after=first - 1, last=first + count - 1, number=number, now=now))
 
 
 def ask(session: Any) -> Iterator[Asked]:
