@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code, and the ledger's comments from docs/sql.md: ``python -m documentation``."""
+"""Writes docs/reference/ from the code, and the ledger's comments from a page there: ``python -m documentation``."""
 
 import argparse
 import sys

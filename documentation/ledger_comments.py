@@ -1,4 +1,4 @@
-"""The comments of the ledger's tables, views and columns, made of docs/sql.md: psql and other tools show them.
+"""The comments of the ledger, made of docs/reference/ledger.md: psql and other tools show them.
 
 A section of the page describes a table or view, or several. Its columns are described by a definition (``: ``), an item
 of a list, or a sentence, whichever names them first.
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "sql.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "ledger.md"
 PARTS = ("Views", "Tables", "Sums")
 _ROWS = ("calls", "attempts")
 

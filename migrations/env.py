@@ -11,7 +11,7 @@ from sqlalchemy import Connection, event, text
 from gateway.ledger import metadata
 
 DROPS_COLUMN = re.compile(r"\s*alter table \S+ drop column", re.IGNORECASE)
-COMMENTS = Path(__file__).with_name("comments.json")  # made of docs/sql.md: python -m documentation
+COMMENTS = Path(__file__).with_name("comments.json")  # made of docs/reference/ledger.md: python -m documentation
 OLDEST_SCHEMA, OLDEST_READER = "0004", "0003"  # the first that has ``ledger_readers``, and what it lets in
 _THERE = """
 select relname as name, coalesce(attname, '') as column, relkind = 'v' as is_view, coalesce(description, '') as said

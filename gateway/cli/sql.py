@@ -83,7 +83,7 @@ def sql(
     rows need no memory. A Parquet file has the columns' types: times are UTC, numerics doubles, UUIDs and JSON text;
     the file appears when it is complete. SQLite has no types, so the query runs twice.
 
-    docs/sql.md explains each column; on Postgres its comment does, too. Times may be written as
+    docs/reference/ledger.md explains each column; on Postgres its comment does, too. Times may be written as
     2026-11-22T14:00:00Z, also on SQLite.
 
     \b

@@ -16,7 +16,7 @@ from gateway.ledger.tables import metadata
 from gateway.ledger.writer import Ledger
 from tests.unit.ledger.records import raced_call
 
-# Comments are written from docs/sql.md, and held to it by a test of their own.
+# Comments are written from docs/reference/ledger.md, and held to it by a test of their own.
 COMMENTED = ("modify_comment", "add_table_comment", "remove_table_comment")
 
 
