@@ -148,7 +148,8 @@ PROCESS = Board(
                 Panel(
                     title="Rounds with Redis",
                     description="How long the last one took, and the time from one to the next, which is longer the "
-                    "more processes share Redis. Calls that need a larger lease wait for 50 ms at most.",
+                    "more processes share Redis. Calls that need a larger lease wait for 50 ms at most, in a new "
+                    "window 250.",
                     unit="s",
                     width=12,
                     queries=(

@@ -1,7 +1,8 @@
 """Limits: what clients and models may still use. Calls hold what they will probably use, and settle at their end.
 
 An admission is a comparison in this process; only if a lease is used up, a call waits for a larger one, at most
-``PATIENCE_S``. What running calls cost beyond what they held is the most that a limit can be exceeded by.
+``PATIENCE_S`` (for a new window ``Times.first_s``). What running calls cost beyond what they held is the most that a
+limit can be exceeded by.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -33,7 +33,8 @@ class Times(msgspec.Struct, frozen=True):
     restoring_s: float = 2.0  # after a loss of data, or without Redis: by then every process has reported again
     round_s: float = 0.5  # between two reports on all quotas in use, of ten processes; of more see ``round_s``
     repeat_s: float = 20.0  # between two reports on those not in use; less than ``silent_s``
-    timeout_s: float = 1.0  # of a round; only calls that need a place in ``max_parallel`` wait for so long
+    timeout_s: float = 1.0  # of a round; of calls only those that need a place in ``max_parallel`` wait for so long
+    first_s: float = 0.25  # calls wait for the first report on a window: its share may be leased by others already
 
 
 USUAL = Times()
@@ -42,6 +43,7 @@ _log = structlog.get_logger(__name__)
 
 AHEAD_ROUNDS = 2.0  # of ``Times.round_s``: so much longer than until the next report the present use is leased for
 EXHAUSTED_S = 0.2  # calls do not ask again for so long after they heard that nothing is left; longer as rounds are
+TURNS = 5  # in which calls wait for a round: a turn that ends late is not counted, as the loop stood still
 AT_ONCE = 500  # quotas in one round trip: some milliseconds of Redis
 _ERRORS = (RedisError, OSError, TimeoutError, ValueError, TypeError)  # the last two: not a reply of ours
 
@@ -203,6 +205,24 @@ class SharedLeases:
         return shard if shard is not None else next(iter(self._shards.values()))  # no master serves it, for now
 
 
+async def ends_in(awaited: asyncio.Future[None], patience_s: float, clock: Callable[[], float]) -> bool:
+    """Return whether ``awaited`` ends in ``patience_s`` in which the event loop runs.
+
+    While the loop stands still no reply can be read, so that time is not counted, in as many turns again.
+    """
+    turn_s, counted = patience_s / TURNS, 0
+    for _ in range(2 * TURNS):
+        began_s = clock()
+        await asyncio.wait((awaited,), timeout=turn_s)
+        if awaited.done():
+            return True
+        if clock() - began_s < 2 * turn_s:
+            counted += 1
+            if counted == TURNS:
+                break
+    return False
+
+
 class ShardLeases:
     """The leases of this process from one shard of Redis."""
 
@@ -277,31 +297,34 @@ class ShardLeases:
 
     async def enlarge(self, asked: Sequence[tuple[Quota, float]], patience_s: float) -> None:
         """As of ``SharedLeases``, for quotas of this shard that calls wait for."""
-        if not self.link.is_away and await self._answered(asked, patience_s):
-            return
-        if not self.link.is_away:  # it is slow, and others lease meanwhile; or it hangs, which shows within a second
-            parallel = [(quota, amount) for quota, amount in asked if quota.name == "max_parallel"]
-            for quota, _ in asked:
-                if quota.name != "max_parallel":
-                    self._share(quota, since_s=self._ahead_s)
-            if not parallel or await self._answered(parallel, self._times.timeout_s):
-                return
+        if not self.link.is_away:
+            self._short.update((quota.key, quota) for quota, _ in asked)
+            if self._round is None:
+                self._round = asyncio.get_running_loop().create_future()
+            self._wake.set()
+            await self._wait(self._round, [quota for quota, _ in asked], patience_s)
         if self.link.is_away:
             for quota, _ in asked:
                 self._share(quota)
 
-    async def _answered(self, asked: Sequence[tuple[Quota, float]], patience_s: float) -> bool:
-        """Wait for the end of a round that begins after now; return whether Redis answered in time."""
-        self._short.update((quota.key, quota) for quota, _ in asked)
-        if self._round is None:
-            self._round = asyncio.get_running_loop().create_future()
-        self._wake.set()
-        try:
-            async with asyncio.timeout(patience_s):
-                await asyncio.shield(self._round)
-        except TimeoutError:
-            return False
-        return not self.link.is_away
+    async def _wait(self, round_ends: asyncio.Future[None], quotas: Sequence[Quota], patience_s: float) -> None:
+        """Wait for a round that begins after now, as long as each quota may; then go on with shares.
+
+        When a round takes longer, Redis is slow, and others lease meanwhile; or it hangs, which shows within a second.
+        """
+        parallel = [quota for quota in quotas if quota.name == "max_parallel"]
+        others = [quota for quota in quotas if quota.name != "max_parallel"]
+        known = [quota for quota in others if quota.reported is not None]
+        new = [quota for quota in others if quota.reported is None]  # what others leased of their window is not known
+        waited_s = 0.0
+        for longest_s, waiting in ((patience_s, known), (self._times.first_s, new), (self._times.timeout_s, parallel)):
+            if waiting:
+                if await ends_in(round_ends, longest_s - waited_s, self._clock):
+                    return
+                waited_s = longest_s
+                for quota in waiting:
+                    if quota.name != "max_parallel":
+                        self._share(quota, since_s=self._ahead_s)
 
     async def _go_round(self) -> None:
         due_s = self._clock()

@@ -15,9 +15,10 @@ from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
 from gateway.limits.lease_scripts import GREET, LEASE, PROCESSES_KEY, Grant
+from gateway.limits.limits import PATIENCE_S as CALL_PATIENCE_S
 from gateway.limits.limits import Limits, Payer, Use, level_of_key
 from gateway.limits.quota import LimitReached, Quota
-from gateway.limits.shared_leases import USUAL, SharedLeases, Times
+from gateway.limits.shared_leases import USUAL, SharedLeases, Times, ends_in
 from gateway.topology.nodes import connect
 from tests.patience import PATIENCE_S
 from tests.services.deaf_redis import DeafNodes, ends
@@ -392,6 +393,72 @@ async def test_while_redis_is_slow_nothing_is_used_that_others_may_lease(own_red
         relay.resume()
         with pytest.raises(LimitReached):
             await waiting
+
+
+async def test_what_others_were_granted_of_a_new_window_is_not_used_by_who_has_not_heard_of_it(
+    own_redis: str, process: NewProcess
+) -> None:
+    limits = {"usd_per_day": 4.0}
+    async with relayed(own_redis) as (relay, url):
+        patient = msgspec.structs.replace(CLOSE, timeout_s=PATIENCE_S, first_s=PATIENCE_S)
+        fast, slow = await process(CLOSE), await process(patient, url)
+        await until(lambda: fast.leases.processes == slow.leases.processes == 2)
+        relay.hang()
+        waiting = asyncio.create_task(slow.begin(limits, usd=1.0))
+        for _ in range(4):
+            await started(fast, limits, usd=1.0)
+        await asyncio.sleep(CALL_PATIENCE_S)  # until then others wait, of whose windows more is known
+        relay.resume()
+        with pytest.raises(LimitReached):
+            await waiting
+
+
+async def test_of_a_new_window_a_share_is_used_once_redis_has_been_slow_for_long(
+    own_redis: str, process: NewProcess
+) -> None:
+    limits = {"usd_per_day": 4.0}
+    async with relayed(own_redis) as (relay, url):
+        patient = msgspec.structs.replace(CLOSE, timeout_s=PATIENCE_S)
+        slow = await process(patient, url)
+        await until(lambda: slow.leases.processes == 1)
+        relay.hang()
+        async with asyncio.timeout(PATIENCE_S / 2):
+            await slow.begin(limits, usd=1.0)
+        assert slow.leases.connected
+        relay.resume()
+
+
+async def test_an_answer_is_read_after_the_loop_stood_still_however_long() -> None:
+    loop = asyncio.get_running_loop()
+    round_ends = loop.create_future()
+
+    def arrive(turns: int) -> None:
+        if turns:
+            loop.call_soon(arrive, turns - 1)
+        else:
+            round_ends.set_result(None)
+
+    def stand_still() -> None:
+        time.sleep(3 * CALL_PATIENCE_S)
+        arrive(turns=4)  # a reply is read, parsed and handed on in so many
+
+    loop.call_soon(stand_still)
+    assert await ends_in(round_ends, CALL_PATIENCE_S, time.monotonic)
+
+
+async def test_a_call_does_not_wait_for_ever_though_the_loop_stands_still_again_and_again() -> None:
+    loop = asyncio.get_running_loop()
+    is_over = False
+
+    def stand_still() -> None:
+        time.sleep(CALL_PATIENCE_S)
+        if not is_over:
+            loop.call_soon(stand_still)
+
+    loop.call_soon(stand_still)
+    async with asyncio.timeout(PATIENCE_S):
+        assert not await ends_in(loop.create_future(), CALL_PATIENCE_S, time.monotonic)
+    is_over = True
 
 
 async def test_what_was_used_without_redis_is_counted_before_anything_is_leased(
