@@ -23,15 +23,19 @@ def main() -> None:
     taking = commands.add_parser("pictures", help="write the pictures of README.md")
     taking.add_argument("--folder", type=Path, default=ROOT / "docs" / "pictures")
     taking.add_argument("--warm-up", type=float, default=150.0, metavar="S", help="seconds of calls before the first")
-    taking.add_argument("--only-lanes", action="store_true", help="leave the stills as they are")
+    which = taking.add_mutually_exclusive_group()
+    which.add_argument("--only-lanes", action="store_true", help="leave the stills as they are")
+    which.add_argument("--only-races", action="store_true", help="only the site's first picture")
     timing = commands.add_parser("timings", help="how soon each view is drawn")
     timing.add_argument("url")
     timing.add_argument("--visits", type=int, default=5)
     timing.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if options.command == "pictures":
+        asyncio.run(pictures.draw_races(options.folder))
+    if options.command == "pictures" and not options.only_races:
         asyncio.run(pictures.take(options.folder, options.warm_up, stills=not options.only_lanes))
-    else:
+    if options.command == "timings":
         asyncio.run(timings.time_views(options.url, options.visits, as_json=options.json))
 
 

@@ -16,6 +16,7 @@ import msgspec
 from playwright.async_api import Browser, Page
 
 from benchmarks.harness.installing import python_tool
+from benchmarks.page import race
 from benchmarks.page.browser import chromium, window
 from gateway.ledger import migrate
 from tests.browser.installation import MODEL, installed
@@ -42,6 +43,13 @@ class Frame(msgspec.Struct, frozen=True):
 
     png: bytes
     at_s: float
+
+
+async def draw_races(folder: Path) -> None:
+    """Write the moving picture of the site's first page into ``folder``."""
+    async with _installed() as url, called(url, one_by_one):
+        drawing = race.draw(await race.watch(url))
+    await asyncio.to_thread((folder / "racing.svg").write_text, drawing)
 
 
 async def take(folder: Path, warm_up_s: float, *, stills: bool) -> None:
