@@ -116,6 +116,30 @@ def test_a_client_that_leaves_a_rescued_answer_leaves_nothing() -> None:
     assert not wrong(evidence)
 
 
+@pytest.mark.parametrize(
+    ("usual_tps", "is_rescued"),
+    [({FIRST: 40.0, OTHERS[0]: 40.0}, True), ({OTHERS[0]: 40.0}, True), ({FIRST: 40.0}, False), ({}, False)],
+)
+def test_a_slow_stream_is_rescued_only_where_another_is_known_to_be_faster(
+    usual_tps: dict[str, float], *, is_rescued: bool
+) -> None:
+    slow, fast = replace(PROSE, slow_at=3), replace(PROSE, gap_s=0.05)
+    evidence = run(replace(RESCUED, behaviours={FIRST: (slow,), OTHERS[0]: (fast,)}, usual_tps=usual_tps))
+    (call,) = evidence.store.calls.values()
+    assert call.takeover == ("rescued" if is_rescued else None)
+    assert not wrong(evidence)
+
+
+def test_a_slow_stream_runs_on_when_the_budget_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.racing.services.MOST_RESCUES", 0.5)
+    slow, fast = replace(PROSE, slow_at=3), replace(PROSE, gap_s=0.05)
+    takeover = {"when": "always", "within_s": 10.0, "slow": {"budget": 0.02}}
+    evidence = run(replace(RESCUED, behaviours={FIRST: (slow,), OTHERS[0]: (fast,)}, takeover=takeover))
+    (call,) = evidence.store.calls.values()
+    assert (call.takeover, call.launched) == (None, 1)
+    assert not wrong(evidence)
+
+
 PROSE = Behaviour(prose=True, tokens=30, slow_gap_s=1.0, opens_s=0.01, first_s=0.05)
 RESCUED = Scenario(
     seed=1,
