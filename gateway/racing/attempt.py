@@ -447,23 +447,39 @@ class Attempt:
 
     async def _broke(self, error: UpstreamError) -> None:
         """Handle an early end of the stream: after a finish reason the answer still counts as complete."""
-        passage, exchange, now = self._passage, self.exchange, self.race.open_call.services.clock()
-        if passage is not None and exchange is not None and error.kind in _ENDS:
-            is_whole, finishing = passage.reader.finished or exchange.finishing, exchange.finishing
-            if self.state is State.ASKED and passage.waits and is_whole:
-                finishing = False  # its end is read here
-                await self._stay(passage.read(exchange.conclude(), now), passage, now)
-            if self.state is State.HELD and self._turn is not None and is_whole:
-                await self._take_turn(self._turn, passage)
-            if self.state is State.ANSWERING and finishing:  # a translation has held the finish reason back
-                await passage.write(passage.read(exchange.conclude(), now), self.race.sink, now)
-            if self.state is State.ANSWERING and passage.reader.finished:
-                await self._won(passage)
+        now = self.race.open_call.services.clock()
+        try:
+            if error.kind in _ENDS and await self._was_whole(now):
                 return
+        except UpstreamError as useless:  # its last events do not continue the answer that it was to finish
+            error = useless.without_frames()
         self.failed_at, is_rival = now, self.state is not State.WATCHED
         self._settle(outcome_of(error), error)
         if is_rival:  # else its race goes on without it anyway
             await self.race.failed(self, error)
+
+    async def _was_whole(self, now: float) -> bool:
+        """Win with a stream that broke after its finish reason, or take its turn; return whether it has won.
+
+        Raises:
+            UpstreamError: its end is of no use.
+
+        """
+        passage, exchange = self._passage, self.exchange
+        if passage is None or exchange is None:
+            return False
+        is_whole, finishing = passage.reader.finished or exchange.finishing, exchange.finishing
+        if self.state is State.ASKED and passage.waits and is_whole:
+            finishing = False  # its end is read here
+            await self._stay(passage.read(exchange.conclude(), now), passage, now)
+        if self.state is State.HELD and self._turn is not None and is_whole:
+            await self._take_turn(self._turn, passage)
+        if self.state is State.ANSWERING and finishing:  # a translation has held the finish reason back
+            await passage.write(passage.read(exchange.conclude(), now), self.race.sink, now)
+        if self.state is not State.ANSWERING or not passage.reader.finished:
+            return False
+        await self._won(passage)
+        return True
 
     async def _won(self, passage: AnswerStream) -> None:
         self._settle(Outcome.WON)

@@ -141,7 +141,7 @@ class Rescue:
                 self._timer.cancel()
             if self._asking is not None:
                 await _ended(self._asking)
-            self._rival = self._forward = None
+            self._rival = self._forward = self._asking = None  # its exception knows this frame
 
     def settle(self) -> None:
         """Stop the rival: the slow one ends the call, which is about to be recorded."""

@@ -4,11 +4,15 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 from gateway.core.attempts import AttemptRecord, Outcome, Role, WinOn
 from gateway.core.calls import CallRecord
 from gateway.racing.hold import HOLD_MAX_S
 from gateway.racing.launches import EXTRA_ROLES
-from providers import ErrorKind
+from gateway.racing.services import MOST_RESCUES
+from providers import ErrorKind, events
+from tests.app.gateway.broken_answers import text_in
 from tests.schedules.clients import Seen
 from tests.schedules.providers import DONE, NEVER_S, Asked, complete
 from tests.schedules.scenario import MODEL
@@ -66,8 +70,70 @@ def each_request_has_one_answer(evidence: Evidence) -> Iterator[str]:
                 yield f"{seen.name}: {seen.status} without an error"
 
 
+def answers_are_one_text(evidence: Evidence) -> Iterator[str]:
+    """Where another may go on: a text that one of them began, nothing twice, nothing lost, and one end.
+
+    All habits but the first two of HABITS do not continue it, and whoever does goes on with the same text.
+    """
+    if evidence.scenario.takeover is None:
+        return
+    calls = _call_of(evidence)
+    for seen in _all_seen(evidence):
+        if seen.ask.model != MODEL or not seen.body or not seen.ask.stream or seen.status != 200:
+            continue
+        sources = [each for each in _asked(evidence) if each.call == seen.name]
+        text, ends, errors = read_stream(seen.body)
+        if text and not any(each.text.startswith(text) for each in sources):
+            yield f"{seen.name}: {text!r} is of nobody: {[each.text for each in sources]}"
+        elif ends > 1 or errors > 1 or (ends and errors):
+            yield f"{seen.name}: {ends} ends and {errors} errors"
+        elif ends and text not in [each.text for each in sources]:
+            yield f"{seen.name}: {text!r} has an end, and is not whole: {[each.text for each in sources]}"
+        elif seen.is_whole and not (ends or errors):
+            yield f"{seen.name}: neither an end nor an error after {text!r}"
+        call = calls.get(seen.name)
+        if text and errors and call is not None and not any(row.outcome in BROKEN for row in call.attempts):
+            yield f"{seen.name}: an error, and nobody broke"
+
+
+def read_stream(body: bytes) -> tuple[str, int, int]:
+    """Return the text of a stream in any dialect, how many ends it has, and how many errors."""
+    text, ends, errors = "", 0, 0
+    for event in events(body[: body.rfind(b"\n\n") + 2]):
+        if not event.data.startswith(b"{"):
+            continue
+        said = msgspec.json.decode(event.data)
+        text += text_in([said])
+        errors += "error" in said and said["error"] is not None
+        reasons = [choice.get("finish_reason") for choice in said.get("choices") or ()]
+        ends += sum(reason is not None for reason in reasons)
+        ends += said.get("type") in {"message_stop", "response.completed", "response.incomplete"}
+    return text, ends, errors
+
+
+def a_slow_one_is_cut_only_for_one_that_goes_on(evidence: Evidence) -> Iterator[str]:
+    """A superseded winner is followed by one with text of its own; and no more are rescued than the budget has."""
+    slow = (evidence.scenario.takeover or {}).get("slow")
+    for call in evidence.store.calls.values():
+        if call.takeover == "rescued" and slow is None:
+            yield f"call {call.id}: rescued, which is off"
+        parts = {row.continues for row in call.attempts if row.token_ms is not None}
+        for row in call.attempts:
+            is_rescued = row.outcome is Outcome.SUPERSEDED and any(each.continues == row.id for each in call.attempts)
+            if is_rescued and row.role is not Role.TAKEOVER and row.id not in parts:
+                yield f"call {call.id}: {row.deployment} was cut, and nobody had text that goes on"
+    if slow is not None:
+        streams = sum(call.streamed for call in evidence.store.calls.values())
+        asked = {row.continues for row in evidence.store.attempts.values() if row.continues is not None}
+        broke = {row.id for row in evidence.store.attempts.values() if row.outcome in BROKEN}
+        if len(asked - broke) > MOST_RESCUES + slow["budget"] * streams:
+            yield f"{len(asked - broke)} rescues of {streams} streams"
+
+
 def answers_are_the_winners_own(evidence: Evidence) -> Iterator[str]:
     """Only the winner's tokens, all of them and in order; in its own dialect byte for byte."""
+    if evidence.scenario.takeover is not None:
+        return
     asked = {each.tag: each for each in _asked(evidence)}
     calls = _call_of(evidence)
     for seen in _all_seen(evidence):
@@ -211,7 +277,8 @@ def providers_were_asked_as_the_rows_say(evidence: Evidence) -> Iterator[str]:
 
 def _measured(row: AttemptRecord, asked: Asked) -> Iterator[str]:
     translated = row.api != {"chat": "chat.completions"}.get(asked.path, asked.path)
-    if row.api not in RACED or asked.behaviour.lie is not None or (translated and asked.behaviour.thoughts):
+    thinks = asked.behaviour.thoughts or (asked.begun and asked.behaviour.habit == "reasoning")
+    if row.api not in RACED or asked.behaviour.lie is not None or (translated and thinks):
         return
     ttft_ms = None if asked.token_at is None else (asked.token_at - asked.at) * 1000
     if not _same(row.ttft_ms, ttft_ms):
@@ -234,8 +301,7 @@ def _measured(row: AttemptRecord, asked: Asked) -> Iterator[str]:
         and asked.last_at is not None
         and asked.token_at is not None
     ):
-        n = asked.behaviour.tokens + (asked.behaviour.thoughts if asked.path == "chat" else 0)
-        tps = (n - asked.firsts) / (asked.last_at - asked.token_at)
+        tps = (asked.tokens - asked.firsts) / (asked.last_at - asked.token_at)
         if abs(row.decode_tps - tps) > 0.01 * tps:
             yield f"{asked.tag}: decode_tps {row.decode_tps}, it was {tps}"
 
@@ -317,13 +383,13 @@ def the_board_is_as_recounted(evidence: Evidence) -> Iterator[str]:
 
 
 def the_last_token_wins_nothing_it_should_not(evidence: Evidence) -> Iterator[str]:
-    """Nobody is asked after the answer began, and losers are cut in that instant."""
+    """Nobody is asked after the answer began, but those who may go on with it; losers are cut in that instant."""
     for call in evidence.store.calls.values():
         winner = _winner(call)
         if winner is None or call.ttft_ms is None or winner.outcome is not Outcome.WON or not call.streamed:
             continue
         for attempt in call.attempts:
-            if attempt.launch_offset_ms > call.ttft_ms + MS:
+            if attempt.role is not Role.TAKEOVER and attempt.launch_offset_ms > call.ttft_ms + MS:
                 late = f"{attempt.deployment} was asked at {attempt.launch_offset_ms} ms"
                 yield f"call {call.id}: {late}, and it was won at {call.ttft_ms} ms"
 
@@ -333,21 +399,26 @@ def the_first_token_wins_where_no_hold_is_asked_for(evidence: Evidence) -> Itera
     race = evidence.scenario.race
     written = race.get("hold", race.get("objective") in {"reading", "completion"})
     for call in evidence.store.calls.values():
-        winner = _winner(call)
+        winner, parts = _who_began(call)
         if not call.streamed or winner is None or winner.token_ms is None or winner.model != MODEL or written:
             continue
         first_ms = winner.launch_offset_ms + winner.token_ms
         for attempt in call.attempts:
             if attempt.outcome is not Outcome.SUPERSEDED or attempt.token_ms is None or attempt.audited:
                 continue
+            if attempt.role is Role.TAKEOVER or attempt.id in parts:
+                continue
             if attempt.model == MODEL and attempt.launch_offset_ms + attempt.token_ms < first_ms - MS:
                 yield f"call {call.id}: {attempt.deployment} had a token before {winner.deployment}, which has won"
-        if call.ttft_ms is not None and winner.outcome is Outcome.WON and call.ttft_ms > first_ms + MS:
+        was_sent = winner.outcome is Outcome.WON or winner.id in parts
+        if call.ttft_ms is not None and was_sent and call.ttft_ms > first_ms + MS:
             yield f"call {call.id}: {winner.deployment} had a token at {first_ms} ms, its client at {call.ttft_ms} ms"
 
 
 def nothing_is_told_before_the_first_bytes(evidence: Evidence) -> Iterator[str]:
     """From the read that lets a streamed call be answered to its first write: one step, and no recorder is told."""
+    if evidence.scenario.takeover is not None:  # prose: a tag may come in pieces, and another may write its rest
+        return
     calls, asked = _call_of(evidence), {each.tag: each.call for each in _asked(evidence)}
     reads: dict[str, tuple[int, int]] = {}  # the step and the place of each answer's last read
     begun: set[str] = set()
@@ -450,6 +521,8 @@ CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     nothing_crashed,
     each_request_has_one_answer,
     answers_are_the_winners_own,
+    answers_are_one_text,
+    a_slow_one_is_cut_only_for_one_that_goes_on,
     an_answer_that_is_finished_is_whole,
     the_ledger_has_each_call_once,
     each_attempt_has_one_outcome,
@@ -485,6 +558,16 @@ def _call_of(evidence: Evidence) -> dict[str, CallRecord]:
 
 def _winner(call: CallRecord) -> AttemptRecord | None:
     return next((each for each in call.attempts if each.id == call.winner_attempt_id), None)
+
+
+def _who_began(call: CallRecord) -> tuple[AttemptRecord | None, set[str]]:
+    """Return whose answer the call's is, and those with which another went on: the winner ends it, and may go on."""
+    rows = {each.id: each for each in call.attempts}
+    row, parts = _winner(call), set[str]()
+    while row is not None and row.continues is not None:
+        parts.add(row.continues)
+        row = rows[row.continues]
+    return row, parts
 
 
 def _winner_of(evidence: Evidence, row: AttemptRecord) -> str | None:

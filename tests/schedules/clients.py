@@ -353,6 +353,8 @@ def request_bytes(seen: Seen) -> bytes:
             body["max_output_tokens" if ask.dialect == "responses" else "max_tokens"] = ask.max_tokens or 100
     if ask.dialect == "speech":
         body["voice"] = "alloy"
+    if ask.order:
+        body["provider"] = {"order": [*ask.order]}
     if ask.fallback is not None:
         body["models"] = [ask.model, ask.fallback]
     payload = msgspec.json.encode(body)

@@ -20,8 +20,12 @@ from gateway.racing.hold import Hold
 from gateway.racing.launches import LaunchSchedule
 from gateway.racing.measurement import Measurement
 from gateway.racing.race import Claim, Race
+from gateway.racing.reader import Block
+from gateway.racing.rescue import Rescue
 from gateway.racing.services import AttemptTasks, Outbox
+from gateway.racing.sinks import Winner
 from gateway.racing.slots import Line, Seat
+from gateway.racing.takeover import ContinuingSink, Seam
 from gateway.racing.timeouts import AttemptClocks
 from gateway.racing.validation import UNJUDGED, Validity
 from gateway.settings.model import RaceSettings
@@ -279,6 +283,37 @@ def what_waits_is_lost_at_the_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Outbox, "drain", lambda self: None)
 
 
+def a_slow_one_is_cut_before_another_goes_on(patch: pytest.MonkeyPatch) -> None:
+    original = ContinuingSink.begin
+
+    async def begin(self: ContinuingSink, winner: Winner) -> None:
+        await original(self, winner)
+        await self._running.close()
+
+    patch.setattr(ContinuingSink, "begin", begin)
+
+
+def a_word_at_the_seam_is_sent_twice(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Seam, "_rest", lambda self: self._came)
+
+
+def what_is_to_be_held_back_is_sent(patch: pytest.MonkeyPatch) -> None:
+    async def write(self: Rescue, block: Block) -> None:
+        await self._sink.write(block)
+
+    patch.setattr(Rescue, "write", write)
+
+
+def what_was_held_back_is_lost(patch: pytest.MonkeyPatch) -> None:
+    original = Rescue.settle
+
+    def settle(self: Rescue) -> None:
+        original(self)
+        self._held.clear()
+
+    patch.setattr(Rescue, "settle", settle)
+
+
 MUTATIONS: Collection[Mutation] = (
     a_losers_bytes_are_let_through,
     a_loser_is_not_cancelled,
@@ -316,4 +351,8 @@ MUTATIONS: Collection[Mutation] = (
     recorders_are_told_at_once,
     what_waits_is_told_before_the_first_bytes,
     what_waits_is_lost_at_the_end,
+    a_slow_one_is_cut_before_another_goes_on,
+    a_word_at_the_seam_is_sent_twice,
+    what_is_to_be_held_back_is_sent,
+    what_was_held_back_is_lost,
 )

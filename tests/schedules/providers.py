@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from random import Random
 
 import msgspec
 
@@ -15,7 +16,9 @@ from tests.schedules.scenario import Behaviour
 Read = bytes | UpstreamError | None  # None: the end
 NEVER_S = 1e6
 TEXT = re.compile(rb'"(?:content|text)":"[^"]')
+CALLED = b'"tool_calls":['
 DONE = b"data: [DONE]\n\n"
+FIRST = "abcdefghijklmnopqrstuvw"  # letters of words: none begins as the one before it
 SLICE = 7  # bytes of a torn event, about
 
 
@@ -30,6 +33,7 @@ class Asked:
     behaviour: Behaviour
     at: float
     times: int = 1
+    tokens: int = 0  # of the whole answer, with its thoughts
     events: list[bytes] = field(default_factory=list)  # all that the answer would be, [DONE] left out
     delivered: bytearray = field(default_factory=bytearray)  # what was read of it
     opened_at: float | None = None
@@ -42,18 +46,25 @@ class Asked:
     usage_read: bool = False
     over_at: float | None = None  # nothing more is done for it
     how: str = ""  # refused, broke, whole, aborted, cancelled
+    begun: str = ""  # the text that it was to go on with
+    text: str = ""  # all of what it would say, and what it goes on with; only if it is prose
 
 
 class Simulated:
     """One provider, under all its models."""
 
-    def __init__(self, name: str, behaviours: Sequence[Behaviour], loop: ShuffledLoop) -> None:
+    def __init__(
+        self, name: str, behaviours: Sequence[Behaviour], loop: ShuffledLoop, texts: dict[str, list[str]] | None = None
+    ) -> None:
         self.name = name
         self.asked: list[Asked] = []
         self.under_way: set[str] = set()  # tags
         self.most_under_way = 0
         self.behaviours = behaviours
         self.loop = loop
+        self.texts = (
+            {} if texts is None else texts
+        )  # what all providers would say, by the client's own name for the request
 
     def open(self) -> "SimulatedUpstream":
         """Return a way to reach it, as a configuration opens one."""
@@ -70,6 +81,14 @@ class Simulated:
             at=self.loop.time(),
             times=behaviour.sends if not request.once else 1,
         )
+        if behaviour.prose:
+            asked.begun = begun_in(request)
+            own = "".join(f" {FIRST[number % len(FIRST)]}<{asked.tag}:{number}>" for number in range(behaviour.tokens))[
+                1:
+            ]
+            texts = self.texts.setdefault(asked.call, [])
+            asked.text = next((each for each in texts if asked.begun and each.startswith(asked.begun)), own)
+            texts.append(asked.text)
         request.sendings.number = asked.times
         self.asked.append(asked)
         self.under_way.add(asked.tag)
@@ -167,6 +186,7 @@ class SimulatedExchange:
         self._at = 0
         self._due = self._provider.loop.time()
         self._listener: Callable[[bytes], bool] | None = None
+        self._stalled: asyncio.Future[None] | None = None  # done when nobody waits for it any more
 
     @property
     def ended(self) -> bool:
@@ -181,7 +201,11 @@ class SimulatedExchange:
             gap_s, step = self._steps[self._at]
             self._due = max(self._due, loop.time()) if not gap_s else self._due
             if (due := self._due + gap_s) > loop.time():
-                await asyncio.sleep(due - loop.time())
+                if gap_s >= NEVER_S:
+                    self._stalled = loop.create_future()
+                    await self._stalled
+                else:
+                    await asyncio.sleep(due - loop.time())
                 if self._is_over():
                     return b""
             self._due = due
@@ -205,6 +229,8 @@ class SimulatedExchange:
 
     def abort(self) -> None:
         self._over("aborted")
+        if self._stalled is not None and not self._stalled.done():
+            self._stalled.set_result(None)
 
     def _is_over(self) -> bool:
         """Tell whether it has ended.
@@ -228,7 +254,7 @@ class SimulatedExchange:
         for event in complete(asked.delivered)[before:]:
             asked.finished = asked.finished or b'"finish_reason":"' in event
             asked.usage_read = asked.usage_read or b'"usage":{' in event
-            is_thought, is_text = b'"reasoning_content":"' in event, TEXT.search(event) is not None
+            is_thought, is_text = b'"reasoning_content":"' in event, TEXT.search(event) is not None or CALLED in event
             if not (is_thought or is_text):
                 continue
             if asked.token_at is None:
@@ -284,7 +310,8 @@ def reads(asked: Asked, *, sound: bool = False) -> list[tuple[float, Read]]:
         events, ending = events[: behaviour.stalls_at], [(NEVER_S, None)]
     steps: list[tuple[float, Read]] = []
     for number in range(0, len(events), behaviour.per_read):
-        gap_s = behaviour.first_s if not number else behaviour.gap_s
+        is_slow = behaviour.slow_at is not None and behaviour.slow_at <= number < (behaviour.fast_at or len(events) + 1)
+        gap_s = behaviour.first_s if not number else behaviour.slow_gap_s if is_slow else behaviour.gap_s
         data = b"".join(each for each in events[number : number + behaviour.per_read] if isinstance(each, bytes))
         if behaviour.torn and len(data) > 2 * SLICE:
             steps += [(gap_s, data[:SLICE]), (gap_s / 2, data[SLICE:-SLICE]), (0.0, data[-SLICE:])]
@@ -309,7 +336,15 @@ def answer_events(asked: Asked) -> list[bytes]:
     events = [_delta(asked, role="assistant", content="")]
     thoughts = behaviour.thoughts if asked.path != "completions" else 0
     events += [_delta(asked, reasoning_content=f"<{asked.tag}?{number}>") for number in range(thoughts)]
-    events += [_delta(asked, content=text) for text in _texts(asked)]
+    if asked.begun and behaviour.habit == "reasoning" and asked.path != "completions":
+        events.append(_delta(asked, reasoning_content="Let me see."))
+    if asked.begun and behaviour.habit == "tool" and asked.path != "completions":
+        called = {"index": 0, "id": "call_1", "function": {"name": "look", "arguments": "{}"}}
+        choice = {"index": 0, "finish_reason": None, "delta": {"tool_calls": [called]}}
+        events.append(_chunk(asked, choice))
+    texts = _prose(asked) if behaviour.prose else _texts(asked)
+    asked.tokens = thoughts + len(texts)
+    events += [_delta(asked, content=text) for text in texts]
     match behaviour.lie:
         case "garbage":
             events.insert(1 + behaviour.tokens // 2, b"data: {broken\n\n")
@@ -318,8 +353,7 @@ def answer_events(asked: Asked) -> list[bytes]:
     if behaviour.lie != "no_finish":
         events.append(_delta(asked, finish="stop"))
     if behaviour.usage:
-        n = behaviour.tokens + thoughts
-        usage = {"prompt_tokens": 9, "completion_tokens": n, "total_tokens": n + 9}
+        usage = {"prompt_tokens": 9, "completion_tokens": asked.tokens, "total_tokens": asked.tokens + 9}
         events.append(_chunk(asked, usage=usage))
     return events
 
@@ -333,6 +367,39 @@ def _texts(asked: Asked) -> list[str]:
     if behaviour.json == "good":
         texts[-1] += '"}'
     return texts
+
+
+def begun_in(request: Request) -> str:
+    """Return the text that a request begins its answer with."""
+    if request.dialect.name == "completions":
+        prompt: str = msgspec.json.decode(request.fields["prompt"])
+        return prompt.lstrip("x")
+    last = msgspec.json.decode(request.fields["messages"])[-1]
+    return str(last["content"]) if last["role"] == "assistant" else ""
+
+
+def _prose(asked: Asked) -> list[str]:
+    """Return the pieces of the text, or of what it says after what it was to go on with, as is its habit."""
+    rest, dice = asked.text[len(asked.begun) :], Random(asked.tag)
+    if asked.begun:
+        word = r"\s*\S+"
+        match asked.behaviour.habit:
+            case "trims":
+                rest = rest.lstrip()
+            case "no word":
+                rest = re.sub(word, "", rest, count=1)
+            case "two words":
+                rest = "".join(re.findall(word, asked.begun)[-1:]) + rest
+            case "anew":
+                rest = "Certainly! " + asked.text
+            case "reasoning" | "tool" if asked.path == "completions":
+                rest = "Certainly! " + asked.text
+    pieces = []
+    while rest:
+        size = dice.randint(1, 12)
+        pieces.append(rest[:size])
+        rest = rest[size:]
+    return pieces
 
 
 def _delta(asked: Asked, finish: str | None = None, **delta: str) -> bytes:

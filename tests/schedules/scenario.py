@@ -10,6 +10,8 @@ DIALECTS = ("chat", "messages", "responses", "completions")
 KEY = "hs-of-the-only-client"
 MODEL, OTHER_MODEL, SPARE_MODEL, VECTORS, VOICE = "raced", "other", "spare", "vectors", "voice"
 
+STALL_S, TOTAL_S = 1.0, 20.0
+
 REFUSALS = (
     "connect_error",
     "connect_timeout",
@@ -24,6 +26,8 @@ REFUSALS = (
 VALID_SHARE = 0.15  # of the scenarios are about win_on: valid
 RIVAL_SHARE = 0.25  # are about race.keep_rival
 HOLD_SHARE = 0.25  # are about race.hold
+RESCUE_SHARE = 0.2  # are about takeover.slow
+HABITS = ("repeats", "trims", "no word", "two words", "anew", "reasoning", "tool")  # the first two continue a text
 LIES = ("garbage", "error_event", "empty", "html", "no_finish", "foreign_shape")
 
 
@@ -47,6 +51,11 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     sends: int = 1  # a kept connection was lost, and it was sent again
     lingers_s: float = 0.0  # between [DONE] and the end of its body
     json: str | None = None  # its text is "good" JSON, or "bad"
+    prose: bool = False  # its tokens are words, which arrive in pieces of any size
+    slow_at: int | None = None  # from this event on ``slow_gap_s`` is between two
+    fast_at: int | None = None  # until this one
+    slow_gap_s: float = 1.0
+    habit: str = "repeats"  # how it goes on with a text, one of HABITS
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +74,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     pieces: int = 1  # reads in which it arrives
     waits_s: float = 0.0  # since the answer before it
     json: bool = False  # JSON is asked for; only in chat
+    order: tuple[str, ...] = ()  # providers, which are asked in this order
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +107,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     shutdown_s: float | None = None  # None: when all is over
     grace_s: float = 1.0
     has_clients: bool = False  # one, whose key is KEY
+    takeover: dict[str, Any] | None = None  # of the raced model
+    usual_tps: dict[str, float] = {}  # by provider: what is known of its speed
+    stall_s: float = STALL_S
+    total_s: float = TOTAL_S
 
     def written(self) -> str:
         """Return it as JSON."""
@@ -110,12 +124,82 @@ def read(text: str) -> Scenario:
 
 def drawn(seed: int) -> Scenario:
     """Return the scenario of a seed."""
+    if Random(f"{seed} rescue").random() < RESCUE_SHARE:
+        return dribbling(seed)
     scenario, dice = _drawn(seed), Random(f"{seed} valid")
     if dice.random() < VALID_SHARE:
         scenario = _valid(scenario, dice)
     if Random(f"{seed} hold").random() < HOLD_SHARE:
         scenario = _held(scenario, dice)
     return _kept(scenario, dice) if Random(f"{seed} rival").random() < RIVAL_SHARE else scenario
+
+
+def dribbling(seed: int, clients: int | None = None, shuffle: float | None = None) -> Scenario:
+    """Return a scenario whose streams become slow, break, or both, and others may go on with them.
+
+    With ``clients``: so many that ask once, of whom few leave.
+    """
+    dice = Random(f"{seed} dribbles")
+    several = clients or dice.choice((1, 1, 2, 4))
+    return Scenario(
+        seed=seed,
+        shuffle=dice.choice((0.0, 0.1, 0.5, 1.0, 1.0)) if shuffle is None else shuffle,
+        race={"mode": "single", "budget": 0.0, "audit_share": 0.0},
+        max_in_flight={name: 1 for name in PROVIDERS if clients is None and dice.random() < 0.1},
+        takeover={
+            "when": "always",
+            "within_s": dice.choice((2.0, 10.0, 30.0)),
+            "slow": {"budget": dice.choice((0.02, 1.0)) if clients is None else 1.0},
+        },
+        usual_tps={name: dice.choice((40.0, 100.0)) for name in PROVIDERS if clients or dice.random() < 0.9},
+        keepalive_s=dice.choice((None, None, 0.5)),
+        stall_s=6.0,
+        total_s=300.0,
+        behaviours={name: tuple(_dribble(dice) for _ in range(clients or dice.randint(1, 4))) for name in PROVIDERS},
+        clients=tuple(_dribbled(dice, often=clients is None) for _ in range(several)),
+        shutdown_s=dice.random() * 10 if clients is None and dice.random() < 0.1 else None,
+        grace_s=dice.choice((0.0, 1.0)),
+    )
+
+
+def _dribble(dice: Random) -> Behaviour:
+    words = dice.randint(4, 40)
+    slow_at = dice.randint(1, words) if dice.random() < 0.7 else None
+    recovers, breaks = slow_at is not None and dice.random() < 0.3, dice.random() < 0.3
+    return Behaviour(
+        opens_s=dice.choice((0.0, 0.01, 0.3)),
+        first_s=dice.choice((0.01, 0.05, 0.5)),
+        gap_s=dice.choice((0.0, 0.01, 0.05)),
+        tokens=words,
+        prose=True,
+        slow_at=slow_at,
+        fast_at=slow_at + dice.randint(2, 12) if recovers and slow_at is not None else None,
+        slow_gap_s=1.0 / dice.uniform(0.8, 2.0),
+        breaks_at=dice.randint(1, 2 * words) if breaks else None,
+        stalls_at=dice.randint(1, words // 2) if dice.random() < 0.05 else None,
+        lie=dice.choice(("no_finish", "garbage")) if dice.random() < 0.05 else None,
+        refusal=dice.choice(REFUSALS) if dice.random() < 0.06 else None,
+        per_read=dice.choice((1, 1, 1, 2, 100)),
+        torn=dice.random() < 0.1,
+        habit=dice.choice(HABITS) if dice.random() < 0.5 else dice.choice(HABITS[:2]),
+    )
+
+
+def _dribbled(dice: Random, *, often: bool) -> Client:
+    stops = dice.random() * 8 if dice.random() < 0.15 else None
+    ask = Ask(
+        dialect=dice.choice(("chat", "chat", "completions", "messages", "responses")),
+        wants_usage=dice.random() < 0.3,
+        order=tuple(dice.sample(PROVIDERS, len(PROVIDERS))),
+    )
+    return Client(
+        at_s=dice.choice((0.0, 0.05, dice.random())) if often else dice.random() * 100,
+        asks=(ask,),
+        leaves_s=dice.random() * 15 if dice.random() < (0.2 if often else 0.03) else None,
+        stops_reading_s=stops,
+        reads_on_s=None if stops is None else stops + dice.choice((0.01, 0.5, 3.0)),
+        buffer_bytes=dice.choice((0, 500, 50_000)),
+    )
 
 
 def _drawn(seed: int) -> Scenario:

@@ -35,6 +35,7 @@ from gateway.ledger.retention import Retention
 from gateway.racing.attempt import Attempt
 from gateway.racing.passthrough import Relay
 from gateway.racing.race import Race
+from gateway.racing.rescue import FEWEST, Rescue
 from gateway.settings import Settings
 from gateway.settings.deployment import ProviderSettings
 from gateway.settings.loader import load
@@ -54,8 +55,8 @@ if TYPE_CHECKING:
 
 FIRST_TPS = 10.0  # tok/s at which the buckets of speeds begin
 UNIX_S = 1_800_000_000.0
-WATCHED: tuple[type, ...] = (Race, Relay, Attempt)  # none may outlive its call
-TTFT_S, STALL_S, TOTAL_S = 1.5, 1.0, 20.0
+WATCHED: tuple[type, ...] = (Race, Relay, Attempt, Rescue)  # none may outlive its call
+TTFT_S = 1.5
 IDLE_S = 40.0  # after the last call: audited losers end, rows are shipped
 
 
@@ -201,7 +202,8 @@ class Evidence:
 
     def __init__(self, scenario: Scenario, loop: ShuffledLoop) -> None:
         self.scenario = scenario
-        self.providers = {name: Simulated(name, scenario.behaviours.get(name, ()), loop) for name in PROVIDERS}
+        texts: dict[str, list[str]] = {}
+        self.providers = {name: Simulated(name, scenario.behaviours.get(name, ()), loop, texts) for name in PROVIDERS}
         self.upstreams: list[SimulatedUpstream] = []
         self.clients = [SimulatedClient(number, plan, loop) for number, plan in enumerate(scenario.clients)]
         self.moments = loop.moments
@@ -290,6 +292,9 @@ async def _life(scenario: Scenario, evidence: Evidence, folder: Path, loop: Shuf
     evidence.steering = WitnessedSteering(context.steering)
     context.steering = cast("Any", evidence.steering)
     await gateway.start()
+    for name, tps in scenario.usual_tps.items():
+        for _ in range(FEWEST):
+            context.services.paces.add(f"{name}/{MODEL}", tps)
     looking: list[asyncio.Task[None]] = []
     if evidence.look is not None:
         spectator = Spectator(gateway.live, evidence.look)
@@ -376,6 +381,8 @@ def configured(scenario: Scenario, folder: Path, version: int) -> Settings:
         found: list[dict[str, Any]] = []
         for name in names:
             each: dict[str, Any] = {"deployment": f"{name}/{model}", "price_per_mtok": price}
+            if scenario.takeover is not None:
+                each["continues"] = "prefix"
             if name in scenario.max_in_flight and model == MODEL:
                 each["max_in_flight"] = scenario.max_in_flight[name] + version % 2
             found.append(each)
@@ -394,7 +401,11 @@ def configured(scenario: Scenario, folder: Path, version: int) -> Settings:
         },
         "client_timeouts": {"write_timeout_s": 5.0},
         "clients": {"known": {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest()}} if scenario.has_clients else {},
-        "timeouts": {"ttft_timeout_s": TTFT_S, "stall_timeout_s": STALL_S, "total_timeout_s": TOTAL_S},
+        "timeouts": {
+            "ttft_timeout_s": TTFT_S,
+            "stall_timeout_s": scenario.stall_s,
+            "total_timeout_s": scenario.total_s,
+        },
         "providers": {
             name: {
                 "base_url": f"http://{name}.test/v1",
@@ -410,6 +421,7 @@ def configured(scenario: Scenario, folder: Path, version: int) -> Settings:
                 "deployments": deployments(providers, MODEL),
                 "race": scenario.race | {"width": min(scenario.race.get("width", 2), len(providers))},
                 **({"keepalive_s": scenario.keepalive_s} if scenario.keepalive_s else {}),
+                **({"takeover": scenario.takeover} if scenario.takeover else {}),
             },
             OTHER_MODEL: {"deployments": deployments(providers[:2], OTHER_MODEL), "fallbacks": [SPARE_MODEL]},
             SPARE_MODEL: {"deployments": deployments(providers[2:], SPARE_MODEL), "race": {"mode": "single"}},

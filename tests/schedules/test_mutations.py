@@ -14,10 +14,13 @@ KNOWN = {
     "a_token_is_held_without_being_asked_for": 181,
     "a_seat_is_given_back_too_soon": 32,
     "more_calls_are_taken_on_than_may_be": 23,
-    "an_invalid_answer_is_let_through": 275,
-    "an_answer_is_not_checked": 155,
+    "an_invalid_answer_is_let_through": 300,
+    "an_answer_is_not_checked": 265,
     "a_rival_is_not_called": 1065,
-    "a_rival_runs_on_when_it_is_not_needed": 21,
+    "a_rival_runs_on_when_it_is_not_needed": 56,
+    "what_is_to_be_held_back_is_sent": 185,
+    "a_slow_one_is_cut_before_another_goes_on": 31,
+    "what_was_held_back_is_lost": 31,
 }
 
 

@@ -10,6 +10,7 @@ from gateway.api import call_context, handler, plan_call
 from gateway.api.call_context import ClientContext
 from gateway.api.context import Context
 from gateway.app.gateway import Gateway
+from gateway.core.attempts import Outcome
 from gateway.core.calls import Call
 from gateway.fleet.models import Model
 from gateway.settings import Settings
@@ -17,7 +18,7 @@ from tests.schedules import simulation
 from tests.schedules.checks import wrong
 from tests.schedules.faults import FIRST, OTHERS, WELL, Fault, everybody, refuses
 from tests.schedules.providers import SimulatedUpstream
-from tests.schedules.scenario import Ask, Client, Scenario
+from tests.schedules.scenario import Ask, Behaviour, Client, Scenario
 from tests.schedules.simulation import run
 
 
@@ -103,3 +104,50 @@ def test_a_fallbacks_answer_streams_without_the_prompt_of_the_first_model(monkey
     evidence = run(fault.scenario())
     assert not wrong(evidence)
     assert "messages" not in seen[0]
+
+
+def test_a_client_that_leaves_a_rescued_answer_leaves_nothing() -> None:
+    slow, fast = replace(PROSE, slow_at=3), replace(PROSE, gap_s=0.05)
+    scenario = replace(RESCUED, behaviours={FIRST: (slow,), OTHERS[0]: (fast,)})
+    scenario = replace(scenario, clients=(replace(scenario.clients[0], leaves_s=6.5),))
+    evidence = run(scenario)
+    outcomes = [row.outcome for row in sorted(evidence.store.attempts.values(), key=lambda row: row.number)]
+    assert outcomes == [Outcome.SUPERSEDED, Outcome.CLIENT_GONE]
+    assert not wrong(evidence)
+
+
+@pytest.mark.parametrize(
+    ("usual_tps", "is_rescued"),
+    [({FIRST: 40.0, OTHERS[0]: 40.0}, True), ({OTHERS[0]: 40.0}, True), ({FIRST: 40.0}, False), ({}, False)],
+)
+def test_a_slow_stream_is_rescued_only_where_another_is_known_to_be_faster(
+    usual_tps: dict[str, float], *, is_rescued: bool
+) -> None:
+    slow, fast = replace(PROSE, slow_at=3), replace(PROSE, gap_s=0.05)
+    evidence = run(replace(RESCUED, behaviours={FIRST: (slow,), OTHERS[0]: (fast,)}, usual_tps=usual_tps))
+    (call,) = evidence.store.calls.values()
+    assert call.takeover == ("rescued" if is_rescued else None)
+    assert not wrong(evidence)
+
+
+def test_a_slow_stream_runs_on_when_the_budget_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.racing.services.MOST_RESCUES", 0.5)
+    slow, fast = replace(PROSE, slow_at=3), replace(PROSE, gap_s=0.05)
+    takeover = {"when": "always", "within_s": 10.0, "slow": {"budget": 0.02}}
+    evidence = run(replace(RESCUED, behaviours={FIRST: (slow,), OTHERS[0]: (fast,)}, takeover=takeover))
+    (call,) = evidence.store.calls.values()
+    assert (call.takeover, call.launched) == (None, 1)
+    assert not wrong(evidence)
+
+
+PROSE = Behaviour(prose=True, tokens=30, slow_gap_s=1.0, opens_s=0.01, first_s=0.05)
+RESCUED = Scenario(
+    seed=1,
+    race={"mode": "single", "budget": 0.0, "audit_share": 0.0},
+    takeover={"when": "always", "within_s": 10.0, "slow": {"budget": 1.0}},
+    usual_tps=dict.fromkeys((FIRST, *OTHERS), 40.0),
+    behaviours={},
+    clients=(Client(at_s=0.0, asks=(Ask(dialect="responses", order=(FIRST, *OTHERS)),)),),
+    stall_s=6.0,
+    total_s=300.0,
+)

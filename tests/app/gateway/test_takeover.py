@@ -27,7 +27,7 @@ from providers.simulator.script import (
     Usage,
     answer,
 )
-from tests.app.gateway.broken_answers import Seen
+from tests.app.gateway.broken_answers import BODIES, Seen
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
 WHOLE = "The quick brown fox jumps over the lazy dog."
@@ -404,6 +404,24 @@ async def test_a_continuation_that_its_limit_cuts_short_within_the_last_word_end
         text, events, is_whole = await told(running, max_tokens=5)
         assert (text, is_whole) == (BROKEN, True)
         assert [choice["finish_reason"] for event in events for choice in event["choices"]][-1] == "length"
+
+
+async def test_a_translated_continuation_that_breaks_after_its_end_within_the_last_word_is_no_crash(
+    serve: Serve,
+) -> None:
+    beta = [RoleOnly(), Delta(" b"), Finish(), Drop()]  # its finish reason is held back, and read when it breaks
+    async with serve(alpha=half(Drop()), beta=beta, config=allowed()) as running:
+        running.prefer("alpha", "beta")
+        body = {"model": MODEL, "stream": True, **BODIES["messages"]}
+        async with running.post(body, path="/v1/messages") as response:
+            came = b""
+            while b"bro" not in came:
+                came += await response.content.readany()
+            SEEN.event.set()
+            came += await response.read()
+        assert (b"event: error" in came, b"message_stop" in came) == (True, False)
+        call = await running.call()
+        assert (call["status_code"], call["takeover"], call["error_kind"]) == (200, "failed", "disconnected")
 
 
 async def test_the_first_who_is_asked_to_go_on_keeps_all_of_the_time(serve: Serve) -> None:
