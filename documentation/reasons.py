@@ -544,7 +544,7 @@ SECTIONS: Mapping[str, str] = {
         " read again when they change."
     ),
     "tracing": (
-        "OpenTelemetry over OTLP/HTTP ([tracing](../tracing.md)). What is not set is taken from `OTEL_…` variables."
+        "OpenTelemetry over OTLP/HTTP ([tracing](../monitoring.md#traces)). What is not set is taken from `OTEL_…` variables."
     ),
     "probes": "The gateway's own small calls to deployments that nobody calls ([probes](../probes.md)).",
     "ledger": "For how many days rows are kept. By default for ever, but for refusals.",
