@@ -528,7 +528,7 @@ SECTIONS: Mapping[str, str] = {
     ),
     "clients.NAME.require": "Only deployments like this get its prompts. By default there is no condition.",
     "slo.NAME": (
-        "A target: which share of calls is to be how fast ([targets](../targets.md)). Its calls are those of `model`,"
+        "A target: which share of calls is to be how fast ([targets](../alerts.md#targets)). Its calls are those of `model`,"
         " `client` and `profile`, as far as these are set."
     ),
     "page.trusted_header": (
