@@ -540,7 +540,7 @@ SECTIONS: Mapping[str, str] = {
         "How many calls a worker takes on; the others wait a moment, then get 503 ([overload](../overload.md))."
     ),
     "secrets": (
-        "How values are read that the file does not hold itself ([secrets](../secrets.md)). Files named by `file:` are"
+        "How values are read that the file does not hold itself ([secrets](../keys.md#secrets)). Files named by `file:` are"
         " read again when they change."
     ),
     "tracing": (
