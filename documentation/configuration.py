@@ -28,7 +28,7 @@ path in `HOLESHOT_CONFIG`. Begin with [your own keys](../start.md#with-your-own-
 - The end of a name is its unit: `_s` seconds, `_ms` milliseconds, `_days` days, `_mb` MiB, `usd` US dollars. Days and
   months begin at midnight UTC.
 - A value may be read from elsewhere: `${VARIABLE}` or `${VARIABLE:-default}` inside a text, `os.environ/VARIABLE` or
-  `file:/path` as the whole value, and `${exec:command}` ([secrets](../secrets.md)).
+  `file:/path` as the whole value, and `${exec:command}` ([secrets](../keys.md#secrets)).
 - A variable of the environment wins over the file: `HOLESHOT_PORT=4001`, and `__` between levels:
   `HOLESHOT_TIMEOUTS__STALL_TIMEOUT_S=30`.
 - `holeshot check` names every wrong key with its line and the nearest right one. A running gateway reads a changed file

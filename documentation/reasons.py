@@ -528,8 +528,8 @@ SECTIONS: Mapping[str, str] = {
     ),
     "clients.NAME.require": "Only deployments like this get its prompts. By default there is no condition.",
     "slo.NAME": (
-        "A target: which share of calls is to be how fast ([targets](../targets.md)). Its calls are those of `model`,"
-        " `client` and `profile`, as far as these are set."
+        "A target: which share of calls is to be how fast ([targets](../alerts.md#targets)). Its calls are those of"
+        " `model`, `client` and `profile`, as far as these are set."
     ),
     "page.trusted_header": (
         "A header in which a proxy names the person who has signed in there. The proxy must replace what browsers send."
@@ -540,11 +540,12 @@ SECTIONS: Mapping[str, str] = {
         "How many calls a worker takes on; the others wait a moment, then get 503 ([overload](../overload.md))."
     ),
     "secrets": (
-        "How values are read that the file does not hold itself ([secrets](../secrets.md)). Files named by `file:` are"
-        " read again when they change."
+        "How values are read that the file does not hold itself ([secrets](../keys.md#secrets)). Files named by"
+        " `file:` are read again when they change."
     ),
     "tracing": (
-        "OpenTelemetry over OTLP/HTTP ([tracing](../tracing.md)). What is not set is taken from `OTEL_…` variables."
+        "OpenTelemetry over OTLP/HTTP ([tracing](../monitoring.md#traces)). What is not set is taken from"
+        " `OTEL_…` variables."
     ),
     "probes": "The gateway's own small calls to deployments that nobody calls ([probes](../probes.md)).",
     "ledger": "For how many days rows are kept. By default for ever, but for refusals.",

@@ -1,4 +1,4 @@
-"""Writes docs/metrics.md, and config/monitoring/: dashboards, alert rules and their tests."""
+"""Writes docs/reference/metrics.md, and config/monitoring/: dashboards, alert rules and their tests."""
 
 import argparse
 import asyncio
@@ -17,13 +17,13 @@ from monitoring.rules import RULES_FILE, rule_tests, rules
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = "config/monitoring"
-METRICS_PAGE = "docs/metrics.md"
+METRICS_PAGE = "docs/reference/metrics.md"
 
 
 def texts() -> Mapping[str, str]:
     """Return what needs no SDK: files by path below the checkout."""
     return {
-        METRICS_PAGE: page(asyncio.run(families())),
+        METRICS_PAGE: page(asyncio.run(families()), ALERTS),
         f"{FOLDER}/{RULES_FILE}": rules(ALERTS),
         f"{FOLDER}/holeshot.tests.yml": rule_tests(ALERTS),
     }

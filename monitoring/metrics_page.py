@@ -1,13 +1,17 @@
-"""docs/metrics.md: every family of metrics, as the registry has it, by topic."""
+"""docs/reference/metrics.md: every family of metrics, as the registry has it, by topic, and every alert rule."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from documentation.tables import code, marked
 from gateway.watching.series import Family
+from monitoring.alert import Alert
 
-_HEAD = """# Metrics
+_HEAD = """# Metrics and alert rules
 
-Every metric of `GET /metrics`, which returns them in Prometheus' text format. If keys are required, it needs that of an
-admin or a viewer. [Monitoring](monitoring.md) has dashboards, alert rules and how to scrape; begin there.
+**What does each metric of `GET /metrics` count, and when does each alert rule fire?** The page is Prometheus' text
+format. If keys are required, it needs that of an admin or a viewer. [Monitoring](../monitoring.md) says how to scrape
+it; begin there. [The rules](#alert-rules) come last.
 
 - **Entries**: the type, the unit unless it is a count, the labels, and what it counts.
 - **Types**: a *counter* only grows, so look at its rate; a *gauge* is a value of now; a *histogram* counts by
@@ -21,7 +25,7 @@ admin or a viewer. [Monitoring](monitoring.md) has dashboards, alert rules and h
   without a key `anonymous`.
 - **Do not compare providers by these histograms.** A loser that was cut before its first token has no time to first
   token (TTFT), so histograms of attempts look better than the truth. The leaderboard and the views of the ledger
-  correct for it ([sql.md](sql.md)).
+  correct for it ([SQL](../sql.md)).
 
 This page is made from the code by `python -m monitoring`, and a test compares them.
 """
@@ -41,6 +45,12 @@ _TOPICS: Mapping[str, Sequence[str]] = {
     "Alerts, targets and probes": ("alert", "target_", "probes_"),
     "Connections from clients": ("connections",),
 }
+_RULES = """## Alert rules
+
+The rules of `config/monitoring/holeshot.rules.yml`, for Prometheus. `critical` is for now, `warning` for today, `info`
+for when there is time. Each fires when its expression has held for the time beside it.
+"""
+_LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
 _OTHERS = "The process"
 _COUNT = "count"
 _UNITS = (
@@ -57,15 +67,22 @@ _UNITS = (
 _MERGES = {"sum": "", "min": ", least", "max": ", most"}
 
 
-def page(families: Iterable[Family]) -> str:
-    """Return the text of docs/metrics.md."""
+def page(families: Iterable[Family], alerts: Iterable[Alert]) -> str:
+    """Return the text of docs/reference/metrics.md."""
     listed = sorted(families, key=lambda family: family.name)
     by_topic: dict[str, list[str]] = {topic: [] for topic in (*_TOPICS, _OTHERS)}
     for family in listed:
         by_topic[topic_of(family.name)] += _entry(family)
     lines = [line for topic, entries in by_topic.items() for line in (f"## {topic}", "", *entries)]
     buckets = [f"- `{family.name}`: {_bounds(family.bounds)}" for family in listed if family.bounds]
-    return "\n".join([_HEAD, *lines, "## Buckets", "", "Upper bounds of histograms, inclusive:", "", *buckets, ""])
+    return "\n".join(
+        [_HEAD, *lines, "## Buckets", "", "Upper bounds of histograms, inclusive:", "", *buckets, "", *rules(alerts)]
+    )
+
+
+def rules(alerts: Iterable[Alert]) -> list[str]:
+    """Return the lines about the alert rules."""
+    return [_RULES, *(line for alert in alerts for line in _rule(alert))]
 
 
 def topic_of(name: str) -> str:
@@ -85,6 +102,18 @@ def _entry(family: Family) -> list[str]:
     facts += [unit] if (unit := unit_of(family)) != _COUNT else []
     facts += [f"by {', '.join(f'`{label}`' for label in family.labels)}"] if family.labels else []
     return [f"**`{family.name}`** ({'; '.join(facts)})", f": {family.documentation}", ""]
+
+
+def _rule(alert: Alert) -> list[str]:
+    lasts = "" if alert.lasting.startswith("0") else f"; for {alert.lasting}"
+    said = _LABEL.sub(lambda match: match[1].upper(), alert.summary)
+    return [
+        f"**{alert.name}** ({alert.severity}{lasts})",
+        f": {said} *What to do:* {marked(alert.description)}",
+        "",
+        f"  {code(alert.expr)}",
+        "",
+    ]
 
 
 def _bounds(bounds: Sequence[float]) -> str:

@@ -1,5 +1,5 @@
 # Vault: its agent logs in, and writes one file for each key: vault agent -config=config/secrets/vault-agent.hcl
-# It runs beside the gateway, as the same user. See docs/secrets.md.
+# It runs beside the gateway, as the same user. See docs/keys.md#secrets.
 
 vault {
   address = "https://vault.example.com:8200"

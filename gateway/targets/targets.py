@@ -34,7 +34,7 @@ def budget_left(calls: int, bad: int, objective: float) -> float | None:
     return None if rate is None else 1.0 - rate
 
 
-# A target: which share of which calls is to be answered, how soon and how fast. docs/targets.md has the rules.
+# A target: which share of which calls is to be answered, how soon and how fast. docs/alerts.md#targets has the rules.
 
 
 class Definition(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -96,5 +96,5 @@ def test_a_patched_deployment_is_valid_and_mounts_the_folder_whole(name: str) ->
 
 
 def test_every_recipe_is_in_the_manual() -> None:
-    manual = (CONFIG.parent / "docs" / "secrets.md").read_text(encoding="utf-8")
+    manual = (CONFIG.parent / "docs" / "keys.md").read_text(encoding="utf-8")
     assert all(f"config/secrets/{path.name}" in manual for path in FOLDER.iterdir())

@@ -359,7 +359,7 @@ STANDING = {
     "days": (int, "Over how long."),
     "subject": (str, "Whose calls, in words."),
     "condition": (str, "What a good call is, in words."),
-    "calls": (int, "That count: docs/targets.md."),
+    "calls": (int, "That count: docs/alerts.md#targets."),
     "bad": int,
     "failed": (int, "Of the bad ones."),
     "late": (int, "Of the bad ones: the first token came too late, or the client left before it."),

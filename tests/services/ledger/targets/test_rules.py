@@ -1,4 +1,4 @@
-"""Which calls count for a target, and which of them are bad: one call for each rule of docs/targets.md."""
+"""Which calls count for a target, and which of them are bad: one call for each rule of docs/alerts.md#targets."""
 
 from datetime import timedelta
 from typing import Any
