@@ -547,7 +547,7 @@ SECTIONS: Mapping[str, str] = {
         "OpenTelemetry over OTLP/HTTP ([tracing](../monitoring.md#traces)). What is not set is taken from"
         " `OTEL_…` variables."
     ),
-    "probes": "The gateway's own small calls to deployments that nobody calls ([probes](../probes.md)).",
+    "probes": "The gateway's own small calls to deployments that nobody calls ([probes](../detector.md#probes)).",
     "ledger": "For how many days rows are kept. By default for ever, but for refusals.",
     "models.NAME.deployments[]": (
         "One model at one provider. In the file it is a plain text, `provider/model`, if it has no other settings."

@@ -359,7 +359,7 @@ class Detection:
             # Event deployment.slower: A deployment got slower than usual, or fails more often: its `metric` (`ttft`,
             # `tps`, `itl`, `errors`) is `ratio` times as bad, with an interval of 95 % from `low` to `high`, of `n`
             # requests.
-            # Do: See [when a provider is slow](../guides/slow-provider.md). Calls are steered by the new figures
+            # Do: See [when a provider is slow](../guides/failing-provider.md). Calls are steered by the new figures
             # already. `holeshot slowdowns` lists all.
             self._log.warning("deployment.slower", **facts, began_at=began_at, **figures, n=slowdown.n)
         else:

@@ -91,7 +91,7 @@ class AllTimedOut(RaceFailed):
     # Retry: yes.
     # Caller: Retry. For long answers, stream.
     # Operator: Look at which time-out it was, under [Why an attempt failed](#why-an-attempt-failed), and add a
-    # deployment that is faster ([when a provider is slow](../guides/slow-provider.md)).
+    # deployment that is faster ([when a provider is slow](../guides/failing-provider.md)).
     status = 504
     code = "all_providers_timed_out"
 

@@ -1,8 +1,8 @@
 """Put real clients through the gateway: ``make test WHAT=clients CLIENTS="openai-python curl"``.
 
 Every case is tried at the deterministic upstream directly, then at gateways before two such upstreams: ones that speak
-the client's own dialect, and ones that do not, so that all is translated. Writes docs/clients.md when all clients ran.
-Ends with 1 if a case passes directly and fails at a gateway.
+the client's own dialect, and ones that do not, so that all is translated. Writes docs/reference/clients.md when all
+clients ran. Ends with 1 if a case passes directly and fails at a gateway.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from tests.clients.table import Result, Table
 from tests.clients.targets import GATEWAYS, plan_of, targets
 
 HERE = Path(__file__).parent
-DOCS = installs.CHECKOUT / "docs" / "clients.md"
+DOCS = installs.CHECKOUT / "docs" / "reference" / "clients.md"
 APPENDIX = installs.CHECKOUT / "docs" / "appendix" / "clients.md"
 TARGETS = ("directly", *GATEWAYS)
 

@@ -1,4 +1,4 @@
-"""What came of all cases, as text for a terminal, as JSON, as the page docs/clients.md, and as its appendix."""
+"""What came of all cases: text for a terminal, JSON, the page docs/reference/clients.md, and its appendix."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -178,15 +178,15 @@ _HEAD = (
     "✓ passed · ✗ failed · r refused: no translation exists, and the error names the parameter · - not applicable",
     "",
     "A score is the cases that passed, plus those that were refused (r), of all that apply. To set a client up, see",
-    "[any client, any provider](using/apis.md). `make test WHAT=clients` writes this page, and",
-    "[a list of every case](appendix/clients.md).",
+    "[any client, any provider](../using/apis.md). `make test WHAT=clients` writes this page, and",
+    "[a list of every case](../appendix/clients.md).",
     "",
 )
 
 _HEAD_OF_APPENDIX = (
     "# Raw tables: clients",
     "",
-    "**Which cases has each client passed?** [Clients](../clients.md) says what the columns and marks mean.",
+    "**Which cases has each client passed?** [Clients](../reference/clients.md) says what the columns and marks mean.",
 )
 
 

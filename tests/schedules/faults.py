@@ -1,7 +1,7 @@
 """Every fault by its name, and what is seen of it: by the client, in the ledger, by the operator.
 
-``python -m tests.schedules.faults`` writes docs/faults.md: each line of its tables is what a whole gateway did in
-virtual time, not what somebody remembers.
+``python -m tests.schedules.faults`` writes docs/reference/faults.md: each line of its tables is what a whole gateway
+did in virtual time, not what somebody remembers.
 """
 
 import re
@@ -17,7 +17,7 @@ from tests.schedules.providers import NEVER_S
 from tests.schedules.scenario import PROVIDERS, Ask, Behaviour, Client, Scenario
 from tests.schedules.simulation import Evidence, run
 
-PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "faults.md"
 WELL = Behaviour(opens_s=0.01, first_s=0.05, gap_s=0.02, tokens=4)
 FIRST, *OTHERS = PROVIDERS  # the one that is asked first, as it is known to be fastest
 STREAM, WHOLE = Ask(), Ask(stream=False)
@@ -239,10 +239,10 @@ For whoever writes a client, or is called at night.
 |---|---|
 | at one provider, before the first token | gets the whole answer of another provider, and does not notice |
 | at one provider, in an answer that is not streamed | the same |
-| at one provider, in the middle of a stream | gets a part, then an error event, unless [takeover](takeover.md) is on |
+| at one provider, in the middle of a stream | gets a part, then an error event, but with [takeover](../takeover.md) |
 | at all providers | gets one error, whose status says what to do: 429 and 503 with `retry-after`, 424, 502, 504 |
 
-Of the {faults} faults below, {whole} end with the whole answer. [Errors](reference/errors.md) explains each code.
+Of the {faults} faults below, {whole} end with the whole answer. [Errors](errors.md) explains each code.
 
 The tables are made by tests: every line is what a whole gateway did, between simulated clients and providers
 (`python -m tests.schedules.faults` writes them). Only one attempt runs at a time (`mode: single`), so that each
@@ -250,17 +250,18 @@ fault is seen: in a race the others answer meanwhile.
 
 - *The first* is the provider that is asked first, as it is known to be the fastest; *another* is one of three more.
 - *The ledger*: `calls.status_code` and `calls.error_kind`; then each attempt's `outcome` and, in brackets, its
-  `error_kind` ([sql.md](sql.md)).
+  `error_kind` ([SQL](../sql.md)).
 - *The operator also sees*: what there is beside the call's line in the log, its rows, and
   `holeshot_attempt_errors_total`, which counts each failed attempt by its `error_kind`. *State* is the first's on the
   leaderboard; metrics are named without `holeshot_`.
-"""
 
-WRITTEN = "\n## Answers that are not as they should be\n"  # from here on the page is written by hand
+Faults of the stores hold up no call: [production](../production.md#when-something-is-away) has them.
+[More that was tried](../appendix/faults.md): odd answers, full disks, no descriptors, wrong clocks.
+"""
 
 
 def page() -> str:
-    """Return docs/faults.md."""
+    """Return docs/reference/faults.md."""
     sights = {name: seen(fault) for faults in FAULTS.values() for name, fault in faults.items()}
     whole = sum("the whole answer" in sight.client for sight in sights.values())
     lines = [HEAD.format(faults=len(sights), whole=whole)]
@@ -275,8 +276,7 @@ def page() -> str:
             sight = sights[name]
             lines.append(f"| {name} | {sight.client} | {sight.ledger} | {sight.operator} |")
         lines.append("")
-    _, mark, by_hand = PAGE.read_text(encoding="utf-8").partition(WRITTEN)
-    return "\n".join(lines).rstrip() + "\n" + mark + by_hand
+    return "\n".join(lines).rstrip() + "\n"
 
 
 if __name__ == "__main__":

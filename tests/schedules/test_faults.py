@@ -1,4 +1,4 @@
-"""Each fault does what docs/faults.md says of it: the page is made of these very runs."""
+"""Each fault does what docs/reference/faults.md says of it: the page is made of these very runs."""
 
 import pytest
 
