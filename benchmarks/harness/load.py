@@ -34,7 +34,7 @@ _LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked. ``launched`` is how many attempts a gateway must say it started."""
+    """What is asked, with ``more`` fields. ``launched`` is how many attempts a gateway must say it started."""
 
     port: int
     path: str
@@ -43,11 +43,13 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     prompt_bytes: int = len(_PROMPT)
     headers: Mapping[str, str] = {}
     launched: int | None = None
+    more: Mapping[str, str] = {}
 
     def rendered(self) -> bytes:
         """Return it as HTTP/1.1 writes it."""
         prompt = (_PROMPT * (self.prompt_bytes // len(_PROMPT) + 1))[: self.prompt_bytes]
-        body = {"model": self.model, "messages": [{"role": "user", "content": prompt}], "stream": self.streamed}
+        messages = [{"role": "user", "content": prompt}]
+        body = {"model": self.model, "messages": messages, "stream": self.streamed, **self.more}
         more = {"host": f"127.0.0.1:{self.port}", **self.headers, "accept": "*/*", "user-agent": "load"}
         return rendered(self.path, body, more)
 

@@ -4,7 +4,8 @@ Only the way of a call is in it: nothing is shipped, shared or looked after in t
 so that the same code runs the same instructions. Run under a ``ticking`` clock. It obeys lines on its standard input,
 ``SUBJECT WAY CALLS``, with a subject: ``gateway``; ``direct``, the driver at the mock itself; ``watch``, from which on
 somebody looks at the calls live; ``trace``, which writes the functions that a call calls to ``path.json``. It says
-``done``. With ``traced`` as its second argument, calls are traced; what the exporting thread does is not counted.
+``done``. Its second argument may be one of ``MORE``, what the gateway does besides. What a thread does that exports
+traces is not counted.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Any
 
 import msgspec
 import uvloop
@@ -32,13 +34,24 @@ from gateway.settings import load
 from gateway.watching import logs
 from tests.services.servers import free_port
 
-TRACED = {"tracing": {"enabled": True}}
+_FIVE = {"rpm": 1e9, "tpm": 1e12, "max_parallel": 1e6, "usd_per_day": 1e9, "usd_per_month": 1e9}
+_CLIENT = {"key_sha256": gateways.hashed(gateways.KEY), "admin": True}
+MORE: Mapping[str, Mapping[str, Any]] = {  # sections of the configuration
+    "traced": {"tracing": {"enabled": True}},
+    "client": {"clients": {"benchmark": {**_CLIENT, **_FIVE}}},
+    "team": {"clients": {"benchmark": {**_CLIENT, **_FIVE, "team": "measured"}}, "teams": {"measured": _FIVE}},
+    "end user": {
+        "clients": {"benchmark": {**_CLIENT, **_FIVE, "team": "measured"}},
+        "teams": {"measured": {**_FIVE, "end_users": _FIVE}},
+        "page": {"signing_key": "0123456789abcdef" * 4},
+    },
+}
 
 
-async def obey(folder: Path, *, traced: bool) -> None:
+async def obey(folder: Path, more: Mapping[str, Any]) -> None:
     """Serve, and carry out what standard input says, until it ends."""
     port, upstream_port = free_port(), free_port()
-    config = gateways.write_config(folder, upstream_port, port, gateways.sqlite(folder), more=TRACED if traced else {})
+    config = gateways.write_config(folder, upstream_port, port, gateways.sqlite(folder), more=more)
     settings = load(config, {})
     logs.configure(settings.log_level, settings.log_format)
     loop = asyncio.get_running_loop()
@@ -54,7 +67,7 @@ async def obey(folder: Path, *, traced: bool) -> None:
                 await look(port)
                 _say_done()
                 continue
-            question = WAYS[name].question(gateway)
+            question = msgspec.structs.replace(WAYS[name].question(gateway), more={"user": "somebody"})
             if subject == "direct":
                 path = f"/burst{gateways.PATH}"
                 question = msgspec.structs.replace(question, port=upstream_port, path=path, launched=None)
@@ -143,4 +156,4 @@ def _say_done() -> None:
 def main() -> None:
     """Run in the folder given."""
     quicken_enums()  # as each serving process does
-    uvloop.run(obey(Path(sys.argv[1]), traced=sys.argv[2:] == ["traced"]))
+    uvloop.run(obey(Path(sys.argv[1]), MORE[sys.argv[2]] if sys.argv[2:] else {}))

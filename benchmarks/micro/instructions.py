@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
@@ -158,6 +159,22 @@ def traced() -> Table:
     return made
 
 
+def leveled() -> Table:
+    """Count with no limits, and with five on the client's key, its team and its end user, one after the other.
+
+    Raises:
+        RuntimeError: a call went wrong.
+
+    """
+    levels = ("client", "team", "end user")
+    made = grid("Instructions per call", ("", "no limits", *levels), (), caption=described())
+    counts = [counted(), *map(counted, levels)]
+    for way, instructions in counts[0].items():
+        added = [f"{now[way] / before[way] - 1:+.2%}" for before, now in pairwise(counts)]
+        made.add_row(way, f"{instructions:,}", *added)
+    return made
+
+
 def compared(now: Mapping[str, int], before: Mapping[str, int], commit: str) -> tuple[Table, bool]:
     """Return a table of both, and whether nothing grew by more than it may."""
     made = grid("Instructions per call", ("", "now", commit, "ratio"), (), caption=described())
@@ -197,6 +214,7 @@ def main() -> None:
     parser.add_argument("--against", metavar="COMMIT", help="compare with this commit")
     parser.add_argument("--viewer", action="store_true", help="count what one viewer of live races adds instead")
     parser.add_argument("--tracing", action="store_true", help="count what traces add on the way of a call instead")
+    parser.add_argument("--levels", action="store_true", help="count what each level of limits adds instead")
     arguments = parser.parse_args()
     if shutil.which("valgrind") is None:
         parser.exit(2, "it needs valgrind; on Debian: apt-get install valgrind\n")
@@ -206,6 +224,9 @@ def main() -> None:
             return
         if arguments.tracing:
             console().print(traced())
+            return
+        if arguments.levels:
+            console().print(leveled())
             return
         commit = arguments.against or _before()
         table, good = compared(counted(), of_commit(commit), commit)

@@ -1,6 +1,6 @@
 """Builds the ``Call`` of a request, first for its model, then for fallbacks: one place for every API."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -34,12 +34,13 @@ def client_context(
 
     """
     request_id = headers.request_id(request.headers)
-    tags, levels, end_user = read_tags(request.headers.get("x-holeshot-tags")), NO_LEVELS, None
+    tags: Mapping[str, str] = read_tags(request.headers.get("x-holeshot-tags"))
+    levels, end_user = NO_LEVELS, None
     if client.limits or context.payers.is_used:
         # A reload since then may have brought limits of end users.
         levels = (request[BEGUN].levels if BEGUN in request else NO_LEVELS) or context.payers.levels(client)
-        end_user = context.payers.end_user(client, levels, request.headers)
-        tags = context.payers.tags(client, tags)
+        end_user = context.payers.end_user(client, request.headers)
+        tags = context.payers.tags(tags)
     return ClientContext(
         client=client,
         received=received,

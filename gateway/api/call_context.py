@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.api.client import Client
-from gateway.api.payers import END_USER, EndUser
+from gateway.api.payers import END_USER, TEAM, EndUser
 from gateway.core.attempts import AnswerKind, Invalid, WinOn
 from gateway.core.calls import Call, Kind, Level, Objective
 from gateway.core.ids import TraceContext
@@ -102,6 +102,8 @@ def new_call(
     call_id = services.new_id() if instead_of is None else instead_of.id
     tracing = context.tracing.own
     levels, tags = origin.levels, origin.tags
+    if levels and origin.client.team is not None:
+        tags = {**tags, TEAM: origin.client.team}
     if origin.end_user is not None and (found := origin.end_user.of(fields)) is not None:
         levels, tags = (*levels, found[1]), {**tags, END_USER: found[0]}
     return Call(

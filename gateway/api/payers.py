@@ -22,6 +22,8 @@ _METADATA = "metadata"
 _LONGEST = 512  # characters
 _ID_BYTES = 12
 
+MOST_KNOWN = 4_096  # clients, and end users, whose levels are kept from one call to the next
+
 _text = msgspec.json.Decoder(str)
 
 
@@ -32,28 +34,49 @@ class _Metadata(msgspec.Struct):
 _metadata = msgspec.json.Decoder(_Metadata)
 
 
+class EndUsers:
+    """The end users of one team, or of a client without one: their ids, and their limits."""
+
+    def __init__(
+        self, scope: str, rules: EndUserSettings, secret: bytes, known: "dict[str, tuple[str, Level]]"
+    ) -> None:
+        """``scope`` is the owner of the team's account, else of the client's. ``known``: those of all scopes."""
+        self.header = rules.header
+        self._scope = scope
+        self._secret = secret
+        self._limits = rules.by_name
+        self._named = {name: own.by_name for name, own in rules.named.items()}
+        self._known = known  # by scope and the name that clients use, which is kept in memory only
+
+    def level(self, name: str) -> tuple[str, Level]:
+        """Return the hash of an end user, and its level."""
+        scoped = f"{self._scope}\0{name}"
+        found = self._known.get(scoped)
+        if found is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            known = scoped.encode(errors="surrogateescape")
+            digest = hmac.digest(self._secret, b"holeshot end user " + known, "sha256")[:_ID_BYTES]
+            end_user = urlsafe_b64encode(digest).decode()
+            level = level_of_end_user(self._scope, end_user, self._named.get(name, self._limits))
+            found = self._known[scoped] = end_user, level
+        return found
+
+
 class EndUser(msgspec.Struct, frozen=True):
     """How the end user of one request is found. ``said`` is of its key or its header, and None where neither names one.
 
     ``is_fixed``: the key names its end user, whatever its requests say.
     """
 
-    scope: str  # the owner of the team's account, else of the key's
-    rules: EndUserSettings
-    secret: bytes
+    users: EndUsers
     said: str | None
     is_fixed: bool
 
     def of(self, fields: Mapping[str, msgspec.Raw]) -> tuple[str, Level] | None:
         """Return the hash of the end user whom a request with these ``fields`` names, and its level; else None."""
         name = self.said if self.is_fixed else named_in(fields) or self.said
-        if not name:
-            return None
-        known = f"{self.scope}\0{name}".encode(errors="surrogateescape")
-        digest = hmac.digest(self.secret, b"holeshot end user " + known, "sha256")[:_ID_BYTES]
-        end_user = urlsafe_b64encode(digest).decode()
-        own = self.rules.named.get(name)
-        return end_user, level_of_end_user(self.scope, end_user, (own or self.rules).by_name)
+        return self.users.level(name) if name else None
 
 
 class Payers:
@@ -61,9 +84,15 @@ class Payers:
 
     def __init__(self, settings: Settings) -> None:
         self._teams = {name: level_of_team(name, team.by_name) for name, team in settings.teams.items()}
-        self._of_teams = {name: team.end_users or settings.end_users for name, team in settings.teams.items()}
-        self._end_users = settings.end_users
         self._secret = signing_secret(settings).encode()
+        self._end_users = settings.end_users
+        self._ids: dict[str, tuple[str, Level]] = {}
+        self._of_teams = {
+            name: EndUsers(self._teams[name].owner, rules, self._secret, self._ids)
+            for name, team in settings.teams.items()
+            if (rules := team.end_users or settings.end_users) is not None
+        }
+        self._known: dict[str | None, tuple[Client, Sequence[Level], EndUsers | None]] = {}  # by the client's name
         self.is_used = bool(settings.teams) or settings.end_users is not None
 
     @property
@@ -78,33 +107,48 @@ class Payers:
             KeyUnusable: the key's team is not configured.
 
         """
-        own = level_of_key(client.name, client.limits)
-        if client.team is None:
-            return (own,) if client.limits or self._end_users is not None else ()
-        team = self._teams.get(client.team)
-        if team is None:
-            raise KeyUnusable(f"the team {client.team!r} of this key is not configured; ask the operator")
-        return own, team
+        return self._of(client)[1]
 
-    def tags(self, client: Client, tags: Mapping[str, str]) -> dict[str, str]:
-        """Return ``tags`` with the client's team. A client can name neither another nor an end user so."""
-        own = (
-            {name: value for name, value in tags.items() if name not in (TEAM, END_USER)}
-            if self.is_used
-            else dict(tags)
-        )
-        return own if client.team is None else {**own, TEAM: client.team}
+    def tags(self, tags: Mapping[str, str]) -> Mapping[str, str]:
+        """Return ``tags`` of a client without those that are the gateway's own: its team's, and its end user's."""
+        if not tags or not self.is_used:
+            return tags
+        return {name: value for name, value in tags.items() if name not in (TEAM, END_USER)}
 
-    def end_user(self, client: Client, levels: Sequence[Level], headers: Mapping[str, str]) -> EndUser | None:
+    def end_user(self, client: Client, headers: Mapping[str, str]) -> EndUser | None:
         """Return how the end user of a client's request is found; None where end users have no limits.
 
-        ``levels`` are the client's. End users are counted within the last one: its team's, if it has one.
+        They are counted within the client's team, or the client if it has none.
+
+        Raises:
+            KeyUnusable: the key's team is not configured.
+
         """
-        rules = self._end_users if client.team is None else self._of_teams.get(client.team)
-        if rules is None:
+        users = self._of(client)[2]
+        if users is None:
             return None
-        said = client.end_user or (None if rules.header is None else headers.get(rules.header))
-        return EndUser(levels[-1].owner, rules, self._secret, said, client.end_user is not None)
+        said = client.end_user or (None if users.header is None else headers.get(users.header))
+        return EndUser(users, said, client.end_user is not None)
+
+    def _of(self, client: Client) -> tuple[Client, Sequence[Level], EndUsers | None]:
+        """Return what is kept for a client. A changed key makes another ``Client``, and a reload other ``Payers``."""
+        known = self._known.get(client.name)
+        if known is None or known[0] is not client:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            known = self._known[client.name] = (client, *self._found(client))
+        return known
+
+    def _found(self, client: Client) -> tuple[Sequence[Level], EndUsers | None]:
+        own = level_of_key(client.name, client.limits)
+        if client.team is not None:
+            team = self._teams.get(client.team)
+            if team is None:
+                raise KeyUnusable(f"the team {client.team!r} of this key is not configured; ask the operator")
+            return (own, team), self._of_teams.get(client.team)
+        if self._end_users is not None:
+            return (own,), EndUsers(own.owner, self._end_users, self._secret, self._ids)
+        return (own,) if client.limits else (), None
 
 
 def named_in(fields: Mapping[str, msgspec.Raw]) -> str | None:

@@ -5,7 +5,7 @@ An admission is a comparison in this process; only if a lease is used up, a call
 limit can be exceeded by.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import ceil, inf
 
 import msgspec
@@ -70,32 +70,36 @@ class Account:
     def __init__(self, owner: str) -> None:
         self.owner = owner  # "client:my-app", "team:research", "model:fast"
         self.above: tuple[str, ...] = ()  # of a client: the owners that pay for its calls too, as of the last one
-        self._limits: Mapping[str, float] = {}
+        self.limits: Mapping[str, float] = {}
         self._quotas: dict[str, Quota] = {}
-        self._listed: tuple[Quota, ...] = ()
+        # In the present windows: all; those held before the body of a request, those after it; those that headers tell.
+        self.listed: tuple[Quota, ...] = ()
+        self.before_body: tuple[Quota, ...] = ()
+        self.after_body: tuple[Quota, ...] = ()
+        self.told: tuple[Quota, ...] = ()
         self.refused_by: Quota | None = None  # which had too little for the last call that was refused
         self._replaced: dict[str, Quota] = {}  # of the windows before: a clock that was wrong may come back to them
-        self._since_s = self._until_s = -inf  # when the last of the windows began, and the first of them ends
+        self.since_s = self.until_s = -inf  # when the last of the windows began, and the first of them ends
 
     def use(self, limits: Mapping[str, float]) -> None:
         """Apply these limits. If they are others than before, what was used in the present windows counts on.
 
         So it does for a limit that is taken away for a while; only what is used meanwhile does not count.
         """
-        if limits is self._limits or limits == self._limits:
-            self._limits = limits  # the next comparison is one of identity
+        if limits is self.limits or limits == self.limits:
+            self.limits = limits  # the next comparison is one of identity
             return
-        self._limits = limits
+        self.limits = limits
         for name, quota in self._quotas.items():
             if name in limits:
                 quota.relimit(limits[name])
-        self._until_s = -inf
+        self.until_s = -inf
 
     def quotas(self, unix_s: float) -> tuple[Quota, ...]:
         """Return the quotas of all limits, in the windows around ``unix_s``."""
-        if not self._since_s <= unix_s < self._until_s:  # also when the clock was set back
-            self._turn(unix_s)
-        return self._listed
+        if not self.since_s <= unix_s < self.until_s:  # also when the clock was set back
+            self.turn(unix_s)
+        return self.listed
 
     def is_over(self, unix_s: float) -> bool:
         """Whether nothing is held, and no window in which something was used lasts."""
@@ -105,8 +109,9 @@ class Account:
             for quota in self._quotas.values()
         )
 
-    def _turn(self, unix_s: float) -> None:
-        for name, limit in self._limits.items():
+    def turn(self, unix_s: float) -> None:
+        """Begin the windows around ``unix_s``."""
+        for name, limit in self.limits.items():
             quota = self._quotas.get(name)
             if quota is None or not _is_in(quota, unix_s):
                 before = self._replaced.get(name)
@@ -117,9 +122,12 @@ class Account:
                     self._quotas[name] = Quota(self.owner, name, limit, WINDOWS[name](unix_s))
                 if quota is not None:
                     self._replaced[name] = quota
-        self._listed = tuple(self._quotas[name] for name in self._limits)
-        self._since_s = max((quota.window.starts_s for quota in self._listed), default=-inf)
-        self._until_s = min((quota.window.ends_s for quota in self._listed), default=inf)
+        self.listed = tuple(self._quotas[name] for name in self.limits)
+        self.before_body = tuple(quota for quota in self.listed if quota.name in BEFORE_BODY)
+        self.after_body = tuple(quota for quota in self.listed if quota.name not in BEFORE_BODY)
+        self.told = tuple(quota for quota in self.listed if quota.name in _NAMES)
+        self.since_s = max((quota.window.starts_s for quota in self.listed), default=-inf)
+        self.until_s = min((quota.window.ends_s for quota in self.listed), default=inf)
 
 
 def _is_in(quota: Quota, unix_s: float) -> bool:
@@ -135,16 +143,18 @@ _RESET = {name: istr(f"x-ratelimit-reset-{unit}") for name, unit in _NAMES.items
 
 
 def rate_headers(quotas: Iterable[Quota], unix_s: float) -> dict[str, str]:
-    """Return the headers for the limits of requests and tokens among ``quotas``: of each the one with least left."""
-    headers: dict[str, str] = {}
-    least: dict[str, float] = {}
+    """Return the headers for ``quotas``, which are of requests and tokens: of each kind the one with least left."""
+    least: dict[str, tuple[float, Quota]] = {}
     for quota in quotas:
-        name = quota.name
-        if name in _NAMES and quota.left < least.get(name, inf):
-            least[name] = quota.left
-            headers[_LIMIT[name]] = f"{quota.limit:.0f}"
-            headers[_REMAINING[name]] = f"{int(quota.left)}"
-            headers[_RESET[name]] = f"{max(1, ceil(quota.window.ends_s - unix_s))}s"
+        left = quota.limit - quota.elsewhere.used - quota.used - quota.held  # ``Quota.left``: each call is here
+        best = least.get(quota.name)
+        if best is None or left < best[0]:
+            least[quota.name] = left, quota
+    headers: dict[str, str] = {}
+    for name, (left, quota) in least.items():
+        headers[_LIMIT[name]] = f"{quota.limit:.0f}"
+        headers[_REMAINING[name]] = f"{int(max(0.0, left))}"
+        headers[_RESET[name]] = f"{max(1, ceil(quota.window.ends_s - unix_s))}s"
     return headers
 
 
@@ -175,21 +185,22 @@ class Begun:
 
     __slots__ = ("_held", "levels")
 
-    def __init__(self, levels: Sequence[Level], held: Sequence[tuple[Quota, float]]) -> None:
+    def __init__(self, levels: Sequence[Level], held: "Sequence[_Wanted]") -> None:
         self.levels = levels
         self._held = held
 
     def end(self, *, counts: bool = True) -> None:
         """Give the place of ``max_parallel`` back, once. ``counts``: whether the request counts in ``rpm``."""
         held, self._held = self._held, ()
-        for quota, amount in held:
-            quota.settle(amount, amount if counts and quota.name == "rpm" else 0.0)
+        if held:
+            _settle(held, _ONE_REQUEST, _COUNTED if counts else _NOTHING)
 
 
 class _Hold(msgspec.Struct):
     """What one call holds: of its levels' quotas, also before its body, and of each model (None: without a limit)."""
 
-    mine: list[tuple[Quota, float]]
+    mine: "Sequence[_Wanted]"
+    amounts: Mapping[str, float]  # of ``mine``
     begun: Begun | None
     models: dict[str, tuple[Quota, float] | None]
 
@@ -203,7 +214,12 @@ class Standing(msgspec.Struct, frozen=True):
     resets_in_s: float | None  # None: it counts what is in use
 
 
-_Wanted = tuple[Quota, float, Account, Level]  # the amount that shall be held, and for whom
+# What shall be held of the quotas of an account, and whose it is. The amounts are the same at each level, by name: of
+# one request, of the tokens and dollars of one call.
+_Wanted = tuple[Account, Sequence[Quota], Level]
+_ONE_REQUEST: Mapping[str, float] = {"rpm": 1.0, "max_parallel": 1.0}
+_NOTHING: Mapping[str, float] = dict.fromkeys(("rpm", "tpm", "max_parallel", *DOLLARS), 0.0)
+_COUNTED: Mapping[str, float] = {**_NOTHING, "rpm": 1.0}
 
 
 class Limits:
@@ -247,9 +263,11 @@ class Limits:
         wanted: list[_Wanted] = []
         unix_s = self._unix_clock()
         for level in levels:
-            account = self._account(level)
-            wanted += [(quota, 1.0, account, level) for quota in account.quotas(unix_s) if quota.name in BEFORE_BODY]
-        return Begun(levels, await self._all(wanted))
+            account = self._account(level, unix_s)
+            if account.before_body:
+                wanted.append((account, account.before_body, level))
+        await self._all(wanted, _ONE_REQUEST)
+        return Begun(levels, wanted)
 
     async def hold(
         self,
@@ -269,32 +287,29 @@ class Limits:
             LargerThanLimit: the prompt alone is larger than the ``tpm`` of one of the levels.
 
         """
-        mine: list[tuple[Quota, float]] = []
+        mine: list[_Wanted] = []
+        amounts: Mapping[str, float] = {}
         headers: dict[str, str] = {}
         if levels:
             unix_s = self._unix_clock()
-            wanted: list[_Wanted] = []
-            quotas: list[Quota] = []
+            told: list[Quota] = []
             for level in levels:
                 if use.prompt_tokens > level.limits.get("tpm", use.prompt_tokens):
                     raise LargerThanLimit(use.prompt_tokens, level.limits["tpm"], level.whose)
-                account = self._account(level)
-                of_level = account.quotas(unix_s)
-                quotas += of_level
-                wanted += [
-                    (quota, _amount(quota.name, use), account, level)
-                    for quota in of_level
-                    if begun is None or level.is_of_body or quota.name not in BEFORE_BODY
-                ]
-            mine = await self._all(wanted)
-            self._accounts[levels[0].owner].above = tuple(level.owner for level in levels[1:] if not level.is_of_body)
-            headers = rate_headers(quotas, unix_s)
-        hold = _Hold(mine, begun, {})
+                account = self._account(level, unix_s)
+                told += account.told
+                quotas = account.listed if begun is None or level.is_of_body else account.after_body
+                mine.append((account, quotas, level))
+            amounts = {**_ONE_REQUEST, "tpm": use.tokens, "usd_per_day": use.usd, "usd_per_month": use.usd}
+            await self._all(mine, amounts)
+            mine[0][0].above = (levels[1].owner,) if len(levels) > 1 and not levels[1].is_of_body else ()  # the team
+            headers = rate_headers(told, unix_s)
+        hold = _Hold(mine, amounts, begun, {})
         if payer.usd_per_day is not None or payer.dearest is not None:
             try:
                 await self._hold_for_model(hold, payer, use)
             except BaseException:  # also its client may leave while a lease is asked for
-                _release(mine)
+                _settle(mine, amounts, _NOTHING)
                 raise
         self._holds[call_id] = hold
         return headers
@@ -306,7 +321,7 @@ class Limits:
             LimitReached: that model's limit leaves too little.
 
         """
-        hold = self._holds.get(call_id) or _Hold([], None, {})
+        hold = self._holds.get(call_id) or _Hold((), {}, None, {})
         await self._hold_for_model(hold, payer, use)
         self._holds[call_id] = hold
 
@@ -350,7 +365,9 @@ class Limits:
         """Release what a call holds, if its end was not recorded."""
         hold = self._holds.pop(call_id, None)
         if hold is not None:
-            _release([*hold.mine, *filter(None, hold.models.values())])
+            _settle(hold.mine, hold.amounts, _NOTHING)
+            for quota, amount in filter(None, hold.models.values()):
+                quota.settle(amount, 0.0)
 
     def call_finished(self, record: CallRecord) -> None:
         """Replace what the call held by what it used."""
@@ -363,12 +380,10 @@ class Limits:
         for attempt in record.attempts:
             model = attempt.model or record.model
             costs[model] = costs.get(model, 0.0) + self._cost_usd(attempt, model)
-        tokens = float((record.prompt_tokens or 0) + (record.completion_tokens or 0))
-        for quota, amount in hold.mine:
-            if quota.name in DOLLARS:
-                quota.settle(amount, sum(costs.values()))
-            else:
-                quota.settle(amount, tokens if quota.name == "tpm" else amount if quota.name == "rpm" else 0.0)
+        if hold.mine:
+            tokens, usd = float((record.prompt_tokens or 0) + (record.completion_tokens or 0)), sum(costs.values())
+            used = {"rpm": 1.0, "tpm": tokens, "max_parallel": 0.0, "usd_per_day": usd, "usd_per_month": usd}
+            _settle(hold.mine, hold.amounts, used)
         for model, held in hold.models.items():
             if held is not None:
                 quota, amount = held
@@ -402,34 +417,38 @@ class Limits:
             (quota,) = account.quotas(self._unix_clock())
             held = (quota, use.usd)
             whose = Level(account.owner, f"the model {payer.owner!r}", {})
-            await self._all([(*held, account, whose)], of_model=True)
+            await self._all([(account, (quota,), whose)], {quota.name: use.usd}, of_model=True)
         hold.models[payer.model] = held
 
-    async def _all(self, wanted: Sequence[_Wanted], *, of_model: bool = False) -> list[tuple[Quota, float]]:
-        """Hold all or nothing; when leases are too small, wait once for larger ones. Return what is held.
+    async def _all(self, wanted: Sequence[_Wanted], amounts: Mapping[str, float], *, of_model: bool = False) -> None:
+        """Hold all or nothing; when leases are too small, wait once for larger ones.
 
         Raises:
             LimitReached: one of the quotas has too little left.
 
         """
-        held = [(quota, amount) for quota, amount, _, _ in wanted]
         now_s = self._clock()
-        if not _held(held, now_s):
-            await self._leases.enlarge([each for each in held if not each[0].has(each[1], now_s)], PATIENCE_S)
+        if not _held(wanted, amounts, now_s):
+            await self._leases.enlarge(
+                [(quota, amount) for quota, amount, *_ in _short(wanted, amounts, now_s)], PATIENCE_S
+            )
             now_s = self._clock()
-            if not _held(held, now_s):
-                short = next(each for each in wanted if not each[0].has(each[1], now_s))
-                quota, _, account, level = short
+            if not _held(wanted, amounts, now_s):
+                quota, _, account, level = next(_short(wanted, amounts, now_s))
                 account.refused_by = quota
                 raise limit_reached(quota, level.whose, self._unix_clock(), of_model=of_model)
-        return held
 
-    def _account(self, level: Level) -> Account:
-        account = (self._end_users if level.is_of_body else self._accounts).get(level.owner)
+    def _account(self, level: Level, unix_s: float) -> Account:
+        """Return the account of a level, as of now. ``use`` and ``quotas`` are written out: each call is here."""
+        accounts = self._end_users if level.is_of_body else self._accounts
+        account = accounts.get(level.owner)
         if account is None:
             account = self._opened(level.owner) if level.is_of_body else Account(level.owner)
             (self._end_users if level.is_of_body else self._accounts)[account.owner] = account
-        account.use(level.limits)
+        if level.limits is not account.limits:
+            account.use(level.limits)
+        if not account.since_s <= unix_s < account.until_s:
+            account.turn(unix_s)
         return account
 
     def _opened(self, owner: str) -> Account:
@@ -454,15 +473,36 @@ class Limits:
         return cost_usd(dearest, attempt.prompt_tokens, attempt.completion_tokens or 0) or 0.0
 
 
-def _held(wanted: Sequence[tuple[Quota, float]], now_s: float) -> bool:
+def _held(wanted: Sequence[_Wanted], amounts: Mapping[str, float], now_s: float) -> bool:
     """Hold all or nothing; return whether there was enough of each. ``Quota.has`` is written out: each call is here."""
-    for quota, amount in wanted:
-        if quota.used + quota.held + amount > quota.top + ROUNDING or now_s >= quota.valid_until_s:
-            return False
-    for quota, amount in wanted:
-        quota.held += amount
-        quota.latest = amount
+    for _, quotas, _ in wanted:
+        for quota in quotas:
+            if quota.used + quota.held + amounts[quota.name] > quota.top + ROUNDING or now_s >= quota.valid_until_s:
+                return False
+    for _, quotas, _ in wanted:
+        for quota in quotas:
+            quota.latest = amount = amounts[quota.name]
+            quota.held += amount
     return True
+
+
+def _settle(held: Sequence[_Wanted], amounts: Mapping[str, float], used: Mapping[str, float]) -> None:
+    """Replace what was held by what was used, both by name."""
+    for _, quotas, _ in held:
+        for quota in quotas:
+            name = quota.name
+            quota.held -= amounts[name]
+            quota.used += used[name]
+
+
+def _short(
+    wanted: Sequence[_Wanted], amounts: Mapping[str, float], now_s: float
+) -> Iterator[tuple[Quota, float, Account, Level]]:
+    """Yield the quotas that have less than the amount, with whose they are."""
+    for account, quotas, level in wanted:
+        for quota in quotas:
+            if not quota.has(amounts[quota.name], now_s):
+                yield quota, amounts[quota.name], account, level
 
 
 def _left(quota: Quota) -> float:
@@ -470,15 +510,6 @@ def _left(quota: Quota) -> float:
     if not quota.lease.is_share or quota.top <= 0:
         return quota.left
     return max(0.0, (quota.limit - quota.elsewhere.used) * (1 - (quota.used + quota.held) / quota.top))
-
-
-def _amount(name: str, use: Use) -> float:
-    return use.usd if name in DOLLARS else use.tokens if name == "tpm" else 1.0
-
-
-def _release(held: Iterable[tuple[Quota, float]]) -> None:
-    for quota, amount in held:
-        quota.settle(amount, 0.0)
 
 
 # What was spent before the start, as quotas know it.
