@@ -49,9 +49,7 @@ class EndUser(msgspec.Struct, frozen=True):
         name = self.said if self.is_fixed else named_in(fields) or self.said
         if not name:
             return None
-        known = f"{self.scope}\0{name}".encode(errors="surrogateescape")
-        digest = hmac.digest(self.secret, b"holeshot end user " + known, "sha256")[:_ID_BYTES]
-        end_user = urlsafe_b64encode(digest).decode()
+        end_user = _hashed(self.secret, self.scope, name)
         own = self.rules.named.get(name)
         return end_user, level_of_end_user(self.scope, end_user, (own or self.rules).by_name)
 
@@ -64,12 +62,25 @@ class Payers:
         self._of_teams = {name: team.end_users or settings.end_users for name, team in settings.teams.items()}
         self._end_users = settings.end_users
         self._secret = signing_secret(settings).encode()
+        self._names: dict[str, dict[str, str]] = {}  # by hash, of each scope that was asked for
         self.is_used = bool(settings.teams) or settings.end_users is not None
 
     @property
     def teams(self) -> Sequence[tuple[str, Level]]:
         """The teams by name, each with its limits."""
         return [*self._teams.items()]
+
+    def name_of(self, end_user: str, team: str | None, client: str | None) -> str | None:
+        """Return what the configuration calls the end user with this hash; None if it does not name it.
+
+        ``client`` matters where there is no team.
+        """
+        scope = (level_of_key(client, {}) if team is None else level_of_team(team, {})).owner
+        if scope not in self._names:
+            rules = self._end_users if team is None else self._of_teams.get(team)
+            named = () if rules is None else rules.named
+            self._names[scope] = {_hashed(self._secret, scope, name): name for name in named}
+        return self._names[scope].get(end_user)
 
     def levels(self, client: Client) -> Sequence[Level]:
         """Return what is known before the body of a request: its key and its team; nothing where none has limits.
@@ -105,6 +116,11 @@ class Payers:
             return None
         said = client.end_user or (None if rules.header is None else headers.get(rules.header))
         return EndUser(levels[-1].owner, rules, self._secret, said, client.end_user is not None)
+
+
+def _hashed(secret: bytes, scope: str, name: str) -> str:
+    known = f"{scope}\0{name}".encode(errors="surrogateescape")
+    return urlsafe_b64encode(hmac.digest(secret, b"holeshot end user " + known, "sha256")[:_ID_BYTES]).decode()
 
 
 def named_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
