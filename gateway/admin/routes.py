@@ -133,6 +133,7 @@ ROUTES = (
     _route("GET", "/api/refusals", reports.refusals),
     _route("GET", "/api/alerts", reports.alerts),
     _route("GET", "/api/usage", boards.usage),
+    _route("GET", "/api/teams", boards.teams),
     _route("GET", "/api/configuration", boards.configuration),
     _route("GET", "/api/keys", boards.list_keys),
     _route("POST", "/api/keys", boards.create_key),

@@ -273,6 +273,7 @@ async def get_session(request: web.Request) -> web.Response:
             "demo": are_demo(context.settings.providers),
             "models": list(context.fleet.models),
             "clients": sorted(table.names),
+            "payers": context.payers.is_used,
             "calls_ever": await request.app[OPERATIONS].reports.has_calls(),
         },
     )

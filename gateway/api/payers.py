@@ -48,6 +48,11 @@ class EndUsers:
         self._named = {name: own.by_name for name, own in rules.named.items()}
         self._known = known  # by scope and the name that clients use, which is kept in memory only
 
+    @property
+    def named(self) -> dict[str, str]:
+        """Whom the configuration names, by their hash."""
+        return {self.level(name)[0]: name for name in self._named}
+
     def level(self, name: str) -> tuple[str, Level]:
         """Return the hash of an end user, and its level."""
         scoped = f"{self._scope}\0{name}"
@@ -93,12 +98,24 @@ class Payers:
             if (rules := team.end_users or settings.end_users) is not None
         }
         self._known: dict[str | None, tuple[Client, Sequence[Level], EndUsers | None]] = {}  # by the client's name
+        self._names: dict[str, dict[str, str]] = {}  # by hash, of each scope that was asked for
         self.is_used = bool(settings.teams) or settings.end_users is not None
 
     @property
     def teams(self) -> Sequence[tuple[str, Level]]:
         """The teams by name, each with its limits."""
         return [*self._teams.items()]
+
+    def name_of(self, end_user: str, team: str | None, client: str | None) -> str | None:
+        """Return what the configuration calls the end user with this hash; None if it does not name it.
+
+        ``client`` matters where there is no team.
+        """
+        scope = (level_of_key(client, {}) if team is None else level_of_team(team, {})).owner
+        if scope not in self._names:
+            users = self._of_teams.get(team) if team is not None else self._of_keys(scope)
+            self._names[scope] = {} if users is None else users.named
+        return self._names[scope].get(end_user)
 
     def levels(self, client: Client) -> Sequence[Level]:
         """Return what is known before the body of a request: its key and its team; nothing where none has limits.
@@ -146,9 +163,11 @@ class Payers:
             if team is None:
                 raise KeyUnusable(f"the team {client.team!r} of this key is not configured; ask the operator")
             return (own, team), self._of_teams.get(client.team)
-        if self._end_users is not None:
-            return (own,), EndUsers(own.owner, self._end_users, self._secret, self._ids)
-        return (own,) if client.limits else (), None
+        users = self._of_keys(own.owner)
+        return (own,) if client.limits or users is not None else (), users
+
+    def _of_keys(self, scope: str) -> EndUsers | None:
+        return None if self._end_users is None else EndUsers(scope, self._end_users, self._secret, self._ids)
 
 
 def named_in(fields: Mapping[str, msgspec.Raw]) -> str | None:

@@ -203,6 +203,12 @@ class Reports(Protocol):
     async def usage(self, window: Window) -> Table:
         """Return what clients have used."""
 
+    async def payers(self, window: Window) -> Table:
+        """Return what teams have used, the dearest first, then the end users of each that cost most.
+
+        Rows of end users have an ``end_user``, and without a team the ``client`` whose key they used.
+        """
+
     async def sums_trail_s(self) -> float | None:
         """Return for how long the oldest row waits that no sum has yet, in seconds; 0: none does, None: not known."""
 
@@ -215,6 +221,9 @@ class Reports(Protocol):
 
     async def spent(self) -> Mapping[str | None, tuple[float, float]]:
         """Return what clients have spent in this UTC day and month, US dollars."""
+
+    async def spent_by_teams(self) -> Mapping[str | None, tuple[float, float]]:
+        """Return the same of teams, by their tag; of calls that were answered."""
 
     async def alerts(self) -> Table:
         """Return the alerts that are open, and the newest of the others, with how many messages were sent."""

@@ -245,6 +245,28 @@ _USED = {
     "cost_usd duplicate_cost_usd": float | None,
     "limits": [of_type(Standing)],
 }
+_TEAM = {
+    "team": (str | None, "Null: keys without a team, in calls that named an end user."),
+    "configured": (bool, "False: it is in the ledger only."),
+    "calls failed": int,
+    "prompt_tokens completion_tokens": int | None,
+    "cost_usd": float | None,
+    "limits": [of_type(Standing)],
+    "end_users": (int, "How many called."),
+    "dearest": (
+        [
+            {
+                "end_user": (str, "The keyed hash, as in the tag `end_user`."),
+                "name": (str | None, "Of one in `named`; of others only the hash is known."),
+                "client": (str | None, "Whose key it used; null in a team."),
+                "calls failed": int,
+                "prompt_tokens completion_tokens": int | None,
+                "cost_usd": float | None,
+            }
+        ],
+        "The ten end users that cost most.",
+    ),
+}
 _OF_PAGE: Mapping[str, Any] = {
     "Session": {
         "user": {"name": str | None, "role": Role},
@@ -264,6 +286,7 @@ _OF_PAGE: Mapping[str, Any] = {
         "sign_in": (bool, "Whether people can sign in at a provider."),
         "demo": (bool, "Whether the providers are the simulated ones, as no key was found."),
         "models clients": [str],
+        "payers": (bool, "Whether there are `teams`, or limits of `end_users`."),
         "calls_ever": (bool | None, "Whether there has ever been a call; null: the database cannot say."),
     },
     "PagePrice": nullable({"prompt": (float, "US dollars per million tokens."), "completion": float}),
@@ -333,11 +356,15 @@ _OF_PAGE: Mapping[str, Any] = {
         "data": [_USED],
         "teams": (
             [{"team": str, "limits": [of_type(Standing)]}],
-            "Of the configuration; what they used is in `tag_values`.",
+            "Of the configuration; what they used is in `GET /api/teams`.",
         ),
         "sums_trail_s": float | None,
         "replica_lag_s": (float | None, "How far behind the replica of `reports_database_url` is; null without one."),
         "sql": SQL,
+    },
+    "Teams": {
+        "data": [_TEAM],
+        "sql": (nullable(SQL), "Null where there are neither teams nor limits of end users."),
     },
     "Configuration": {"settings": _SETTINGS, "models providers": [_SETTINGS]},
 }

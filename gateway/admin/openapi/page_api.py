@@ -284,6 +284,7 @@ OPERATIONS = (
     _report("refusals", "getRefusals", "What was refused, and who guesses keys", "Refused", RefusalsQuery),
     _figures("alerts", "getAlerts", "What is wrong now, and what was", "Alerts", InvalidRequest),
     _report("usage", "getUsage", "What each client has used, and its limits", "Usage", UsageQuery),
+    _report("teams", "getTeams", "What each team and its end users have used", "Teams", UsageQuery),
     _figures(
         "configuration", "getConfiguration", "What is configured, without secrets", "Configuration", InvalidRequest
     ),

@@ -13,7 +13,7 @@ import msgspec
 from gateway.core.reports import By, HeatMetric, HeatWanted, History, HistoryWanted, Table, Window
 from gateway.ledger.database import migrations_folder
 from gateway.ledger.reports import reader as shapes
-from gateway.ledger.reports.reader import Reader, Words, paid, quantile
+from gateway.ledger.reports.reader import FAILED, Reader, Words, paid, quantile
 
 # Which windows of the ledger's sums a report adds up, and the steps of a history.
 
@@ -320,6 +320,8 @@ def _which(words: Words, wanted: HistoryWanted | HeatWanted) -> str:
 
 MOST_REFUSALS = 500  # rows; there are few reasons, but clients may be many
 MOST_ADDRESSES = 100  # strangers make as many as they like
+MOST_END_USERS = 10  # of each team
+MOST_PAYERS = 2000  # rows; before there were teams, clients could make up tags of that name
 _VIEWED = frozenset({Window.HOUR, Window.DAY, Window.MONTH})  # there are views of race value of these
 
 
@@ -374,6 +376,48 @@ order by coalesce(sum({paid("cost_usd")}), 0) desc, client"""  # noqa: S608 - ou
     return await _table(reader, sql)
 
 
+async def payers(reader: Reader, window: Window, now: datetime) -> Table:
+    """Return what teams have used, the dearest first, and of each the end users that cost most.
+
+    It reads the rows of calls: the sums have each tag apart, not the end users of a team.
+    """
+    words = reader.words
+    figures = ("calls", "failed", "prompt_tokens", "completion_tokens", "cost_usd")
+    added = ", ".join(
+        f"sum({name}) as {name}" if name == "cost_usd" else f"cast(sum({name}) as bigint) as {name}" for name in figures
+    )
+    sql = f"""\
+with used as (
+  select
+    {words.tag("team")} as team, {words.tag("end_user")} as end_user,
+    case when {words.tag("team")} is null then client end as client,
+    count(*) as calls, count(*) filter (where {FAILED}) as failed, sum(prompt_tokens) as prompt_tokens,
+    sum(completion_tokens) as completion_tokens, sum(cost_usd) as cost_usd
+  from calls as c
+  where started_at >= {words.instant(now - window.length)}
+    and ({words.tag("team")} is not null or {words.tag("end_user")} is not null)
+  group by 1, 2, 3
+),
+ranked as (
+  select
+    *, row_number() over (partition by team order by coalesce(cost_usd, 0) desc, calls desc, end_user) as place
+  from used
+  where end_user is not null
+)
+select * from (
+  select team, null as client, null as end_user, count(distinct end_user) as end_users, {added}
+  from used
+  group by team
+  union all
+  select team, client, end_user, 1, {", ".join(figures)}
+  from ranked
+  where place <= {MOST_END_USERS}
+) as shown
+order by end_user is not null, coalesce(cost_usd, 0) desc, calls desc, team, end_user
+limit {MOST_PAYERS}"""  # noqa: S608 - our own values
+    return await _table(reader, sql)
+
+
 async def sums_trail_s(reader: Reader) -> float | None:
     """Return for how long the oldest row waits that is not in the sums, in seconds; None on SQLite while one does."""
     (row,) = shapes.rows(await reader.run("select trails_s from rollup_pending"))
@@ -411,6 +455,22 @@ where minutes = 1440 and window_start >= {of_month}
 group by client"""  # noqa: S608 - our own values
     rows = shapes.rows(await reader.run(sql))
     return {row["client"]: (float(row["day_usd"]), float(row["month_usd"])) for row in rows}
+
+
+async def spent_by_teams(reader: Reader, now: datetime) -> dict[str | None, tuple[float, float]]:
+    """Return what teams have spent in this UTC day and month on answered calls, US dollars."""
+    day = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    of_day, of_month = reader.words.window(day), reader.words.window(day.replace(day=1))
+    sql = f"""\
+select
+  value as team,
+  coalesce(sum(case when window_start >= {of_day} then cost_usd end), 0) as day_usd,
+  coalesce(sum(cost_usd), 0) as month_usd
+from rollup_tags
+where minutes = 1440 and window_start >= {of_month} and tag = 'team'
+group by value"""  # noqa: S608 - our own values
+    rows = shapes.rows(await reader.run(sql))
+    return {row["team"]: (float(row["day_usd"]), float(row["month_usd"])) for row in rows}
 
 
 async def gaps(reader: Reader) -> dict[tuple[str, str], tuple[float | None, float | None]]:

@@ -97,6 +97,10 @@ class Words:
         is_it = f"tag.key = {self.text(name)} and tag.value = {self.text(value)}"
         return f"exists (select 1 from json_each(tags) as tag where {is_it})"  # noqa: S608 - quoted
 
+    def tag(self, name: str) -> str:
+        """Return the value of a call's tag, or null."""
+        return f"tags ->> {self.text(name)}" if self.is_postgres else f"json_extract(tags, {self.text('$.' + name)})"
+
     def bucket(self, value: str) -> str:
         """Return the number of the bucket that a value is in, as in migrations/versions/0006."""
         if self.is_postgres:

@@ -301,6 +301,11 @@ class LedgerReports:
         """Return what clients have used."""
         return await history.usage(self._reader, window, self._minute())
 
+    async def payers(self, window: Window) -> Table:
+        """Return what teams have used, and their end users."""
+        now = self._minute()
+        return await self._kept.get(("payers", window, now), lambda: history.payers(self._reader, window, now))
+
     async def sums_trail_s(self) -> float | None:
         """Return for how long the oldest row waits that is not in the sums."""
         return await history.sums_trail_s(self._reader)
@@ -317,6 +322,10 @@ class LedgerReports:
     async def spent(self) -> Mapping[str | None, tuple[float, float]]:
         """Return what clients have spent today and this month."""
         return await history.spent(self._reader, self._minute())
+
+    async def spent_by_teams(self) -> Mapping[str | None, tuple[float, float]]:
+        """Return what teams have spent today and this month."""
+        return await history.spent_by_teams(self._reader, self._minute())
 
     async def alerts(self) -> Table:
         """Return the alerts that are open, and the newest of the others."""

@@ -8,6 +8,7 @@ import pytest
 
 from gateway.settings import ConfigurationError
 from providers.simulator.script import Headers, answer
+from tests.app.gateway.key_desk import sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read
 from tests.app.gateway.test_objectives import KEY, client, keyed
 
@@ -129,3 +130,57 @@ def test_mistakes_are_told(serve: Serve, tmp_path: Any, changed: dict[str, Any],
     with pytest.raises(ConfigurationError) as caught:
         read({**configured(), "providers": {}, **changed}, tmp_path)
     assert complaint in str(caught.value).replace(": needs", " needs").replace(": must", " must")
+
+
+async def test_the_api_says_what_teams_and_their_end_users_have_used_and_names_only_configured_ones(
+    serve: Serve,
+) -> None:
+    config = client(team="research", usd_per_day=5)
+    config["clients"] |= {
+        "loose": {"key_sha256": sha256("hs-loose")},
+        "eye": {"key_sha256": sha256("hs-eye"), "role": "viewer"},
+    }
+    config |= {
+        "page": SECRET,
+        "teams": {"research": {"rpm": 100, "usd_per_day": 9, "end_users": {"named": {"big": {"rpm": 50}}}}, "idle": {}},
+        "end_users": {"named": {"huge": {"rpm": 70}}},
+        "models": {MODEL: {"deployments": [{"deployment": "alpha/m", "price_per_mtok": {"input": 1, "output": 2}}]}},
+    }
+    async with serve(alpha=None, config=config, key=KEY) as running:
+        eye = {"authorization": "Bearer hs-eye"}
+        for user in ("ann", "big", "big"):
+            assert await told(running, user=user) == ""
+        assert await told(running) == ""  # nobody is named
+        for headers in ({"authorization": "Bearer hs-loose"}, None):
+            assert await told(running, headers, user="huge") == ""
+        await tags(running)
+        async with running.get("/api/teams?window=1h", headers=eye) as response:
+            found = msgspec.json.decode(await response.read())
+        async with running.get("/api/session", headers=eye) as response:
+            assert msgspec.json.decode(await response.read())["payers"] is True
+        rows = await running.rows("select tags, cost_usd, prompt_tokens, completion_tokens from calls order by id")
+    research, loose, idle = found["data"]
+    of_team = [row for row in rows if "team" in row["tags"]]
+    assert (research["team"], research["calls"], research["failed"], research["end_users"]) == ("research", 5, 0, 3)
+    for name in ("prompt_tokens", "completion_tokens", "cost_usd"):
+        assert research[name] == pytest.approx(sum(row[name] for row in of_team))
+        assert research[name] > 0
+    assert {each["limit"]: each["of"] for each in research["limits"]} == {"rpm": 100, "usd_per_day": 9}
+    by_name = {(each["name"], each["calls"]) for each in research["dearest"]}
+    assert by_name == {("big", 2), (None, 1)}  # ann's name is nowhere, and huge is not named in this team
+    assert len(research["dearest"]) == 3
+    assert all("ann" not in str(each) for each in found["data"])
+    [huge] = loose["dearest"]
+    assert (loose["team"], loose["configured"], loose["limits"]) == (None, False, [])
+    assert (huge["name"], huge["client"], huge["calls"]) == ("huge", "loose", 1)
+    assert (idle["team"], idle["calls"], idle["dearest"], idle["configured"]) == ("idle", 0, [], True)
+
+
+async def test_a_gateway_without_teams_and_end_users_says_so_and_reads_nothing(serve: Serve) -> None:
+    async with serve(alpha=None) as running:
+        async with running.chat({"x-holeshot-tags": "team=mine"}) as response:
+            await response.read()
+        async with running.get("/api/teams") as response:
+            assert msgspec.json.decode(await response.read()) == {"data": [], "sql": None}
+        async with running.get("/api/session") as response:
+            assert msgspec.json.decode(await response.read())["payers"] is False
