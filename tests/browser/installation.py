@@ -47,10 +47,10 @@ class Installation:
         except urllib.error.HTTPError as error:
             return error.code, _read(error.read())
 
-    def call(self, *, key: str | None = None, prompt: str = "Why race?", stream: bool = True) -> int:
-        """Make a call; return its status."""
+    def call(self, *, key: str | None = None, prompt: str = "Why race?", stream: bool = True, **more: Any) -> int:
+        """Make a call with ``more`` fields; return its status."""
         messages = [{"role": "user", "content": prompt}]
-        body = {"model": MODEL, "stream": stream, "messages": messages}
+        body = {"model": MODEL, "stream": stream, "messages": messages, **more}
         return self.ask("/v1/chat/completions", key=key, body=body)[0]
 
     def calls(self, count: int, *, key: str | None = None) -> list[int]:
@@ -62,6 +62,13 @@ class Installation:
         """Wait until the rows of these calls are in the database: they are shipped once a second."""
         wanted, end = {each.replace("-", "") for each in ids}, time.monotonic() + PATIENCE_S
         while not wanted <= {str(row[0]).replace("-", "") for row in self.rows("select id from calls")}:
+            assert time.monotonic() < end, "not stored in time"
+            time.sleep(0.1)
+
+    def await_rows(self, sql: str, count: int) -> None:
+        """Wait until a query has so many rows."""
+        end = time.monotonic() + PATIENCE_S
+        while len(self.rows(sql)) < count:
             assert time.monotonic() < end, "not stored in time"
             time.sleep(0.1)
 
@@ -117,12 +124,14 @@ def installed(folder: Path, migrated: Path, **config: Any) -> Iterator[Installat
 
 
 def people() -> dict[str, Any]:
-    """Return settings with an admin, a viewer and a client in the file, and keys in the database beside them."""
+    """Return settings with an admin, a viewer and a client of a team in the file, and keys in the database."""
     clients = {
         name: {"key_sha256": hashlib.sha256(key.encode()).hexdigest(), "role": ROLES[name]}
         for name, key in KEYS.items()
     }
-    return {"keys": "database", "clients": clients}
+    clients["app"]["team"] = "research"
+    teams = {"research": {"rpm": 600, "usd_per_day": 5, "end_users": {"rpm": 100, "named": {"ann": {"rpm": 200}}}}}
+    return {"keys": "database", "clients": clients, "teams": teams, "page": {"signing_key": "0123456789abcdef" * 4}}
 
 
 def _read(body: bytes) -> Any:

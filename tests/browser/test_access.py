@@ -83,3 +83,28 @@ def test_a_key_is_made_and_revoked(guarded: Installation, visit: Callable[..., V
     page.locator("dialog").wait_for(state="detached")
     assert guarded.call(key=key) == 401
     assert seen.complaints == []
+
+
+def test_a_viewer_sees_what_teams_and_their_end_users_used(guarded: Installation, visit: Callable[..., Visit]) -> None:
+    for user in ("ann", "somebody@example.com"):
+        assert guarded.call(key=KEYS["app"], user=user) == 200
+    guarded.await_rows("select id from calls where tags like '%end_user%'", 2)
+    for dark, width in ((False, 1400), (True, 390)):
+        seen = visit(guarded, dark=dark, width=width)
+        seen.sign_in(KEYS["guest"])
+        seen.page.wait_for_selector("#navigation a[href='#/teams']", state="attached")
+        page = seen.open("teams")
+        page.get_by_role("cell", name="ann").or_(page.get_by_role("rowheader", name="ann")).first.wait_for()
+        told = page.locator("main").inner_text()
+        assert "research" in told
+        assert "of 600" in told
+        assert "somebody" not in page.content()
+        assert seen.axe() == []
+        assert seen.overflow_px() <= 0
+        assert seen.complaints == []
+
+
+def test_where_nobody_has_a_team_there_is_no_view_of_them(demo: Installation, visit: Callable[..., Visit]) -> None:
+    seen = visit(demo)
+    seen.open("leaderboard")
+    assert seen.page.locator("#navigation a[href='#/teams']").count() == 0

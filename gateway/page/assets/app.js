@@ -22,6 +22,7 @@ const VIEWS = {
   targets: { title: "Targets", group: "Past" },
   refusals: { title: "Refusals", group: "Access" },
   keys: { title: "Keys and limits", group: "Access", admin: true },
+  teams: { title: "Teams", group: "Access", payers: true },
   configuration: { title: "Configuration", group: "Access" },
 };
 
@@ -118,6 +119,7 @@ function navigation() {
   const groups = new Map();
   for (const [name, each] of Object.entries(VIEWS)) {
     if (each.admin && session.user.role !== "admin") continue;
+    if (each.payers && !session.payers) continue; // neither teams nor end users are configured
     groups.set(each.group, [...(groups.get(each.group) ?? []), [name, each]]);
   }
   fill(document.getElementById("navigation"), [...groups].map(([group, views]) => h("div", {},

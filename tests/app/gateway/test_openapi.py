@@ -82,6 +82,7 @@ GETS = (
     "/api/race-value?by=client",
     "/api/refusals",
     "/api/usage",
+    "/api/teams",
     "/api/alerts",
     "/api/configuration",
     "/api/configuration?no_such_field=1",
@@ -186,6 +187,7 @@ async def described(serve: Serve, **settings: Any) -> AsyncIterator[tuple[Runnin
             "providers": {"all": {"base_url": base_url, "api_key": "k", "apis": APIS}},
             "models": {OTHER: {"deployments": ["all/m"]}},
             "slo": {"fast": {"model": OTHER, "ttft_ms": 500, "tok_s": 45}},
+            "teams": {"research": {"rpm": 60_000}},
             **settings,
         }
         async with serve(config=config) as running:

@@ -3,21 +3,14 @@
 import { get, send } from "../lib/api.js";
 import { fill, h, tell } from "../lib/dom.js";
 import { copies } from "../lib/figures.js";
-import { count, counted, span, time, usd } from "../lib/format.js";
+import { count, counted, time, usd } from "../lib/format.js";
 import { empty, watching } from "../lib/states.js";
+import { LIMITS, meters } from "./parts/limits.js";
 import { key, redraw } from "./parts/redraw.js";
 
 const EVERY_MS = 5000;
 const DAY_S = 86_400;
 
-/** [setting, in words, step of its field, the figure in words]. */
-const LIMITS = [
-  ["rpm", "Requests a minute", "1", (value) => count(value)],
-  ["tpm", "Tokens a minute", "1", (value) => count(value)],
-  ["max_parallel", "Calls at a time", "1", (value) => count(value)],
-  ["usd_per_day", "US dollars a day", "any", usd],
-  ["usd_per_month", "US dollars a month", "any", usd],
-];
 const ROLES = [["client", "client: makes calls"], ["viewer", "viewer: looks, and makes no calls"], ["admin", "admin: also changes keys"]];
 const GRACES = [[0, "at once"], [3600, "in an hour"], [DAY_S, "in a day"], [7 * DAY_S, "in a week"], [30 * DAY_S, "in 30 days"]];
 
@@ -87,17 +80,7 @@ function about(client, used) {
 
 function limits(client, used) {
   const set = LIMITS.filter(([name]) => client[name] !== undefined && client[name] !== null);
-  if (!set.length) return h("p", { class: "soft" }, "No limits.");
-  return h("ul", { class: "limits" }, set.map(([name, words, , figure]) => {
-    const now = used?.limits?.find((each) => each.limit === name);
-    const share = now && now.used !== null && now.of ? now.used / now.of : null;
-    const kind = share === null ? "" : share >= 1 ? "bad" : share >= 0.8 ? "warn" : "good";
-    return h("li", {}, h("span", {}, words),
-      h("i", { class: `meter ${kind}`, "aria-hidden": "true" }, share === null ? null : h("i", { style: { width: `${Math.min(1, share) * 100}%` } })),
-      h("span", { class: "figure" }, now && now.used !== null ? `${figure(now.used)} of ${figure(client[name])}` : `${figure(client[name])} at most`,
-        share >= 1 ? h("b", { class: "bad" }, " used up") : null,
-        now?.resets_in_s ? h("small", {}, ` new in ${span(now.resets_in_s)}`) : null));
-  }));
+  return meters(set.map(([name]) => ({ ...used?.limits?.find((each) => each.limit === name), limit: name, of: client[name] })));
 }
 
 const KEY_COLUMNS = [
