@@ -329,6 +329,11 @@ REASONS: Mapping[str, Reasons] = {
             "US dollars that each call saves up for extra attempts, at most those of 20 calls. It limits them in"
             " addition to `budget`."
         ),
+        "value_usd_per_s": (
+            "What a second is worth, in US dollars. With mode auto an extra attempt is then planned only if the time"
+            " that it should save is worth more than it should cost ([how](../policy.md#what-a-second-is-worth)). The"
+            " limits above stay limits. Not set, or 0: the budget alone decides."
+        ),
         "win_on": (
             "What wins: `any` first token, `answer` (thinking alone does not win), `sentence` (a clause that can be"
             " spoken), `valid` (a tool call or JSON that is complete and fits its schema)."

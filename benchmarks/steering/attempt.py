@@ -21,7 +21,18 @@ TIMEOUTS = frozenset({ErrorKind.TTFT_TIMEOUT})
 class Attempt:
     """One upstream request under way."""
 
-    __slots__ = ("answer", "launched_at_s", "record", "request", "start", "timers", "token_at_s", "watched")
+    __slots__ = (
+        "answer",
+        "launched_at_s",
+        "overtaken_at_s",
+        "predicted_s",
+        "record",
+        "request",
+        "start",
+        "timers",
+        "token_at_s",
+        "watched",
+    )
 
     def __init__(self, request: Request, start: AttemptStart, answer: Answer, launched_at_s: float) -> None:
         self.request = request
@@ -30,6 +41,8 @@ class Attempt:
         self.launched_at_s = launched_at_s
         self.token_at_s: float | None = None
         self.record: AttemptRecord | None = None
+        self.overtaken_at_s: float | None = None  # of an audited primary: its age then, and what was predicted
+        self.predicted_s: float | None = None
         self.watched = False
         self.timers: list[Timer] = []
 
@@ -66,6 +79,8 @@ class Attempt:
             tokens_source=TokensSource.REPORTED if whole else TokensSource.ESTIMATED,
             decode_tps=(tokens - 1) / span_s if span_s >= BURST_S else None,
             itl_max_ms=1000 * max(answer.stall_s, span_s / tokens) if span_s else None,
+            overtaken_at_ms=None if self.overtaken_at_s is None else self.overtaken_at_s * 1000,
+            predicted_ms=None if self.predicted_s is None else self.predicted_s * 1000,
             judged_as=AnswerKind.PLAIN if whole else None,
             flaw=Flaw.TRUNCATED if whole and answer.is_flawed else None,
         )

@@ -220,6 +220,10 @@ class Race:
             return
         loser.watched = True
         self._audited.append(loser)
+        if loser is self._attempts[0] and loser.token_at_s is None and not self._plan.explores:
+            assert self._plan.primary is not None
+            loser.overtaken_at_s = self._timeline.now_s - loser.launched_at_s
+            loser.predicted_s = self._plan.primary.expected_s(loser.overtaken_at_s)
         if loser.token_at_s is None:
             left_s = max(0.0, loser.launched_at_s + AUDIT_S - self._timeline.now_s)
             loser.timers.append(self._timeline.after(left_s, lambda: self._stop_watching_silence(loser)))

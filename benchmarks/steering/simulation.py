@@ -41,6 +41,7 @@ class Contender(Struct, frozen=True):
     lengths: Lengths = Lengths.BY_KIND
     deadline: bool = False  # calls ask for their first token within the world's goal; under cost they always do
     holds: bool = False  # first tokens may be held, as where the model's objective is written
+    value_usd_per_s: float | None = None
 
     @property
     def label(self) -> str:
@@ -51,6 +52,7 @@ class Contender(Struct, frozen=True):
         name = name if self.objective is Objective.FIRST_TOKEN else f"{name}, {self.objective}"
         name = f"{name}, deadline" if self.deadline else name
         name = f"{name}, held" if self.holds else name
+        name = f"{name}, ${self.value_usd_per_s:g}/s" if self.value_usd_per_s else name
         return name if self.lengths is Lengths.BY_KIND else f"{name}, lengths {self.lengths.value}"
 
 
@@ -130,10 +132,15 @@ def warm(where: Setting, results: list[Result]) -> list[Result]:
 
 
 def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: Fleet) -> list[Policy]:
-    drawn = replace(contender, holds=False).label  # the same with and without holds
+    drawn = replace(contender, holds=False, value_usd_per_s=None).label  # the same with and without
     dice = [Random(f"{where.seed}:{drawn}:{replica}") for replica in range(where.world.replicas)]
     if contender.budget is not None:
-        race = RaceSettings(mode=contender.mode, budget=contender.budget, objective=contender.objective)
+        race = RaceSettings(
+            mode=contender.mode,
+            budget=contender.budget,
+            objective=contender.objective,
+            value_usd_per_s=contender.value_usd_per_s,
+        )
         if (deadline_s := _deadline_s(where, contender)) is not None:
             race = race.model_copy(update={"ttft_ms": 1000 * deadline_s})
         if contender.objective is Objective.COST:

@@ -1,7 +1,7 @@
 """What a request may change about its own race, and the model's settings with these changes.
 
 The request takes precedence over its client's profile, the profile over the model's settings. Only the operator sets
-what extra attempts may cost (``budget``, ``usd_per_day``, ``extra_usd_per_call``).
+what extra attempts may cost (``budget``, ``value_usd_per_s``, ``usd_per_day``, ``extra_usd_per_call``).
 """
 
 import re

@@ -126,7 +126,8 @@ def _fetch(url: str, key: str | None, asked: Mapping[str, object]) -> Mapping[st
 def _write(explained: Mapping[str, Any]) -> None:
     plan = explained["explanation"]
     prose(_head(explained, plan))
-    prose(f"extra attempts: {_said(plan, 'budget')} a call on average, {_said(plan, 'budget_tokens')} saved up")
+    value = "" if plan.get("value_usd_per_s") is None else f"; a second is worth ${_said(plan, 'value_usd_per_s')}"
+    prose(f"extra attempts: {_said(plan, 'budget')} a call on average, {_said(plan, 'budget_tokens')} saved up{value}")
     if plan.get("extra_usd_per_call") is not None:
         saved = f"{_said(plan, 'budget_usd')} saved up"
         prose(f"dollars for extra attempts: {_said(plan, 'extra_usd_per_call')} a call, {saved}")

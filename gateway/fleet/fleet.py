@@ -48,11 +48,13 @@ def joined(models: Sequence[ModelSettings]) -> ModelSettings:
             maximums[name] = min(most, maximums.get(name, most))
     daily = [model.race.usd_per_day for model in models if model.race.usd_per_day is not None]
     per_call = [model.race.extra_usd_per_call for model in models if model.race.extra_usd_per_call is not None]
+    values = [model.race.value_usd_per_s for model in models if model.race.value_usd_per_s is not None]
     all_calls = [model.usd_per_day for model in models if model.usd_per_day is not None]
     limits = {
         "budget": min(model.race.budget for model in models),
         "usd_per_day": min(daily, default=None),
         "extra_usd_per_call": min(per_call, default=None),
+        "value_usd_per_s": min(values, default=None),
         "audit_share": min(model.race.audit_share for model in models),
     }
     return first.model_copy(

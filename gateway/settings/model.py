@@ -173,6 +173,9 @@ class RaceSettings(Section):
     usd_per_day: Annotated[float, Field(ge=0)] | None = None
     # Each call saves this many US dollars for extra attempts, at most those of 20 calls. In addition to the budget.
     extra_usd_per_call: Annotated[float, Field(ge=0)] | None = None
+    # Mode auto: a further attempt is planned if the seconds that it should save are worth more than it should cost, at
+    # so many US dollars a second. Within the budget, and within all other limits. None and 0: the budget alone decides.
+    value_usd_per_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     win_on: WinOn = WinOn.ANY
     hold: bool | None = None  # whether a first token may wait for a faster answer; None: as ``holds`` says
     keep_rival: bool = False  # of whole answers: the second attempt runs on, and answers if the winner breaks

@@ -506,19 +506,31 @@ def impossible(name: str, model: ModelSettings, is_priced: Callable[[DeploymentS
         yield Complaint((*place, "objective"), f"cost needs a known price: {set_price(name)}")
 
 
+def _unvalued(name: str, race: RaceSettings) -> Iterator[str]:
+    if not race.value_usd_per_s:
+        return
+    if race.mode is not Mode.AUTO:
+        yield f"model {name!r}: value_usd_per_s has no effect in mode {race.mode}: set mode: auto"
+    elif race.objective is Objective.COST:
+        yield f"model {name!r}: value_usd_per_s has no effect under the objective cost, which buys no seconds"
+    elif not race.budget:
+        yield f"model {name!r}: value_usd_per_s has no effect, because budget is 0: no extra attempt is started"
+
+
 def doubtful_model(name: str, model: ModelSettings, *, priced: bool, counted: bool = False) -> Iterator[str]:
     """Yield what works but may not be intended.
 
     ``priced``: the price of at least one of its deployments is known; ``counted``: clients have limits in dollars.
     """
     race = model.race
-    for limit in ("usd_per_day", "extra_usd_per_call"):
+    for limit in ("usd_per_day", "extra_usd_per_call", "value_usd_per_s"):
         if getattr(race, limit) is not None and not priced:
             yield f"model {name!r}: {limit} has no effect, because no price is known: {set_price(name)}"
     if counted and not priced:
         yield f"model {name!r}: clients' limits in dollars do not count it, as no price is known: {set_price(name)}"
     if model.usd_per_day is not None and not priced:
         yield f"model {name!r}: its usd_per_day has no effect, because no price is known: {set_price(name)}"
+    yield from _unvalued(name, race)
     if race.mode is Mode.RACE and race.width - 1 > race.budget:
         yield (
             f"model {name!r}: races of {race.width} start {race.width - 1} extra attempts a call, the budget pays for"

@@ -19,6 +19,7 @@ from gateway.steering.constants import (
     COLD_EVENTS,
     HEADROOM_LOW,
     HEADROOM_WEIGHT_MIN,
+    HEDGE_SHARE,
     LINEUPS_KEPT,
     LINEUPS_WARM_S,
     LINEUPS_WARMED,
@@ -27,10 +28,12 @@ from gateway.steering.constants import (
     RACED_WHOLE_SHARE,
     SPREAD_EXPONENT,
     SUCCESS_FLOOR,
+    VALUED_STARTS,
     WHOLE_SHARE,
 )
 from gateway.steering.estimates import Estimate, Standings
 from gateway.steering.health import Condition, State
+from gateway.steering.plans import Offer
 from gateway.steering.prediction import tokens_of
 from gateway.steering.strategies import STRATEGIES
 from providers import Price
@@ -246,6 +249,7 @@ class Lineup(msgspec.Struct, frozen=True):
     standings: Standings | None = None  # None if there are none ranked
     _rivals: list[Candidate] = []  # made on demand
     _racers: dict[tuple[str, bool], Sequence[Racer]] = {}  # by primary, and whether they start late: made on demand
+    offers: dict[tuple[object, ...], Sequence[Offer]] = {}  # what ``worth`` has found, by primary and terms
     # Shared by all lineups of the same standings: by primary, racer, and whether it starts late, the candidates for
     # which it was computed, and the result.
     _gains: dict[tuple[str, str, bool], tuple[Candidate, Racer]] = {}
@@ -258,7 +262,7 @@ class Lineup(msgspec.Struct, frozen=True):
             self._rivals.extend(_rivals(self.ranked, self.standings, self._ranks))
         return self._rivals
 
-    def gain_s(self, primary: Candidate, racer: Candidate, *, late: bool = False) -> float:
+    def gain_s(self, primary: Candidate, racer: Candidate, *, come: float = 0.0, kept: float = 1.0) -> float:
         """Return what a call with this primary should gain by ``racer``, in seconds; negative if it loses.
 
         The first of the two tokens is sent, whichever answer is the faster. With T the times to first token, and
@@ -270,18 +274,19 @@ class Lineup(msgspec.Struct, frozen=True):
 
         The last term is the toll: until the first token an attempt slows the others there, whether it wins or not.
 
-        ``late``: it starts once 90 % of the primary's first tokens have come, and this one has not.
+        ``come``: it starts once this share of the primary's first tokens has come, and this one has not. ``kept``: the
+        share of the seconds sooner that is left, as attempts of a call are not independent.
         """
         assert self.standings is not None
         estimate, condition = racer.estimate, racer.condition
         slow = primary.estimate.scale * primary.condition.crowding
         factor = estimate.scale * condition.crowding / slow
-        if late:
-            beside, alone_s = self.standings.beside_late(primary.deployment, racer.deployment, factor)
+        if come:
+            beside, alone_s = self.standings.beside_late(primary.deployment, racer.deployment, factor, come)
         else:
             beside = self.standings.beside(primary.deployment, racer.deployment, factor)
             alone_s = primary.estimate.mean.at(1.0)
-        sooner_s = slow * (alone_s - beside.earlier_s)
+        sooner_s = kept * slow * (alone_s - beside.earlier_s)
         slower_s = beside.first * (racer.raced_after_s - primary.raced_after_s)
         toll_s = max(0.0, condition.crowding - 1.0) * slow * beside.earlier_s
         return (1.0 - estimate.error_rate) * (sooner_s - slower_s) - condition.price_s - toll_s
@@ -303,7 +308,7 @@ class Lineup(msgspec.Struct, frozen=True):
         known = self._gains.get(key)
         if known is not None and known[0] is primary and known[1].candidate is each:
             return known[1]
-        racer = Racer(each, self.gain_s(primary, each, late=late))
+        racer = Racer(each, self.gain_s(primary, each, come=1.0 - HEDGE_SHARE if late else 0.0))
         self._gains[key] = primary, racer
         return racer
 
@@ -321,6 +326,12 @@ class Lineup(msgspec.Struct, frozen=True):
                     self._racer(primary, each, late=late)
                     yield
             self.racers(primary, late=late)
+        by_name = {each.deployment: each for each in self.ranked}
+        for primary in [by_name[str(key[0])] for key in before.offers if key[0] in by_name]:
+            for each in self.ranked:
+                for come in VALUED_STARTS:  # what offers are made of
+                    self.gain_s(primary, each, come=come and primary.estimate.curve.reached_at(come))
+                yield
 
     def eligible(self, held: Held) -> tuple[Sequence[Candidate], Sequence[float]]:
         """Return who may become the primary of a usual call, with cumulative weights for the draw.

@@ -92,6 +92,12 @@ COLD_EVENTS = 3  # tuned: with fewer first tokens a primary is unknown and gets 
 HEDGE_SHARE = 0.1  # tuned: hedging at the 90 % quantile costs this much; a larger budget is used for races
 HEDGE_MIN_S = 0.05  # tuned: earliest hedge
 HEDGE_MAX_S = 10.0  # tuned: latest hedge
+# judgement: shares of the primary's first tokens after which a hedge may start if a second has a value
+VALUED_STARTS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
+# world correlated: of the seconds that independent attempts would save, until audits say how many it is
+KEPT_PRIOR = 0.75
+KEPT_STEP = 0.05  # bound: steps of that share, so that lineups can be kept
+KEPT_MEMORY = 1000  # judgement: audits; then those before count half
 RESCUE_FACTOR = 2.0  # world halfhang: times the primary's q95: then it counts as hanging
 RESCUE_MIN_S = 0.6  # world halfhang: earliest rescue
 RESCUE_MAX_S = 15.0  # tuned: latest first rescue

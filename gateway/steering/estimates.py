@@ -96,8 +96,8 @@ class Standings(msgspec.Struct, frozen=True):
     unseen: Estimate
     answer_tokens: float = ANSWER_PRIOR[0]  # n_hat: output tokens per call of this model
     _beside: dict[tuple[str, str, int], Beside] = {}  # computed on demand, for all prompt sizes
-    _late: dict[tuple[str, str, int], Beside] = {}
-    _left: dict[str, tuple[Curve, float]] = {}  # likewise
+    _late: dict[tuple[str, str, int, float, float], Beside] = {}
+    _left: dict[tuple[str, float], tuple[Curve, float]] = {}  # likewise
 
     def of(self, deployment: str) -> Estimate:
         """Return the estimate of ``deployment``."""
@@ -119,20 +119,27 @@ class Standings(msgspec.Struct, frozen=True):
             known = self._beside[key] = self.of(racer).curve.times(factor).beside(self.of(primary).curve)
         return known
 
-    def beside_late(self, primary: str, racer: str, factor: float = 1.0) -> tuple[Beside, float]:
-        """Return the same if the racer starts once 90 % of the primary's first tokens have come, and this one has not.
+    def beside_late(
+        self, primary: str, racer: str, factor: float = 1.0, come: float = 1.0 - HEDGE_SHARE, more_s: float = 0.0
+    ) -> tuple[Beside, float]:
+        """Return the same if the racer starts once a share ``come`` of the primary's first tokens has come.
 
-        Seconds count from then. The second figure is the mean of the primary alone.
+        This one has not by then; seconds count from then. The second figure is the mean of the primary alone.
+        ``more_s``: so much longer than the primary's the racer's answer takes after its first token, if all is about
+        the ends of answers; below 0 shorter.
         """
-        left = self._left.get(primary)
+        left = self._left.get((primary, come))
         if left is None:
-            curve = self.of(primary).curve.left_at(1.0 - HEDGE_SHARE)
-            left = self._left[primary] = curve, curve.mean().at(1.0)
-        key = primary, racer, shift_of(factor)
+            whole = self.of(primary).curve
+            curve = whole.left_at(come) if come else whole
+            left = self._left[primary, come] = curve, curve.mean().at(1.0)
+        key = primary, racer, shift_of(factor), come, more_s
         known = self._late.get(key)
         if known is None:
-            known = self._late[key] = self.of(racer).curve.times(factor).beside(left[0])
-        return known, left[1]
+            mine, its = self.of(racer).curve.times(factor), left[0]
+            mine, its = (mine.plus(more_s), its) if more_s > 0 else (mine, its.plus(-more_s)) if more_s else (mine, its)
+            known = self._late[key] = mine.beside(its)
+        return known, left[1] + max(0.0, -more_s)
 
 
 class Usual(msgspec.Struct, frozen=True):

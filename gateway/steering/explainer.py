@@ -69,6 +69,7 @@ def explained(
         min_tok_s=race.min_tok_s,
         budget=race.budget,
         budget_tokens=round(tokens, 2),
+        value_usd_per_s=race.value_usd_per_s or None,
         extra_usd_per_call=race.extra_usd_per_call,
         budget_usd=None if race.extra_usd_per_call is None else usd,
         **_bill(plan, by_name, known.costs),
@@ -222,8 +223,20 @@ def _facts(
         "near": len(known.near),
         "share": 1.0 - min(race.budget, HEDGE_SHARE),
         "hangs": _hangs(estimate.q95_s),
+        "offer": _offered(plan, race),
         "rescue_s": min((each.delay_s for each in plan.launches if each.why is Why.RESCUE), default=0.0),
     }
+
+
+def _offered(plan: Plan, race: RaceSettings) -> str:
+    """Return what the further attempt should save and cost in the calls in which it starts."""
+    offer, value = plan.offer, race.value_usd_per_s
+    if offer is None or value is None:
+        return ""
+    worth = f"{offer.saved_s:.2g} s saved x {value:g} = ${value * offer.saved_s:.2g} > ${offer.usd:.2g}"
+    if not offer.delay_s:
+        return f"raced: expected {worth}"
+    return f"hedge: {1.0 - offer.starts:.0%} of the primary's first tokens come sooner; then expected {worth}"
 
 
 def _chosen(share: float, near: int) -> str:
@@ -283,6 +296,7 @@ _WORDS = {
     f" {COLD_EVENTS} first tokens that make it known",
     Why.WIDTH: "mode race, width {race.width}; {tokens:.1f} extra attempts saved up",
     Why.BUDGET: "raced: its budget of extra attempts is {race.budget:g} a call, {tokens:.1f} saved up",
+    Why.VALUE: "{offer}",
     Why.LATE: "hedge: {share:.0%} of the primary's first tokens come sooner; {tokens:.1f} extra attempts saved up",
     Why.CROWDED: "hedge: {share:.0%} of the primary's first tokens come sooner; too much in flight there to race it",
     Why.SLOWER: "hedge: {share:.0%} of the primary's first tokens come sooner; not raced from the start, because its"

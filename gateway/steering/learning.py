@@ -42,6 +42,7 @@ from gateway.steering.outages import Outages, Shortage, Strikes
 from gateway.steering.prediction import Lengths, size_of
 from gateway.steering.quality import Quality
 from gateway.steering.snapshots import Snapshots
+from gateway.steering.worth import Kept
 from providers import ErrorKind
 
 # Samples: what one attempt adds to the board. The view ``samples`` of the ledger computes the same in SQL.
@@ -328,6 +329,7 @@ class Learning:
         self.healths: dict[str, Health] = {}  # by deployment: a cool-down applies to every model it serves
         self.limited: set[str] = set()  # deployments that have answered 429, or told of a limit
         self.lengths = Lengths()
+        self._kept: dict[str, Kept] = {}  # by model
         self.quality = Quality()
         self._board = board
         self._snapshots = snapshots
@@ -403,6 +405,8 @@ class Learning:
                 self.limited.add(attempt.deployment)
         unix_s = self._unix_clock() - ago_s if launched is None else launched.unix_s
         self._count(model, of_end(attempt, prompt_class), unix_s)
+        if attempt.audited and attempt.predicted_ms is not None:
+            self.kept_of(model).learn(attempt)
         if attempt.judged_as is not None and not attempt.is_narrowed:
             self._judged(model, attempt)
         if attempt.outcome.failed:
@@ -421,6 +425,10 @@ class Learning:
             if record.kind is not None:
                 self.lengths.learn(model, record.kind, tokens)
 
+    def kept_of(self, model: str) -> Kept:
+        """Return what audits say of the seconds that racing saves."""
+        return self._kept.get(model) or self._kept.setdefault(model, Kept())
+
     def under_way(self, deployment: str) -> tuple[str, ...]:
         """Return the ids of the running attempts at ``deployment``, for all models."""
         return tuple(each for each, launched in self._launched.items() if launched.deployment == deployment)
@@ -430,6 +438,7 @@ class Learning:
         now_s = self._clock()
         self.limited = {name for name in self.limited & deployments if self.health_of(name).limit(now_s) is not None}
         self.quality.keep(models, deployments)
+        self._kept = {model: kept for model, kept in self._kept.items() if model in models}
         self._recovered_at_s = {name: at for name, at in self._recovered_at_s.items() if name in deployments}
         self._doubts.forget_others(deployments)
         self._strikes.keep(deployments)

@@ -34,8 +34,9 @@ from gateway.steering.constants import (
     RESCUE_MIN_S,
 )
 from gateway.steering.health import State, probe_limit_s
-from gateway.steering.plans import Launch, Plan, Why
+from gateway.steering.plans import Launch, Offer, Plan, Why
 from gateway.steering.strategies import STRATEGIES, Start
+from gateway.steering.worth import best, offers
 
 # Selects deployments to explore.
 
@@ -84,8 +85,10 @@ class Draft:
         lineup: Lineup,
         why: Why,
         now_s: float,
+        kept: float = 1.0,
     ) -> None:
-        self._now_s = now_s
+        self._now_s, self._kept = now_s, kept
+        self.offer: Offer | None = None  # the further attempt that is worth its cost
         self.long_prompt = terms.prompt_tokens > race.max_prompt_tokens
         self.launches = [Launch(primary.deployment, 0.0, Role.PRIMARY, why=why)]
         self.reasons = ["long prompt: hedged"] if self.long_prompt else []
@@ -97,7 +100,7 @@ class Draft:
         self._is_first_sent = bool(lineup.after_s) and not terms.holds
         self.race = race
         self.strategy = STRATEGIES[race.mode]
-        self._bills_losers = terms.bills_losers
+        self._terms = terms
         self.thrifty = terms.objective is Objective.COST
         self.random = random
         self.explores = False
@@ -158,11 +161,30 @@ class Draft:
             in_time = [each for each, _ in self._rivals(late=True)]
             if self._add_before_the_deadline(in_time) or self.thrifty:
                 return
+        if self.race.value_usd_per_s and self.strategy.decides and self._is_valued():
+            return
         for delay_s, why in self.strategy.starts(self):
             if alone and self.strategy.races_itself and self._primary.tier < Tier.FULL:
                 self._launch(self._primary, delay_s, Role.RACE if why in _RACED else Role.HEDGE, why)
             else:
                 self._add_best(delay_s, why)
+
+    def _is_valued(self) -> bool:
+        """Add the attempt that is worth most beyond its cost, if one is; return False if no price is known."""
+        found = offers(self._lineup, self._primary, self.race, self._terms, kept=self._kept, is_long=self.long_prompt)
+        if found is None:
+            return False
+        launched = {launch.deployment for launch in self.launches}
+        if len(launched) > 1:
+            found = [each for each in found if each.deployment not in launched]
+        value = self.race.value_usd_per_s or 0.0
+        self.offer = offer = best(found, value, self.race.budget)
+        if offer is None:
+            self.reasons.append(NOT_WORTH_IT)
+        else:
+            rival = next(each for each in self._others if each.deployment == offer.deployment)
+            self._launch(rival, offer.delay_s, Role.HEDGE if offer.delay_s else Role.RACE, Why.VALUE)
+        return True
 
     def _add_best(self, delay_s: float, why: Why) -> None:
         """Add the best deployment for such a start: if the mode decides, only if the call should gain by it."""
@@ -200,10 +222,10 @@ class Draft:
 
     def _is_dear(self, rival: Candidate) -> bool:
         """Whether the loser would be billed in full while dollars are limited."""
-        race = self.race
-        if not self._bills_losers or (race.usd_per_day is None and race.extra_usd_per_call is None):
+        race, bills_losers = self.race, self._terms.bills_losers
+        if not bills_losers or (race.usd_per_day is None and race.extra_usd_per_call is None):
             return False
-        return not self._bills_losers.isdisjoint((rival.deployment, self._primary.deployment))
+        return not bills_losers.isdisjoint((rival.deployment, self._primary.deployment))
 
     def add_rescues(self, reserve: Sequence[Candidate]) -> float:
         """Add two rescues for a primary that hangs; return the start of the first, in seconds.
@@ -291,6 +313,7 @@ class Draft:
             self._spare.remove(candidate)
 
 
+NOT_WORTH_IT = "no extra attempt: none should save time that is worth more than it costs"
 NOT_HEDGED = "no hedge: any other, if it were first, would give the answer too late"
 _RACED = frozenset({Why.WIDTH, Why.BUDGET})
 
@@ -311,11 +334,13 @@ def plan(
     home: Candidate | None = None,
     cost_usd: Mapping[str, float] = _NOTHING_COSTS,
     answer_tokens: float = 0.0,
+    kept: float = 1.0,
 ) -> Plan:
     """Plan the launches of one call; ``tokens`` is the current budget, ``now_s`` the time of the conditions.
 
     ``held``: how much of the prompt is in each deployment's cache, if that saves something; ``home``: the prompt's
     rendezvous deployment, if no cache is known to hold it. ``cost_usd`` and ``answer_tokens`` are those of the plan.
+    ``kept``: where a second has a value, the share of what independent attempts would save that is saved.
     """
     if not lineup.ranked:
         conditions = [each.condition for each in lineup.candidates]
@@ -336,7 +361,7 @@ def plan(
         primary = _draw(chosen, weights_up_to, random)
         why = Why.DRAWN if chosen is lineup.near else Why.CACHE_WARM
     others = [each for each in lineup.ranked if each is not primary]
-    draft = Draft(primary, others, race, terms, random, lineup=lineup, why=why, now_s=now_s)
+    draft = Draft(primary, others, race, terms, random, lineup=lineup, why=why, now_s=now_s, kept=kept)
     rescue_s = None
     if not draft.strategy.in_turn:
         if why is Why.FLAWED:
@@ -363,6 +388,7 @@ def plan(
         reasons=tuple(draft.reasons),
         primary=primary.estimate,
         explores=draft.explores,
+        offer=draft.offer,
     )
 
 

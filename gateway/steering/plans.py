@@ -27,6 +27,7 @@ class Why(StrEnum):
     COLD_START = "cold start"  # the primary is new
     WIDTH = "width"  # mode race
     BUDGET = "budget"  # the share of calls that is raced
+    VALUE = "value"  # the seconds that it should save are worth more than it should cost
     LATE = "late"  # hedge at the primary's quantile
     CROWDED = "crowded"  # would be raced, but too much is in flight there
     SLOWER = "slower"  # would be raced, but the call should lose by it: its answer is slower
@@ -93,6 +94,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     min_tok_s: float | None
     budget: float  # extra attempts per call
     budget_tokens: float  # extra attempts saved so far
+    value_usd_per_s: float | None = None  # of a second, if it has one
     extra_usd_per_call: float | None = None  # maximum cost of extra attempts per call
     budget_usd: float | None = None  # dollars saved so far
     cost_alone_usd: float | None = None  # of the call, if the primary runs alone
@@ -115,6 +117,16 @@ class Launch(msgspec.Struct, frozen=True):
     audited: bool = False  # watched after losing, so that its figures are not censored
     why: Why | None = None  # the rule behind it
     watch_s: float | None = None  # how long an audited loser is watched, since its launch; None: the default
+
+
+class Offer(msgspec.Struct, frozen=True, gc=False):
+    """A further attempt that a call could have. Seconds and dollars are means of the calls in which it starts."""
+
+    deployment: str
+    delay_s: float
+    starts: float  # the share of calls in which it does, as the primary has no first token by then
+    saved_s: float
+    usd: float
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -141,4 +153,5 @@ class Plan(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()  # what is unusual about this plan, as text
     primary: Estimate | None = None  # of the first launch, if it ran alone
     explores: bool = False  # an attempt is launched to learn about its deployment
+    offer: Offer | None = None  # the further attempt that is worth its cost, if a second has a value
     explanation: Explanation | None = None  # on request

@@ -290,6 +290,7 @@ class Steering:
             now_s=now_s,
             cost_usd=costs,
             answer_tokens=expected,
+            kept=self._learning.kept_of(model).share if race.value_usd_per_s else 1.0,
         )
         if is_limited and plan.launches:
             plan = msgspec.structs.replace(plan, reasons=(*plan.reasons, _LIMITED.format(room / demand)))

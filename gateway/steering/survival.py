@@ -38,6 +38,11 @@ class Curve(msgspec.Struct, frozen=True):
         mass = self.reached[index] - below
         return edge_s(index + (min(1.0, max(0.0, (q - below) / mass)) if mass > 0 else 0.0))
 
+    def reached_at(self, q: float) -> float:
+        """Return the share of first tokens that have come by the end of the bucket with the quantile ``q``."""
+        index = bisect_left(self.reached, q - _ROUNDING)
+        return self.reached[index] if index < len(self.reached) else 1.0
+
     def later_than(self, seconds: float) -> float:
         """Return the share of first tokens later than ``seconds``; interpolated as in ``quantile_s``."""
         if seconds <= 0:
@@ -78,6 +83,10 @@ class Curve(msgspec.Struct, frozen=True):
         if shift > 0:
             return Curve((0.0,) * shift + self.reached[:-shift])
         return Curve(self.reached[-shift:] + self.reached[-1:] * -shift)
+
+    def plus(self, seconds: float) -> "Curve":
+        """Return the distribution of the times with ``seconds`` added."""
+        return Curve(tuple([1.0 - self.later_than(edge_s(index + 1) - seconds) for index in range(BUCKETS)]))
 
     def left_at(self, q: float) -> "Curve":
         """Return the distribution of the time that is left once a share ``q`` of first tokens has come."""

@@ -80,6 +80,7 @@ def test_no_header_asks_for_nothing(nothing: str | None) -> None:
         ('{"budget": 3}', "budget"),
         ('{"usd_per_day": 3}', "usd_per_day"),
         ('{"extra_usd_per_call": 3}', "extra_usd_per_call"),
+        ('{"value_usd_per_s": 3}', "value_usd_per_s"),
         ("3", "Expected"),
         ("{", "truncated"),
     ],

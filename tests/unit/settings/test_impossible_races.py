@@ -99,6 +99,39 @@ def test_a_daily_limit_without_any_price_is_noted(loaded: Load) -> None:
     assert not list(doubtful_model("m", settings.models["m"], priced=True))
 
 
+def test_a_value_without_any_price_is_noted(loaded: Load) -> None:
+    settings = loaded(model("value_usd_per_s: 0.02"))
+
+    (note,) = doubtful_model("m", settings.models["m"], priced=False)
+
+    where = "models.m.deployments[]"
+    assert note == f"model 'm': value_usd_per_s has no effect, because no price is known: set price_per_mtok in {where}"
+    assert not list(doubtful_model("m", settings.models["m"], priced=True))
+
+
+@pytest.mark.parametrize(
+    ("race", "words"),
+    [
+        ("mode: hedge", "in mode hedge: set mode: auto"),
+        ("objective: cost, ttft_ms: 800", "under the objective cost, which buys no seconds"),
+        ("budget: 0", "because budget is 0: no extra attempt is started"),
+    ],
+)
+def test_a_value_that_buys_nothing_is_noted(loaded: Load, race: str, words: str) -> None:
+    settings = loaded(model(f"value_usd_per_s: 0.02, {race}", PRICED))
+
+    (note,) = doubtful_model("m", settings.models["m"], priced=True)
+
+    assert note == f"model 'm': value_usd_per_s has no effect {words}".replace("effect because", "effect, because")
+
+
+@pytest.mark.parametrize("value", ["-0.01", ".inf", ".nan", "much"])
+def test_a_value_that_is_no_sum_of_dollars_is_refused(problems: Problems, value: str) -> None:
+    (problem,) = problems(model(f"value_usd_per_s: {value}"))
+
+    assert "models.m.race.value_usd_per_s" in problem
+
+
 def test_a_width_the_budget_does_not_pay_for_is_noted(loaded: Load) -> None:
     settings = loaded(model("mode: race, width: 2, budget: 0.1"))
 

@@ -18,13 +18,19 @@ def test_the_strictest_limits_of_all_hold() -> None:
     two = model(
         "b/m",
         maximums={"n": 1, "max_tokens": 100},
-        race={"budget": 0.5, "usd_per_day": 3.0, "extra_usd_per_call": 0.1, "audit_share": 0.0},
+        race={
+            "budget": 0.5,
+            "usd_per_day": 3.0,
+            "extra_usd_per_call": 0.1,
+            "value_usd_per_s": 0.02,
+            "audit_share": 0.0,
+        },
     )
     for first, second in ((one, two), (two, one)):
         both = joined([first, second])
         assert both.maximums == {"n": 1, "max_tokens": 100}
         assert (both.race.budget, both.race.usd_per_day, both.race.extra_usd_per_call) == (0.5, 3.0, 0.1)
-        assert both.race.audit_share == 0.0
+        assert (both.race.value_usd_per_s, both.race.audit_share) == (0.02, 0.0)
         assert {each.name for each in both.deployments} == {"a/m", "b/m"}
 
 

@@ -49,11 +49,14 @@ def test_a_profile_laid_over_a_model_replaces_its_own_profile_and_what_is_said_t
 @pytest.mark.parametrize("budget", [0.0, 0.1, 3.0])
 @pytest.mark.parametrize("profile", Profile)
 def test_no_profile_raises_what_the_operator_pays(profile: Profile, budget: float) -> None:
-    race = RaceSettings(budget=budget, usd_per_day=5.0, extra_usd_per_call=0.1, max_prompt_tokens=100)
+    race = RaceSettings(
+        budget=budget, usd_per_day=5.0, extra_usd_per_call=0.1, value_usd_per_s=0.02, max_prompt_tokens=100
+    )
 
     laid = race.under(profile)
 
     assert laid.budget <= budget
+    assert laid.value_usd_per_s == 0.02
     assert (laid.usd_per_day, laid.extra_usd_per_call, laid.max_prompt_tokens) == (5.0, 0.1, 100)
 
 

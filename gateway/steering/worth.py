@@ -1,0 +1,200 @@
+"""What further attempts are worth: seconds saved and dollars spent, for each deployment and time of start.
+
+Of its own file: the planner chooses by it, the router keeps what audits say of it, the explainer tells it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from gateway.core.attempts import AnswerKind, AttemptRecord, WinOn
+from gateway.settings import RaceSettings
+from gateway.steering.budget import hedged_at_s
+from gateway.steering.candidates import Candidate, Lineup, Terms, Tier, expected_tokens
+from gateway.steering.constants import (
+    CROWDED,
+    HEDGE_SHARE,
+    KEPT_MEMORY,
+    KEPT_PRIOR,
+    KEPT_STEP,
+    LEAST_AUDITS,
+    MEAN_CAP_S,
+    VALUED_STARTS,
+)
+from gateway.steering.counts import bucket, edge_s
+from gateway.steering.plans import Offer
+from gateway.steering.prediction import size_of, tokens_of
+from providers import Price
+
+
+def offers(
+    lineup: Lineup, primary: Candidate, race: RaceSettings, terms: Terms, *, kept: float, is_long: bool
+) -> Sequence[Offer] | None:
+    """Return what could run beside ``primary``, and would save something; None if no price is known.
+
+    ``kept`` is the share of the seconds that are saved though attempts of a call are alike (``Kept.share``). A prompt
+    that ``is_long`` is only hedged. Lineups are reused, so all of a size count as one.
+    """
+    size = size_of(terms.prompt_tokens)
+    losers = race.win_on, race.keep_rival, terms.answer_kind, terms.bills_losers
+    key = primary.deployment, kept, is_long, size, terms.holds, losers
+    known = lineup.offers.get(key)
+    if known is None:
+        prices = _prices(lineup.ranked, terms)
+        if prices is None:
+            return None
+        found = _Offers(lineup, primary, race, terms, kept=kept, prompt_tokens=tokens_of(size), prices=prices)
+        curve = primary.estimate.curve
+        starts = {come and curve.reached_at(come) for come in VALUED_STARTS if not is_long or come >= 1.0 - HEDGE_SHARE}
+        known = lineup.offers[key] = tuple(found.at(sorted(starts)))
+    return known
+
+
+def best(offers: Sequence[Offer], value_usd_per_s: float, budget: float) -> Offer | None:
+    """Return the offer with the most value beyond its cost; None if no one has any.
+
+    So it starts at once only if that is better than to wait for the primary, and then to start in fewer calls: with a
+    higher value never later. It starts in no more calls than the ``budget`` has attempts for, so below one attempt per
+    call a late start may be worth more, as it reaches the calls that need it.
+    """
+    chosen, most_usd = None, 0.0
+    for each in offers:
+        net_usd = min(each.starts, budget) * (value_usd_per_s * each.saved_s - each.usd)
+        if net_usd > most_usd:
+            chosen, most_usd = each, net_usd
+    return chosen
+
+
+class _Offers:
+    """Finds the offers beside one primary."""
+
+    def __init__(
+        self,
+        lineup: Lineup,
+        primary: Candidate,
+        race: RaceSettings,
+        terms: Terms,
+        *,
+        kept: float,
+        prompt_tokens: float,
+        prices: dict[str, Price],
+    ) -> None:
+        assert lineup.standings is not None
+        self._lineup, self._primary, self._terms, self._kept = lineup, primary, terms, kept
+        self._standings = lineup.standings
+        self._prompt_tokens, self._prices = prompt_tokens, prices
+        self._answer_tokens = expected_tokens(lineup.standings, terms)
+        # With ``valid`` all attempts run until one is, and a rival that is kept runs to its end.
+        is_judged = race.win_on is WinOn.VALID and terms.answer_kind is not AnswerKind.PLAIN
+        self._run_on = is_judged or (race.keep_rival and terms.holds)
+
+    def at(self, starts: Sequence[float]) -> Iterator[Offer]:
+        primary = self._primary
+        for each in self._lineup.ranked:
+            if each is primary or each.tier > primary.tier or each.tier >= Tier.FULL:
+                continue
+            for come in starts:
+                if not come and each.condition.crowding > CROWDED:
+                    continue  # it would slow down the call that it should speed up
+                delay_s = hedged_at_s(primary.estimate.quantile_s(come)) if come else 0.0
+                share = 1.0 - come
+                saved_s, first = self._saved_s(each, come)
+                if saved_s > 0 and share > _ROUNDING:
+                    yield Offer(each.deployment, delay_s, share, saved_s, self._usd(each, first))
+
+    def _saved_s(self, racer: Candidate, come: float) -> tuple[float, float]:
+        """Return the seconds that are saved, and the share of calls in which ``racer`` is the first.
+
+        Streamed they are those of the first token, less what a slower answer costs its reader; else of the whole
+        answer, as a first token is then held back for an answer that ends sooner.
+        """
+        primary, estimate, condition = self._primary, racer.estimate, racer.condition
+        slow = primary.estimate.scale * primary.condition.crowding
+        factor = estimate.scale * condition.crowding / slow
+        more_s = _in_steps((racer.after_s - primary.after_s) / slow) if self._terms.holds else 0.0
+        beside, alone_s = self._standings.beside_late(primary.deployment, racer.deployment, factor, come, more_s)
+        if not self._terms.holds:
+            return self._lineup.gain_s(primary, racer, come=come, kept=self._kept), beside.first
+        sooner_s = self._kept * slow * (alone_s - beside.earlier_s)
+        return (1.0 - estimate.error_rate) * sooner_s - condition.price_s, beside.first
+
+    def _usd(self, racer: Candidate, first: float) -> float:
+        """Return what the attempt adds to the bill until one of the two is cut, US dollars.
+
+        That is its prompt, and where it wins the difference of the two answers. Who is cut has no token yet, so its
+        answer costs nothing, unless its vendor bills it all the same, or it was held back for the other.
+        """
+        primary = self._primary
+        mine, its = self._prices[racer.deployment], self._prices[primary.deployment]
+        mine_usd, its_usd = (self._answer_tokens * price.output_usd for price in (mine, its))
+        usd = self._prompt_tokens * mine.input_usd
+        if self._run_on:
+            return usd + mine_usd
+        return (
+            usd
+            + first * (mine_usd - its_usd)
+            + (1.0 - first) * mine_usd * self._lost(racer, primary)
+            + first * its_usd * self._lost(primary, racer)
+        )
+
+    def _lost(self, loser: Candidate, winner: Candidate) -> float:
+        """Return the share of its answer that ``loser`` is paid for at most."""
+        if loser.deployment in self._terms.bills_losers:
+            return 1.0
+        if not self._terms.holds or loser.decode_s <= winner.decode_s:
+            return 0.0
+        return 1.0 - winner.decode_s / loser.decode_s
+
+
+def _prices(ranked: Sequence[Candidate], terms: Terms) -> dict[str, Price] | None:
+    """Return the price of each; one without counts as the most expensive known. None if none is known."""
+    known = terms.prices or {}
+    dearest = max(known.values(), key=_dearness, default=None)
+    return None if dearest is None else {each.deployment: known.get(each.deployment, dearest) for each in ranked}
+
+
+def _dearness(price: Price) -> float:
+    return price.input_usd + price.output_usd
+
+
+def _in_steps(seconds: float) -> float:
+    """Return about ``seconds``, so that few different ones are computed."""
+    if abs(seconds) < _LEAST_S:
+        return 0.0
+    return edge_s(bucket(abs(seconds))) * (1.0 if seconds > 0 else -1.0)
+
+
+# Dependence: a call that is slow at its primary is often slow at any other, so an attempt saves less than two
+# independent ones would. Audited primaries tell how much less: each was seen to its first token after it was overtaken.
+
+
+class Kept:
+    """The share of the predicted seconds that audits have seen saved, for one model."""
+
+    __slots__ = ("_audits", "_predicted_s", "_seen_s")
+
+    def __init__(self) -> None:
+        self._audits = 0
+        self._seen_s = self._predicted_s = 0.0
+
+    def learn(self, audited: AttemptRecord) -> None:
+        """Learn from an audited primary that was overtaken; one that failed then would have saved nothing."""
+        if audited.predicted_ms is None or audited.overtaken_at_ms is None:
+            return
+        since_ms = audited.overtaken_at_ms
+        seen_ms = since_ms if audited.outcome.failed else audited.ttft_ms or audited.censored_at_ms or since_ms
+        self._audits += 1
+        self._seen_s += max(0.0, min(MEAN_CAP_S, seen_ms / 1000) - since_ms / 1000)
+        self._predicted_s += max(0.0, min(MEAN_CAP_S, audited.predicted_ms / 1000) - since_ms / 1000)
+        if self._audits >= KEPT_MEMORY:
+            self._audits //= 2
+            self._seen_s, self._predicted_s = self._seen_s / 2, self._predicted_s / 2
+
+    @property
+    def share(self) -> float:
+        """The ratio of both sums, pulled to KEPT_PRIOR as by 30 audits; in steps, and at most 1: independent."""
+        seen = self._seen_s / self._predicted_s if self._predicted_s > 0 else KEPT_PRIOR
+        shrunk = (self._audits * seen + LEAST_AUDITS * KEPT_PRIOR) / (self._audits + LEAST_AUDITS)
+        return min(1.0, max(KEPT_STEP, round(shrunk / KEPT_STEP) * KEPT_STEP))
+
+
+_ROUNDING = 1e-3
+_LEAST_S = 0.01
