@@ -184,21 +184,31 @@ def litellm(
     ),
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result and the notes as one JSON object.")] = False,
+    accounts: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--accounts",
+            help="What its API answers to /key/list?return_full_object=true, /team/list, /user/list or /customer/list;"
+            " may be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Write a configuration from that of a LiteLLM proxy.
 
     Models, router groups, fallbacks, Redis and the master key are converted; keys become references to variables.
+    Keys, teams and users are in LiteLLM's database: save what its API says of them, and name the files. Their keys
+    go on working, as both keep the SHA-256 of a key.
     Settings without a counterpart are listed with their place, on standard error and at the end of the file. A secret
     in clear text is never copied: it becomes a ${NAME}.
 
-    Example: holeshot import litellm config.yaml -o config/gateway.yaml
+    Example: holeshot import litellm config.yaml --accounts keys.json --accounts teams.json
     """
     from gateway.cli.import_litellm.conversion import convert  # noqa: PLC0415 - likewise
     from gateway.settings import ConfigurationError  # noqa: PLC0415 - pydantic only where it is needed
     from providers import DatasheetTable, load_catalog  # noqa: PLC0415 - likewise
 
     try:
-        converted = convert(source, os.environ, load_catalog(), DatasheetTable.shipped())
+        converted = convert(source, os.environ, load_catalog(), DatasheetTable.shipped(), accounts or ())
     except ConfigurationError as error:
         report(error)
         raise typer.Exit(FAILED) from None

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from gateway.cli.import_litellm.accounts import SIGNING_KEY, Accounts
 from gateway.cli.import_litellm.addresses import Addresses
 from gateway.cli.import_litellm.deployments import GENERAL, LITELLM, ROUTER, SECTIONS, UNKNOWN, Entries, Entry
 from gateway.cli.import_litellm.notes import (
@@ -358,6 +359,8 @@ _WORDS: Mapping[str, str] = {
     "providers": "The providers. You may leave out what the catalog has (base URL, quirks, prices).",
     "models": "What clients ask for, and the deployments (provider/model) that race to answer. LiteLLM sends each call"
     " once: budget 0 does that; 1.0 starts one extra attempt per call, which makes answers faster.",
+    "teams": "What keys of a team may use together.",
+    "end_users": "What end users may use, by the name that requests give them.",
     "clients": "Who may call.",
 }
 
@@ -435,16 +438,19 @@ class Converted(msgspec.Struct, frozen=True):
     models: tuple[str, ...]
 
 
-def convert(path: Path, environ: Mapping[str, str], catalog: Catalog, table: DatasheetTable) -> Converted:
+def convert(
+    path: Path, environ: Mapping[str, str], catalog: Catalog, table: DatasheetTable, accounts: Sequence[Path] = ()
+) -> Converted:
     """Convert the file at ``path``; ``table`` knows which models have a price, for routing by cost.
 
-    Only the master key is read from ``environ``; its digest is written.
+    ``accounts`` are answers of LiteLLM's API about its keys, teams, users and customers. Only the master key is read
+    from ``environ``; its digest is written.
 
     Raises:
-        ConfigurationError: it cannot be read, or is not YAML.
+        ConfigurationError: a file cannot be read, or is not YAML, or JSON.
 
     """
-    return _Conversion(read_source(path), environ, catalog, table).run(path)
+    return _Conversion(read_source(path), environ, catalog, table).run(path, accounts)
 
 
 class _Conversion:
@@ -460,7 +466,7 @@ class _Conversion:
         self._sections = {name: section(source.data.get(name), (name,), source.notes) for name in _SECTIONS}
         self._any_model = False  # whether clients may name provider/model themselves
 
-    def run(self, path: Path) -> Converted:
+    def run(self, path: Path, accounts: Sequence[Path]) -> Converted:
         """Convert the file, definitions before their uses."""
         entries = self._entries()
         self._addresses.name_all()
@@ -472,8 +478,9 @@ class _Conversion:
             place = ("general_settings", "master_key")
             entry = client(key, place, self._variables, self._notes, adhoc=self._any_model)
             config |= {"host": "0.0.0.0", "clients": {CLIENT: entry}}  # noqa: S104 - as LiteLLM, as keys are required
+        more = self._accounts(accounts, config)
         self._remark_on_the_rest()
-        notes = tuple(self._notes.listed())
+        notes = (*self._notes.listed(), *more)
         return Converted(
             text=written_file(config, path.name, notes),
             notes=notes,
@@ -481,6 +488,21 @@ class _Conversion:
             providers=tuple(self._addresses.providers),
             models=tuple(models),
         )
+
+    def _accounts(self, files: Sequence[Path], config: dict[str, Any]) -> Sequence[Problem]:
+        """Add what is in LiteLLM's database; return remarks."""
+        found = Accounts(config["models"])
+        for file in files:
+            found.read(file)
+        found.convert()
+        if found.clients:
+            config |= {"host": "0.0.0.0", "clients": {**config.get("clients", {}), **found.clients}}  # noqa: S104 - as above
+        config |= {"teams": found.teams, "end_users": found.end_users}
+        if found.end_users:  # their names are kept as keyed hashes
+            config["page"] = {
+                "signing_key": self._variables.plain(f"os.environ/{SIGNING_KEY}", ("page", "signing_key"))
+            }
+        return found.notes
 
     def _entries(self) -> list[Entry]:
         """Return the entries that name a model; wildcard entries become providers only."""

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from gateway.settings import load
+
 Holeshot = Callable[..., Result]
 
 CONFIG = """
@@ -85,3 +87,91 @@ def test_a_file_that_cannot_be_used_is_said_with_1(holeshot: Holeshot, content: 
 def test_the_verb_has_an_example(holeshot: Holeshot) -> None:
     assert "litellm" in holeshot("import", "--help").output
     assert "Example:" in holeshot("import", "litellm", "--help").output
+
+
+# What LiteLLM has in its database, as its API answers.
+
+DIGEST = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8"
+TEAMS = [
+    {"team_id": "t-1", "team_alias": "research", "rpm_limit": 600, "max_budget": 50.0, "budget_duration": "30d",
+     "models": ["llama"], "spend": 3.5, "blocked": False},
+    {"team_id": "t-2", "team_alias": None, "max_budget": 9, "budget_duration": None, "models": []},
+]  # fmt: skip
+KEYS = {
+    "keys": [
+        {"token": DIGEST, "key_alias": "nightly", "team_id": "t-1", "user_id": "u-1", "tpm_limit": 9000, "models": []},
+        {"token": DIGEST[::-1], "key_alias": None, "user_id": "u-1", "team_id": None, "models": ["all-proxy-models"],
+         "expires": "2031-01-01T00:00:00Z"},
+        {"token": "sk-in-clear-text", "key_alias": "old", "models": []},
+        {"token": "a" * 64, "key_alias": "stopped", "models": [], "blocked": True},
+        {"token": "b" * 64, "key_alias": "elsewhere", "models": ["gpt-none"]},
+        {"token": "c" * 64, "key_alias": "orphan", "team_id": "t-9", "models": []},
+    ],
+    "total_count": 6,
+}  # fmt: skip
+USERS = {
+    "users": [
+        {"user_id": "u-1", "user_email": "ann@example.com", "user_role": "internal_user", "max_parallel_requests": 4,
+         "max_budget": 2, "budget_duration": "1d", "teams": ["t-1"]},
+        {"user_id": "u-2", "user_email": None, "user_role": "proxy_admin", "teams": []},
+    ]
+}  # fmt: skip
+CUSTOMERS = [
+    {"user_id": "acme", "blocked": False, "litellm_budget_table": {"max_budget": 1.5, "budget_duration": "24h"}},
+    {"user_id": "barred", "blocked": True, "litellm_budget_table": None},
+]
+
+
+def test_keys_teams_and_users_of_its_database_are_imported(holeshot: Holeshot) -> None:
+    named: list[str] = []
+    for name, told in (("keys", KEYS), ("teams", TEAMS), ("users", USERS), ("customers", CUSTOMERS)):
+        Path(f"{name}.json").write_text(json.dumps(told))
+        named += ["--accounts", f"{name}.json"]
+    environ = {"GROQ_API_KEY": "g", "CEREBRAS_API_KEY": "c", "PAGE_SIGNING_KEY": "0123456789abcdef" * 4}
+
+    result = holeshot("import", "litellm", "config.yaml", *named, **environ)
+
+    assert result.exit_code == 0, result.output
+    assert "before `holeshot serve`" not in result.stderr, result.stderr
+    made = load(Path("config/gateway.yaml"), environ)
+    assert {name: team.by_name for name, team in made.teams.items()} == {
+        "research": {"rpm": 600, "usd_per_month": 50.0},
+        "t-2": {},
+        "ann@example.com": {"max_parallel": 4, "usd_per_day": 2},
+    }
+    nightly, other = made.clients["nightly"], made.clients[f"key-{DIGEST[::-1][:8]}"]
+    assert (nightly.key_sha256, nightly.team, nightly.models) == ((DIGEST,), "research", ("llama",))
+    assert nightly.by_name == {"tpm": 9000}
+    assert (other.team, other.models, str(other.expires)[:10]) == ("ann@example.com", None, "2031-01-01")
+    assert set(made.clients) == {"nightly", f"key-{DIGEST[::-1][:8]}"}
+    assert made.end_users is not None
+    assert {name: limits.by_name for name, limits in made.end_users.named.items()} == {"acme": {"usd_per_day": 1.5}}
+    said = " ".join(result.stderr.split())
+    for words in (
+        "team 't-2' has a budget that never begins anew",
+        "the key 'old' is not a SHA-256: left out",
+        "the key 'stopped' is blocked: left out",
+        "the key 'elsewhere' may use models that this configuration does not have: gpt-none",
+        "the key 'orphan': its team is in none of the files: left out",
+        "customer 'barred' is blocked",
+        "have spent is not carried over",
+    ):
+        assert words in said, words
+    assert "sk-in-clear-text" not in result.output + Path("config/gateway.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ("[", "accounts.json: cannot be read: is not JSON"),
+        ('{"error": "no"}', "is no list of keys, teams, users or customers"),
+        (f'{{"keys": ["{DIGEST}"]}}', "return_full_object=true"),
+        ("[1]", "is no key, team, user or customer"),
+    ],
+)
+def test_what_is_no_answer_of_its_api_is_said(holeshot: Holeshot, told: str, words: str) -> None:
+    Path("accounts.json").write_text(told)
+
+    result = holeshot("import", "litellm", "config.yaml", "--accounts", "accounts.json", GROQ_API_KEY="g")
+
+    assert words in " ".join(result.stderr.split())

@@ -1,0 +1,191 @@
+"""Converts what a LiteLLM proxy has in its database: keys, teams, internal users and customers (end users).
+
+They are read from what its API answers, saved as files: ``/key/list?return_full_object=true``, ``/team/list``,
+``/user/list`` and ``/customer/list``. LiteLLM keeps the SHA-256 of a key, as we do, so keys go on working.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gateway.settings import ConfigurationError, Problem
+
+SIGNING_KEY = "PAGE_SIGNING_KEY"  # the variable
+
+_LISTS = ("keys", "teams", "users", "customers", "data")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_LIMITS = {"rpm_limit": "rpm", "tpm_limit": "tpm", "max_parallel_requests": "max_parallel"}
+_PERIODS = {"1d": "usd_per_day", "24h": "usd_per_day"} | dict.fromkeys(("30d", "31d", "1mo", "1m"), "usd_per_month")
+_ALL = frozenset({"all-proxy-models", "all-team-models", "*"})
+_BUDGET = "litellm_budget_table"
+
+
+class _Kind(StrEnum):
+    KEY = "key"
+    TEAM = "team"
+    USER = "user"
+    CUSTOMER = "customer"
+
+
+class Accounts:
+    """Builds ``teams``, ``clients`` and ``end_users`` from files, for the ``models`` of the configuration."""
+
+    def __init__(self, models: Collection[str]) -> None:
+        self._models = models
+        self._rows: dict[_Kind, list[tuple[str, dict[str, Any]]]] = {kind: [] for kind in _Kind}
+        self._taken: set[str] = set()
+        self.notes: list[Problem] = []
+        self.teams: dict[str, dict[str, Any]] = {}
+        self.clients: dict[str, dict[str, Any]] = {}
+        self.end_users: dict[str, Any] = {}
+
+    def read(self, path: Path) -> None:
+        """Read one answer.
+
+        Raises:
+            ConfigurationError: it cannot be read, or is no list of LiteLLM's.
+
+        """
+        try:
+            told = msgspec.json.decode(path.read_bytes())
+        except (OSError, msgspec.DecodeError) as error:
+            words = error.strerror if isinstance(error, OSError) else "is not JSON"
+            raise ConfigurationError([Problem(f"cannot be read: {words}", str(path))]) from None
+        rows = next((told[name] for name in _LISTS if name in told), told) if isinstance(told, dict) else told
+        if not isinstance(rows, list):
+            raise ConfigurationError([Problem("is no list of keys, teams, users or customers", str(path))])
+        for row in rows:
+            kind = _kind(row)
+            if kind is None:
+                why = "names a key only: ask /key/list with return_full_object=true" if isinstance(row, str) else _NONE
+                self._note(str(path), f"a row {why}")
+            else:
+                self._rows[kind].append((str(path), row))
+
+    def convert(self) -> None:
+        """Convert all that was read."""
+        teams = {
+            row["team_id"]: self._payer(file, row, "team_alias", "team_id") for file, row in self._rows[_Kind.TEAM]
+        }
+        models = {row["team_id"]: row.get("models") for _, row in self._rows[_Kind.TEAM]}
+        users = {
+            row["user_id"]: self._payer(file, row, "user_email", "user_id") for file, row in self._rows[_Kind.USER]
+        }
+        for file, row in self._rows[_Kind.KEY]:
+            # As in LiteLLM: a key of a team has the team's budget, not its user's.
+            of = teams.get(row["team_id"]) if row.get("team_id") else users.get(row.get("user_id"))
+            if row.get("team_id") and row["team_id"] not in teams:
+                self._note(file, f"{self._named(row)}: its team is in none of the files: left out")
+                continue
+            self._key(file, row, of, models.get(row.get("team_id")))
+        named = {}
+        for file, row in self._rows[_Kind.CUSTOMER]:
+            if (limits := self._limits(file, row, f"customer {row['user_id']!r}")) is None:
+                self._note(file, f"customer {row['user_id']!r} is blocked: end users cannot be, so it is left out")
+            elif limits:
+                named[str(row["user_id"])] = limits
+        if named:
+            self.end_users = {"named": named}
+        if any(row.get("spend") for rows in self._rows.values() for _, row in rows):
+            self._note(None, "what keys, teams and customers have spent is not carried over: budgets begin anew")
+
+    def _payer(self, file: str, row: Mapping[str, Any], *names: str) -> str | None:
+        """Add a team; an internal user becomes one too, for its keys without a team. None: it has no limits."""
+        name = self._free(next(str(row[each]) for each in names if row.get(each)))
+        limits = self._limits(file, row, f"{_kind(row)} {name!r}")
+        if limits is None:
+            self._note(file, f"{_kind(row)} {name!r} is blocked: set its limits, or remove its keys")
+        if not limits and _kind(row) is _Kind.USER:
+            self._taken.discard(name)
+            return None
+        self.teams[name] = limits or {}
+        return name
+
+    def _key(self, file: str, row: Mapping[str, Any], team: str | None, of_team: Any) -> None:
+        said = self._named(row)
+        if _DIGEST.fullmatch(str(row["token"])) is None:
+            self._note(file, f"{said} is not a SHA-256: left out, make a new one with `holeshot keys new NAME`")
+            return
+        limits = self._limits(file, row, said)
+        if limits is None:
+            self._note(file, f"{said} is blocked: left out")
+            return
+        entry: dict[str, Any] = {"key_sha256": row["token"], **limits}
+        if team is not None:
+            entry["team"] = team
+        if row.get("expires"):
+            entry["expires"] = row["expires"]
+        wanted = [each for each in _texts(row.get("models")) if each not in _ALL] or [
+            each for each in _texts(of_team) if each not in _ALL
+        ]
+        known = [each for each in wanted if each in self._models]
+        if len(known) < len(wanted):
+            unknown = ", ".join(each for each in wanted if each not in known)
+            self._note(file, f"{said} may use models that this configuration does not have: {unknown}")
+        if wanted and not known:
+            self._note(file, f"{said} has no model left: left out")
+            return
+        if known:
+            entry["models"] = known
+        self.clients[self._free(_name(row))] = entry
+
+    def _limits(self, file: str, row: Mapping[str, Any], said: str) -> dict[str, Any] | None:
+        """Return the limits of a row, and of its budget; None if it may do nothing."""
+        budget = row.get(_BUDGET)
+        told = {**(budget if isinstance(budget, dict) else {}), **{name: value for name, value in row.items() if value is not None}}
+        limits = {ours: told[name] for name, ours in _LIMITS.items() if _is_number(told.get(name))}
+        if _is_number(most := told.get("max_budget")):
+            period = str(told.get("budget_duration") or "")
+            if (ours := _PERIODS.get(period.lower())) is None:
+                every = f"of {period}" if period else "that never begins anew"
+                self._note(
+                    file, f"{said} has a budget {every}: here they are of a day or a month (UTC), so it is left out"
+                )
+            else:
+                limits[ours] = most
+        if told.get("model_max_budget") or told.get("soft_budget"):
+            self._note(file, f"{said}: a budget by model, or one that only warns, has no counterpart: left out")
+        return None if told.get("blocked") is True or any(value <= 0 for value in limits.values()) else limits
+
+    def _named(self, row: Mapping[str, Any]) -> str:
+        return f"the key {_name(row)!r}"
+
+    def _free(self, name: str) -> str:
+        free, number = name, 2
+        while free in self._taken:
+            free, number = f"{name}-{number}", number + 1
+        self._taken.add(free)
+        return free
+
+    def _note(self, file: str | None, words: str) -> None:
+        self.notes.append(Problem(words, file))
+
+
+_NONE = "is no key, team, user or customer: left out"
+
+
+def _kind(row: Any) -> _Kind | None:
+    if not isinstance(row, dict):
+        return None
+    if isinstance(row.get("token"), str):
+        return _Kind.KEY
+    if isinstance(row.get("user_id"), str):
+        return _Kind.USER if "user_role" in row or "user_email" in row else _Kind.CUSTOMER
+    return _Kind.TEAM if isinstance(row.get("team_id"), str) else None
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    """Return a key's name; LiteLLM's ``key_name`` has its last characters, which are not shown."""
+    return str(row.get("key_alias") or f"key-{str(row['token'])[:8]}")
+
+
+def _texts(value: Any) -> Sequence[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else ()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
