@@ -1,9 +1,10 @@
-"""Converts what a LiteLLM proxy has in its database: keys, teams, internal users and customers (end users).
+"""Converts who may call a LiteLLM proxy: its master key, and the keys, teams, users and customers of its database.
 
-They are read from what its API answers, saved as files: ``/key/list?return_full_object=true``, ``/team/list``,
+The latter are read from what its API answers, saved as files: ``/key/list?return_full_object=true``, ``/team/list``,
 ``/user/list`` and ``/customer/list``. LiteLLM keeps the SHA-256 of a key, as we do, so keys go on working.
 """
 
+import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
@@ -12,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.settings import ConfigurationError, Problem
+from gateway.cli.import_litellm.notes import Notes, Variables
+from gateway.settings import ConfigurationError, Place, Problem
 
 SIGNING_KEY = "PAGE_SIGNING_KEY"  # the variable
 
@@ -22,6 +24,34 @@ _LIMITS = {"rpm_limit": "rpm", "tpm_limit": "tpm", "max_parallel_requests": "max
 _PERIODS = {"1d": "usd_per_day", "24h": "usd_per_day"} | dict.fromkeys(("30d", "31d", "1mo", "1m"), "usd_per_month")
 _ALL = frozenset({"all-proxy-models", "all-team-models", "*"})
 _BUDGET = "litellm_budget_table"
+
+CLIENT = "litellm-master"
+_REFERENCE = re.compile(r"os\.environ/([A-Za-z_][A-Za-z0-9_]*)")
+
+
+def client(key: Any, place: Place, variables: Variables, notes: Notes, *, adhoc: bool) -> dict[str, Any]:
+    """Return the entry of ``clients`` for LiteLLM's master key; it has only the key's digest."""
+    value = variables.value_of(key)
+    entry: dict[str, Any] = {}
+    if value is not None:
+        entry["key_sha256"] = hashlib.sha256(value.encode()).hexdigest()
+        notes.add(
+            place,
+            f"became client {CLIENT!r}, known by the key's SHA-256; give each user a key with `holeshot keys new NAME`",
+        )
+    else:
+        match = _REFERENCE.fullmatch(str(key))
+        name = f"{match[1] if match else 'LITELLM_MASTER_KEY'}_SHA256"
+        entry["key_sha256"] = variables.plain(f"os.environ/{name}", place)
+        notes.add(
+            place,
+            f"became client {CLIENT!r}, known by the key's SHA-256, which must be in {name}:"
+            ' printf %s "$KEY" | sha256sum; better, make new keys with `holeshot keys new NAME`',
+        )
+    entry["admin"] = True
+    if adhoc:
+        entry["adhoc"] = True
+    return entry
 
 
 class _Kind(StrEnum):
@@ -91,7 +121,7 @@ class Accounts:
         if named:
             self.end_users = {"named": named}
         if any(row.get("spend") for rows in self._rows.values() for _, row in rows):
-            self._note(None, "what keys, teams and customers have spent is not carried over: budgets begin anew")
+            self._note(None, "what keys, teams and customers have spent is not carried over: budgets begin at zero")
 
     def _payer(self, file: str, row: Mapping[str, Any], *names: str) -> str | None:
         """Add a team; an internal user becomes one too, for its keys without a team. None: it has no limits."""
@@ -136,12 +166,13 @@ class Accounts:
     def _limits(self, file: str, row: Mapping[str, Any], said: str) -> dict[str, Any] | None:
         """Return the limits of a row, and of its budget; None if it may do nothing."""
         budget = row.get(_BUDGET)
-        told = {**(budget if isinstance(budget, dict) else {}), **{name: value for name, value in row.items() if value is not None}}
+        own = {name: value for name, value in row.items() if value is not None}
+        told = {**(budget if isinstance(budget, dict) else {}), **own}
         limits = {ours: told[name] for name, ours in _LIMITS.items() if _is_number(told.get(name))}
         if _is_number(most := told.get("max_budget")):
             period = str(told.get("budget_duration") or "")
             if (ours := _PERIODS.get(period.lower())) is None:
-                every = f"of {period}" if period else "that never begins anew"
+                every = f"of {period}" if period else "that never begins again"
                 self._note(
                     file, f"{said} has a budget {every}: here they are of a day or a month (UTC), so it is left out"
                 )

@@ -1,7 +1,5 @@
 """Converts a LiteLLM proxy's file to the text of ours, with remarks on what is left to do."""
 
-import hashlib
-import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from gateway.cli.import_litellm.accounts import SIGNING_KEY, Accounts
+from gateway.cli.import_litellm.accounts import CLIENT, SIGNING_KEY, Accounts, client
 from gateway.cli.import_litellm.addresses import Addresses
 from gateway.cli.import_litellm.deployments import GENERAL, LITELLM, ROUTER, SECTIONS, UNKNOWN, Entries, Entry
 from gateway.cli.import_litellm.notes import (
@@ -299,37 +297,10 @@ def clocks(data: Mapping[str, Any], place: Place, variables: Variables, notes: N
     return {}
 
 
-# Converts LiteLLM's general settings: its master key and its database.
+# Converts LiteLLM's general settings: its database.
 
-CLIENT = "litellm-master"
 LEDGER = "LEDGER_DATABASE_URL"  # not HOLESHOT_…: those variables are settings themselves
-_REFERENCE = re.compile(r"os\.environ/([A-Za-z_][A-Za-z0-9_]*)")
 _DEFAULT_LEDGER = "sqlite:///var/holeshot.db"
-
-
-def client(key: Any, place: Place, variables: Variables, notes: Notes, *, adhoc: bool) -> dict[str, Any]:
-    """Return the entry of ``clients`` for LiteLLM's master key; it has only the key's digest."""
-    value = variables.value_of(key)
-    entry: dict[str, Any] = {}
-    if value is not None:
-        entry["key_sha256"] = hashlib.sha256(value.encode()).hexdigest()
-        notes.add(
-            place,
-            f"became client {CLIENT!r}, known by the key's SHA-256; give each user a key with `holeshot keys new NAME`",
-        )
-    else:
-        match = _REFERENCE.fullmatch(str(key))
-        name = f"{match[1] if match else 'LITELLM_MASTER_KEY'}_SHA256"
-        entry["key_sha256"] = variables.plain(f"os.environ/{name}", place)
-        notes.add(
-            place,
-            f"became client {CLIENT!r}, known by the key's SHA-256, which must be in {name}:"
-            ' printf %s "$KEY" | sha256sum; better, make new keys with `holeshot keys new NAME`',
-        )
-    entry["admin"] = True
-    if adhoc:
-        entry["adhoc"] = True
-    return entry
 
 
 def ledger(general: Mapping[str, Any], place: Place, notes: Notes) -> str | None:

@@ -148,7 +148,7 @@ def test_keys_teams_and_users_of_its_database_are_imported(holeshot: Holeshot) -
     assert {name: limits.by_name for name, limits in made.end_users.named.items()} == {"acme": {"usd_per_day": 1.5}}
     said = " ".join(result.stderr.split())
     for words in (
-        "team 't-2' has a budget that never begins anew",
+        "team 't-2' has a budget that never begins again",
         "the key 'old' is not a SHA-256: left out",
         "the key 'stopped' is blocked: left out",
         "the key 'elsewhere' may use models that this configuration does not have: gpt-none",
