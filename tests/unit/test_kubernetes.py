@@ -152,7 +152,7 @@ async def test_the_autoscaler_reads_a_gauge_that_the_gateway_has() -> None:
     [metric] = autoscaler["metrics"]
     page, _ = await Metrics(dict).render()
     assert f"# TYPE {metric['pods']['metric']['name']} gauge" in page.decode()
-    guide = (FOLDER.parents[1] / "docs" / "production.md").read_text(encoding="utf-8")
+    guide = (FOLDER.parents[1] / "docs" / "guides" / "kubernetes.md").read_text(encoding="utf-8")
     assert f"seriesQuery: '{metric['pods']['metric']['name']}{{" in guide
     assert autoscaler["scaleTargetRef"]["name"] == manifest("gateway/deployment.yaml")["metadata"]["name"]
     assert "replicas" not in manifest("gateway/deployment.yaml")["spec"]

@@ -119,6 +119,7 @@ LIES: Mapping[str, tuple[Lie, str]] = {
     "another issuer": (lambda _, browser: browser.answer.update(iss="https://evil.example.com"), "another provider"),
     "no issuer": (lambda _, browser: browser.answer.pop("iss"), "another provider"),
     "no code": (lambda _, browser: browser.answer.pop("code"), "no code"),
+    "a code that is no code": (lambda _, browser: browser.answer.update(code="code 1"), "no code"),
     "an unknown code": (lambda _, browser: browser.answer.update(code="code-9"), "used before"),
     "refused there": (lambda _, browser: browser.answer.update(error="access_denied"), "has refused"),
     "another nonce": (_instead(nonce="n"), "nonce"),
@@ -127,6 +128,7 @@ LIES: Mapping[str, tuple[Lie, str]] = {
     "an ID token by way of another": (_instead(azp="other"), "for another program"),
     "an ID token of another": (_instead(iss="https://evil.example.com"), "for another program"),
     "an old ID token": (_instead(exp=1.7e9), "expired"),
+    "an ID token without an end": (_instead(exp=None), "expired"),
     "an ID token of nobody": (_instead(sub=None), "for another program"),
     "an ID token by another's key": (
         lambda issuer, _: issuer.keys.update(first=RSA_KEYS[1]),

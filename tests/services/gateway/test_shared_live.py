@@ -71,6 +71,13 @@ async def told(watcher: Watcher, scope: str) -> dict[str, Any]:
     return watcher.of("scope")[-1]
 
 
+async def heard(watcher: Watcher) -> None:
+    """Wait until a viewer sees the calls of all: without that it would not be told that it does no more."""
+    await watcher.until(
+        lambda each: [news["scope"] for news in (*each.of("hello"), *each.of("scope"))][-1:] == ["installation"]
+    )
+
+
 async def test_a_replica_publishes_only_while_somebody_looks_elsewhere(
     tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +157,7 @@ async def test_a_stream_goes_on_without_redis_and_says_so_and_when_it_is_back(
     go_on = asyncio.Event()
     async with replicas(tmp_path, relayed, redis_url) as [here, there], look(here) as watcher:
         await publishing(there)
+        await heard(watcher)
         monkeypatch.setattr(sharing, "TIMEOUT_S", 0.3)
         if how == "hangs":
             relay.hang()
