@@ -57,7 +57,7 @@ async def ask_redis(settings: Settings, *, doubts: bool = False) -> RedisFound |
         return None
     from redis.exceptions import RedisError  # noqa: PLC0415 - 14 MB
 
-    from gateway.topology.nodes import connect  # noqa: PLC0415 - likewise
+    from gateway.topology.nodes import connect, why  # noqa: PLC0415 - likewise
 
     nodes = connect(settings.redis_url.get_secret_value(), CHECK_S)
     try:
@@ -65,7 +65,7 @@ async def ask_redis(settings: Settings, *, doubts: bool = False) -> RedisFound |
             await nodes.check()
             return RedisFound(nodes.name, doubts=tuple(await nodes.doubts()) if doubts else ())
     except (RedisError, OSError, TimeoutError) as error:  # away: calls go on without it
-        return RedisFound(nodes.name, away=type(error).__name__)
+        return RedisFound(nodes.name, away=why(error))
     finally:
         await nodes.aclose()
 

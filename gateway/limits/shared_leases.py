@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 
 from gateway.limits.lease_scripts import EXPIRY_S, GREET, LEASE, Grant, key_of, keys_of, processes_key
 from gateway.limits.quota import SHARE_AT_LEAST, Quota, Slots
-from gateway.topology.nodes import REDIRECTED, Command, Nodes, raised, round_s
+from gateway.topology.nodes import REDIRECTED, Command, Nodes, raised, round_s, why
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -372,7 +372,7 @@ class ShardLeases:
                 # Do: Make Redis reachable. Calls go on meanwhile.
                 _log.warning(
                     "limits.redis_away",
-                    error=type(error).__name__,
+                    error=why(error),
                     node=self._nodes.address(self.name),
                     processes=self._owner.processes,
                     hint="each process allows its share of what was left of each limit",

@@ -31,7 +31,7 @@ from gateway.live.events import (
 )
 from gateway.live.hub import Hub, WatchedCall
 from gateway.live.live import Live
-from gateway.topology.nodes import Command, Nodes, raised
+from gateway.topology.nodes import Command, Nodes, raised, why
 
 # The calls of other processes, as they publish them: checked, and turned into events of the hub. Others may write to
 # the same Redis, and messages may be lost: what cannot be true is ignored and counted, and a process may only tell of
@@ -358,7 +358,7 @@ class Sharing:
             # Event live.redis_away: Live streams show the calls of one process only, as Redis does not answer.
             # Do: Make Redis reachable. Calls go on meanwhile.
             structlog.get_logger().warning(
-                "live.redis_away", error=type(error).__name__, effect="live streams have the calls of one process"
+                "live.redis_away", error=why(error), effect="live streams have the calls of one process"
             )
         self._problem = f"Redis does not answer ({type(error).__name__})"
         self._polled_at = NEVER_S

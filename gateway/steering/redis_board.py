@@ -33,7 +33,7 @@ from gateway.steering.constants import (
 )
 from gateway.steering.counts import Counts
 from gateway.steering.outages import Report, Strikes
-from gateway.topology.nodes import Command, Nodes, round_s
+from gateway.topology.nodes import Command, Nodes, round_s, why
 
 # Validates what is read from Redis: others may have written there, and it may be damaged. Values that cannot be
 # counts of ours are ignored, counted, and logged once: they influence no figure and cause no error.
@@ -425,7 +425,7 @@ class RedisBoard:
                 # Do: Make Redis reachable. Calls go on meanwhile.
                 _log.warning(
                     "steering.redis_away",
-                    error=type(error).__name__,
+                    error=why(error),
                     node=self.nodes.address(shard),
                     hint="steering by this replica's measurements only",
                 )

@@ -26,6 +26,7 @@ from redis.backoff import NoBackoff
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import (
     AskError,
+    AuthenticationError,
     ClusterDownError,
     MovedError,
     NoScriptError,
@@ -39,6 +40,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from gateway.topology.urls import Address, RedisUrl, UnusableTopologyError, read_url
 
 TIMEOUT_S = 1.0  # of connecting, and of each answer: nothing waits for Redis beyond the round that asks it
+
+_REPLY = 160  # characters of a reply that are logged
 
 # Between two rounds of a process, as multiples of what is usual for few: twice as long for ten times as many processes,
 # so that a thousand of them ask Redis 25 times as often as ten, not a hundred times.
@@ -444,6 +447,14 @@ def connect(url: str, timeout_s: float = TIMEOUT_S) -> Nodes:
 
     """
     return Nodes(read_url(url), timeout_s)
+
+
+def why(error: BaseException) -> str:
+    """Return what kept a round trip from succeeding: the kind of error, and what Redis itself replied (cut)."""
+    kind = type(error).__name__
+    if isinstance(error, ResponseError | AuthenticationError):  # "NOPERM …", "DENIED …": the reply says what to change
+        return f"{kind}: {str(error).rpartition(' caused error: ')[2][:_REPLY]}"  # without what was asked in a pipeline
+    return kind
 
 
 @cache

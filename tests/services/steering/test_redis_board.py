@@ -266,6 +266,21 @@ async def test_redis_killed_and_started_again_loses_nothing(clock: Clock) -> Non
                     await board.close()
 
 
+async def test_a_redis_that_refuses_says_in_the_log_what_it_refuses(clock: Clock) -> None:
+    with redis_server() as url:
+        async with Redis.from_url(url) as admin:
+            await admin.acl_setuser("reader", enabled=True, nopass=True, categories=["+@connection"])
+        board = RedisBoard(connect(url.replace("redis://", "redis://reader:any@")), unix_clock=clock)
+        board.add(MODEL, {"a|n": 1.0}, START_S)
+        with capture_logs() as logs:
+            assert not await board.sync()
+        await board.close()
+    assert [log["event"] for log in logs] == ["steering.redis_away"]
+    kind, _, reply = logs[0]["error"].partition(": ")
+    assert kind in {"NoPermissionError", "ResponseError"}
+    assert reply.lower().startswith(("user reader has no permissions", "noperm", "this user has no permissions"))
+
+
 async def test_without_redis_a_replica_steers_on_its_own_memory(clock: Clock) -> None:
     board = RedisBoard(connect(f"redis://127.0.0.1:{free_port()}/0"), unix_clock=clock)
     with capture_logs() as logs:
