@@ -17,6 +17,7 @@ import trustme
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gateway.topology.nodes import connect
+from tests.patience import PATIENCE_S
 from tests.services.servers import RedisCluster, free_port, redis_sentinels
 from tests.services.topology.process import NOW_S, Process, agree, standings, until_true, use_up
 from tests.services.topology.test_cluster import client_at, model_at
@@ -144,7 +145,7 @@ async def test_all_masters_of_a_cluster_are_reached_over_tls(fronts: Fronts, tru
         cluster.join()
         cluster.set("cluster-node-timeout", "60000")
         url = f"rediss+cluster://127.0.0.1:{fronts.of(cluster.masters[0].port)}"
-        stranger = connect(url)
+        stranger = connect(url, PATIENCE_S)
         with pytest.raises(RedisConnectionError):
             await stranger.check()
         await stranger.aclose()
@@ -168,7 +169,7 @@ async def test_all_masters_of_a_cluster_are_reached_over_tls(fronts: Fronts, tru
 async def test_sentinels_and_the_next_master_are_reached_over_tls(fronts: Fronts, trusting: str) -> None:
     with redis_sentinels(fronts.of) as (plain, (master, _)):
         url = plain.replace("redis+", "rediss+")
-        stranger = connect(url)
+        stranger = connect(url, PATIENCE_S)
         with pytest.raises(RedisConnectionError):
             await stranger.check()
         await stranger.aclose()
