@@ -197,6 +197,9 @@ _TOKEN = re.compile(
     r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?(?:\*/|\Z)|\w+|\s+|[<>!=]=|<>|.""", re.DOTALL
 )
 _COMPARISONS = frozenset({"=", "==", "<", ">", "<=", ">=", "<>", "!="})
+_NOW = re.compile(
+    r"now \( \)(?: (?P<sign>[-+]) interval '(?P<n>\d+) (?P<unit>second|minute|hour|day|month|year)s?')?", re.IGNORECASE
+)
 _STORED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d(\.\d+)?)?")
 
 
@@ -373,7 +376,8 @@ def in_sqlite_time(sql: str) -> str:
     """Return ``sql`` with instants in the form in which SQLite's rows have them, where one is compared with a column.
 
     SQLite compares times as text: ``started_at > '2026-11-22T00:00:00Z'`` finds nothing of that day, as "T" comes after
-    a blank. Only literals that are compared with a column of times are changed.
+    a blank. Only literals that are compared with a column of times are changed. SQLite has no ``now()``: that, and what
+    other databases subtract from it (``now() - interval '1 day'``), becomes ``datetime('now', '-1 day')``.
     """
     tokens = _TOKEN.findall(sql)
     words = [index for index, token in enumerate(tokens) if not (token.isspace() or token.startswith(("--", "/*")))]
@@ -381,6 +385,11 @@ def in_sqlite_time(sql: str) -> str:
     for place, index in enumerate(words):
         if tokens[index].startswith("'") and (column := _compared(plain, place)) is not None:
             tokens[index] = _in_form(tokens[index], column)
+        elif plain[place] == "now" and (found := _NOW.match(" ".join(tokens[at] for at in words[place : place + 6]))):
+            shift = f", '{found['sign']}{found['n']} {found['unit']}'" if found["n"] else ""
+            tokens[index] = f"datetime('now'{shift})"
+            for gone in words[place + 1 : place + len(found[0].split(" ")) - bool(shift)]:
+                tokens[gone] = ""
     return "".join(tokens)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import asyncpg
@@ -325,3 +326,20 @@ async def test_times_are_compared_in_whatever_form_they_are_written(ledger_url: 
     assert (await queries.run(ledger_url, windows)).rows == [(0,)]  # hours of March are not kept
     windows = f"select count(*) from rollup_calls where minutes = 1440 and window_start < '{form}'"
     assert (await queries.run(ledger_url, windows)).rows == [(1,)]
+
+
+async def test_now_is_understood_on_both_databases(ledger_url: str, tmp_path: Path) -> None:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "queries")
+    at = datetime.now(UTC) - minutes(90)
+    ledger.call_finished(call(won(new_id(), started_at=at), started_at=at))
+    await ledger.flush()
+    await ledger.close()
+    for condition, count in (
+        ("started_at > now() - interval '1 hour'", 0),
+        ("started_at>NOW( )-interval '2 hours' and started_at < now()", 1),
+        ("now() - INTERVAL '1 day' < started_at -- now()", 1),
+        ("started_at > now()", 0),
+        ("started_at < now() + interval '10 minutes' and 'now() - interval' <> ''", 1),
+    ):
+        found = await queries.run(ledger_url, f"select count(*) from calls where {condition}")
+        assert found.rows == [(count,)], condition
