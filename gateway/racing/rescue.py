@@ -139,9 +139,11 @@ class Rescue:
             self._open_call.rescue = self._race = None
             if self._timer is not None:
                 self._timer.cancel()
-            if self._asking is not None:
-                await _ended(self._asking)
-            self._rival = self._forward = self._asking = None  # its exception knows this frame
+            try:
+                if self._asking is not None:
+                    await _ended(self._asking)
+            finally:  # also when the client leaves meanwhile
+                self._rival = self._forward = self._asking = None  # its exception knows this frame
 
     def settle(self) -> None:
         """Stop the rival: the slow one ends the call, which is about to be recorded."""

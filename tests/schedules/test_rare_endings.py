@@ -140,6 +140,17 @@ def test_a_slow_stream_runs_on_when_the_budget_is_spent(monkeypatch: pytest.Monk
     assert not wrong(evidence)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_stays_of_a_rival_that_is_asked_in_the_instant_in_which_the_slow_one_ends(seed: int) -> None:
+    slow = replace(PROSE, tokens=15, gap_s=0.0, slow_at=15, fast_at=19, slow_gap_s=1.25)
+    rival = replace(PROSE, opens_s=60.0)
+    behaviours = {FIRST: (slow,), **dict.fromkeys(OTHERS, (rival,))}
+    evidence = run(replace(RESCUED, seed=seed, shuffle=1.0, behaviours=behaviours))
+    (call,) = evidence.store.calls.values()
+    assert (call.total_ms, call.takeover) == (pytest.approx(5060.0), None)
+    assert not wrong(evidence)
+
+
 PROSE = Behaviour(prose=True, tokens=30, slow_gap_s=1.0, opens_s=0.01, first_s=0.05)
 RESCUED = Scenario(
     seed=1,
