@@ -151,6 +151,16 @@ def test_nothing_stays_of_a_rival_that_is_asked_in_the_instant_in_which_the_slow
     assert not wrong(evidence)
 
 
+def test_before_the_first_visible_character_another_answer_takes_its_place() -> None:
+    slow = replace(PROSE, blanks=8, slow_at=2)
+    fast = replace(PROSE, blanks=1, gap_s=0.05)
+    evidence = run(replace(RESCUED, behaviours={FIRST: (slow,), OTHERS[0]: (fast,)}))
+    (call,) = evidence.store.calls.values()
+    assert call.takeover == "rescued"
+    assert [each.begun for each in evidence.providers[OTHERS[0]].asked] == [""]
+    assert not wrong(evidence)
+
+
 PROSE = Behaviour(prose=True, tokens=30, slow_gap_s=1.0, opens_s=0.01, first_s=0.05)
 RESCUED = Scenario(
     seed=1,
