@@ -366,7 +366,8 @@ REASONS: Mapping[str, Reasons] = {
     },
     "SlowSettings": {
         "below_tps": (
-            "Tokens per second: a stream that is faster is never rescued, nor one that has a fifth of the usual speed."
+            "Tokens per second: a stream that is faster is never rescued, nor one that has a fifth of the usual speed,"
+            " or a quarter of its own deployment's."
         ),
         "budget": "Rescues per streamed answer that could be rescued; at most ten are saved up.",
     },

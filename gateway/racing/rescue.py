@@ -8,6 +8,7 @@ on.
 import asyncio
 from contextlib import suppress
 from enum import Enum
+from math import inf
 from typing import Protocol
 
 import msgspec
@@ -26,10 +27,19 @@ from providers.dialects import Begun
 
 TICK_S = 0.5  # between two looks at a stream
 PATIENCE_S = 2.0  # so much later than at the slow speed its tokens have to come
-ONE_GAP = 0.48  # of that, for which one gap counts at most: two pauses, however long, are no slow stream
+ONE_GAP = 0.3  # of that, for which one gap counts at most: three pauses, however long, are no slow stream
 FEWEST = 16  # answers of a deployment, else its speed is not known
+OWN_SHARE = 0.25  # of its own deployment's median speed, which a slow stream does not reach
 FASTER = 2.0  # than the slow speed is who may go on
 MOST_HELD_BYTES = 64 * 1024  # a stream that sends as much while it is held back is not slow
+
+
+def slow_speed(below_tps: float, fastest_tps: float, own_tps: float | None) -> float:
+    """Return below which speed a stream is slow, tokens per second.
+
+    ``fastest_tps``: the usual speed of the fastest deployment; ``own_tps``: the median of its own, None: not known.
+    """
+    return min(below_tps, SHARE * fastest_tps, inf if own_tps is None else OWN_SHARE * own_tps)
 
 
 class Slowness:
@@ -139,9 +149,11 @@ class Rescue:
             self._open_call.rescue = self._race = None
             if self._timer is not None:
                 self._timer.cancel()
-            if self._asking is not None:
-                await _ended(self._asking)
-            self._rival = self._forward = self._asking = None  # its exception knows this frame
+            try:
+                if self._asking is not None:
+                    await _ended(self._asking)
+            finally:  # also when the client leaves meanwhile
+                self._rival = self._forward = self._asking = None  # its exception knows this frame
 
     def settle(self) -> None:
         """Stop the rival: the slow one ends the call, which is about to be recorded."""
@@ -247,7 +259,8 @@ class Rescue:
         known = {name: tps for name, tps in usual.items() if tps is not None}
         if not known:
             return False
-        self._slow_tps = min(self._slow.below_tps, SHARE * max(known.values()))
+        own_tps = paces.median(deployment, FEWEST)  # not the slowest: one of its replicas may be slow
+        self._slow_tps = slow_speed(self._slow.below_tps, max(known.values()), own_tps)
         self._fast = [name for name, tps in known.items() if tps >= FASTER * self._slow_tps and name != deployment]
         return bool(self._fast)
 

@@ -2,7 +2,7 @@
 
 Of the text that was delivered all but the last, perhaps unfinished word is sent as the beginning of the answer. The
 continuation must begin with that word: it is swallowed, as the client has it. If it begins otherwise, it is
-not this answer's.
+not this answer's. Before the first visible character nothing is continued: the request is asked again.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,8 +46,15 @@ def split(text: str) -> tuple[str, str]:
     return text[:at], text[at:]
 
 
+def is_blank(text: str) -> bool:
+    """Whether a client sees nothing of a text: then another answer takes its place, and does not go on with it."""
+    return not text or text.isspace()
+
+
 def again_tokens(text: str) -> int:
     """Return how many of a text's tokens its continuation has to repeat, estimated: those of its tail."""
+    if is_blank(text):
+        return 0
     return estimated_tokens(len(text)) - estimated_tokens(len(split(text)[0]))
 
 
@@ -91,6 +98,9 @@ class Seam:
         """
         if not (self.passed or is_cut_short) and self._came.strip() != self._tail.strip():
             raise SeamMismatchError
+        is_spaces = not self.passed and self._came.startswith(self._tail) and is_blank(self._came)
+        if is_spaces and (added := self._until_stop(self._came[len(self._tail) :])):
+            self._window, self._behind = added, 0
         self.passed = True
 
     def held_back(self) -> str:
@@ -102,6 +112,8 @@ class Seam:
     def _rest(self) -> str | None:
         """Return what follows the tail; None while that cannot be told."""
         came, tail = self._came, self._tail
+        if is_blank(tail):
+            return self._first_line()
         if came.startswith(tail):
             return came[len(tail) :]
         if tail.startswith(came):
@@ -114,6 +126,19 @@ class Seam:
             if bare_tail.startswith(bare_came) and len(came) <= len(tail) + MOST_SPACES:
                 return None
         raise SeamMismatchError
+
+    def _first_line(self) -> str | None:
+        """Return what an answer of its own adds to spaces; None while there is nothing to be seen.
+
+        It may begin with other empty lines, but its first line is indented as it says.
+        """
+        came, tail, said = self._came, self._tail, self._came.lstrip()
+        if not said and len(came) <= len(tail) + MOST_SPACES:
+            return None
+        indent, has = (each.rpartition("\n")[2] for each in (came[: len(came) - len(said)], tail))
+        if not said or not (came.startswith((tail, said)) or indent.startswith(has)):
+            raise SeamMismatchError
+        return came[len(tail) :] if came.startswith(tail) else indent[len(has) :] + said
 
     def _until_stop(self, text: str) -> str:
         """Cut the text at a stop string that began before the seam; hold back what may be the rest of one.
@@ -371,7 +396,7 @@ class Takeover:
         return ending
 
     def candidates(self, broken: Broken, begun: Begun, most: int = CANDIDATES) -> list[Deployment]:
-        """Return who may go on, in the plan's order: only those that are known to, unless nothing was delivered yet.
+        """Return who may go on, in the plan's order: only those that are known to, unless nothing is to be seen yet.
 
         Those that have failed in this call are last.
         """
@@ -381,7 +406,7 @@ class Takeover:
         for name in names:
             deployment = self._model.deployments[name]
             is_free = name != broken.attempt.deployment and name not in plan.tripped
-            if is_free and (not begun.text or deployment.can_continue(dialect)):
+            if is_free and (is_blank(begun.text) or deployment.can_continue(dialect)):
                 found.append(deployment)
         failed = {attempt.deployment for attempt in self._open_call.attempts if attempt.error_kind is not None}
         failed |= {each.attempt.deployment for each in self._open_call.broken}
@@ -393,7 +418,8 @@ class Takeover:
         continuing = call.dialect.continuing
         assert continuing is not None
         # A token has at least one byte: a provider that reports more than it has sent must not use up the call's limit.
-        spent = min(sum(each.attempt.completion_tokens or 0 for each in open_call.broken), len(begun.text.encode()))
+        most_spent = 0 if is_blank(begun.text) else len(begun.text.encode())
+        spent = min(sum(each.attempt.completion_tokens or 0 for each in open_call.broken), most_spent)
         prefix, tail = split(begun.text)
         wordings = {each.name: _wording(each, call, prefix, spent) for each in candidates}
         within_s = model.takeover.within_s

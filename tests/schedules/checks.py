@@ -73,7 +73,8 @@ def each_request_has_one_answer(evidence: Evidence) -> Iterator[str]:
 def answers_are_one_text(evidence: Evidence) -> Iterator[str]:
     """Where another may go on: a text that one of them began, nothing twice, nothing lost, and one end.
 
-    All habits but the first two of HABITS do not continue it, and whoever does goes on with the same text.
+    All habits but the first two of HABITS do not continue it, and whoever does goes on with the same text. Empty lines
+    before it may be of another.
     """
     if evidence.scenario.takeover is None:
         return
@@ -83,6 +84,7 @@ def answers_are_one_text(evidence: Evidence) -> Iterator[str]:
             continue
         sources = [each for each in _asked(evidence) if each.call == seen.name]
         text, ends, errors = read_stream(seen.body)
+        text = text.lstrip("\n")
         if text and not any(each.text.startswith(text) for each in sources):
             yield f"{seen.name}: {text!r} is of nobody: {[each.text for each in sources]}"
         elif ends > 1 or errors > 1 or (ends and errors):

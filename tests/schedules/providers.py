@@ -82,7 +82,7 @@ class Simulated:
             times=behaviour.sends if not request.once else 1,
         )
         if behaviour.prose:
-            asked.begun = begun_in(request)
+            asked.begun = begun_in(request).lstrip("\n")  # without the empty lines before it
             own = "".join(f" {FIRST[number % len(FIRST)]}<{asked.tag}:{number}>" for number in range(behaviour.tokens))[
                 1:
             ]
@@ -379,7 +379,7 @@ def begun_in(request: Request) -> str:
 
 
 def _prose(asked: Asked) -> list[str]:
-    """Return the pieces of the text, or of what it says after what it was to go on with, as is its habit."""
+    """Return the pieces of the text, after empty lines, or of what follows what it goes on with, as is its habit."""
     rest, dice = asked.text[len(asked.begun) :], Random(asked.tag)
     if asked.begun:
         word = r"\s*\S+"
@@ -399,7 +399,7 @@ def _prose(asked: Asked) -> list[str]:
         size = dice.randint(1, 12)
         pieces.append(rest[:size])
         rest = rest[size:]
-    return pieces
+    return ["\n"] * (0 if asked.begun else asked.behaviour.blanks) + pieces
 
 
 def _delta(asked: Asked, finish: str | None = None, **delta: str) -> bytes:

@@ -27,6 +27,7 @@ VALID_SHARE = 0.15  # of the scenarios are about win_on: valid
 RIVAL_SHARE = 0.25  # are about race.keep_rival
 HOLD_SHARE = 0.25  # are about race.hold
 RESCUE_SHARE = 0.2  # are about takeover.slow
+BLANK_SHARE = 0.15  # of the answers there begin with empty lines
 HABITS = ("repeats", "trims", "no word", "two words", "anew", "reasoning", "tool")  # the first two continue a text
 LIES = ("garbage", "error_event", "empty", "html", "no_finish", "foreign_shape")
 
@@ -52,6 +53,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     lingers_s: float = 0.0  # between [DONE] and the end of its body
     json: str | None = None  # its text is "good" JSON, or "bad"
     prose: bool = False  # its tokens are words, which arrive in pieces of any size
+    blanks: int = 0  # empty lines before them, one in each event
     slow_at: int | None = None  # from this event on ``slow_gap_s`` is between two
     fast_at: int | None = None  # until this one
     slow_gap_s: float = 1.0
@@ -139,7 +141,7 @@ def dribbling(seed: int, clients: int | None = None, shuffle: float | None = Non
 
     With ``clients``: so many that ask once, of whom few leave.
     """
-    dice = Random(f"{seed} dribbles")
+    dice, blank = Random(f"{seed} dribbles"), Random(f"{seed} blanks")
     several = clients or dice.choice((1, 1, 2, 4))
     return Scenario(
         seed=seed,
@@ -155,7 +157,10 @@ def dribbling(seed: int, clients: int | None = None, shuffle: float | None = Non
         keepalive_s=dice.choice((None, None, 0.5)),
         stall_s=6.0,
         total_s=300.0,
-        behaviours={name: tuple(_dribble(dice) for _ in range(clients or dice.randint(1, 4))) for name in PROVIDERS},
+        behaviours={
+            name: tuple(_begun_blank(_dribble(dice), blank) for _ in range(clients or dice.randint(1, 4)))
+            for name in PROVIDERS
+        },
         clients=tuple(_dribbled(dice, often=clients is None) for _ in range(several)),
         shutdown_s=dice.random() * 10 if clients is None and dice.random() < 0.1 else None,
         grace_s=dice.choice((0.0, 1.0)),
@@ -183,6 +188,14 @@ def _dribble(dice: Random) -> Behaviour:
         torn=dice.random() < 0.1,
         habit=dice.choice(HABITS) if dice.random() < 0.5 else dice.choice(HABITS[:2]),
     )
+
+
+def _begun_blank(behaviour: Behaviour, dice: Random) -> Behaviour:
+    """Return one that may begin with empty lines, and be slow before there is anything to see."""
+    if dice.random() < BLANK_SHARE:
+        slow_at = dice.choice((behaviour.slow_at, 1, 2))
+        return msgspec.structs.replace(behaviour, blanks=dice.randint(1, 8), slow_at=slow_at)
+    return behaviour
 
 
 def _dribbled(dice: Random, *, often: bool) -> Client:

@@ -140,6 +140,27 @@ def test_a_slow_stream_runs_on_when_the_budget_is_spent(monkeypatch: pytest.Monk
     assert not wrong(evidence)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_stays_of_a_rival_that_is_asked_in_the_instant_in_which_the_slow_one_ends(seed: int) -> None:
+    slow = replace(PROSE, tokens=15, gap_s=0.0, slow_at=15, fast_at=19, slow_gap_s=1.25)
+    rival = replace(PROSE, opens_s=60.0)
+    behaviours = {FIRST: (slow,), **dict.fromkeys(OTHERS, (rival,))}
+    evidence = run(replace(RESCUED, seed=seed, shuffle=1.0, behaviours=behaviours))
+    (call,) = evidence.store.calls.values()
+    assert (call.total_ms, call.takeover) == (pytest.approx(5060.0), None)
+    assert not wrong(evidence)
+
+
+def test_before_the_first_visible_character_another_answer_takes_its_place() -> None:
+    slow = replace(PROSE, blanks=8, slow_at=2)
+    fast = replace(PROSE, blanks=1, gap_s=0.05)
+    evidence = run(replace(RESCUED, behaviours={FIRST: (slow,), OTHERS[0]: (fast,)}))
+    (call,) = evidence.store.calls.values()
+    assert call.takeover == "rescued"
+    assert [each.begun for each in evidence.providers[OTHERS[0]].asked] == [""]
+    assert not wrong(evidence)
+
+
 PROSE = Behaviour(prose=True, tokens=30, slow_gap_s=1.0, opens_s=0.01, first_s=0.05)
 RESCUED = Scenario(
     seed=1,

@@ -26,8 +26,8 @@ def found_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.racing.rescue.ONE_GAP", 2.0)
 
 
-def rescuing(api: str = "chat", **takeover: Any) -> dict[str, Any]:
-    way = WAYS[api]
+def rescuing(api: str = "chat", *, continues: bool = True, **takeover: Any) -> dict[str, Any]:
+    way = WAYS[api] if continues else None
     names = ("alpha", "beta")
     deployments = [{"deployment": f"{name}/m", **({} if way is None else {"continues": way})} for name in names]
     switch = {"when": "always", "slow": {"below_tps": 20, "budget": 1}, **takeover}
@@ -37,15 +37,15 @@ def rescuing(api: str = "chat", **takeover: Any) -> dict[str, Any]:
     }
 
 
-def begun(api: str = "chat") -> Step:
+def begun(api: str = "chat", text: str = BEGUN) -> Step:
     """Return the beginning of an answer as one write."""
-    return Raw(_joined(SAYS[api]([BEGUN]), api), token=True)
+    return Raw(_joined(SAYS[api]([text]), api, text), token=True)
 
 
-def _joined(steps: Sequence[Step], api: str) -> bytes:
+def _joined(steps: Sequence[Step], api: str, text: str) -> bytes:
     if api != "chat":
         return b"".join(step.data for step in steps if isinstance(step, Raw))
-    choices = [{"index": 0, "delta": delta} for delta in ({"role": "assistant", "content": ""}, {"content": BEGUN})]
+    choices = [{"index": 0, "delta": delta} for delta in ({"role": "assistant", "content": ""}, {"content": text})]
     head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 0, "model": "m"}
     return b"".join(b"data: %b\n\n" % json.dumps({**head, "choices": [choice]}).encode() for choice in choices)
 
@@ -117,6 +117,29 @@ async def test_another_goes_on_and_no_character_is_wrong(serve: Serve, api: str)
         assert await attempts(running) == [("alpha", "primary", "superseded"), ("beta", "takeover", "won")]
         first, second = await running.rows("select * from attempts order by number")
         assert (second["continues"], call["winner_attempt_id"]) == (first["id"], second["id"])
+
+
+@pytest.mark.parametrize("own", ["", " ", "\n\n\n"])
+@pytest.mark.parametrize("api", PATHS)
+async def test_before_the_first_visible_character_another_answers_the_request_itself(
+    serve: Serve, api: str, own: str
+) -> None:
+    config = rescuing(api, continues=False)
+    async with serve(alpha=[begun(api, "\n\n"), Hang()], beta=rest(api, own + WHOLE), config=config) as running:
+        answer = await asked(running, api)
+        assert (answer.text.lstrip(), answer.is_whole) == (WHOLE, True)
+        call = await running.call()
+        assert (call["takeover"], call["takeovers"], call["error_kind"]) == ("rescued", 1, None)
+        assert await attempts(running) == [("alpha", "primary", "superseded"), ("beta", "takeover", "won")]
+        (first,), (second,) = running["alpha"].received, running["beta"].received
+        assert first.body == second.body
+
+
+async def test_spaces_alone_cut_no_slow_one(serve: Serve) -> None:
+    async with serve(alpha=None, beta=rest(text=" \n"), config=rescuing()) as running:
+        running["alpha"].script = [begun(text="\n"), Gate(running["beta"].requested), Delta("Hat"), Finish(), Done()]
+        answer = await asked(running)
+        assert (answer.text, answer.is_whole) == ("\nHat", True)
 
 
 async def test_what_the_slow_one_sends_meanwhile_is_dropped_where_another_goes_on(serve: Serve) -> None:

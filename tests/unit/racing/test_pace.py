@@ -64,6 +64,7 @@ def test_what_is_usual_is_known_after_some_answers_and_of_the_latest() -> None:
     assert paces.slowest_usual("d") is None
     paces.add("d", 1.0)
     assert paces.slowest_usual("d") == 102.0  # a twentieth was slower
+    assert paces.median("d") == 100.0 + FEWEST // 2 - 1
     for _ in range(LATEST):
         paces.add("d", 7.0)
     assert paces.slowest_usual("d") == 7.0

@@ -81,13 +81,31 @@ def test_what_does_not_repeat_the_tail_is_refused(rest: str) -> None:
         ("The quick brown ", "brown\nfox"),
         ("He said.\n\n", " said.\nNext"),
         ("if x:\n    ", " x:\n  y"),
-        ("\n", "    def f"),  # nothing but spaces was delivered
-        ("\n\n", "\nHello"),
+        ("\t", "    def f"),  # nothing but spaces was delivered
+        ("\n  ", "\n def f"),
     ],
 )
 def test_other_spaces_after_the_word_are_another_text(delivered: str, rest: str, size: int) -> None:
     with pytest.raises(SeamMismatchError):
         joined(delivered, [rest[at : at + size] for at in range(0, len(rest), size)])
+
+
+@pytest.mark.parametrize("size", [1, 50])
+@pytest.mark.parametrize(
+    ("delivered", "rest", "whole"),
+    [
+        ("\n", "    def f", "\n    def f"),
+        ("\n\n", "\nHello", "\n\nHello"),
+        ("\n\n", "\n    def f", "\n\n    def f"),
+        ("\n ", "\n\n    def f", "\n    def f"),
+        (" ", "Hello", " Hello"),
+        ("\n", "\n\n\nHello", "\n\n\nHello"),
+    ],
+)
+def test_an_answer_that_follows_empty_lines_is_indented_as_it_says(
+    delivered: str, rest: str, whole: str, size: int
+) -> None:
+    assert joined(delivered, [rest[at : at + size] for at in range(0, len(rest), size)]) == whole
 
 
 def test_a_text_of_spaces_may_be_trimmed() -> None:

@@ -5,7 +5,9 @@ from random import Random
 
 import pytest
 
-from gateway.racing.rescue import TICK_S, Slowness
+from benchmarks.takeover.slow import HEALTHY
+from benchmarks.takeover.slow import healthy as healthy_streams
+from gateway.racing.rescue import TICK_S, Slowness, slow_speed
 from gateway.racing.services import MOST_RESCUES, RescueBudget
 
 FLOOR_TPS = 3.0
@@ -42,7 +44,21 @@ def test_of_healthy_streams_fewer_than_one_in_a_thousand_is_found(seed: int) -> 
     assert sum(found_at(healthy(dice)) is not None for _ in range(250)) == 0
 
 
-@pytest.mark.parametrize(("tps", "within_s"), [(0.5, 8.0), (0.8, 6.0), (1.0, 6.0), (1.5, 8.0), (2.0, 12.0)])
+@pytest.mark.parametrize("kind", HEALTHY)
+def test_no_stream_is_found_whose_deployment_is_usually_as_slow_or_as_rough(kind: str) -> None:
+    (row,) = healthy_streams(150, 1, [kind])
+    assert (row["n"], row["found"], row["tokens"]) == (150, 0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("fastest", "own", "slow"),
+    [(100.0, 40.0, 3.0), (10.0, 40.0, 2.0), (100.0, 8.0, 2.0), (100.0, None, 3.0), (10.0, 4.0, 1.0)],
+)
+def test_slow_is_less_than_a_share_of_what_is_usual(fastest: float, own: float | None, slow: float) -> None:
+    assert slow_speed(FLOOR_TPS, fastest, own) == slow
+
+
+@pytest.mark.parametrize(("tps", "within_s"), [(0.5, 8.5), (0.8, 6.0), (1.0, 6.0), (1.5, 8.0), (2.0, 12.0)])
 @pytest.mark.parametrize("seed", range(20))
 def test_a_stream_of_so_few_tokens_per_second_is_always_found(seed: int, tps: float, within_s: float) -> None:
     dice = Random(seed)
@@ -59,9 +75,9 @@ def test_a_brown_out_is_found_after_a_fast_beginning() -> None:
 
 @pytest.mark.parametrize("pause_s", [3.0, 10.0, 1000.0])
 @pytest.mark.parametrize("tps", [0.3, 1.0, 3.0, 20.0])
-def test_two_pauses_are_no_slow_stream(pause_s: float, tps: float) -> None:
+def test_three_pauses_are_no_slow_stream(pause_s: float, tps: float) -> None:
     fast = [0.1 / tps] * 50
-    assert found_at([*fast, pause_s, pause_s, *fast], tps) is None
+    assert found_at([*fast, pause_s, pause_s, pause_s, *fast], tps) is None
 
 
 def test_the_time_in_which_its_client_takes_nothing_does_not_count() -> None:
