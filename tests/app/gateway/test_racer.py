@@ -1,10 +1,10 @@
 """``holeshot.Racer``: the engine in the caller's process, on providers over real sockets."""
 
 import asyncio
+import json
 import os
 import re
 import sqlite3
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, closing
@@ -187,28 +187,60 @@ async def test_a_ledger_has_the_calls(raced: Raced, tmp_path: Path) -> None:
     assert outcomes == [("won",), ("lost",)]
 
 
-def _run(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    environ = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+async def _run(program: str, folder: Path, **environ: str) -> tuple[str, str]:
+    """Run ``program`` with this checkout and nothing else of this environment; return what it has printed."""
     command = [sys.executable, "-c", f"import sys; sys.path.append({str(ROOT)!r})\n{program}"]
-    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    environ = {"PATH": os.environ["PATH"], "HOME": str(folder), **environ}
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=environ, stdout=pipe, stderr=pipe)
+    out, errors = await process.communicate()
+    return out.decode(), errors.decode()
 
 
-UNUSED = ("aiohttp.web", "alembic", "asyncpg", "litellm", "redis", "sqlalchemy", "typer", "uvloop")
+ROOMS = ("admin", "alerts", "cli", "connections", "ledger", "live", "probing", "server", "watching")
+# Each with what imports it: a room of the server, a file, a variable, a ledger, a log line, a request, a provider.
+UNUSED = {
+    *(f"gateway.{room}" for room in ROOMS),
+    *("aiohttp", "asyncpg", "redis", "typer", "uvloop"),
+    *("yaml", "dotenv", "pydantic_settings"),
+    *("aiosqlite", "alembic", "sqlalchemy"),
+    *("pygments", "rich", "structlog"),
+    *("jsonschema", "litellm"),
+}
+SAY = "print(*sorted(name for name in sys.modules if name.count('.') < 2))"
 
 
-def test_importing_imports_no_engine_and_racing_no_server(tmp_path: Path) -> None:
-    bare = _run("import holeshot; print(*(n for n in ('gateway', 'asyncio', 'msgspec') if n in sys.modules))", tmp_path)
-    assert (bare.stdout.split(), bare.stderr) == ([], "")
-    first = _run(f"import holeshot; holeshot.Racer; print(*(n for n in {UNUSED} if n in sys.modules))", tmp_path)
-    assert (first.stdout.split(), first.stderr) == ([], "")
+async def test_importing_imports_no_engine(tmp_path: Path) -> None:
+    out, errors = await _run(f"import holeshot; {SAY}", tmp_path)
+    assert (set(out.split()) & {"gateway", "providers", "asyncio", "msgspec"}, errors) == (set(), "")
+
+
+async def test_a_first_race_imports_only_what_it_needs(raced: Raced, tmp_path: Path) -> None:
+    race = f"import asyncio, holeshot; print(asyncio.run(holeshot.race('chat', 'Why?', **{raced.arguments})).text)"
+    out, errors = await _run(f"{race}\n{SAY}", tmp_path)
+    text, *imported = out.split()
+    assert (text, set(imported) & UNUSED, errors) == ("Hello!", set(), "")
+
+
+async def test_what_a_race_does_not_need_is_there_when_it_is_needed(raced: Raced, tmp_path: Path) -> None:
+    (tmp_path / "gateway.yaml").write_text(json.dumps(raced.arguments))
+    raced.fast.script = raced.slow.script = [Status(401)]
+    race = """
+import asyncio, holeshot
+try: asyncio.run(holeshot.race('chat', 'Why?', config='gateway.yaml', ledger='calls.db'))
+except holeshot.RaceFailed: print('failed')
+"""
+    out, _ = await _run(f"{race}\n{SAY}", tmp_path, HOLESHOT_REPLICA="mine")
+    needed = {"yaml", "pydantic_settings", "sqlalchemy", "aiosqlite", "structlog", "gateway.ledger"}
+    assert {"failed", *needed} <= set(out.split())
 
 
 @pytest.mark.parametrize("name", ["gateway", "providers"])
-def test_a_package_of_somebody_elses_is_named_and_left_alone(name: str, tmp_path: Path) -> None:
+async def test_a_package_of_somebody_elses_is_named_and_left_alone(name: str, tmp_path: Path) -> None:
     (tmp_path / f"{name}.py").write_text("IS = 'mine'\n")
-    told = _run(
+    told, _ = await _run(
         f"import holeshot, {name}\ntry:\n  holeshot.Racer\nexcept ImportError as e: print(e, {name}.IS)", tmp_path
     )
-    assert f"its own package '{name}'" in told.stdout
-    assert str(tmp_path / f"{name}.py") in told.stdout
-    assert told.stdout.rstrip().endswith("mine")
+    assert f"its own package '{name}'" in told
+    assert str(tmp_path / f"{name}.py") in told
+    assert told.rstrip().endswith("mine")
