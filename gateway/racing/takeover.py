@@ -178,10 +178,12 @@ class Delivered:
             self._open_call.takeover = reason
         return reason is None
 
-    def events(self) -> Iterator[bytes]:
-        """Yield the data of each event that was sent."""
-        for block in self._blocks:
-            yield from (event.data for event in events(block))
+    def begun(self, continuing: Continuing) -> Begun:
+        """Return what the client has of the answer."""
+        try:
+            return continuing.begun(event.data for block in self._blocks for event in events(block))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return Begun("", None, "format")
 
 
 # The sink of an attempt that finishes an answer: it adds to the running stream what the client does not have yet.
@@ -198,6 +200,12 @@ class Running(Sink, Protocol):
 
     async def close(self) -> None:
         """Stop sending comments."""
+
+
+class ClientSink(Running, Protocol):
+    """The sink of a client, which keeps what it was sent."""
+
+    delivered: Delivered | None  # None: if the answer breaks, it ends there
 
 
 class ContinuingSink:

@@ -137,6 +137,60 @@ async def test_an_answer_that_breaks_off_raises_after_what_came(raced: Raced) ->
     assert "".join(came) == "Hel"
 
 
+@pytest.fixture
+def continued(raced: Raced) -> asyncio.Event:
+    """Have the first's answer break once the event is set, and let the second finish it."""
+    broken = asyncio.Event()
+    deployments = [{"deployment": f"{name}/m", "continues": "prefix"} for name in ("fast", "slow")]
+    raced.arguments["models"]["chat"] |= {"deployments": deployments, "takeover": True}
+    raced.fast.script = [Gate(raced.slow.requested), RoleOnly(), Delta("The quick bro"), Gate(broken), Drop()]
+    return broken
+
+
+async def test_an_answer_that_breaks_off_is_finished_by_another_deployment_where_it_may_be(
+    raced: Raced, continued: asyncio.Event, tmp_path: Path
+) -> None:
+    came, reasons = "", []
+    async with Racer(**raced.arguments, ledger=tmp_path / "calls.db") as racer:
+        stream = racer.stream("chat", "Which fox?")
+        async for chunk in stream:
+            came += chunk.text
+            reasons += [choice["finish_reason"] for choice in chunk.data["choices"]]
+            if chunk.text and not continued.is_set():
+                raced.slow.script = answer(" brown fox", " jumps.")
+                continued.set()
+
+    assert (came, reasons[-1], stream.winner) == ("The quick brown fox jumps.", "stop", "fast/m")
+    assert raced.slow.received[-1].body["messages"][-1] == {
+        "role": "assistant",
+        "content": "The quick",
+        "prefix": True,
+    }
+    assert [(each.deployment, each.outcome) for each in stream.attempts] == [
+        ("fast/m", "failed"),
+        ("slow/m", "lost"),
+        ("slow/m", "won"),
+    ]
+    with closing(sqlite3.connect(tmp_path / "calls.db")) as connection:
+        assert connection.execute("select takeover, takeovers from calls").fetchall() == [("finished", 1)]
+
+
+async def test_an_answer_that_nobody_finishes_raises_after_what_came(raced: Raced, continued: asyncio.Event) -> None:
+    came = list[str]()
+
+    async def read(racer: Racer) -> None:
+        async for chunk in racer.stream("chat", "Which fox?"):
+            came.append(chunk.text)
+            if chunk.text:
+                raced.slow.script = answer("Sure!")
+                continued.set()
+
+    async with Racer(**raced.arguments) as racer:
+        with pytest.raises(holeshot.UpstreamError):
+            await read(racer)
+    assert "".join(came) == "The quick bro"
+
+
 async def test_a_reader_that_is_slow_gets_all(raced: Raced) -> None:
     words = [f"{number} " for number in range(500)]
     raced.fast.script = [RoleOnly(), *map(Delta, words), Finish(), Done()]
