@@ -23,11 +23,10 @@ from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InvalidRequest, ModelNotFound, ShuttingDown
 from gateway.core.race_failures import RaceFailed
 from gateway.fleet.fleet import Fleet
-from gateway.racing import Block, Delivered, GatheringSink, Winner
+from gateway.racing import Block, ClientSink, GatheringSink, Winner
 from gateway.settings import ConfigurationError, Problem, TracingSettings, load
 from gateway.tracing.tracing import Tracing
 from providers import UpstreamError, events
-from providers.dialects import Begun, Continuing
 
 __all__ = [
     "Answer",
@@ -303,7 +302,7 @@ async def race(
         return await racer.complete(model, messages, **fields)
 
 
-class _Handoff:
+class _Handoff(ClientSink):
     """The sink of a stream: it keeps a few blocks until the caller takes them."""
 
     streams = True
@@ -314,7 +313,6 @@ class _Handoff:
         self.winner: str | None = None
         self.ttft_s: float | None = None
         self.error: UpstreamError | None = None
-        self.delivered: Delivered | None = None
         self._arrived, self._room = asyncio.Event(), asyncio.Event()
 
     def take(self) -> dict[str, Any]:
@@ -348,20 +346,11 @@ class _Handoff:
         """Hand over the last events."""
         self._add(last)
 
-    def may_be_continued(self, error: UpstreamError) -> bool:
-        """Whether another deployment may finish the answer; else what breaks off raises."""
-        return self.delivered is not None and self.delivered.may_be_continued(error)
-
-    def begun(self, continuing: Continuing) -> Begun:
-        """Return what the caller has of the answer, or is about to take."""
-        assert self.delivered is not None
-        return self.delivered.begun(continuing)
-
     def keep_alive(self, every_s: float) -> None:
         """Do nothing: no connection waits."""
 
     async def close(self) -> None:
-        """Do nothing: see ``keep_alive``."""
+        """Do nothing, likewise."""
 
     async def fail(self, error: UpstreamError) -> None:
         """Keep the error until the caller has read what came before."""

@@ -30,14 +30,13 @@ from gateway.fleet.fleet import Fleet
 from gateway.racing import (
     Block,
     ClientGone,
-    Delivered,
+    ClientSink,
     Forward,
     GatheringSink,
     Winner,
     forget_prompt,
 )
 from providers import UpstreamError, events
-from providers.dialects import Begun, Continuing
 
 # The sink of a streamed answer: it forwards the winner's server-sent events as they arrive.
 
@@ -106,7 +105,7 @@ def _is_plain(request: web.Request, context: Context) -> bool:
     )
 
 
-class StreamingSink:
+class StreamingSink(ClientSink):
     """Writes events to the client's response. Until the winner begins, an error can still have its own status.
 
     ``keep`` is called before the answer ends, with its beginning and its deployment; ``forget`` is called with the
@@ -130,7 +129,6 @@ class StreamingSink:
         self._response_headers = response_headers  # besides the winner's; complete when the answer begins
         self._keep = keep
         self._forget = forget
-        self.delivered: Delivered | None = None  # of the model that is asked; None: if the answer breaks, it ends there
         self._beginning = b""
         self._latest = b""  # the events that were sent last
         self._deployment = ""
@@ -171,15 +169,6 @@ class StreamingSink:
         if self._keep is not None:
             await self._keep(self._beginning or last.forward, self._deployment)
         await self._finish(last.forward)
-
-    def may_be_continued(self, error: UpstreamError) -> bool:
-        """Whether another deployment may finish the answer."""
-        return self.delivered is not None and self.delivered.may_be_continued(error)
-
-    def begun(self, continuing: Continuing) -> Begun:
-        """Return what the client has of the answer."""
-        assert self.delivered is not None
-        return self.delivered.begun(continuing)
 
     async def fail(self, error: UpstreamError) -> None:
         """End the response with an error event, so that SDKs raise instead of accepting half an answer."""

@@ -205,7 +205,16 @@ class Running(Sink, Protocol):
 class ClientSink(Running, Protocol):
     """The sink of a client, which keeps what it was sent."""
 
-    delivered: Delivered | None  # None: if the answer breaks, it ends there
+    delivered: Delivered | None = None  # of the model that is asked; None: if the answer breaks, it ends there
+
+    def may_be_continued(self, error: UpstreamError) -> bool:
+        """Whether another deployment may finish the answer."""
+        return self.delivered is not None and self.delivered.may_be_continued(error)
+
+    def begun(self, continuing: Continuing) -> Begun:
+        """Return what the client has of the answer."""
+        assert self.delivered is not None
+        return self.delivered.begun(continuing)
 
 
 class ContinuingSink:
