@@ -5,6 +5,7 @@ import os
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -15,14 +16,14 @@ from gateway.api.call_runner import CallRunner
 from gateway.api.client import LOCAL
 from gateway.api.endpoints import read_chat
 from gateway.api.json_body import Contents
-from gateway.api.plan_call import PlannedCall, plan_call, prepared_race, remember_prefix
+from gateway.api.plan_call import PlannedCall, plan_call, remember_prefix
 from gateway.api.request import ParsedRequest
 from gateway.app.engine import Engine, EngineRecorder, Runtime
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InvalidRequest, ModelNotFound, ShuttingDown
 from gateway.core.race_failures import RaceFailed
 from gateway.fleet.fleet import Fleet
-from gateway.racing import Block, Broken, GatheringSink, Sink, Unanswered, Winner
+from gateway.racing import Block, ClientSink, GatheringSink, Winner
 from gateway.settings import ConfigurationError, Problem, TracingSettings, load
 from gateway.tracing.tracing import Tracing
 from providers import UpstreamError, events
@@ -253,7 +254,7 @@ class Racer:
             call_id=record.id,
         )
 
-    def start_call(self, asked: ParsedRequest, sink: Sink) -> "asyncio.Task[CallRecord]":
+    def start_call(self, asked: ParsedRequest, sink: "_Handoff | GatheringSink") -> "asyncio.Task[CallRecord]":
         """Run a call as a task, which ``close`` ends. Its answer goes to ``sink``. For this module."""
         if self._context is None or self._is_closing:
             raise RuntimeError("a Racer is used inside of `async with`")
@@ -262,22 +263,18 @@ class Racer:
         task.add_done_callback(self._calls.discard)
         return task
 
-    async def _run(self, context: CallContext, asked: ParsedRequest, sink: Sink) -> CallRecord:
+    async def _run(self, context: CallContext, asked: ParsedRequest, sink: "_Handoff | GatheringSink") -> CallRecord:
         origin = ClientContext(client=LOCAL)
 
         def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
             return plan_call(context, asked, origin, name=name, fleet=fleet, instead_of=instead_of)
-
-        async def run(entry: PlannedCall) -> CallRecord | Unanswered:
-            ending = await prepared_race(context, entry, journey.open_call, sink, journey.response_headers).run()
-            assert not isinstance(ending, Broken)  # neither sink may be continued
-            return ending
 
         def cancelled_as() -> type[ApiError]:
             return ShuttingDown if self._is_closing else ClientDisconnected
 
         with context.fleet:
             journey = CallRunner(context, asked.model, asked.preferences, entered, cancelled_as=cancelled_as)
+            run = partial(journey.stream, sink) if isinstance(sink, _Handoff) else partial(journey.gather, sink)
             record = await journey.run(run)
         assert isinstance(record, CallRecord)  # only an ``answer_here`` gives anything else
         remember_prefix(context, journey.entry, record)
@@ -305,7 +302,7 @@ async def race(
         return await racer.complete(model, messages, **fields)
 
 
-class _Handoff:
+class _Handoff(ClientSink):
     """The sink of a stream: it keeps a few blocks until the caller takes them."""
 
     streams = True
@@ -349,16 +346,19 @@ class _Handoff:
         """Hand over the last events."""
         self._add(last)
 
-    def may_be_continued(self, error: UpstreamError) -> bool:
-        """Return False: an answer that breaks off raises."""
-        del error
-        return False
+    def keep_alive(self, every_s: float) -> None:
+        """Do nothing: no connection waits."""
+
+    async def close(self) -> None:
+        """Do nothing, likewise."""
 
     async def fail(self, error: UpstreamError) -> None:
         """Keep the error until the caller has read what came before."""
         self.error = error
 
     def _add(self, block: Block) -> None:
+        if self.delivered is not None:
+            self.delivered.add(block.forward)
         for event in events(block.forward):
             if event.data and event.data.strip() != _DONE:
                 self.waiting.append(msgspec.json.decode(event.data, type=dict[str, Any]))

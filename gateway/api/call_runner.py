@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gateway.api.call_context import CallContext
 from gateway.api.headers import PLAN_HEADER, written
-from gateway.api.plan_call import PlanCall, PlannedCall, is_counted
+from gateway.api.plan_call import PlanCall, PlannedCall, is_counted, prepared_race
 from gateway.api.preferences import Preferences, is_passed_on
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
@@ -16,12 +16,14 @@ from gateway.core.race_failures import NotAsked, RaceFailed, RejectedByProvider,
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.limits import Begun, LimitReached, Payer, Use
-from gateway.racing import Kept, OpenCall, Services, Unanswered
+from gateway.racing import Broken, Kept, OpenCall, Services, Sink, Takeover, Unanswered, delivered_of
 from gateway.settings import Cause
 from gateway.steering import Plan
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+    from gateway.racing import ClientSink
 
 # Classifies why a model could not answer: it decides which fallback models are tried.
 
@@ -238,6 +240,28 @@ class CallRunner:
             raise
         finally:
             self._context.limits.drop(self.call.id)
+
+    async def gather(self, sink: Sink, entry: PlannedCall) -> CallRecord | Unanswered:
+        """Race a model's deployments for an answer that is committed by its end; ``run`` it."""
+        ending = await prepared_race(self._context, entry, self.open_call, sink, self.response_headers).run()
+        assert not isinstance(ending, Broken)  # until its end another answer replaces it
+        return ending
+
+    async def stream(self, sink: "ClientSink", entry: PlannedCall) -> CallRecord | Unanswered:
+        """Race a model's deployments for a streamed answer, which others finish where takeover is on; ``run`` it."""
+        call, model, plan, open_call = entry.call, entry.model, entry.plan, self.open_call
+        sink.delivered = delivered_of(call, model, open_call)
+        ending: CallRecord | Unanswered | Broken
+        if model.takeover.slow is not None and sink.delivered is not None:
+            from gateway.racing import Rescue  # noqa: PLC0415 - memory: off by default
+
+            rescue = Rescue(call, model, plan, open_call, sink)
+            ending = await rescue.run(prepared_race(self._context, entry, open_call, rescue, self.response_headers))
+        else:
+            ending = await prepared_race(self._context, entry, open_call, sink, self.response_headers).run()
+        while isinstance(ending, Broken):
+            ending = await Takeover(call, model, plan, open_call, sink).finish(ending)
+        return ending
 
     async def _hold(self) -> None:
         """Hold what the call will probably use of its limits; a model without money left is followed by its fallback.

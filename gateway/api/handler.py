@@ -15,12 +15,12 @@ from gateway.api.admission import Admit, Handler, client_context, seated
 from gateway.api.auth import JSON
 from gateway.api.bodies import Received, read_contents
 from gateway.api.call_context import ClientContext
-from gateway.api.call_runner import CallRunner
+from gateway.api.call_runner import CallRunner, Run
 from gateway.api.client import Client
 from gateway.api.context import BEGUN, CONTEXT, Context, Phase
 from gateway.api.endpoint import Endpoint
 from gateway.api.overrides import HEADER, NOTHING, read_deadlines, tightened
-from gateway.api.plan_call import PlannedCall, plan_call, prepared_race, remember_prefix
+from gateway.api.plan_call import PlannedCall, plan_call, remember_prefix
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.request import ParsedRequest
 from gateway.core.attempts import WinOn
@@ -29,20 +29,14 @@ from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound
 from gateway.fleet.fleet import Fleet
 from gateway.racing import (
     Block,
-    Broken,
     ClientGone,
-    Delivered,
+    ClientSink,
     Forward,
     GatheringSink,
-    Sink,
-    Takeover,
-    Unanswered,
     Winner,
-    delivered_of,
     forget_prompt,
 )
 from providers import UpstreamError, events
-from providers.dialects import Begun, Continuing
 
 # The sink of a streamed answer: it forwards the winner's server-sent events as they arrive.
 
@@ -111,7 +105,7 @@ def _is_plain(request: web.Request, context: Context) -> bool:
     )
 
 
-class StreamingSink:
+class StreamingSink(ClientSink):
     """Writes events to the client's response. Until the winner begins, an error can still have its own status.
 
     ``keep`` is called before the answer ends, with its beginning and its deployment; ``forget`` is called with the
@@ -135,7 +129,6 @@ class StreamingSink:
         self._response_headers = response_headers  # besides the winner's; complete when the answer begins
         self._keep = keep
         self._forget = forget
-        self.delivered: Delivered | None = None  # of the model that is asked; None: if the answer breaks, it ends there
         self._beginning = b""
         self._latest = b""  # the events that were sent last
         self._deployment = ""
@@ -176,18 +169,6 @@ class StreamingSink:
         if self._keep is not None:
             await self._keep(self._beginning or last.forward, self._deployment)
         await self._finish(last.forward)
-
-    def may_be_continued(self, error: UpstreamError) -> bool:
-        """Whether another deployment may finish the answer."""
-        return self.delivered is not None and self.delivered.may_be_continued(error)
-
-    def begun(self, continuing: Continuing) -> Begun:
-        """Return what the client has of the answer."""
-        assert self.delivered is not None
-        try:
-            return continuing.begun(self.delivered.events())
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return Begun("", None, "format")
 
     async def fail(self, error: UpstreamError) -> None:
         """End the response with an error event, so that SDKs raise instead of accepting half an answer."""
@@ -382,7 +363,7 @@ class _Answer:
         if every_s is not None:
             sink.keep_alive(every_s)
         try:
-            await self._run(sink)
+            await self._run(partial(journey.stream, sink))
         except ApiError as error:
             if not await sink.refused(error):
                 raise
@@ -397,7 +378,7 @@ class _Answer:
 
     async def _whole(self) -> web.StreamResponse:
         sink = GatheringSink(self._journey.call.dialect)
-        record = await self._run(sink)
+        record = await self._run(partial(self._journey.gather, sink))
         if sink.winner is None:
             raise ClientDisconnected("the client disconnected")
         fields = headers.for_client(sink.winner)
@@ -412,36 +393,12 @@ class _Answer:
         fields[_CONTENT_TYPE] = JSON
         return _Plain(fields, body)
 
-    async def _run(self, sink: Sink) -> CallRecord:
+    async def _run(self, run: Run) -> CallRecord:
         journey = self._journey
-
-        async def run(entry: PlannedCall) -> CallRecord | Unanswered:
-            if isinstance(sink, StreamingSink):
-                sink.delivered = delivered_of(entry.call, entry.model, journey.open_call)
-            if entry.model.takeover.slow is not None and isinstance(sink, StreamingSink) and sink.delivered is not None:
-                ending = await self._rescued(entry, sink)
-            else:
-                race = prepared_race(self._context, entry, journey.open_call, sink, journey.response_headers)
-                ending = await race.run()
-            while isinstance(ending, Broken):
-                assert isinstance(sink, StreamingSink)  # others are not committed before their end
-                takeover = Takeover(entry.call, entry.model, entry.plan, journey.open_call, sink)
-                ending = await takeover.finish(ending)
-            return ending
-
         record = await journey.run(run)
         assert isinstance(record, CallRecord)  # only an ``answer_here`` gives a response instead; there is none
         remember_prefix(self._context, journey.entry, record)
         return record
-
-    async def _rescued(self, entry: PlannedCall, sink: StreamingSink) -> CallRecord | Unanswered | Broken:
-        """Run the entry's race, whose answer another deployment goes on with if it nearly stops."""
-        from gateway.racing import Rescue  # noqa: PLC0415 - memory: off by default
-
-        journey = self._journey
-        rescue = Rescue(entry.call, entry.model, entry.plan, journey.open_call, sink)
-        race = prepared_race(self._context, entry, journey.open_call, rescue, journey.response_headers)
-        return await rescue.run(race)
 
     def _forget(self, call: Call) -> None:
         """Release the prompt: the request's, and each translated copy."""

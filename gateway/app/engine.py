@@ -9,12 +9,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import msgspec
-import structlog
 
 from gateway.app.fleets import Fleets
 from gateway.core.attempts import AttemptRecord, AttemptStart
 from gateway.core.calls import Call, CallRecord, CallStart, Recorder
 from gateway.core.ids import new_id
+from gateway.core.log import get_logger
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.records import ProbeBook
 from gateway.core.tasks import BackgroundTasks
@@ -179,7 +179,7 @@ class Engine:
                 # Event steering.not_refreshed: The ranking could not be computed in the background. Calls compute their
                 # own.
                 # Do: It is a bug: report it with the trace.
-                structlog.get_logger().exception("steering.not_refreshed")
+                get_logger().exception("steering.not_refreshed")
                 await asyncio.sleep(_AFTER_A_BUG_S)
 
 

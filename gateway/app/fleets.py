@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-import structlog
-
+from gateway.core.log import get_logger
 from gateway.core.tasks import BackgroundTasks
 from gateway.fleet.fleet import Fleet, OpenUpstream
 from gateway.settings import Datasheets, ProviderSettings, Settings
@@ -50,13 +49,13 @@ class Upstreams:
             if rotation is Rotation.DONE:
                 # Event key.replaced: A provider's new key has answered, and the one before is forgotten.
                 # Do: Nothing. The former key can be revoked, where it was not yet.
-                structlog.get_logger().info("key.replaced", provider=name)
+                get_logger().info("key.replaced", provider=name)
             else:
                 # Event key.refused: A provider refuses its new key, and answers to the one before, which stays in use.
                 # The new one is tried again every 10 s.
                 # Do: Nothing if the key is minutes old, as some providers need that long. Else correct it, before the
                 # former one ends.
-                structlog.get_logger().warning("key.refused", provider=name, effect="the former key stays in use")
+                get_logger().warning("key.refused", provider=name, effect="the former key stays in use")
 
         upstream = open_upstream(
             name,
@@ -141,4 +140,4 @@ class Fleets:
         # Event configuration.old_connections_closed: All calls of a configuration that was replaced have ended, and its
         # connections to providers are closed.
         # Do: Nothing.
-        structlog.get_logger().info("configuration.old_connections_closed")
+        get_logger().info("configuration.old_connections_closed")

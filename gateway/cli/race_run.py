@@ -3,6 +3,7 @@
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import msgspec
 
@@ -11,7 +12,7 @@ from gateway.api.call_runner import CallRunner
 from gateway.api.client import LOCAL
 from gateway.api.endpoints import read_chat
 from gateway.api.json_body import Contents
-from gateway.api.plan_call import PlannedCall, plan_call, prepared_race
+from gateway.api.plan_call import PlannedCall, plan_call
 from gateway.api.request import ParsedRequest
 from gateway.app.fleets import Fleets
 from gateway.app.gateway import Gateway
@@ -23,7 +24,6 @@ from gateway.core.race_failures import RaceFailed
 from gateway.core.tasks import BackgroundTasks
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
-from gateway.racing import Broken, Unanswered
 from gateway.server.server import prepare_schema
 from gateway.settings import Settings
 
@@ -121,16 +121,11 @@ async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
         origin = ClientContext(client=LOCAL, tags=TAGS)
         return plan_call(context, asked, origin, name=name, fleet=fleet, instead_of=instead_of, allow=_affordable)
 
-    async def run(entry: PlannedCall) -> CallRecord | Unanswered:
-        ending = await prepared_race(context, entry, journey.open_call, lanes, journey.response_headers).run()
-        assert not isinstance(ending, Broken)  # lanes are never continued
-        return ending
-
     with context.fleet:
         journey = CallRunner(context, asked.model, asked.preferences, entered, may_fall_back=False, services=both)
         view.begins(lanes)
         try:
-            await journey.run(run)
+            await journey.run(partial(journey.stream, lanes))
         except RaceFailed as error:
             lanes.error = f"{error.message}; `holeshot check --live` asks each provider"
         finally:

@@ -15,8 +15,8 @@ from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome
 from gateway.core.calls import Call, CallRecord, CallStart
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.terminal_text import counted, visible, visible_json
-from gateway.racing import Block, ClientGone, Winner
-from providers import UpstreamError
+from gateway.racing import Block, ClientGone, ClientSink, Winner
+from providers import UpstreamError, events
 from providers.dialects import read_event
 
 if TYPE_CHECKING:
@@ -103,14 +103,14 @@ class Spectator(Protocol):
         """
 
 
-class Lanes:
+class Lanes(ClientSink):
     """A recorder and a sink that keep what they receive. ``clock`` is the gateway's own, monotonic seconds.
 
     ``catch_up`` has recorders told what has happened.
     """
 
     streams = True
-    understands = True
+    understands = False
 
     def __init__(
         self, clock: Callable[[], float], spectator: Spectator, catch_up: Callable[[], None] = lambda: None
@@ -189,6 +189,8 @@ class Lanes:
         attempts = {attempt.id: attempt for attempt in record.attempts}
         for lane in self.lanes:
             lane.record = attempts.get(lane.start.id, lane.record)
+            if record.winner_attempt_id is not None:  # maybe of another attempt, which has finished the answer
+                lane.won = lane.start.id == record.winner_attempt_id
 
     def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
         """Do nothing: the race is over."""
@@ -208,11 +210,13 @@ class Lanes:
 
     async def write(self, block: Block) -> None:
         """Add the text in the chunks."""
-        for data in block.events():
-            if not read_event(data).meaningful:
+        if self.delivered is not None:
+            self.delivered.add(block.forward)
+        for event in events(block.forward):
+            if not read_event(event.data).meaningful:
                 continue
             self.tokens += 1
-            thought, text = read_text(data)
+            thought, text = read_text(event.data)
             self._thoughts.append(thought)
             if text:
                 self._text.append(text)
@@ -225,10 +229,11 @@ class Lanes:
         """Add the text in the last events."""
         await self.write(last)
 
-    def may_be_continued(self, error: UpstreamError) -> bool:
-        """Return False: one race is shown, and how it ends."""
-        del error
-        return False
+    def keep_alive(self, every_s: float) -> None:
+        """Do nothing: no connection waits."""
+
+    async def close(self) -> None:
+        """Do nothing, likewise."""
 
     async def fail(self, error: UpstreamError) -> None:
         """Record that the answer broke off."""

@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
-import structlog
-
 from gateway.core.errors import ClientNotFound, KeyConflict, KeysUnreachable
+from gateway.core.log import get_logger
 from gateway.keys.stored import Change, Decide, KeyStore, StoredKey, is_name, shown_all
 from gateway.keys.table import KeyTable
 from gateway.settings import ClientSettings
@@ -94,13 +93,13 @@ class KeyWatch:
         except Exception:  # noqa: BLE001 - a bug in one round must not stop all later ones
             # Event keys.watch_failed: One look for changed keys failed. The next one follows in a second.
             # Do: It is a bug: report it with the trace.
-            structlog.get_logger().exception("keys.watch_failed")
+            get_logger().exception("keys.watch_failed")
         else:
             if self._said_at is not None:
                 self._said_at = None
                 # Event keys.fresh_again: The keys can be read from the database again.
                 # Do: Nothing.
-                structlog.get_logger().info("keys.fresh_again", clients=self.clients)
+                get_logger().info("keys.fresh_again", clients=self.clients)
 
     def _say_stale(self, problem: str) -> None:
         now = self._clock()
@@ -114,9 +113,7 @@ class KeyWatch:
             # Event keys.stale: The keys could not be read from the database for `silent_s`. Known keys stay valid;
             # changes are not seen. At a start, keys of the database are refused with 503.
             # Do: Make the database reachable.
-            structlog.get_logger().warning(
-                "keys.stale", problem=problem, silent_s=round(now - self._read_at, 1), effect=effect
-            )
+            get_logger().warning("keys.stale", problem=problem, silent_s=round(now - self._read_at, 1), effect=effect)
 
     async def _compare(self, rows: Sequence[StoredKey]) -> None:
         """Replace all by ``rows``, and note the clients that have changed."""
@@ -208,7 +205,7 @@ class Uses:
                 # Event keys.uses_not_written: When keys were last used could not be written. It is tried again in a
                 # minute.
                 # Do: It is a bug: report it with the trace.
-                structlog.get_logger().exception("keys.uses_not_written")
+                get_logger().exception("keys.uses_not_written")
 
 
 # Ends keys at their instant, with one timer: for the one that ends next.
@@ -366,7 +363,7 @@ class Keys(Generic[C]):
         # Do: Nothing, if you know of it.
         # Event keys.rotated: An administrator (`by`) replaced the key of a client over `/admin/keys`.
         # Do: Nothing, if you know of it.
-        structlog.get_logger().info(f"keys.{change.action}", client=name, by=who)
+        get_logger().info(f"keys.{change.action}", client=name, by=who)
         if self._watch is not None:
             try:
                 await self._watch.look()
@@ -374,7 +371,7 @@ class Keys(Generic[C]):
                 # Event keys.change_not_seen: A key was changed in the database, but this process could not read the
                 # change back at once.
                 # Do: Nothing: it is read again each second. If it goes on, `keys.stale` follows.
-                structlog.get_logger().warning("keys.change_not_seen", client=name, problem=error.message)
+                get_logger().warning("keys.change_not_seen", client=name, problem=error.message)
         return change
 
     def _demanded(self) -> KeyStore:
@@ -402,7 +399,7 @@ def _discreet() -> Iterator[None]:
     except KeysUnreachable as error:
         # Event keys.unreachable: A request to `/admin/keys` failed because the database does not answer.
         # Do: Make the database reachable, list the keys, and repeat the change if it was not made.
-        structlog.get_logger().warning("keys.unreachable", problem=error.message)
+        get_logger().warning("keys.unreachable", problem=error.message)
         raise KeysUnreachable(
             "the database does not answer, so keys can be neither listed nor changed; calls go on, and the gateway's"
             " log says why",

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 import msgspec
-import structlog
 
 from gateway.core.errors import ClientDisconnected, CutByExpiry, CutByRevocation, InvalidRequest
+from gateway.core.log import get_logger
 from gateway.keys.stored import StoredKey, client_settings, fields_of
 from gateway.settings import ClientSettings
 
@@ -122,7 +122,7 @@ class KeyTable(Generic[C]):
                 # Event keys.shadowed: A client of this name is in the file and in the database. The one in the file is
                 # used.
                 # Do: Remove it from the file, or revoke the one in the database.
-                structlog.get_logger().warning(
+                get_logger().warning(
                     "keys.shadowed", client=name, effect="the file has a client of this name too, and wins"
                 )
             return
@@ -133,7 +133,7 @@ class KeyTable(Generic[C]):
         except InvalidRequest as error:
             # Event keys.unusable: This version cannot use the settings of a client in the database. Its calls get 503.
             # Do: Correct the settings that `problem` names, or upgrade this replica to the version that wrote them.
-            structlog.get_logger().error(
+            get_logger().error(
                 "keys.unusable", client=name, problem=error.message, effect="its calls are refused with 503"
             )
         for row in rows:

@@ -33,6 +33,7 @@ from .sinks import Sink as Sink
 from .sinks import Winner as Winner
 from .slots import MAX_IN_FLIGHT as MAX_IN_FLIGHT
 from .slots import Seats as Seats
+from .takeover import ClientSink as ClientSink
 from .takeover import Delivered as Delivered
 from .takeover import Takeover as Takeover
 from .takeover import delivered_of as delivered_of

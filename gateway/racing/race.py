@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-import structlog
-
 from gateway.core.attempts import Outcome, WinOn
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError
+from gateway.core.log import get_logger
 from gateway.fleet.models import Model
 from gateway.racing.attempt import Attempt, Bid
 from gateway.racing.attempts import Attempts
@@ -331,7 +330,7 @@ class Race:
             # Event audit.crashed: A loser that ran on after its call to be measured failed by a bug. The caller had its
             # answer.
             # Do: It is a bug: report it with the trace.
-            structlog.get_logger().error("audit.crashed", call=self.call.id, exc_info=defect)
+            get_logger().error("audit.crashed", call=self.call.id, exc_info=defect)
         else:
             self._crash(defect)
 

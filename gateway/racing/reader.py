@@ -4,7 +4,7 @@ Most events are plain: they add text and nothing else. A pattern recognises them
 that is not certainly plain is parsed, event by event.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -106,14 +106,6 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     forward: bytes
     parts: tuple[Part, ...]
     error: UpstreamError | None = None  # the error with which the stream breaks off after ``forward``
-
-    def events(self) -> Iterator[bytes]:
-        """Return the data of every event, including those that were not parsed."""
-        for part in self.parts:
-            if part.chunks is None:
-                yield from (event.data for event in events(part.data))
-            else:
-                yield from (chunk.data for chunk in part.chunks)
 
 
 def joined(blocks: Sequence[Block]) -> Block:

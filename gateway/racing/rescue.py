@@ -9,7 +9,6 @@ import asyncio
 from contextlib import suppress
 from enum import Enum
 from math import inf
-from typing import Protocol
 
 import msgspec
 
@@ -20,7 +19,7 @@ from gateway.racing.measurement import SHARE, Measurement
 from gateway.racing.race import Race
 from gateway.racing.reader import Block
 from gateway.racing.sinks import ClientGone, Forward, Winner
-from gateway.racing.takeover import COMMENT_S, Delivered, Running, Takeover, again_tokens, in_time
+from gateway.racing.takeover import COMMENT_S, ClientSink, Running, Takeover, again_tokens, in_time
 from gateway.steering import Plan
 from providers import ErrorKind, UpstreamError
 from providers.dialects import Begun
@@ -93,19 +92,13 @@ class State(Enum):
     OVER = "over"  # nobody has gone on: the slow one's text was sent, and its stream is not watched any more
 
 
-class Client(Running, Protocol):
-    """The sink of a client, which keeps what it was sent."""
-
-    delivered: Delivered | None
-
-
 class Rescue:
     """The sink of one race, whose answer is watched. Use once: ``await rescue.run(race)``."""
 
     streams = True
     understands = False
 
-    def __init__(self, call: Call, model: Model, plan: Plan, open_call: OpenCall, sink: Client) -> None:
+    def __init__(self, call: Call, model: Model, plan: Plan, open_call: OpenCall, sink: ClientSink) -> None:
         """The model's ``takeover.slow`` is on, and ``sink.delivered`` keeps what the client was sent."""
         assert sink.delivered is not None
         assert model.takeover.slow is not None

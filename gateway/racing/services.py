@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
-import structlog
 
 from gateway.core.calls import Recorder
+from gateway.core.log import get_logger
 from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Paces
 from gateway.racing.slots import Seats
@@ -137,7 +137,7 @@ class Outbox:
                 # traces) failed on a first token or the end of an attempt. The call and what the others were told are
                 # not affected.
                 # Do: It is a bug: report it with the trace.
-                structlog.get_logger().exception("call.recorder_failed")
+                get_logger().exception("call.recorder_failed")
 
     def _turn(self) -> None:
         self._is_due = False

@@ -203,10 +203,12 @@ class Delivered:
             self._open_call.takeover = reason
         return reason is None
 
-    def events(self) -> Iterator[bytes]:
-        """Yield the data of each event that was sent."""
-        for block in self._blocks:
-            yield from (event.data for event in events(block))
+    def begun(self, continuing: Continuing) -> Begun:
+        """Return what the client has of the answer."""
+        try:
+            return continuing.begun(event.data for block in self._blocks for event in events(block))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return Begun("", None, "format")
 
 
 # The sink of an attempt that finishes an answer: it adds to the running stream what the client does not have yet.
@@ -223,6 +225,21 @@ class Running(Sink, Protocol):
 
     async def close(self) -> None:
         """Stop sending comments."""
+
+
+class ClientSink(Running, Protocol):
+    """The sink of a client, which keeps what it was sent."""
+
+    delivered: Delivered | None = None  # of the model that is asked; None: if the answer breaks, it ends there
+
+    def may_be_continued(self, error: UpstreamError) -> bool:
+        """Whether another deployment may finish the answer."""
+        return self.delivered is not None and self.delivered.may_be_continued(error)
+
+    def begun(self, continuing: Continuing) -> Begun:
+        """Return what the client has of the answer."""
+        assert self.delivered is not None
+        return self.delivered.begun(continuing)
 
 
 class ContinuingSink:

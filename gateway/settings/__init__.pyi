@@ -8,7 +8,6 @@ from .document import Place as Place
 from .document import Problem as Problem
 from .document import explain as explain
 from .document import nearest as nearest
-from .document import read_document as read_document
 from .document import written as written
 from .loader import Installation as Installation
 from .loader import Watched as Watched
@@ -89,3 +88,4 @@ from .starter import FILE_NAME as FILE_NAME
 from .starter import example as example
 from .starter import json_schema as json_schema
 from .starter import starter_text as starter_text
+from .yaml_file import read_document as read_document

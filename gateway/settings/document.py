@@ -1,20 +1,12 @@
-"""Reads a YAML file as plain data with the line of every key, so that messages can name it.
-
-PyYAML's ``safe_load``, and so pydantic-settings' YAML source, drops lines and silently lets the last of two equal keys
-win; so the tree of nodes is walked here. ``${NAME}`` needs no quotes, not even inside ``{ }``, where braces are YAML
-syntax: while YAML parses the text, they are replaced by two private-use characters, one for one, so that lines and
-columns stay correct.
-"""
+"""A configuration as plain data, what can be wrong with it, and how that is said; from plain data to typed settings."""
 
 import copy
 import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import msgspec
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
@@ -67,13 +59,6 @@ def within(place: Place, outer: Place) -> bool:
     return place[: len(outer)] == outer
 
 
-_REFERENCE = re.compile(r"\$\{([^{}\n]*)\}")
-_MASKED = r"$" + "\ue000" + r"\1" + "\ue001"
-_UNMASK = str.maketrans("\ue000\ue001", "{}")
-_MOST_VALUES = 100_000  # with aliases expanded: a few lines of nested aliases can exceed any memory
-_MERGE = "tag:yaml.org,2002:merge"
-
-
 class Document(msgspec.Struct, frozen=True):
     """The content of a file. ``lines`` count from 1: those of keys and of list items."""
 
@@ -81,190 +66,6 @@ class Document(msgspec.Struct, frozen=True):
     data: dict[str, Any] = {}
     lines: dict[Place, int] = {}
     problems: tuple[Problem, ...] = ()
-
-
-def read_document(path: Path) -> Document:
-    """Read the YAML file at ``path``; errors are in the document's ``problems``."""
-    file = str(path)
-    try:
-        loader = yaml.SafeLoader(_REFERENCE.sub(_MASKED, path.read_text(encoding="utf-8-sig")))
-        root = loader.get_single_node()
-    except OSError as error:
-        problem = Problem(f"cannot be read: {error.strerror}", file)
-    except UnicodeDecodeError as error:
-        problem = Problem(f"is not UTF-8 text (byte {error.start})", file)
-    except yaml.MarkedYAMLError as error:
-        problem = _invalid(error, file)
-    except yaml.YAMLError as error:  # a character YAML does not allow; the message has only the character
-        problem = Problem(f"invalid YAML: {getattr(error, 'reason', 'not readable')}", file)
-    except RecursionError:
-        problem = Problem("is nested too deeply", file)
-    else:
-        if root is None:
-            return Document(file)
-        if isinstance(root, yaml.MappingNode):
-            walk = _Walk(loader, file)
-            try:
-                return Document(file, walk.value(root, ()), walk.lines, tuple(walk.problems))
-            except (_TooLargeError, RecursionError):
-                problem = Problem("is far too large when expanded: does it use aliases (*name) of aliases?", file)
-                return Document(file, problems=(problem,))
-        problem = Problem("must consist of keys and values, like `port: 4000`", file, _line(root))
-    return Document(file, problems=(problem,))
-
-
-class _TooLargeError(Exception):
-    """The expanded document is too large."""
-
-
-class _Walk:
-    """Converts nodes to plain data, and collects lines and problems."""
-
-    def __init__(self, loader: yaml.SafeLoader, file: str) -> None:
-        self.lines: dict[Place, int] = {}
-        self.problems: list[Problem] = []
-        self._loader = loader
-        self._file = file
-        self._count = 0
-        self._open: set[int] = set()  # the nodes being walked: an alias may refer to one of them
-
-    def value(self, node: yaml.Node, place: Place) -> Any:
-        """Return the value of ``node``.
-
-        Raises:
-            _TooLargeError: the expanded document is too large.
-
-        """
-        self._count += 1
-        if self._count > _MOST_VALUES:
-            raise _TooLargeError
-        if id(node) in self._open:
-            self._complain(node, place, "contains itself")
-            return None
-        self._open.add(id(node))
-        try:
-            if isinstance(node, yaml.MappingNode):
-                return self._mapping(node, place)
-            if isinstance(node, yaml.SequenceNode):
-                return self._sequence(node, place)
-            return self._scalar(node, place)
-        finally:
-            self._open.discard(id(node))
-
-    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
-        inherited: dict[str, Any] = {}
-        own: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            if key_node.tag == _MERGE:
-                inherited = self._inherited(value_node, place) | inherited
-                continue
-            key = key_node.value.translate(_UNMASK) if isinstance(key_node, yaml.ScalarNode) else ""
-            if not key:
-                self._complain(key_node, place, "has a key that is not plain text")
-                continue
-            here = (*place, key)
-            if key in own:
-                self._complain(key_node, here, f"is set twice, first in line {self.lines[here]}")
-                continue
-            self.lines[here] = _line(key_node)
-            own[key] = self.value(value_node, here)
-        return inherited | own
-
-    def _inherited(self, node: yaml.Node, place: Place) -> dict[str, Any]:
-        """Return the keys merged by ``<<``: of one mapping, or of several, the first taking precedence."""
-        sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
-        merged: dict[str, Any] = {}
-        for source in sources:
-            if isinstance(source, yaml.MappingNode):
-                merged = self.value(source, place) | merged
-            else:
-                self._complain(source, place, "merges (<<) a value that is not a section")
-        return merged
-
-    def _sequence(self, node: yaml.SequenceNode, place: Place) -> list[Any]:
-        items = []
-        for index, item in enumerate(node.value):
-            self.lines[*place, index] = _line(item)
-            items.append(self.value(item, (*place, index)))
-        return items
-
-    def _scalar(self, node: yaml.Node, place: Place) -> Any:
-        try:
-            value = self._loader.construct_object(node)
-        except (yaml.YAMLError, ValueError):  # an unknown tag, an invalid date
-            self._complain(node, place, "cannot be understood; put it in quotes")
-            return None
-        return value.translate(_UNMASK) if isinstance(value, str) else value
-
-    def _complain(self, node: yaml.Node, place: Place, message: str) -> None:
-        self.problems.append(Problem(f"{written(place) or 'the file'} {message}", self._file, _line(node)))
-
-
-def _line(node: yaml.Node) -> int:
-    return int(node.start_mark.line) + 1
-
-
-# What PyYAML says, and what its reader can do about it: by the beginning of its words. {line} is where what it was
-# reading began. None of it repeats the file, which may contain a key.
-_EXPLAINED: tuple[tuple[str, str], ...] = (
-    ("found character '\\t'", "there is a tab: indent with spaces"),
-    ("found a tab character", "there is a tab: indent with spaces"),
-    ("found character", "a value cannot begin with this character: put it in quotes"),
-    ("expected ',' or '}'", "the { of line {line} is not closed: a comma or a } is missing"),
-    ("expected ',' or ']'", "the [ of line {line} is not closed: a comma or a ] is missing"),
-    ("expected <block end>, but found '}'", "there is a } without its {"),
-    ("expected <block end>, but found ']'", "there is a ] without its ["),
-    ("expected <block end>, but found '-'", "there is a list item (-) among keys: indent it below the key it is for"),
-    ("expected <block end>, but found ','", "there is a comma after the value: remove it, or put the value in quotes"),
-    (
-        "expected <block end>, but found '<scalar>'",
-        "there is text after the closing quote: put all of the value in quotes",
-    ),
-    ("expected <block end>", "this line is indented unlike those before it: the keys of a section begin in one column"),
-    ("expected the node content", "a value is missing"),
-    ("mapping values are not allowed", ""),
-    ("could not find expected ':'", "a colon is missing: write `key: value`"),
-    ("found unexpected end of stream", "a quote is not closed"),
-    ("found unexpected document separator", "a quote is not closed"),
-    ("found unknown escape character", "a backslash means something else in double quotes: use single quotes"),
-    ("expected escape sequence", "a backslash means something else in double quotes: use single quotes"),
-    ("expected chomping or indentation", "after | or > the text begins in the next line"),
-    ("expected a comment or a line break", "after | or > the text begins in the next line"),
-    ("expected alphabetic or numeric", "a value that begins with * or & must be in quotes"),
-    ("found undefined alias", "an alias (*name) without an anchor; quote values that begin with *"),
-    ("found duplicate anchor", "an anchor (&name) is there twice"),
-    ("found undefined tag handle", "a value that begins with ! must be in quotes"),
-    ("expected a single document", "a second document (---); a configuration has only one"),
-)
-_AT_THE_BEGINNING = ("a colon is missing: write `key: value`", "a quote is not closed")  # there is the mistake
-
-
-def _invalid(error: yaml.MarkedYAMLError, file: str) -> Problem:
-    """Describe a syntax error without PyYAML's excerpt of the file, which may contain a key."""
-    mark = error.problem_mark or error.context_mark
-    said = [str(error.problem), str(error.context)]
-    reason = next((words for begins, words in _EXPLAINED if any(each.startswith(begins) for each in said)), None)
-    if reason is None:
-        reason = "this cannot be read: is a quote, a colon or a bracket missing?"
-    elif not reason:
-        reason = "there is a colon too many" if mark is None else _odd_colon(mark)
-    if error.context_mark is not None:
-        reason = reason.replace("{line}", str(error.context_mark.line + 1))
-        if reason in _AT_THE_BEGINNING:
-            mark = error.context_mark
-    column = f" (column {mark.column + 1})" if mark else ""
-    return Problem(f"invalid YAML: {reason}{column}", file, mark.line + 1 if mark else None)
-
-
-def _odd_colon(mark: yaml.Mark) -> str:
-    """Return why the colon at ``mark`` cannot be there."""
-    *others, own = (mark.buffer or "")[: mark.pointer].split("\n")
-    before = next((line for line in reversed(others) if line.strip()), "")
-    if ":" in own:
-        return "there is a second colon in this line: put the value in quotes"
-    if ":" in before:
-        return "this is below a key that has its value in its own line: indent it less, or remove that value"
-    return "the line before this has no colon: write `key: value`"
 
 
 # Converts pydantic's errors to sentences that say what to write instead. Of values only those are repeated that

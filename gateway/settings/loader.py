@@ -1,7 +1,7 @@
 """Loads ``Settings`` from file, environment and command line, or reports all problems at once.
 
-The command line takes precedence over the environment, the environment over the file. pydantic-settings has the types
-and reads the variables; ``document`` reads the file, because messages name the line of every key.
+The command line takes precedence over the environment, the environment over the file. ``variables`` and ``yaml_file``
+read them; what they need is imported only where there is something to read.
 """
 
 import re
@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 from pydantic import SecretStr, ValidationError
-from pydantic_settings import EnvSettingsSource, SettingsError
 
 from gateway.settings.checks import check
 from gateway.settings.document import (
@@ -22,7 +21,6 @@ from gateway.settings.document import (
     Problem,
     listed_once,
     nearest,
-    read_document,
     validate,
     within,
     written,
@@ -54,8 +52,12 @@ def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[P
         if top not in Settings.model_fields:
             problems.append(Problem(f"{name}: no such setting; {nearest(top, Settings.model_fields, _as_variable)}"))
             del ours[name]
+    if not ours:
+        return {}, problems
+    from gateway.settings.variables import SettingsError, read_variables  # noqa: PLC0415 - only where there are some
+
     try:
-        return _Variables(ours)(), problems
+        return read_variables(ours, PREFIX, LEVEL), problems
     except SettingsError as error:
         # pydantic-settings names the field but not the value
         return {}, [*problems, Problem(f"{PREFIX}*: {error}; lists and sections are written as JSON")]
@@ -83,17 +85,6 @@ def _is_setting(name: str, value: str) -> bool:
         and not _SERVICE_LINK.fullmatch(key)
         and not (key == "PORT" and _SERVICE_URL.match(value))
     )
-
-
-class _Variables(EnvSettingsSource):
-    """pydantic-settings' source of variables, reading a given mapping instead of the process's environment."""
-
-    def __init__(self, variables: Mapping[str, str]) -> None:
-        self._variables = {name.lower(): value for name, value in variables.items()}
-        super().__init__(Settings, env_prefix=PREFIX, env_nested_delimiter=LEVEL)
-
-    def _load_env_vars(self) -> Mapping[str, str | None]:
-        return self._variables
 
 
 # What a command about keys needs of the configuration, without the providers' keys.
@@ -175,13 +166,21 @@ def load(
 
 def keys_in_clear(path: Path | None) -> list[str]:
     """Return a note for each provider's key that is itself in the file, not a reference; it never has the key."""
-    document = read_document(path) if path is not None else Document()
+    document = _document(path)
     notes = []
     for place, value in _keys(document.data):
         if isinstance(value, str) and len(value) >= _SHORTEST_KEY and is_literal(value):
             words = "is in the file itself, where everyone who can read the file sees it: write ${NAME}, or file:PATH"
             notes.append(str(Problem(f"{written(place)} {words}", document.file, document.lines.get(place))))
     return notes
+
+
+def _document(path: Path | None) -> Document:
+    if path is None:
+        return Document()
+    from gateway.settings.yaml_file import read_document  # noqa: PLC0415 - PyYAML, only where there is a file
+
+    return read_document(path)
 
 
 def _keys(data: Mapping[str, Any]) -> Iterator[tuple[Place, Any]]:
@@ -357,7 +356,7 @@ class _Inputs(msgspec.Struct, frozen=True):
 
 
 def _read(path: Path | None, environ: Mapping[str, str], overrides: Mapping[str, object]) -> _Inputs:
-    document = read_document(path) if path is not None else Document()
+    document = _document(path)
     if document.problems and not document.data:
         raise ConfigurationError(document.problems)
     if _LITELLM in document.data and path is not None:

@@ -15,12 +15,12 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gateway.core.attempts import Invalid, WinOn
 from gateway.core.calls import Mode, Objective
 from gateway.settings.deployment import DataPolicy, DeploymentSettings, ProviderSettings
 from gateway.settings.sections import (
+    NOT_JSON,
     PROFILES,
     AlertSettings,
     ClickHouseSettings,
@@ -87,7 +87,7 @@ class IssuerSettings(Section):
     """An issuer of JWTs that count as keys. A token names a client; what that may do is in ``clients`` alone."""
 
     issuer: str  # the token's `iss`, to the letter
-    audience: Annotated[tuple[str, ...], Field(min_length=1), NoDecode]  # one of these must be in the token's `aud`
+    audience: Annotated[tuple[str, ...], Field(min_length=1), NOT_JSON]  # one of these must be in the token's `aud`
     algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = ("RS256",)
     jwks_url: str | None = None  # its public keys; None: where its discovery document says
     typ: Literal["at+jwt", "JWT"] = "at+jwt"  # the header's; JWT: also no `typ`, but nothing that marks an ID token
@@ -262,7 +262,7 @@ class ClientSettings(LimitSettings):
 
     # Several: the old and the new key of a rotation. In a variable a list is JSON, and one digest is itself.
     # None: a client that only tokens name (``issuers``).
-    key_sha256: Annotated[tuple[_Digest, ...], Field(min_length=1), NoDecode] = ()
+    key_sha256: Annotated[tuple[_Digest, ...], Field(min_length=1), NOT_JSON] = ()
     admin: bool = False  # the older word for ``role: admin``
     role: Role = Field(default_factory=lambda data: Role.ADMIN if data.get("admin") else Role.CLIENT)
     expires: Instant | None = None  # its keys are refused from then on; None: never
@@ -350,10 +350,8 @@ class ConnectionSettings(Section):
     headers_timeout_s: Seconds = 10.0  # for TLS and a request's headers
 
 
-class Settings(BaseSettings):
+class Settings(Section):
     """The whole configuration. Load it with ``gateway.settings.load``."""
-
-    model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix="HOLESHOT_", hide_input_in_errors=True)
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 4000
@@ -416,23 +414,6 @@ class Settings(BaseSettings):
             or any(each.usd_per_day is not None or each.usd_per_month is not None for each in limited)
             or any(model.usd_per_day is not None for model in self.models.values())
         )
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic-settings' signature
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - likewise
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - likewise
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - likewise
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Use only the arguments: ``load`` merges the sources, and knows the source of each value."""
-        return (init_settings,)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _take_empty_as_unsaid(cls, value: object) -> object:
-        return without_nulls(value)
 
     @field_validator("providers", "models", "clients", "teams", "issuers", "slo", mode="before")
     @classmethod

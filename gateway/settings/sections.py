@@ -14,6 +14,7 @@ from gateway.targets.targets import Definition, Target
 
 Seconds = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
+NOT_JSON = "not JSON"  # marks a setting that may be a list, and in a variable also its only item, as it is
 
 
 def without_nulls(value: object) -> object:

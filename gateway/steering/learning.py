@@ -7,10 +7,10 @@ from math import inf, log
 from typing import Protocol
 
 import msgspec
-import structlog
 
 from gateway.core.attempts import EXPLORING, AttemptRecord, AttemptStart, Outcome, Role, TokensSource, WinOn
 from gateway.core.calls import CallRecord
+from gateway.core.log import get_logger
 from gateway.core.prompt_classes import PromptClass, decoded_class
 from gateway.steering.board import Board
 from gateway.steering.constants import (
@@ -295,8 +295,6 @@ class OwnDelay:
         return min(total_s, OWN_TURNS * lateness.peak_s()) if total_s else 0.0
 
 
-_log = structlog.get_logger(__name__)
-
 # The client's own fault counts against no deployment; a missing dialect does not count in the others.
 _NOBODYS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_SUCH_API})
 _OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND})
@@ -472,7 +470,9 @@ class Learning:
                 # Event steering.out: A deployment refuses the key or does not know the model (`kind`). It gets no
                 # calls, but one try a minute.
                 # Do: Correct the key, the model's name or `base_url`, and reload.
-                _log.warning("steering.out", model=model, deployment=name, kind=kind, hint=_HINTS[ErrorKind(kind)])
+                get_logger().warning(
+                    "steering.out", model=model, deployment=name, kind=kind, hint=_HINTS[ErrorKind(kind)]
+                )
             return
         health.trouble = trouble
         if attempt.retry_after_s is not None:
@@ -525,7 +525,7 @@ class Learning:
         assert attempt.judged_as is not None
         change = self.quality.judged(model, attempt.judged_as, attempt.deployment, attempt.flaw, attempt.client)
         if change is not None:
-            tell = _log.warning if change.is_demoted else _log.info
+            tell = get_logger().warning if change.is_demoted else get_logger().info
             event = "steering.demoted" if change.is_demoted else "steering.restored"
             tell(event, model=model, deployment=attempt.deployment, answers=attempt.judged_as, reason=change.reason)
 

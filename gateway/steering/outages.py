@@ -6,9 +6,9 @@ from math import inf
 from typing import Annotated
 
 import msgspec
-import structlog
 
 from gateway.core.attempts import AttemptRecord
+from gateway.core.log import get_logger
 from gateway.core.records import OutageRecord
 from gateway.steering.constants import (
     OPEN_MAX_S,
@@ -18,8 +18,6 @@ from gateway.steering.constants import (
     UNPROBED_S,
     WELL_S,
 )
-
-_log = structlog.get_logger(__name__)
 
 
 class Outages:
@@ -51,7 +49,7 @@ class Outages:
         # 5 to 20 s; then one call tries it.
         # Do: Nothing: others answer. If it goes on, an alert follows. See [when a provider
         # fails](../guides/failing-provider.md).
-        _log.warning("steering.opened", **where, deployment=deployment, cause=reason)
+        get_logger().warning("steering.opened", **where, deployment=deployment, cause=reason)
         if deployment in self._lasting:
             return
         outage = OutageRecord(
@@ -69,7 +67,7 @@ class Outages:
         """Log that a deployment may be used again, since ``ago_s`` seconds; record the end if its breaker was open."""
         # Event steering.recovered: A deployment that was broken or out answers again.
         # Do: Nothing.
-        _log.info("steering.recovered", model=model, deployment=deployment)
+        get_logger().info("steering.recovered", model=model, deployment=deployment)
         self._end(deployment, ago_s)
 
     def keep(self, deployments: Collection[str]) -> None:
@@ -231,7 +229,7 @@ class Shortage:
         # Event gateway.out_of_resources: Attempts failed because this machine has no more file descriptors, ports or
         # memory. No provider is blamed.
         # Do: Raise the limit of open files (`ulimit -n`, `LimitNOFILE=`), or send this machine fewer calls.
-        _log.error(
+        get_logger().error(
             "gateway.out_of_resources",
             error=attempt.error_message,
             attempts=self._attempts,

@@ -8,11 +8,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-import structlog
-
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord
 from gateway.core.ids import TraceContext, begun_here
+from gateway.core.log import get_logger
 from gateway.settings import Settings, TracingSettings
 from gateway.tracing.naming import Ended, EndedCall, LateAttempt, peers
 
@@ -67,7 +66,6 @@ class Sender:
         self._failures = 0  # in a row
         self._rejected = 0  # spans, since that was logged
         self._tell_at_s: float | None = None  # of the monotonic clock; None: at once
-        self._log = structlog.get_logger()
 
     def start(self) -> None:
         """Start the thread, once."""
@@ -92,7 +90,7 @@ class Sender:
             lost = self._drop(len(self._queue))
             # Event tracing.spans_dropped: The process ended before the collector had taken these spans.
             # Do: Nothing, if it is rare.
-            self._log.warning("tracing.spans_dropped", spans=lost, effect="the collector did not take them in time")
+            get_logger().warning("tracing.spans_dropped", spans=lost, effect="the collector did not take them in time")
 
     def _wait(self, thread: threading.Thread) -> None:
         """Wait for the end of the thread, but not for a collector that has failed."""
@@ -121,7 +119,7 @@ class Sender:
             if self._failures:
                 # Event tracing.exporting_again: The collector accepts spans again; `dropped` were lost since the start.
                 # Do: Nothing.
-                self._log.info("tracing.exporting_again", dropped=self.dropped)
+                get_logger().info("tracing.exporting_again", dropped=self.dropped)
                 self._failures = 0
             if self._exporter.rejected is not None:
                 self._lost(*self._exporter.rejected)
@@ -133,7 +131,7 @@ class Sender:
             # Event tracing.not_exported: The collector did not accept spans (`reason`). They are dropped and counted
             # until it does. Calls are not affected.
             # Do: Check `tracing.endpoint`, its `headers`, and the collector.
-            self._log.warning(
+            get_logger().warning(
                 "tracing.not_exported",
                 reason=problem,
                 effect="spans are dropped and counted (holeshot_spans_dropped_total) until the collector accepts them",
@@ -148,7 +146,7 @@ class Sender:
             # Event tracing.spans_rejected: The collector accepted exports, but did not keep `spans` of their spans
             # (`reason`). At most one line a minute.
             # Do: Check the limits of the collector.
-            self._log.warning("tracing.spans_rejected", spans=self._rejected, reason=reason)
+            get_logger().warning("tracing.spans_rejected", spans=self._rejected, reason=reason)
             self._rejected, self._tell_at_s = 0, now_s + TELL_EVERY_S
 
     def _drop(self, number: int) -> int:
@@ -279,9 +277,7 @@ class Tracing:
             # Event tracing.not_configured: A variable `OTEL_…` in the environment is invalid (`problem`). Traces stay
             # as they were.
             # Do: Correct the variable and restart.
-            structlog.get_logger().error(
-                "tracing.not_configured", problem=str(error), effect="traces stay as they were"
-            )
+            get_logger().error("tracing.not_configured", problem=str(error), effect="traces stay as they were")
             return
         self.start()
         if before is not None and (self.own is None or self.own.sender is not before):

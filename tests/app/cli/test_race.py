@@ -226,6 +226,26 @@ async def test_an_answer_that_breaks_off_is_said_to(raced: RacedProviders, capsy
     assert "the answer broke off (upstream_truncated" in said.err.splitlines()[-1]
 
 
+async def test_where_takeover_is_on_another_finishes_an_answer_that_breaks_off(
+    raced: RacedProviders, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    names = "[{ deployment: fast/m, continues: prefix }, { deployment: slow/m, continues: prefix }], takeover: true"
+    raced.configure("[fast/m, slow/m]", names)
+    raced.fast.script = [Gate(raced.slow.requested), *answer("The quick", " bro")[:-3]]
+
+    class View(JsonView):
+        def text_added(self, text: str) -> None:
+            if text == " bro":
+                raced.slow.script = answer(" brown fox", ".")
+
+    lanes = await raced.heat(view=View())
+
+    told = json.loads(capfdbinary.readouterr().out)
+    assert (told["answer"], told["error"], told["winner"]) == ("The quick brown fox.", None, "slow/m")
+    assert [(lane.deployment, lane.start.role) for lane in lanes.lanes if lane.won] == [("slow/m", "takeover")]
+    assert raced.rows("select takeover from calls") == [("finished",)]
+
+
 async def test_on_a_terminal_the_lanes_are_drawn_and_the_answer_stays(raced: RacedProviders) -> None:
     leader, follower = os.openpty()
     process = await raced.start("Why?", stdout=follower)

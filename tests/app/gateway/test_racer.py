@@ -1,10 +1,10 @@
 """``holeshot.Racer``: the engine in the caller's process, on providers over real sockets."""
 
 import asyncio
+import json
 import os
 import re
 import sqlite3
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, closing
@@ -137,6 +137,60 @@ async def test_an_answer_that_breaks_off_raises_after_what_came(raced: Raced) ->
     assert "".join(came) == "Hel"
 
 
+@pytest.fixture
+def continued(raced: Raced) -> asyncio.Event:
+    """Have the first's answer break once the event is set, and let the second finish it."""
+    broken = asyncio.Event()
+    deployments = [{"deployment": f"{name}/m", "continues": "prefix"} for name in ("fast", "slow")]
+    raced.arguments["models"]["chat"] |= {"deployments": deployments, "takeover": True}
+    raced.fast.script = [Gate(raced.slow.requested), RoleOnly(), Delta("The quick bro"), Gate(broken), Drop()]
+    return broken
+
+
+async def test_an_answer_that_breaks_off_is_finished_by_another_deployment_where_it_may_be(
+    raced: Raced, continued: asyncio.Event, tmp_path: Path
+) -> None:
+    came, reasons = "", []
+    async with Racer(**raced.arguments, ledger=tmp_path / "calls.db") as racer:
+        stream = racer.stream("chat", "Which fox?")
+        async for chunk in stream:
+            came += chunk.text
+            reasons += [choice["finish_reason"] for choice in chunk.data["choices"]]
+            if chunk.text and not continued.is_set():
+                raced.slow.script = answer(" brown fox", " jumps.")
+                continued.set()
+
+    assert (came, reasons[-1], stream.winner) == ("The quick brown fox jumps.", "stop", "fast/m")
+    assert raced.slow.received[-1].body["messages"][-1] == {
+        "role": "assistant",
+        "content": "The quick",
+        "prefix": True,
+    }
+    assert sorted((each.deployment, each.outcome) for each in stream.attempts) == [
+        ("fast/m", "failed"),
+        ("slow/m", "lost"),
+        ("slow/m", "won"),
+    ]
+    with closing(sqlite3.connect(tmp_path / "calls.db")) as connection:
+        assert connection.execute("select takeover, takeovers from calls").fetchall() == [("finished", 1)]
+
+
+async def test_an_answer_that_nobody_finishes_raises_after_what_came(raced: Raced, continued: asyncio.Event) -> None:
+    came = list[str]()
+
+    async def read(racer: Racer) -> None:
+        async for chunk in racer.stream("chat", "Which fox?"):
+            came.append(chunk.text)
+            if chunk.text:
+                raced.slow.script = answer("Sure!")
+                continued.set()
+
+    async with Racer(**raced.arguments) as racer:
+        with pytest.raises(holeshot.UpstreamError):
+            await read(racer)
+    assert "".join(came) == "The quick bro"
+
+
 async def test_a_reader_that_is_slow_gets_all(raced: Raced) -> None:
     words = [f"{number} " for number in range(500)]
     raced.fast.script = [RoleOnly(), *map(Delta, words), Finish(), Done()]
@@ -187,28 +241,60 @@ async def test_a_ledger_has_the_calls(raced: Raced, tmp_path: Path) -> None:
     assert outcomes == [("won",), ("lost",)]
 
 
-def _run(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    environ = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+async def _run(program: str, folder: Path, **environ: str) -> tuple[str, str]:
+    """Run ``program`` with this checkout and nothing else of this environment; return what it has printed."""
     command = [sys.executable, "-c", f"import sys; sys.path.append({str(ROOT)!r})\n{program}"]
-    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    environ = {"PATH": os.environ["PATH"], "HOME": str(folder), **environ}
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=environ, stdout=pipe, stderr=pipe)
+    out, errors = await process.communicate()
+    return out.decode(), errors.decode()
 
 
-UNUSED = ("aiohttp.web", "alembic", "asyncpg", "litellm", "redis", "sqlalchemy", "typer", "uvloop")
+ROOMS = ("admin", "alerts", "cli", "connections", "ledger", "live", "probing", "server", "watching")
+# Each with what imports it: a room of the server, a file, a variable, a ledger, a log line, a request, a provider.
+UNUSED = {
+    *(f"gateway.{room}" for room in ROOMS),
+    *("aiohttp", "asyncpg", "redis", "typer", "uvloop"),
+    *("yaml", "dotenv", "pydantic_settings"),
+    *("aiosqlite", "alembic", "sqlalchemy"),
+    *("pygments", "rich", "structlog"),
+    *("jsonschema", "litellm"),
+}
+SAY = "print(*sorted(name for name in sys.modules if name.count('.') < 2))"
 
 
-def test_importing_imports_no_engine_and_racing_no_server(tmp_path: Path) -> None:
-    bare = _run("import holeshot; print(*(n for n in ('gateway', 'asyncio', 'msgspec') if n in sys.modules))", tmp_path)
-    assert (bare.stdout.split(), bare.stderr) == ([], "")
-    first = _run(f"import holeshot; holeshot.Racer; print(*(n for n in {UNUSED} if n in sys.modules))", tmp_path)
-    assert (first.stdout.split(), first.stderr) == ([], "")
+async def test_importing_imports_no_engine(tmp_path: Path) -> None:
+    out, errors = await _run(f"import holeshot; {SAY}", tmp_path)
+    assert (set(out.split()) & {"gateway", "providers", "asyncio", "msgspec"}, errors) == (set(), "")
+
+
+async def test_a_first_race_imports_only_what_it_needs(raced: Raced, tmp_path: Path) -> None:
+    race = f"import asyncio, holeshot; print(asyncio.run(holeshot.race('chat', 'Why?', **{raced.arguments})).text)"
+    out, errors = await _run(f"{race}\n{SAY}", tmp_path)
+    text, *imported = out.split()
+    assert (text, set(imported) & UNUSED, errors) == ("Hello!", set(), "")
+
+
+async def test_what_a_race_does_not_need_is_there_when_it_is_needed(raced: Raced, tmp_path: Path) -> None:
+    (tmp_path / "gateway.yaml").write_text(json.dumps(raced.arguments))
+    raced.fast.script = raced.slow.script = [Status(401)]
+    race = """
+import asyncio, holeshot
+try: asyncio.run(holeshot.race('chat', 'Why?', config='gateway.yaml', ledger='calls.db'))
+except holeshot.RaceFailed: print('failed')
+"""
+    out, _ = await _run(f"{race}\n{SAY}", tmp_path, HOLESHOT_REPLICA="mine")
+    needed = {"yaml", "pydantic_settings", "sqlalchemy", "aiosqlite", "structlog", "gateway.ledger"}
+    assert {"failed", *needed} <= set(out.split())
 
 
 @pytest.mark.parametrize("name", ["gateway", "providers"])
-def test_a_package_of_somebody_elses_is_named_and_left_alone(name: str, tmp_path: Path) -> None:
+async def test_a_package_of_somebody_elses_is_named_and_left_alone(name: str, tmp_path: Path) -> None:
     (tmp_path / f"{name}.py").write_text("IS = 'mine'\n")
-    told = _run(
+    told, _ = await _run(
         f"import holeshot, {name}\ntry:\n  holeshot.Racer\nexcept ImportError as e: print(e, {name}.IS)", tmp_path
     )
-    assert f"its own package '{name}'" in told.stdout
-    assert str(tmp_path / f"{name}.py") in told.stdout
-    assert told.stdout.rstrip().endswith("mine")
+    assert f"its own package '{name}'" in told
+    assert str(tmp_path / f"{name}.py") in told
+    assert told.rstrip().endswith("mine")

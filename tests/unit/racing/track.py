@@ -1,7 +1,7 @@
 """A race track in memory: upstreams that answer by a timetable, a sink and a recorder that remember what they saw."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,7 +25,7 @@ from gateway.racing.validation import answer_kind
 from gateway.settings import RaceSettings
 from gateway.steering import Launch, Plan
 from gateway.steering.estimates import Estimate
-from providers import Answer, Exchange, Listing, Price, Request, UpstreamError
+from providers import Answer, Exchange, Listing, Price, Request, UpstreamError, events
 from providers.dialects import PIVOT, Dialect, Loss
 
 Step = bytes | UpstreamError | None  # None: the end of the stream
@@ -179,7 +179,7 @@ class RememberingSink:
 
     async def write(self, block: Block) -> None:
         self.blocks.append(block.forward)
-        self.events.extend(block.events())
+        self.events.extend(_events(block))
         if self._gone_after is not None and len(self.blocks) >= self._gone_after:
             raise ClientGone
 
@@ -417,3 +417,12 @@ class Track:
     @property
     def outcomes(self) -> dict[str, str]:
         return {record.deployment: str(record.outcome) for record in self.recorder.records[0].attempts}
+
+
+def _events(block: Block) -> Iterator[bytes]:
+    """Yield the data of every event, including those that were not parsed."""
+    for part in block.parts:
+        if part.chunks is None:
+            yield from (event.data for event in events(part.data))
+        else:
+            yield from (chunk.data for chunk in part.chunks)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings.document import Document, read_document
+from gateway.settings.document import Document
+from gateway.settings.yaml_file import read_document
 
 
 @pytest.fixture
