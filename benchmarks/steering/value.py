@@ -28,7 +28,8 @@ BUDGETS = (0.1, 0.3)
 CALLS, SEEDS = 1000, (1, 2, 3)
 USD_PER_MTOK = (0.9, 0.6, 0.85, 1.0, 0.3, 0.5)  # of hosts of one open model, in worlds where all cost the same
 ALIKE = 0.02  # spends differ by so much at most
-SEARCHES = 12
+SEARCHES = 14
+NARROW = 0.05  # of ln(value)
 FIRST_USD_PER_S, LEAST_USD_PER_S, MOST_USD_PER_S = 5e-3, 1e-6, 10.0
 MEAN, P95, WORST, SHARE = 0.97, 1.00, 1.02, 2 / 3  # the goals: the first two in a share of the worlds
 
@@ -107,11 +108,13 @@ def _search(wanted_usd: float) -> Generator[float, float, None]:
     while True:
         spent_usd = yield exp(at)
         low, high = (at, high) if spent_usd < wanted_usd else (low, at)
+        if high - low < NARROW:  # the least change of the value changes all that follows: what is spent has noise
+            low, high = low - NARROW, high + NARROW
         if spent_usd <= 0:
             at = (low + high) / 2
             continue
         missing = log(wanted_usd / spent_usd)
-        if before is not None and before[0] != at:
+        if before is not None and abs(before[0] - at) > NARROW:
             slope = min(4.0, max(0.25, (log(spent_usd) - before[1]) / (at - before[0])))
         before = at, log(spent_usd)
         guess = at + missing / slope
