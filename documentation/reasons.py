@@ -324,7 +324,10 @@ REASONS: Mapping[str, Reasons] = {
             "With mode hedge: when the second attempt starts. Not set: when the first is later than usual."
         ),
         "budget": "Extra attempts per call, on average: 1.0 races the best two, 0.1 is economical, 0 has none.",
-        "usd_per_day": "Limit for the cost of extra attempts in a UTC day at list price, of all replicas.",
+        "usd_per_day": (
+            "Limit for the cost of extra attempts in a UTC day at list price, of all replicas. In mode auto it is spent"
+            " where it saves most, over the whole day ([how](../policy.md#what-a-second-is-worth))."
+        ),
         "extra_usd_per_call": (
             "US dollars that each call saves up for extra attempts, at most those of 20 calls. It limits them in"
             " addition to `budget`."
@@ -332,7 +335,8 @@ REASONS: Mapping[str, Reasons] = {
         "value_usd_per_s": (
             "What a second is worth, in US dollars. With mode auto an extra attempt is then planned only if the time"
             " that it should save is worth more than it should cost ([how](../policy.md#what-a-second-is-worth)). The"
-            " limits above stay limits. Not set, or 0: the budget alone decides."
+            " limits above stay limits. Not set: the budget alone decides, and with `usd_per_day` the value at which"
+            " that lasts all day, if it would not otherwise. 0: the budget alone decides."
         ),
         "win_on": (
             "What wins: `any` first token, `answer` (thinking alone does not win), `sentence` (a clause that can be"

@@ -50,8 +50,13 @@ class GatewayPolicy:
         strikes: Strikes | None = None,
         spending: Spending | None = None,
         attempt_usd: float | None = None,
+        dice: str | None = None,
     ) -> None:
-        """Steer by ``board``. If ``race`` limits dollars, each extra attempt adds ``attempt_usd`` to ``spending``."""
+        """Steer by ``board``. If ``race`` limits dollars, each extra attempt adds ``attempt_usd`` to ``spending``.
+
+        With ``dice``, ``random`` begins anew with each call, so that two policies draw the same for the same call.
+        """
+        self._random, self._dice = random, dice
         self._steering = Steering(
             board,
             clock=lambda: timeline.now_s,
@@ -72,6 +77,8 @@ class GatewayPolicy:
 
     def plan(self, request: Request, names: Sequence[str]) -> Plan:
         """Plan as the API would ask for it."""
+        if self._dice is not None:
+            self._random.seed(f"{self._dice}:{request.index}")
         return self._steering.plan(
             MODEL,
             names,

@@ -326,7 +326,8 @@ def main() -> None:
         calm = replace(world, spell=None, providers=world.providers[:-1])
         where = setting(calm, round(DOLLARS_S * options.replicas), options.seed)
         limit_usd = SPENT_AT * DOLLARS_S * options.replicas * ATTEMPT_USD
-        race = RaceSettings(budget=1.0, usd_per_day=limit_usd)
+        # Not paced: this is about the limit itself.
+        race = RaceSettings(budget=1.0, usd_per_day=limit_usd, value_usd_per_s=0.0)
         columns = ["replicas", "usd_per_day", "spent", "over", "seconds of spending over"]
         rows = _dollar_rows(list(_ran(where, several, race)), limit_usd)
         sys.stdout.write("\n".join(markdown(columns, rows, words=1)) + "\n")

@@ -42,6 +42,7 @@ class Contender(Struct, frozen=True):
     deadline: bool = False  # calls ask for their first token within the world's goal; under cost they always do
     holds: bool = False  # first tokens may be held, as where the model's objective is written
     value_usd_per_s: float | None = None
+    alike: bool = False  # draws the same for a call as others that do, so that pairs differ by less
 
     @property
     def label(self) -> str:
@@ -156,6 +157,7 @@ def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: F
                 lengths=contender.lengths,
                 holds=contender.holds,
                 strikes=strikes,
+                dice=str(where.seed) if contender.alike else None,
             )
             for (board, strikes), random in zip(
                 boards_in_step(where.world.replicas, timeline, where.run_s), dice, strict=True

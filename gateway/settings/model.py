@@ -169,12 +169,14 @@ class RaceSettings(Section):
     hedge_delay_s: Annotated[float, Field(ge=0)] | None = None  # mode hedge; by default the policy's quantile
     # Extra attempts per call: 1.0 races the best two, 0.1 is economy. Default: what the width needs, at least 1.0.
     budget: float = Field(default_factory=lambda data: max(1.0, data.get("width", 2) - 1.0), ge=0, le=7)
-    # Maximum cost of extra attempts in a UTC day, at list price, of all replicas together. US dollars.
+    # Maximum cost of extra attempts in a UTC day, at list price, of all replicas together. US dollars. In mode auto
+    # it is spread over the day by a value of a second that is found, unless ``value_usd_per_s`` is 0.
     usd_per_day: Annotated[float, Field(ge=0)] | None = None
     # Each call saves this many US dollars for extra attempts, at most those of 20 calls. In addition to the budget.
     extra_usd_per_call: Annotated[float, Field(ge=0)] | None = None
     # Mode auto: a further attempt is planned if the seconds that it should save are worth more than it should cost, at
-    # so many US dollars a second. Within the budget, and within all other limits. None and 0: the budget alone decides.
+    # so many US dollars a second. Within the budget, and within all other limits. None and 0: the budget alone decides,
+    # but with ``usd_per_day`` None is the value at which that lasts all day.
     value_usd_per_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     win_on: WinOn = WinOn.ANY
     hold: bool | None = None  # whether a first token may wait for a faster answer; None: as ``holds`` says

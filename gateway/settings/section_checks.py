@@ -524,7 +524,8 @@ def doubtful_model(name: str, model: ModelSettings, *, priced: bool, counted: bo
     """
     race = model.race
     for limit in ("usd_per_day", "extra_usd_per_call", "value_usd_per_s"):
-        if getattr(race, limit) is not None and not priced:
+        is_set = race.value_usd_per_s if limit == "value_usd_per_s" else getattr(race, limit) is not None  # 0 is none
+        if is_set and not priced:
             yield f"model {name!r}: {limit} has no effect, because no price is known: {set_price(name)}"
     if counted and not priced:
         yield f"model {name!r}: clients' limits in dollars do not count it, as no price is known: {set_price(name)}"

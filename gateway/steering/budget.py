@@ -1,10 +1,11 @@
 """The budget for extra attempts: a token bucket per model, filled by calls and emptied by extra attempts."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from math import inf
+from math import exp, inf
 
 from gateway.core.attempts import Role
+from gateway.core.calls import HourlySum
 from gateway.settings import RaceSettings
 from gateway.steering.constants import (
     BURST_CALLS,
@@ -15,6 +16,15 @@ from gateway.steering.constants import (
     HEDGE_SHARE,
     LIMIT_GROWS,
     LIMIT_USED,
+    PACE_EVERY_S,
+    PACE_FAIR,
+    PACE_GAIN,
+    PACE_LEAST,
+    PACE_MEMORY,
+    PACE_MEMORY_S,
+    PACE_MOST,
+    PACE_PRIOR,
+    PACE_STEP_MAX,
 )
 from gateway.steering.health import Health, Launches
 
@@ -100,6 +110,10 @@ class Spending:
         self._others: dict[str, float] = {}
         self._before = self._day, self._own, self._others
 
+    def unix_s(self) -> float:
+        """Return the Unix time by which its days begin and end."""
+        return self._unix_clock()
+
     def may_spend(self, model: str, usd: float, limit_usd: float) -> bool:
         """Whether ``usd`` more is within the day's limit. A model asked about is kept up to date."""
         self._turn()
@@ -116,8 +130,18 @@ class Spending:
         self._turn()
         return self._own.get(model, 0.0) + self._others.get(model, 0.0)
 
+    def calls_today(self, model: str) -> float:
+        """Count a call of ``model``; return how many all replicas have had today, as far as this one knows."""
+        self._turn()
+        key = model + _CALLS
+        self._own[key] = self._own.get(key, 0.0) + 1.0
+        return self._own[key] + self._others.get(key, 0.0)
+
     def own_usd(self) -> tuple[str, Mapping[str, float]]:
-        """Return the day (2026-03-04) and this replica's own spending by model, for the other replicas."""
+        """Return the day (2026-03-04) and this replica's own spending by model, for the other replicas.
+
+        Calls of models are among it, under names of their own.
+        """
         self._turn()
         return self._day, self._own
 
@@ -135,6 +159,127 @@ class Spending:
             self._day, self._own, self._others = before if before[0] == day else (day, {}, {})
 
 
+_CALLS = "\0calls"  # no model is called so
+
+
+# Pacing: the value of a second at which a day's dollars last until the day ends.
+
+
+class Pace:
+    """The value of a second at which one model's ``race.usd_per_day`` lasts until midnight UTC.
+
+    Dollars save most where every second that is bought costs at most the same, all day long. What that is depends on
+    the day's calls, so it is found by feedback: what is left of the sum should be spent as the calls of the rest of the
+    day are distributed over the hours, as far as the day before tells; else evenly. If less was spent the value rises,
+    if more it falls; x = ln(value / mean dollars of an attempt):
+
+        dx = PACE_GAIN x (dollars that should have been spent - dollars spent) / (a mean hour's dollars)
+
+    The step is linear in the dollars, so that a few expensive attempts weigh as much as many cheap ones. Each replica
+    computes it from what all have spent. So that their values become alike, each adds PACE_FAIR times the same of its
+    own calls: what of the dollars should have been spent on them, as their share is of all calls, and what was.
+    """
+
+    __slots__ = (
+        "_at_s",
+        "_by_hour",
+        "_calls",
+        "_calls_today",
+        "_fleet_calls",
+        "_hour",
+        "_hour_from",
+        "_knows",
+        "_mean_usd",
+        "_own",
+        "_paid",
+        "_seen",
+        "_spent_usd",
+        "_x",
+        "payer",
+    )
+
+    def __init__(self, payer: str, by_hour: dict[int, float]) -> None:
+        """Pace the dollars of ``payer``; ``by_hour``: its calls of the day before, by hour of the day (UTC)."""
+        self.payer = payer
+        self._by_hour = by_hour
+        self._x = PACE_MOST
+        self._mean_usd, self._paid = 0.0, 0  # of the last attempts
+        self._at_s, self._knows = -inf, False  # the last step; whether it knows by then what others have spent
+        self._spent_usd, self._seen = 0.0, 0.0  # by then, on that day: dollars, and calls of all replicas
+        self._own = 0.0  # dollars of this one's calls since then
+        self._calls = self._fleet_calls = 0.0  # lately
+        self._hour, self._calls_today = -1, 0.0
+        self._hour_from: float | None = None  # today's calls when the hour began; None: it began before this did
+
+    @property
+    def value_usd_per_s(self) -> float:
+        """US dollars a second; infinite while the sum is large enough for all that the budget allows."""
+        return inf if self._x >= PACE_MOST or not self._paid else self._mean_usd * exp(self._x)
+
+    def paid(self, payer: str, usd: float) -> None:
+        """Learn what an attempt that starts may cost."""
+        self.payer = payer
+        self._paid = min(PACE_MEMORY, self._paid + 1)
+        self._mean_usd += (usd - self._mean_usd) / self._paid
+        self._own += usd
+
+    def call(self, now_s: float, spent_usd: float, calls: float, limit_usd: float) -> None:
+        """Count a call at the Unix time ``now_s``.
+
+        ``spent_usd`` of ``limit_usd`` are spent today, on as many ``calls``, by all replicas as far as known.
+        """
+        hour = int(now_s // _HOUR_S)
+        if hour != self._hour:
+            self._turn(hour)
+        self._calls_today = calls
+        self._calls += 1.0
+        goes_on = now_s // _DAY_S == self._at_s // _DAY_S and spent_usd >= self._spent_usd
+        if goes_on and now_s < self._at_s + PACE_EVERY_S:
+            return
+        if goes_on and self._knows and 0.0 < limit_usd < inf:
+            self._step(now_s, spent_usd, calls, limit_usd)
+        self._knows = goes_on
+        self._at_s, self._spent_usd, self._seen, self._own = now_s, spent_usd, calls, 0.0
+
+    def _step(self, now_s: float, spent_usd: float, calls: float, limit_usd: float) -> None:
+        fade = exp((self._at_s - now_s) / PACE_MEMORY_S)
+        self._fleet_calls += max(0.0, calls - self._seen)
+        share = min(1.0, self._calls / max(1.0, self._fleet_calls))
+        self._calls, self._fleet_calls = self._calls * fade, self._fleet_calls * fade
+        wanted_usd = max(0.0, limit_usd - self._spent_usd) * self._come(now_s)
+        hour_usd = limit_usd / _HOURS
+        error = (wanted_usd - (spent_usd - self._spent_usd)) / hour_usd
+        own_error = (wanted_usd * share - self._own) / (hour_usd * share)
+        step = PACE_GAIN * error + PACE_FAIR * own_error
+        self._x = min(PACE_MOST, max(PACE_LEAST, self._x + min(PACE_STEP_MAX, max(-PACE_STEP_MAX, step))))
+
+    def _turn(self, hour: int) -> None:
+        """Keep the count of the hour that has ended, if it is whole; in those since then there was no call."""
+        if self._hour_from is not None:
+            self._by_hour[self._hour % _HOURS] = self._calls_today - self._hour_from
+            for quiet in range(max(self._hour + 1, hour - _HOURS), hour):
+                self._by_hour[quiet % _HOURS] = 0.0
+        if self._hour >= 0:
+            self._hour_from = self._calls_today if hour // _HOURS == self._hour // _HOURS else 0.0
+        self._hour = hour
+
+    def _come(self, now_s: float) -> float:
+        """Return which share of the calls between the last step and midnight should come by ``now_s``."""
+        usual = sum(self._by_hour.values()) / len(self._by_hour) if self._by_hour else 0.0
+        hours = (
+            [self._by_hour.get(hour, usual) + PACE_PRIOR * usual for hour in range(_HOURS)] if usual else [1.0] * _HOURS
+        )
+        begun_h, now_h = (seconds % _DAY_S / _HOUR_S for seconds in (self._at_s, now_s))
+        first, last = int(begun_h), int(now_h)
+        left = (first + 1 - begun_h) * hours[first] + sum(hours[first + 1 :])
+        come = sum(hours[first:last]) + (now_h - last) * hours[last] - (begun_h - first) * hours[first]
+        return min(1.0, come / left)
+
+
+_PACED = "usd_per_day lasts until midnight UTC if a second is worth ${:.2g}"
+_DAY_S, _HOUR_S, _HOURS = 86_400.0, 3600.0, 24
+
+
 # The budgets of all models, and the dollars that limit extra attempts besides.
 
 
@@ -143,6 +288,8 @@ class Budgets:
 
     def __init__(self, spending: Spending) -> None:
         self._spending = spending
+        self._paces: dict[str, Pace] = {}  # by model, where a day's dollars are limited
+        self._days: dict[str, dict[int, float]] = {}  # by model: calls of the day before the start, by hour
         self._budgets: dict[str, Budget] = {}
         self._calls: dict[str, Launches] = {}  # by model
         self._extra: dict[str, Launches] = {}
@@ -154,9 +301,41 @@ class Budgets:
             budget = self._budgets[model] = Budget()
         return budget
 
-    def call(self, model: str, now_s: float) -> None:
+    def call(self, model: str, race: RaceSettings, now_s: float) -> None:
         """Count a call."""
         self._calls.setdefault(model, Launches()).add(now_s)
+        if race.usd_per_day is not None:
+            pace = self._paces.get(model)
+            if pace is None:
+                pace = self._paces[model] = Pace(model, self._days.get(model, {}))
+            pace.call(
+                self._spending.unix_s(),
+                self._spending.today_usd(pace.payer),
+                self._spending.calls_today(pace.payer),
+                race.usd_per_day,
+            )
+
+    def paced(self, model: str, race: RaceSettings) -> tuple[RaceSettings, tuple[str, ...]]:
+        """Return ``race`` with the value of a second at which its dollars last all day, and what to say of that.
+
+        It is at most the configured value. If they last anyway all stays as it is, and if that value is 0.
+        """
+        pace = self._paces.get(model)
+        if pace is None or race.usd_per_day is None or race.value_usd_per_s == 0.0:
+            return race, ()
+        value = pace.value_usd_per_s
+        if value >= (race.value_usd_per_s or inf):
+            return race, ()
+        return race.model_copy(update={"value_usd_per_s": value}), (_PACED.format(value),)
+
+    def recollect(self, sums: Iterable[HourlySum]) -> None:
+        """Load when calls came in the day before the start, to pace a day's dollars by."""
+        now_hour = self._spending.unix_s() // _HOUR_S
+        for each in sums:
+            if each.metric == "n" and each.unix_s // _HOUR_S < now_hour:
+                by_hour = self._days.setdefault(each.model, {})
+                hour = int(each.unix_s // _HOUR_S) % _HOURS
+                by_hour[hour] = by_hour.get(hour, 0.0) + each.n
 
     def room(self, model: str, healths: Sequence[Health], now_s: float) -> tuple[float, float]:
         """Return how many extra attempts a minute leave room for all calls, and how many calls are expected.
@@ -188,6 +367,7 @@ class Budgets:
         self._calls = {model: calls for model, calls in self._calls.items() if model in models}
         self._extra = {model: extra for model, extra in self._extra.items() if model in models}
         self._budgets = {model: budget for model, budget in self._budgets.items() if model in models}
+        self._paces = {model: pace for model, pace in self._paces.items() if model in models}
 
     def draw(
         self,
@@ -214,6 +394,8 @@ class Budgets:
             extra.add(now_s)
         if cost_usd is not None and race.usd_per_day is not None:
             self._spending.charge(payer, cost_usd)
+            if (pace := self._paces.get(model)) is not None:
+                pace.paid(payer, cost_usd)
         if cost_usd is not None and race.extra_usd_per_call is not None:
             budget.pay(cost_usd)
         return None

@@ -137,6 +137,18 @@ HOME_SLACK = 4.0  # judgement: attempts; likewise
 # The budget
 BURST_CALLS = 20.0  # judgement: dollars are saved for this many calls: a burst, but not the sum of a night
 BURST_TOKENS = 20.0  # tuned: extra attempts that a quiet model has saved; the bucket starts full
+# judgement: added to ln(value of a second) when in an hour nothing of a mean hour's dollars is spent: follows the load
+# of hours, not faults of minutes, in which more should be spent
+PACE_GAIN = 1.6
+PACE_EVERY_S = 60.0  # bound: between two steps: longer than replicas need to know what the others have spent
+PACE_STEP_MAX = 1.0  # bound: of ln(value of a second) in one step, after a pause or an expensive attempt
+# judgement: ln(100): an attempt that saves 10 ms is bought: then the day's sum is no limit
+PACE_MOST = 4.6
+PACE_LEAST = -9.2  # bound: ln(1/10,000): nothing is bought
+PACE_FAIR = 0.4  # judgement: the same, of a replica's own part: less, as it is spent in fewer attempts
+PACE_MEMORY_S = 3600.0  # judgement: of a replica's share in all calls
+PACE_MEMORY = 200  # judgement: attempts in the mean of what one costs
+PACE_PRIOR = 0.1  # judgement: of a mean hour's calls, added to those of each hour of the day before
 
 # Failures
 COOL_MIN_S = 0.5  # tuned: a 429 without retry-after

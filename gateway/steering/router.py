@@ -102,7 +102,7 @@ class Steering:
         """
         self._catch_up()
         budget = self._budgets.of(model)
-        self._budgets.call(model, self._clock())
+        self._budgets.call(model, race, self._clock())
         budget.accrue(race.budget)
         if race.extra_usd_per_call is not None:
             budget.earn(race.extra_usd_per_call)
@@ -132,8 +132,9 @@ class Steering:
             if model is not None:
                 yield from self._lineups.warm(model, self._snapshots.of, self._conditions, self._clock())
 
-    def recollect(self, sums: Iterable[HourlySum]) -> int:
+    def recollect(self, sums: Sequence[HourlySum]) -> int:
         """Load the ledger's sums from before the start, in any order; return the number of models."""
+        self._budgets.recollect(sums)
         return recollect(self._snapshots, sums)
 
     def explain(
@@ -275,9 +276,11 @@ class Steering:
             expected = expected_tokens(standings, terms)
             costs = costs_usd(conditions, expected, terms)
             race = within(race, costs)
+        race, unusual = self._budgets.paced(model, race)
         room, demand = self._room(model, names, now_s)
-        if is_limited := room < race.budget * demand:  # no call shall lack a deployment because others had two
+        if room < race.budget * demand:  # no call shall lack a deployment because others had two
             race = race.model_copy(update={"budget": room / demand})
+            unusual = (*unusual, _LIMITED.format(room / demand))
         tokens = budget.tokens
         plan = planner.plan(
             lineup,
@@ -292,8 +295,8 @@ class Steering:
             answer_tokens=expected,
             kept=self._learning.kept_of(model).share if race.value_usd_per_s else 1.0,
         )
-        if is_limited and plan.launches:
-            plan = msgspec.structs.replace(plan, reasons=(*plan.reasons, _LIMITED.format(room / demand)))
+        if unusual and plan.launches:
+            plan = msgspec.structs.replace(plan, reasons=(*plan.reasons, *unusual))
         if explain:
             answer = expected_tokens(standings, terms)
             told = explained(

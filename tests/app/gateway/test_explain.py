@@ -2,12 +2,16 @@
 
 import asyncio
 import json
+import re
+import time
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from gateway.cli.main import application
+from gateway.core.prompt_classes import MeasuredApi, answer_class
+from gateway.steering import event, event_field
 from providers.simulator.script import Hang, Status, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, single
 from tests.app.gateway.test_objectives import KEY, client, keyed
@@ -55,6 +59,51 @@ async def test_the_plan_says_whether_a_first_token_may_be_held(serve: Serve) -> 
         ):
             explained = await holeshot(running, "explain", MODEL, *arguments)
             assert words in explained.stdout, explained.output
+
+
+async def test_a_second_that_is_worth_much_buys_a_further_attempt_and_one_that_is_worth_little_none(
+    serve: Serve,
+) -> None:
+    def valued(usd_per_s: float) -> dict[str, Any]:
+        deployments = [{"deployment": f"{name}/m", **PRICED} for name in ("one", "two")]
+        race = {"mode": "auto", "width": 2, "budget": 1.0, "value_usd_per_s": usd_per_s}
+        return {"models": {MODEL: {"deployments": deployments, "race": race}}}
+
+    async def planned(running: RunningGateway) -> tuple[str, dict[str, Any]]:
+        for name in running.providers:  # half of their first tokens come late, so that a second attempt would help
+            running.gateway.steering._board.add(MODEL, often_late(f"{name}/m"), time.time())
+        async with running.chat({"x-holeshot-plan": "1"}, stream=True) as response:
+            assert response.status == 200
+            await response.read()
+        return response.headers["x-holeshot-launched"], json.loads(response.headers["x-holeshot-plan"])
+
+    async with serve(one=None, two=None, config=valued(1000.0)) as running:
+        running.answer_once_all_are_asked()
+        launched, plan = await planned(running)
+        explained = await holeshot(running, "explain", MODEL)
+    assert launched == "2"
+    [why] = [each["why"] for each in plan["launches"] if each["role"] == "race"]
+    assert re.fullmatch(r"raced: expected [\d.]+ s saved x 1000 = \$[\d.]+ > \$[\d.e-]+", why)
+    assert "a second is worth $1000" in explained.stdout, explained.output
+
+    async with serve(one=answer("Hello"), two=answer("Hello"), config=valued(1e-9)) as running:
+        launched, plan = await planned(running)
+        assert running.requests == 1
+        explained = await holeshot(running, "explain", MODEL)
+    assert launched == "1"
+    assert {each["role"] for each in plan["launches"]} == {"primary", "failover"}
+    assert plan["notes"] == ["no extra attempt: none should save time that is worth more than it costs"]
+    assert "note: no extra attempt: none should save time that is worth more than it costs" in explained.stdout, (
+        explained.output
+    )
+
+
+def often_late(deployment: str) -> dict[str, float]:
+    """Return samples of the board: first tokens after 20 ms or, as often, 300 ms."""
+    at_s = (0.02, 0.3)
+    samples = {event_field(deployment, answer_class(size), seconds): 50.0 for size in range(3) for seconds in at_s}
+    samples |= {event(deployment, MeasuredApi.ANSWERS, seconds): 50.0 for seconds in at_s}
+    return samples | {f"{deployment}|tok": 1000.0, f"{deployment}|sec": 1.0}
 
 
 async def test_nobody_is_told_a_plan_unasked(serve: Serve) -> None:

@@ -500,6 +500,19 @@ async def test_replicas_share_what_they_have_spent_today(redis_url: str, redis: 
         await board.close()
 
 
+async def test_replicas_share_how_many_calls_their_dollars_are_for(redis_url: str, clock: Clock) -> None:
+    purses = [Spending(clock) for _ in range(2)]
+    boards = [RedisBoard(connect(redis_url), unix_clock=clock, spending=purse) for purse in purses]
+    for purse, calls in zip(purses, (3, 5), strict=True):
+        assert [purse.calls_today("m{1}") for _ in range(calls)] == [float(number + 1) for number in range(calls)]
+    for board in boards * 2:
+        await board.sync()
+    assert [purse.calls_today("m{1}") for purse in purses] == [9.0, 9.0]
+    assert [purse.today_usd("m{1}") for purse in purses] == [0.0, 0.0]
+    for board in boards:
+        await board.close()
+
+
 def impatient(url: str) -> Nodes:
     """A client that gives a silent Redis up soon, so that no test waits for it."""
     return connect(url, timeout_s=1.0)

@@ -125,11 +125,25 @@ def test_a_value_that_buys_nothing_is_noted(loaded: Load, race: str, words: str)
     assert note == f"model 'm': value_usd_per_s has no effect {words}".replace("effect because", "effect, because")
 
 
-@pytest.mark.parametrize("value", ["-0.01", ".inf", ".nan", "much"])
-def test_a_value_that_is_no_sum_of_dollars_is_refused(problems: Problems, value: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("-0.01", "must be at least 0, not -0.01"),
+        (".inf", "must be a finite number, not inf"),
+        (".nan", "must be a finite number, not nan"),
+        ("much", "must be a number, not 'much'"),
+    ],
+)
+def test_a_value_that_is_no_sum_of_dollars_is_refused(problems: Problems, value: str, words: str) -> None:
     (problem,) = problems(model(f"value_usd_per_s: {value}"))
 
-    assert "models.m.race.value_usd_per_s" in problem
+    assert problem.endswith(f"models.m.race.value_usd_per_s: {words}")
+
+
+def test_a_value_of_nothing_switches_the_rule_off_and_is_no_doubt(loaded: Load) -> None:
+    settings = loaded(model("value_usd_per_s: 0"))
+
+    assert not list(doubtful_model("m", settings.models["m"], priced=False))
 
 
 def test_a_width_the_budget_does_not_pay_for_is_noted(loaded: Load) -> None:

@@ -98,7 +98,7 @@ def test_a_clock_that_jumps_to_another_day_and_back_has_spent_what_it_had_spent(
 def test_a_lull_of_ten_seconds_makes_no_more_room_under_rate_limits() -> None:
     budgets, (limited, other) = Budgets(Spending(Clock())), (Health(), Health())
     for number in range(120):
-        budgets.call("m", number * 0.25)
+        budgets.call("m", RaceSettings(), number * 0.25)
         (other if number % 3 else limited).launched(number * 0.25)
     limited.rate_limited(30.0, 29.9)
     rooms = [budgets.room("m", [limited, other], now_s)[0] for now_s in (31.0, 40.0)]

@@ -1,0 +1,192 @@
+"""A day's dollars, paced: simulated days with a daily load, in virtual time."""
+
+from collections.abc import Mapping, Sequence
+from math import cos, inf, pi
+from random import Random
+from typing import Any
+
+import pytest
+
+from gateway.core.attempts import Role
+from gateway.core.calls import HourlySum
+from gateway.settings import RaceSettings
+from gateway.steering.budget import Budgets, Spending
+from gateway.steering.plans import Explanation, Offer
+from gateway.steering.worth import best
+from providers import Price
+from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
+
+MIDNIGHT_S = 1_800_057_600.0  # 2027-01-16, UTC
+DAY_S, HOUR_S = 86_400.0, 3600.0
+CALLS = 12_000  # a day
+NEWS_S = 2.0  # what replicas spend is known to the others so much later
+
+
+class Days:
+    """A fleet of replicas, each with a share of the calls; most come at noon, eight times as many as at midnight."""
+
+    def __init__(self, usd_per_day: float, *, replicas: int = 1, value_usd_per_s: float | None = None) -> None:
+        self.now_s = MIDNIGHT_S
+        self._random = Random(1)
+        self._race = RaceSettings(usd_per_day=usd_per_day, value_usd_per_s=value_usd_per_s)
+        self._spendings = [Spending(lambda: self.now_s) for _ in range(replicas)]
+        self._fleet = [Budgets(spending) for spending in self._spendings]
+        self._told_at_s = MIDNIGHT_S
+        self._restarts: tuple[int, float] | None = None
+        self._gone: list[Mapping[str, float]] = []  # what replicas had spent that are gone; it stays in Redis
+
+    def run(self) -> tuple[float, float, list[float]]:
+        """Run a day; return the dollars that were spent, the seconds saved, and the dollars by hour."""
+        begin_s = self.now_s
+        arrivals = sorted(self._arrival_s() for _ in range(CALLS))
+        usd, saved_s, by_hour = 0.0, 0.0, [0.0] * 24
+        for at_s in arrivals:
+            self.now_s = begin_s + at_s
+            if self._restarts is not None and self.now_s > self._restarts[1]:
+                self._restart(self._restarts[0])
+                self._restarts = None
+            self._tell()
+            mine = self._random.choice(self._fleet)
+            chosen, cost_usd = self._one_call(mine)
+            if chosen is not None:
+                usd, saved_s = usd + cost_usd, saved_s + chosen.saved_s
+                by_hour[int(at_s // HOUR_S)] += cost_usd
+        self.now_s = begin_s + DAY_S
+        return usd, saved_s, by_hour
+
+    def _arrival_s(self) -> float:
+        while True:
+            at_s = self._random.uniform(0.0, DAY_S)
+            if self._random.random() < self._load(at_s):
+                return at_s
+
+    def _one_call(self, mine: Budgets) -> tuple[Offer | None, float]:
+        offers, cost_usd = draw(self._random)
+        mine.call("m", self._race, self.now_s)
+        race, _ = mine.paced("m", self._race)
+        chosen = best(offers, race.value_usd_per_s, race.budget) if race.value_usd_per_s else offers[0]
+        if chosen is None or (chosen.delay_s and self._random.random() > chosen.starts):
+            return None, 0.0
+        limit = mine.too_dear("m", race, cost_usd=cost_usd, payer="m")
+        if limit is not None:
+            return None, 0.0
+        mine.of("m").tokens = 20.0  # the budget is no limit
+        assert mine.draw("m", Role.RACE, race, cost_usd=cost_usd, payer="m", now_s=self.now_s) is None
+        return chosen, cost_usd
+
+    def restart(self, replica: int, after_s: float) -> None:
+        """Let a replica forget, so long after now, all but what the ledger knows of the day before."""
+        self._restarts = replica, self.now_s + after_s
+
+    def _restart(self, replica: int) -> None:
+        self._gone.append(self._spendings[replica].own_usd()[1])
+        self._spendings[replica] = Spending(lambda: self.now_s)
+        mine = self._fleet[replica] = Budgets(self._spendings[replica])
+        instants = [self.now_s - DAY_S + hour * HOUR_S for hour in range(24)]
+        mine.recollect(HourlySum("m", "b", 0, at_s, "n", 0, CALLS * self._load(at_s)) for at_s in instants)
+
+    def _load(self, at_s: float) -> float:
+        return (1.0 - 7 / 9 * cos(2 * pi * at_s / DAY_S)) / 2
+
+    def _tell(self) -> None:
+        if self.now_s < self._told_at_s + NEWS_S:
+            return
+        self._told_at_s = self.now_s
+        own = [spending.own_usd() for spending in self._spendings]
+        for mine, spending in enumerate(self._spendings):
+            for name in own[mine][1]:
+                others = sum(each[1].get(name, 0.0) for number, each in enumerate(own) if number != mine)
+                others += sum(each.get(name, 0.0) for each in self._gone)
+                spending.learn(own[mine][0], name, others)
+
+
+def draw(random: Random) -> tuple[Sequence[Offer], float]:
+    """Return what a call can buy, and what an attempt may cost at most, US dollars."""
+    prompt_usd, slow_s = random.lognormvariate(-7.5, 0.8), random.expovariate(3.0)
+    race, hedge = Offer("b", 0.0, 1.0, slow_s / 4, prompt_usd), Offer("b", 0.5, 0.2, slow_s, prompt_usd)
+    return (race, hedge), 2.0 * prompt_usd
+
+
+def all_of_them() -> float:
+    """Return what all that can be bought in a day costs."""
+    usd, _, _ = Days(inf).run()
+    return usd
+
+
+@pytest.mark.parametrize("replicas", [1, 4])
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.7])
+def test_the_sum_is_spent_over_the_day_and_never_exceeded(share: float, replicas: int) -> None:
+    limit_usd = share * all_of_them()
+    days = Days(limit_usd, replicas=replicas)
+    late_news = 1.0 if replicas == 1 else 1.002
+    usd, _, by_hour = days.run()  # of the day's load nothing is known, so that it is spent evenly
+    assert 0.85 * limit_usd <= usd <= late_news * limit_usd
+    assert max(by_hour) < 0.1 * limit_usd
+    for _ in range(2):
+        usd, _, by_hour = days.run()
+        assert 0.95 * limit_usd <= usd <= late_news * limit_usd
+        assert sum(by_hour[9:15]) == pytest.approx(0.4 * limit_usd, rel=0.15)  # as the calls are
+
+
+def test_dollars_that_are_paced_save_more_than_those_of_who_comes_first() -> None:
+    limit_usd = 0.05 * all_of_them()
+    _, first_come_s, by_hour = Days(limit_usd, value_usd_per_s=0.0).run()
+    assert sum(by_hour[:6]) == pytest.approx(limit_usd, rel=0.01)
+    days = Days(limit_usd)
+    _, paced_s, _ = days.run()
+    assert paced_s > 5 * first_come_s
+    _, known_s, _ = days.run()
+    assert known_s > 1.02 * paced_s
+
+
+def test_a_sum_that_is_large_enough_changes_nothing() -> None:
+    everything_usd = all_of_them()
+    usd, _, _ = Days(1.5 * everything_usd).run()
+    assert usd >= 0.95 * everything_usd
+
+
+def test_a_replica_that_is_restarted_comes_to_the_same_value_as_the_others() -> None:
+    limit_usd = 0.3 * all_of_them()
+    saved_s = []
+    for restarts in (False, True):
+        days = Days(limit_usd, replicas=4)
+        days.run()
+        days.run()
+        if restarts:
+            days.restart(3, after_s=9 * HOUR_S)
+        usd, saved, _ = days.run()
+        assert 0.9 * limit_usd <= usd <= 1.002 * limit_usd
+        saved_s.append(saved)
+    assert saved_s[1] >= 0.97 * saved_s[0]
+
+
+def test_the_value_that_is_found_decides_and_is_explained() -> None:
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.3, b=0.35)
+    prices = dict.fromkeys("ab", Price(input_usd=1e-6, output_usd=4e-6))
+
+    def hour(value_usd_per_s: float | None = None) -> tuple[int, Explanation]:
+        extra, told = 0, None
+        for _ in range(60):
+            replica.now_s += 60.0
+            race: dict[str, Any] = {"usd_per_day": 0.05, "value_usd_per_s": value_usd_per_s}
+            made = replica.plan(prices=prices, holds=False, explain=True, **race)
+            for each in made.launches:
+                if each.role in {Role.RACE, Role.HEDGE} and not each.delay_s:
+                    cost_usd, settings = made.cost_usd[each.deployment], RaceSettings.model_validate(race)
+                    extra += replica.steering.permit(MODEL, each, settings, cost_usd=cost_usd)
+            told = made.explanation
+        assert told is not None
+        return extra, told
+
+    raced, _ = hour()
+    later, told = hour()
+    assert later < raced
+    value = told.value_usd_per_s
+    assert value is not None
+    assert f"usd_per_day lasts until midnight UTC if a second is worth ${value:.2g}" in told.notes
+    _, least = hour(value_usd_per_s=1e-9)  # a value that is set is the most that a second is worth
+    assert least.value_usd_per_s == 1e-9
+    assert not any("usd_per_day lasts" in note for note in least.notes)
+    _, by_budget = hour(value_usd_per_s=0.0)
+    assert by_budget.value_usd_per_s is None
