@@ -1,4 +1,4 @@
-"""How often ``--same-model`` finds a difference between simulated writers whose next words are known."""
+"""How often ``--same-model``, and the alert of probes, find a difference between simulated writers."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -6,7 +6,9 @@ from random import Random
 
 import msgspec
 
-from gateway.bench.same_model import LEVEL, Answers, discrepancy
+from gateway.alerts.stated_models import LASTS_BELOW, OPENS_BELOW
+from gateway.bench.same_model import LEVEL
+from gateway.detecting.writing import A_WEEK, WRITTEN_PROMPTS, Answers, compared_weeks, discrepancy, finished
 
 _PERMUTATIONS = 199  # fewer than a bench's, which costs a little power
 _WORDS = tuple(
@@ -14,22 +16,23 @@ _WORDS = tuple(
 )
 _CHOICES = 20  # words that may come next
 _STEEPNESS = 2.0  # of Zipf's law: the most likely next word has 63 %, and a word 1.2 nats
-_TOKENS = 50
 
 
 class Writer(msgspec.Struct, frozen=True):
     """Writes word after word, each by the one before. ``moved``: what its most likely next word gives to the second."""
 
     moved: float = 0.0
+    tokens: int = 50  # of an answer
 
     def answers(self, prompts: int, number: int, random: Random) -> Answers:
         """Return so many answers to each prompt."""
-        return {str(prompt): [self._answer(prompt, random) for _ in range(number)] for prompt in range(prompts)}
+        return {str(prompt): [self.answer(prompt, random) for _ in range(number)] for prompt in range(prompts)}
 
-    def _answer(self, prompt: int, random: Random) -> str:
+    def answer(self, prompt: int, random: Random) -> str:
+        """Return one answer."""
         word, text = -1, []
         weights = self._weights()
-        for _ in range(_TOKENS):
+        for _ in range(self.tokens):
             [word] = random.choices(_next(prompt, word), cum_weights=weights)
             text.append(_WORDS[word])
         return "".join(text)
@@ -70,3 +73,46 @@ def rows(tests: int) -> Iterator[str]:
         hits = [found(moved, number, tests=of_each) for number in numbers]
         name = f"{moved:g}" if moved else "0: the same writer, false alarms"
         yield f"| {name} | {' | '.join(f'{each} of {of_each}' for each in hits)} |"
+
+
+# The alert: a deployment is asked one prompt after the other, all the week, and tested each day.
+
+_TURNS = len(WRITTEN_PROMPTS) * A_WEEK  # of a week
+_SHORT = 15  # tokens: the share of false alarms does not depend on them, the time it takes does
+
+
+def days_of(before: Writer, after: Writer, *, days: int, changes_on: int, seed: str) -> Iterator[float]:
+    """Yield the p of each day from the 14th; the writer is another one from day ``changes_on``."""
+    random = Random(f"days/{seed}")
+    written = []
+    for turn in range(days * _TURNS // 7):
+        at, asked = turn * 7 / _TURNS, turn % len(WRITTEN_PROMPTS)
+        written.append((at, str(asked), (before if at < changes_on else after).answer(asked, random)))
+    for until in range(14, days + 1):
+        weeks: tuple[dict[str, list[str]], dict[str, list[str]]] = {}, {}
+        for at, prompt, text in written:
+            if until - 14 <= at < until:
+                weeks[at < until - 7].setdefault(prompt, []).append(text)
+        found = finished(compared_weeks(*weeks))
+        yield 1.0 if found is None else found.p
+
+
+def false_alarms(deployments: int, *, weeks: int, level: float = OPENS_BELOW) -> int:
+    """Return how many alerts writers that never change open, in ``weeks`` weeks of each."""
+    alarms = 0
+    for number in range(deployments):
+        is_open = False
+        same = Writer(tokens=_SHORT)
+        for p in days_of(same, same, days=14 + 7 * weeks, changes_on=0, seed=f"same/{number}"):
+            alarms += p < level and not is_open
+            is_open = p < (LASTS_BELOW if is_open else level)
+    return alarms
+
+
+def found_after(moved: float, tests: int, *, level: float = OPENS_BELOW) -> list[int | None]:
+    """Return after how many days each change of a writer opened the alert; None: never."""
+    found = []
+    for test in range(tests):
+        ps = days_of(Writer(), Writer(moved), days=28, changes_on=14, seed=f"{moved}/{test}")
+        found.append(next((day for day, p in enumerate(ps) if p < level), None))
+    return found

@@ -6,9 +6,10 @@ from random import Random
 import pytest
 
 from gateway.bench.gate import Gate, GateError, Outcome, Saved, Wanted, check_plan
-from gateway.bench.plan import WRITTEN_KINDS, WRITTEN_PROMPTS, Lengths, Plan, Sample, body, kind_of, turns
+from gateway.bench.plan import WRITTEN_KINDS, Lengths, Plan, Sample, body, kind_of, turns
 from gateway.bench.report import report
-from gateway.bench.same_model import Answers, alike, check_same, discrepancy, judge_same
+from gateway.bench.same_model import check_same, judge_same
+from gateway.detecting.writing import WRITTEN_PROMPTS, Answers, alike, discrepancy
 from tests.unit.bench.samples import plan, sample
 
 WORDS = ("sea ", "wind ", "stone ", "bread ")
