@@ -77,6 +77,19 @@ def test_one_model_is_hardly_ever_told_from_itself_and_another_one_is() -> None:
     assert other.p == pytest.approx(1 / 1000)
 
 
+def test_what_is_clearly_no_difference_is_found_with_fewer_permutations() -> None:
+    a, b = answers(0.5, 1), answers(0.5, 1001)
+    whole, short = (discrepancy(a, b, seed=1, permutations=2000, enough=enough) for enough in (None, 20))
+    assert whole is not None
+    assert short is not None
+    assert short.mmd2 == whole.mmd2
+    assert short.p == pytest.approx(whole.p, abs=0.2)
+    assert short.p > 0.05
+    other = discrepancy(a, answers(0.9, 2), seed=1, permutations=999, enough=20)
+    assert other is not None
+    assert other.p == pytest.approx(1 / 1000)
+
+
 def test_texts_that_are_all_the_same_show_nothing() -> None:
     found = discrepancy({"0": ["yes"] * 10}, {"0": ["yes"] * 10}, seed=1, permutations=50)
     assert found is not None
