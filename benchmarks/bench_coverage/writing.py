@@ -1,6 +1,6 @@
 """How often ``--same-model``, and the alert of probes, find a difference between simulated writers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from random import Random
 
@@ -78,16 +78,17 @@ def rows(tests: int) -> Iterator[str]:
 # The alert: a deployment is asked one prompt after the other, all the week, and tested each day.
 
 _TURNS = len(WRITTEN_PROMPTS) * A_WEEK  # of a week
+_CHANGES_ON = 14  # day
 _SHORT = 15  # tokens: the share of false alarms does not depend on them, the time it takes does
 
 
-def days_of(before: Writer, after: Writer, *, days: int, changes_on: int, seed: str) -> Iterator[float]:
-    """Yield the p of each day from the 14th; the writer is another one from day ``changes_on``."""
+def days_of(writer_at: Callable[[float], Writer], *, days: int, seed: str) -> Iterator[float]:
+    """Yield the p of each day from the 14th; ``writer_at`` is who writes at a time, in days."""
     random = Random(f"days/{seed}")
     written = []
     for turn in range(days * _TURNS // 7):
         at, asked = turn * 7 / _TURNS, turn % len(WRITTEN_PROMPTS)
-        written.append((at, str(asked), (before if at < changes_on else after).answer(asked, random)))
+        written.append((at, str(asked), writer_at(at).answer(asked, random)))
     for until in range(14, days + 1):
         weeks: tuple[dict[str, list[str]], dict[str, list[str]]] = {}, {}
         for at, prompt, text in written:
@@ -97,13 +98,16 @@ def days_of(before: Writer, after: Writer, *, days: int, changes_on: int, seed: 
         yield 1.0 if found is None else found.p
 
 
-def false_alarms(deployments: range, *, weeks: int) -> int:
-    """Return how many alerts writers that never change open, in ``weeks`` weeks of each."""
+def false_alarms(deployments: range, *, weeks: int, moved: float = 0.0, tokens: int = _SHORT) -> int:
+    """Return how many alerts open in ``weeks`` weeks of deployments that do not change.
+
+    ``moved``: on every second day another version writes, as where a provider sends calls to two of them.
+    """
     alarms = 0
+    versions = Writer(tokens=tokens), Writer(moved, tokens)
     for number in deployments:
         is_open = False
-        same = Writer(tokens=_SHORT)
-        for p in days_of(same, same, days=14 + 7 * weeks, changes_on=0, seed=f"same/{number}"):
+        for p in days_of(lambda at: versions[int(at) % 2], days=14 + 7 * weeks, seed=f"same/{number}"):
             alarms += p < OPENS_BELOW and not is_open
             is_open = p < (LASTS_BELOW if is_open else OPENS_BELOW)
     return alarms
@@ -111,9 +115,10 @@ def false_alarms(deployments: range, *, weeks: int) -> int:
 
 def found_after(moved: float, tests: int, *, days: int = 10) -> list[int | None]:
     """Return after how many days each change of a writer opened the alert; None: not within ``days``."""
+    versions = Writer(), Writer(moved)
     found = []
     for test in range(tests):
-        ps = days_of(Writer(), Writer(moved), days=14 + days, changes_on=14, seed=f"{moved}/{test}")
+        ps = days_of(lambda at: versions[at >= _CHANGES_ON], days=_CHANGES_ON + days, seed=f"{moved}/{test}")
         found.append(next((day for day, p in enumerate(ps) if p < OPENS_BELOW), None))
     return found
 
@@ -126,4 +131,6 @@ def alert_rows(tests: int) -> Iterator[str]:
         days = sorted(day for day in found_after(moved, tests) if day is not None)
         span = f"{days[0]} to {days[-1]}" if days else ""
         yield f"| {moved:g} | {len(days)} of {tests} | {span} |"
-    yield f"| 0: the same writer | {false_alarms(range(tests), weeks=50)} in {tests} times 50 weeks | |"
+    yield f"| 0: the same writer | {false_alarms(range(2 * tests), weeks=50)} in {2 * tests} times 50 weeks | |"
+    in_turn = false_alarms(range(tests), weeks=10, moved=0.2, tokens=50)
+    yield f"| 0.2, on every second day | {in_turn} in {tests} times 10 weeks | |"

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
+import structlog
 
 from gateway.alerts.alert import Condition, Kind, Severity, SourceUnavailable
 from gateway.alerts.sources import instant, text
@@ -30,6 +31,7 @@ TAKES_OVER = 20  # answers in a row with the new fingerprint, of whichever repli
 FINGERPRINTS = timedelta(days=7)  # of the ledger that are looked through for them
 ROLLED_OUT = timedelta(days=1)  # within so long; then several in turn are what is usual
 FIRST_LOOK, LONGEST_LOOK = timedelta(minutes=1), timedelta(minutes=30)  # until the next look whether it has taken over
+_log = structlog.get_logger(__name__)
 _SHOWN = 3  # of the models before, in a summary
 
 
@@ -317,6 +319,13 @@ class WritingSource:
         except ApiError as error:
             raise SourceUnavailable(str(error)) from error
         found = await _in_turns(compared_weeks(*weeks(rows, until)))
+        # Event alerts.writing_compared: What a deployment wrote to fixed prompts in the last seven days was compared
+        # with the week before: small values of `p` say that it is another writer. Without `p` there were too few
+        # `answers`.
+        # Do: Nothing. Where it stays without `p` after two weeks, see `probes.not_probed`: mostly `probes.usd_per_day`
+        # or `probes.max_per_day` is too low.
+        p = None if found is None else found.p
+        _log.info("alerts.writing_compared", deployment=deployment, p=p, answers=len(rows))
         return None if found is None or found.p >= LASTS_BELOW else _condition_of_writing(deployment, found, sql)
 
 
