@@ -66,7 +66,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, nargs="*", default=[8, 12, 20, 50])
     parser.add_argument("--gates", action="store_true", help="instead, how often --fail-if and --against are right")
     parser.add_argument("--same-model", action="store_true", help="instead, how often --same-model finds a difference")
+    parser.add_argument("--alert", action="store_true", help="instead, how often the alert of probes opens")
     options = parser.parse_args()
+    if options.alert:
+        for row in writing.alert_rows(options.benches):
+            print(row, flush=True)
+        return
     if options.same_model:
         for row in writing.rows(options.benches):
             print(row, flush=True)

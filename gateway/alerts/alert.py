@@ -34,6 +34,7 @@ class Kind(StrEnum):
     SPOOL = "spool"
     SLOWER = "slower"  # a deployment got slower
     MODEL_CHANGED = "model_changed"  # a deployment's answers state another model than before
+    WRITES_OTHERWISE = "writes_otherwise"  # a deployment's answers to fixed prompts are unlike those of last week
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """What alerts read from the parts of a gateway, and where they are stored."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -24,9 +24,10 @@ from gateway.alerts.sources import (
     SpendingSource,
     Thresholds,
 )
-from gateway.alerts.stated_models import StatedModels, StatedModelSource
+from gateway.alerts.stated_models import StatedModels, StatedModelSource, WritingSource
 from gateway.api.context import Context, Phase
 from gateway.app.engine import Runtime
+from gateway.app.recorders import ProbeRecorder
 from gateway.core.errors import ApiError
 from gateway.core.records import NotProbed, ProbeBook
 from gateway.core.reports import Reports, ReportsUnreachable, ReportTooSlow
@@ -46,7 +47,7 @@ from gateway.ledger import (
     TargetCounting,
     Windows,
 )
-from gateway.probing.prober import Prober, ProbeRecorder
+from gateway.probing.prober import Prober, asked_fixed_prompts
 from gateway.racing import Attempt, AttemptTasks, OpenCall
 from gateway.settings import AlertSettings, Settings
 from gateway.steering import Health
@@ -152,6 +153,10 @@ def _sources(
         thresholds=lambda: Thresholds(now().spending_share, now().usd_per_day, now().usd_per_month),
         utc_now=runtime.utc_now,
     )
+
+    def written_by() -> Collection[str]:
+        return [each.name for _, each in asked_fixed_prompts(context().settings, context().fleet)]
+
     burns = BurnSource(reports.burns, least_bad=lambda: now().burn_least_bad)
     return [
         *sources,
@@ -159,6 +164,7 @@ def _sources(
         Seldom(spending, every_s=_SQL_EVERY_S, clock=runtime.clock),
         Seldom(SlowdownSource(reports.open_slowdowns), every_s=_SQL_EVERY_S, clock=runtime.clock),
         StatedModelSource(stated, reports.stated_models, utc_now=runtime.utc_now),
+        WritingSource(written_by, reports.written, utc_now=runtime.utc_now),
     ]
 
 

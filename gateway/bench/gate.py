@@ -378,7 +378,7 @@ def _share_worse(aspect: Aspect, new: Sequence[Sample], old: Sequence[Sample], t
 
 # The reports for pipelines.
 
-_MARKS = {Outcome.HOLDS: "✅ holds", Outcome.BROKEN: "❌ broken", Outcome.UNDECIDED: "⚠️ too little data"}
+MARKS = {Outcome.HOLDS: "✅ holds", Outcome.BROKEN: "❌ broken", Outcome.UNDECIDED: "⚠️ too little data"}
 _COLUMNS = ("ttft_p50_ms", "ttft_p95_ms", "decode_tps_p50", "total_p50_ms", "errors", "goodput", "cost_per_1000_usd")
 
 
@@ -431,9 +431,9 @@ def markdown(report: Report, gate: Gate | None) -> str:
     known = [name for name in _COLUMNS if any(name in cell.figures for cell in report.cells)]
     lines = ["### holeshot bench", ""]
     if gate is not None:
-        lines += [f"**{_MARKS[gate.outcome]}**", "", *_table_head("deployment", "check", "outcome", "found")]
+        lines += [f"**{MARKS[gate.outcome]}**", "", *_table_head("deployment", "check", "outcome", "found")]
         lines += [
-            _row(_placed(plan, check.deployment, check.concurrency), check.name, _MARKS[check.outcome], check.words)
+            _row(placed(plan, check.deployment, check.concurrency), check.name, MARKS[check.outcome], check.words)
             for check in gate.checks
         ]
         lines += ["", *(f"- {_cell(note)}" for note in gate.notes), ""]
@@ -441,7 +441,7 @@ def markdown(report: Report, gate: Gate | None) -> str:
     for cell in report.cells:
         if cell.kind == ALL:
             figures = [shown(name, cell.figures.get(name)) for name in known]
-            lines.append(_row(_placed(plan, cell.deployment, cell.concurrency), str(cell.requests), *figures))
+            lines.append(_row(placed(plan, cell.deployment, cell.concurrency), str(cell.requests), *figures))
     verdicts = [verdict.words for verdict in report.verdicts if verdict.is_shown]
     lines += ["", *(f"- {_cell(words)}" for words in verdicts)]
     spent = UNKNOWN if report.spent_usd is None else f"${report.spent_usd:.4f}"
@@ -449,7 +449,8 @@ def markdown(report: Report, gate: Gate | None) -> str:
     return "\n".join(lines)
 
 
-def _placed(plan: Plan, deployment: str, concurrency: int) -> str:
+def placed(plan: Plan, deployment: str, concurrency: int) -> str:
+    """Return the deployment's name, with the level of concurrency if there are several."""
     return deployment if len(plan.concurrencies) == 1 else f"{deployment} × {concurrency}"  # noqa: RUF001 - times
 
 

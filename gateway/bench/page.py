@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from gateway.bench.figures import ALL, METRICS, Cell
+from gateway.bench.gate import MARKS, Gate, Outcome, placed
 from gateway.bench.plan import Plan, Sample
 from gateway.bench.report import ASPECTS, UNKNOWN, Report, number, shown, unit_of
 
@@ -411,8 +412,8 @@ _STYLE = Path(__file__).with_name("report.css")
 _MINUTE_S = 60.0
 
 
-def page(report: Report) -> str:
-    """Return the document."""
+def page(report: Report, gate: Gate | None = None) -> str:
+    """Return the document; with what the gate says, if there is one."""
     plan = report.plan
     title = f"Bench of {', '.join(dict.fromkeys(each.model for each in plan.contenders))}"
     parts = [
@@ -421,6 +422,7 @@ def page(report: Report) -> str:
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
         f"<title>{escape(title)}</title><style>{_STYLE.read_text(encoding='utf-8')}</style></head><body>",
         f"<header><h1>{escape(title)}</h1>{_facts(report)}</header><main>",
+        "" if gate is None else _gate(plan, gate),
         _glance(report),
         _verdicts(report),
     ]
@@ -434,6 +436,18 @@ def page(report: Report) -> str:
         parts += ["<h2>By concurrency</h2>", *concurrency_cards(report)]
     parts += ["<h2>All figures</h2>", _all_figures(report), "<h2>Method</h2>", _method(report), "</main></body></html>"]
     return "".join(parts)
+
+
+def _gate(plan: Plan, gate: Gate) -> str:
+    rows = [
+        (placed(plan, check.deployment, check.concurrency), check.name, MARKS[check.outcome], check.words)
+        for check in gate.checks
+    ]
+    kind = "" if gate.outcome is Outcome.HOLDS else " class=warn"
+    parts = [f"<h2>Gate</h2><p{kind}><strong>{MARKS[gate.outcome]}</strong></p>"]
+    if rows:
+        parts.append(plain_table(("deployment", "check", "outcome", "found"), rows, texts=4))
+    return "".join(parts) + (_list("verdicts silent", gate.notes) if gate.notes else "")
 
 
 def _facts(report: Report) -> str:

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from gateway.detecting.writing import WRITTEN_PROMPTS
+
 # One request of a bench and what was measured of it: a line of the journal. No text of a prompt, and of an answer only
 # where what is written is compared.
 
@@ -187,34 +189,6 @@ _TOOL = {
         },
     },
 }
-# Open questions, of which the answers of two models soon differ. They never change: runs are compared over months.
-WRITTEN_PROMPTS = (
-    "Describe a street market on a rainy morning.",
-    "Tell me something surprising about octopuses.",
-    "Write the first lines of a story about a lighthouse keeper.",
-    "Explain to a child why the sky is blue.",
-    "What should one think of before buying a used bicycle?",
-    "Invent a small village and describe who lives there.",
-    "Give advice to somebody who cannot sleep.",
-    "Write a short review of an imaginary restaurant.",
-    "What makes a good teacher?",
-    "Describe the taste of a ripe mango.",
-    "Why did the Roman Republic fall?",
-    "Write a letter to a friend whom you have not seen for years.",
-    "How would you spend a free day in a city you do not know?",
-    "Explain what a hash table is.",
-    "Describe a machine that does not exist yet.",
-    "Write a short poem about winter.",
-    "What are the arguments for and against zoos?",
-    "Tell a joke, and say why it is funny.",
-    "How does bread rise?",
-    "Écris quelques phrases sur la mer.",
-    "Beschreibe einen Spaziergang im Wald.",
-    "Cuenta una historia breve sobre un gato.",
-    "Write a Python function that finds the most common word of a text, and explain it.",
-    "Describe a chess game between two old friends.",
-    "What will people a hundred years from now think of us?",
-)
 WRITTEN_KINDS = tuple(f"{PromptKind.WRITTEN}:{number}" for number in range(len(WRITTEN_PROMPTS)))
 _CHARS_PER_TOKEN = 4.5  # of the log's words, with common tokenizers
 

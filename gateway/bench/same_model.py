@@ -1,93 +1,16 @@
 """Whether two deployments, or one now and before, write alike: a permutation test on their answers to fixed prompts."""
 
-from collections.abc import Mapping, Sequence
-from operator import eq, itemgetter
-from random import Random
-
-import msgspec
+from collections.abc import Sequence
 
 from gateway.bench.figures import holm, measured
 from gateway.bench.gate import Check, Gate, GateError, Outcome, Wanted
 from gateway.bench.plan import Plan, Sample
 from gateway.bench.report import Report
-
-# The test is that of Gao, Liang and Guestrin (Model Equality Testing: Which Model Is This API Serving?, ICLR 2025):
-# the squared maximum mean discrepancy (MMD) between two samples of answers, with the Hamming kernel: the share of
-# positions at which two texts have the same character, the shorter one padded. Its distribution where both are from one
-# model is that of permutations: whose answer is whose is drawn again, within each prompt. So chance alone finds a
-# difference as often as the level says, whatever the model writes and however many answers there are.
+from gateway.detecting.writing import LEAST_KNOWN, Discrepancy, discrepancy
 
 LEVEL = 0.01
-PERMUTATIONS = 2000
 LEAST_SAMPLES = 10  # of each prompt, that a bench asks for
-_LEAST_KNOWN = 5  # answers of each side, for a prompt to count: some requests fail
 _LEAST_PROMPTS = 0.5  # of all prompts, that must count
-_EQUAL = 1e-12
-
-Answers = Mapping[str, Sequence[str]]  # by the prompt's name
-
-
-class Discrepancy(msgspec.Struct, frozen=True):
-    """How unlike two sets of answers are: ``mmd2``, the mean over prompts, and how probable that is for one model."""
-
-    mmd2: float
-    p: float
-    prompts: int
-    answers: tuple[int, int]
-
-
-def discrepancy(a: Answers, b: Answers, *, seed: int, permutations: int = PERMUTATIONS) -> Discrepancy | None:
-    """Return how unlike the answers are; None if no prompt has enough of both."""
-    known = [name for name in a if min(len(a[name]), len(b.get(name, ()))) >= _LEAST_KNOWN]
-    if not known:
-        return None
-    tests = [_Prompt(a[name], b[name]) for name in known]
-    random = Random(f"permutations/{seed}")  # noqa: S311 - statistics
-    seen = sum(test.seen() for test in tests)
-    as_far = sum(sum(test.drawn(random) for test in tests) >= seen - _EQUAL for _ in range(permutations))
-    answers = sum(len(a[name]) for name in known), sum(len(b[name]) for name in known)
-    return Discrepancy(seen / len(known), (as_far + 1) / (permutations + 1), len(known), answers)
-
-
-class _Prompt:
-    """The answers to one prompt: how alike each two are, from which each permutation's MMD follows by sums."""
-
-    def __init__(self, a: Sequence[str], b: Sequence[str]) -> None:
-        self._a, self._b = len(a), len(b)
-        texts = [*a, *b]
-        self._places = range(len(texts))
-        self._alike = alike(texts)
-        self._rows = [sum(row) for row in self._alike]  # without the text itself
-        self._all = sum(self._rows)
-
-    def seen(self) -> float:
-        """Return the unbiased estimate of the squared MMD."""
-        return self._of(range(self._a))
-
-    def drawn(self, random: Random) -> float:
-        """Return it where the answers of the first are drawn from those of both."""
-        return self._of(random.sample(self._places, self._a))
-
-    def _of(self, first: Sequence[int]) -> float:
-        pick = itemgetter(*first)
-        within: float = sum(sum(pick(self._alike[place])) for place in first)
-        across: float = sum(pick(self._rows)) - within
-        other = self._all - within - 2 * across
-        a, b = self._a, self._b
-        return within / (a * (a - 1)) + other / (b * (b - 1)) - 2 * across / (a * b)
-
-
-def alike(texts: Sequence[str]) -> list[list[float]]:
-    """Return how alike each two of ``texts`` are, 0 to 1, and 0 for each with itself: the Hamming kernel."""
-    longest = max(1, *map(len, texts))
-    rows = [[0.0] * len(texts) for _ in texts]
-    for place, text in enumerate(texts):
-        for other_place in range(place):
-            other = texts[other_place]
-            padding = longest - max(len(text), len(other))
-            value = (sum(map(eq, text, other)) + padding) / longest
-            rows[place][other_place] = rows[other_place][place] = value
-    return rows
 
 
 def check_same(plan: Plan, wanted: Wanted | None) -> None:
@@ -150,7 +73,7 @@ def _told(name: str, other: str, found: Discrepancy | None, p: float, plan: Plan
     if found is None or found.prompts < _LEAST_PROMPTS * len(plan.kinds):
         prompts = 0 if found is None else found.prompts
         words = (
-            f"too few answers to compare with {other}: {prompts} of {len(plan.kinds)} prompts have {_LEAST_KNOWN} of"
+            f"too few answers to compare with {other}: {prompts} of {len(plan.kinds)} prompts have {LEAST_KNOWN} of"
             " each (a model that reasons first may need more --answer-tokens)"
         )
         return Check(title, name, level, Outcome.UNDECIDED, words)

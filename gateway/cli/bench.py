@@ -368,7 +368,7 @@ def _write(report: "Report", gate: "Gate | None", files: _Files) -> None:
     if files.html is not None:
         from gateway.bench.page import page  # noqa: PLC0415 - as above
 
-        _save(files.html, page(report))
+        _save(files.html, page(report, gate))
         say(f"the report with plots: {files.html}", err=True)
     if files.junit is not None and gate is not None:
         from gateway.bench.gate import junit  # noqa: PLC0415 - as above

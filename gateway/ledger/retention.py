@@ -191,6 +191,8 @@ class Retention(msgspec.Struct, frozen=True):
 
 
 KEEP_ALL = Retention()
+ANSWERS_KEPT = timedelta(days=21)  # to the fixed prompts of probes: two weeks of them are compared
+_FORGET_ANSWERS = text("update probes set answer = null where answer is not null and started_at < :before")
 
 
 async def expired(engine: AsyncEngine, retention: Retention, now: datetime) -> dict[str, int]:
@@ -242,6 +244,8 @@ async def prune(
             totals = {}
             for table, before in retention.cutoffs(now).items():
                 totals[table] = await _prune(engine, connection, table, before, deleted)
+            await connection.execute(_FORGET_ANSWERS, {"before": _instant(engine, now - ANSWERS_KEPT)})
+            await connection.commit()
             if not is_sqlite(engine.url):
                 await connection.execute(_LOST)
                 await connection.commit()

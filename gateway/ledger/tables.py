@@ -313,6 +313,8 @@ probes = Table(
     Column("ttft_ms", Double),
     Column("reserved_usd", Double, nullable=False),
     Column("cost_usd", Double),
+    Column("prompt", SmallInteger),
+    Column("answer", Text),
     Index("probes_started_at", "started_at"),
     Index("probes_deployment", "deployment", "started_at"),
 )

@@ -2,12 +2,22 @@
 # The step of action.yml: its inputs are environment variables, so no input is ever read as a command.
 set -uo pipefail
 
+# An annotation is one line, in which % begins an escape.
+said() { tr '\r\n' '  ' <<< "$1" | sed 's/%/%25/g; s/ *$//'; }
+refuse() { echo "::error::$(said "$1")"; exit 2; }
+
 case "${TOO_LITTLE_DATA:-fail}" in
   fail | pass) ;;
-  *) echo "::error::too-little-data is fail or pass, not ${TOO_LITTLE_DATA}"; exit 2 ;;
+  *) refuse "too-little-data is fail or pass, not $TOO_LITTLE_DATA" ;;
 esac
+[[ "${ROUNDS:-1}" =~ ^[1-9][0-9]*$ ]] || refuse "rounds is a whole number from 1, not $ROUNDS"
+[[ "${MAX_USD:-1}" =~ ^[0-9]+(\.[0-9]+)?$ ]] || refuse "max-usd is a number of dollars as in 1.50, not $MAX_USD"
+[[ "${URL:-http://}" =~ ^https?:// ]] || refuse "url begins with http:// or https://, not as $URL"
+[ -z "${CONFIG:-}" ] || [ -f "$CONFIG" ] || refuse "config: there is no file $CONFIG"
+[ -z "${AGAINST:-}" ] || [ ! -d "$AGAINST" ] || refuse "against is a file, $AGAINST is a folder: add /bench.jsonl"
 folder="${FOLDER:-holeshot-bench}"
-mkdir -p "$folder" || exit 1
+case "$folder" in *$'\n'*) refuse "folder is one line, not $folder" ;; esac
+mkdir -p "$folder" || refuse "folder: $folder cannot be made"
 rm -f "$folder"/bench.{jsonl,json,md,xml} # of an earlier step: a journal is never overwritten
 
 arguments=(--yes --json --journal "$folder/bench.jsonl" --markdown "$folder/bench.md")
@@ -32,14 +42,16 @@ fi
 [ -n "${MODEL:-}" ] && arguments+=(-- "$MODEL")
 [ -n "${HOLESHOT_KEY:-}" ] || unset HOLESHOT_KEY
 
-holeshot bench "${arguments[@]}" > "$folder/bench.json"
-code=$?
+holeshot bench "${arguments[@]}" 2>&1 > "$folder/bench.json" | tee "$folder/errors.txt" >&2
+code=${PIPESTATUS[0]}
+reason=$(sed -n 's/^holeshot: //p' "$folder/errors.txt" | tail -n 1)
+rm -f "$folder/errors.txt"
 
 case $code in
   0) outcome=${judged:+holds}; outcome=${outcome:-measured} ;;
   3) outcome=broken; echo "::error::holeshot bench: a goal is broken, or the earlier run was better" ;;
   4) outcome=undecided; echo "::warning::holeshot bench: too little data to judge; more rounds would tell" ;;
-  *) outcome=failed; echo "::error::holeshot bench could not measure (exit code $code)" ;;
+  *) outcome=failed; echo "::error::$(said "holeshot bench could not measure (exit code $code)${reason:+: $reason}")" ;;
 esac
 {
   echo "outcome=$outcome"

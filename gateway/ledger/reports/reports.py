@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from gateway.alerts.sources import Slowdown
-from gateway.alerts.stated_models import Stated
+from gateway.alerts.stated_models import Stated, Written
 from gateway.core import tasks
 from gateway.core.calls import CallStart
 from gateway.core.reports import (
@@ -338,6 +338,10 @@ class LedgerReports:
     async def stated_models(self, sql: str) -> Sequence[Stated]:
         """Return what a deployment's answers have stated, as ``sql`` reads it."""
         return await incidents.stated_models(self._reader, sql)
+
+    async def written(self, sql: str) -> Sequence[Written]:
+        """Return what a deployment has written to fixed prompts, as ``sql`` reads it."""
+        return await incidents.written(self._reader, sql)
 
     async def gaps(self) -> Gaps:
         """Return the gaps between chunks, which are read once a minute; only the first request waits for them."""

@@ -6,12 +6,14 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import msgspec
 import openai
 import yaml
 
@@ -184,6 +186,7 @@ async def serving(
     key: str = "unused",
     in_one_minute: bool = False,
     lease_times: "Times | None" = None,
+    utc_now: Callable[[], datetime] | None = None,
     **settings: Any,
 ) -> AsyncIterator[RunningGateway]:
     """Serve a gateway with one provider for each script (None: an ordinary answer), until the block ends.
@@ -196,9 +199,10 @@ async def serving(
         }
         config = configuration(folder, {name: each.base_url for name, each in providers.items()}, **settings)
         unix_clock = _since_a_full_minute() if in_one_minute else time.time
-        gateway = Gateway(
-            read(config, folder), Runtime(random=Incurious(), unix_clock=unix_clock, lease_times=lease_times)
-        )
+        runtime = Runtime(random=Incurious(), unix_clock=unix_clock, lease_times=lease_times)
+        if utc_now is not None:
+            runtime = msgspec.structs.replace(runtime, utc_now=utc_now)
+        gateway = Gateway(read(config, folder), runtime)
         await gateway.start()
         stack.push_async_callback(gateway.close)
         sock = bind("127.0.0.1", 0)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from gateway.core.records import NotProbed
+from gateway.detecting.writing import WRITTEN_PROMPTS
 from gateway.probing import prober
-from providers.simulator.script import Gate, Hang, answer
+from providers.simulator.script import Gate, Hang, Reasoning, answer
 from tests.app.gateway.running_gateway import RunningGateway, Serve, read
 from tests.app.gateway.watcher import watching
 from tests.patience import PATIENCE_S
@@ -160,6 +161,24 @@ async def test_what_is_sent_is_short_and_salted(serve: Serve) -> None:
     assert all(prompt.endswith(": Hi.") for prompt in prompts)
     assert len(set(prompts)) == len(prompts)
     assert {body["max_tokens"] for body in bodies} == {7}
+
+
+async def test_a_fixed_prompt_is_sent_as_it_is_and_its_answer_is_kept(serve: Serve) -> None:
+    scripts = [Reasoning("Let me see. "), *answer("The ", "sea\x00.")[1:]]
+    async with serve(config=probing("alpha", enabled=False, same_model=True), alpha=scripts) as running:
+        [probe] = await ended(running)
+        [body] = [each.body for each in running["alpha"].received]
+        [attempt] = await running.rows("select * from attempts")
+    assert body["messages"] == [{"role": "user", "content": WRITTEN_PROMPTS[probe["prompt"]]}]
+    assert (body["temperature"], body["max_tokens"]) == (1, 50)
+    assert (probe["outcome"], probe["answer"]) == ("answered", "Let me see. The sea.")
+    assert (attempt["call_id"], attempt["role"], attempt["number"]) == (probe["id"], "probe", 0)
+
+
+async def test_the_answer_of_a_quiet_deployment_s_probe_is_not_kept(serve: Serve) -> None:
+    async with serve(config=probing("alpha"), alpha=None) as running:
+        [probe, *_] = await ended(running)
+    assert (probe["prompt"], probe["answer"]) == (None, None)
 
 
 async def test_one_without_a_price_is_probed_only_at_an_assumed_one(serve: Serve) -> None:

@@ -6,16 +6,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import asyncpg
+import msgspec
 import pytest
+from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from gateway.core.attempts import Role
 from gateway.core.ids import new_id
 from gateway.core.records import Facts, NotProbed, OutageRecord, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
 from gateway.ledger.books import SqlProbeBook
-from gateway.ledger.database import downgrade, migrate
+from gateway.ledger.database import create_engine, downgrade, migrate
+from gateway.ledger.retention import KEEP_ALL, prune
 from gateway.ledger.writer import Ledger
-from gateway.probing.prober import refusal
+from gateway.probing.prober import Turn, refusal
 from gateway.settings import ProbeSettings
 from tests.unit.ledger.records import raced_call
 
@@ -125,6 +128,35 @@ async def test_calls_and_outages_of_all_replicas_are_known(ledger_url: str, tmp_
     assert attempt.role is not Role.PROBE
     await ledger.close()
     await book.aclose()
+
+
+async def test_answers_to_fixed_prompts_are_kept_for_three_weeks(ledger_url: str) -> None:
+    book, engine = SqlProbeBook(ledger_url), create_engine(ledger_url)
+    for prompt, days in enumerate((20, 22)):
+        one = msgspec.structs.replace(probe(f"{days}/m", at=NOON - timedelta(days=days)), prompt=prompt)
+        assert await reserve(book, one) is None
+        await book.settle(one.id, msgspec.structs.replace(ended(), answer="The\x00 sea."))
+    await prune(engine, KEEP_ALL, NOON)
+    async with engine.connect() as connection:
+        kept = await connection.execute(text("select deployment, prompt, answer from probes order by deployment"))
+        assert list(map(tuple, kept)) == [("20/m", 0, "The sea."), ("22/m", 1, None)]
+    await engine.dispose()
+    await book.aclose()
+
+
+async def test_one_replica_has_the_turn_of_a_fixed_prompt(ledger_url: str) -> None:
+    books = [SqlProbeBook(ledger_url) for _ in range(3)]
+    turn = Turn.of("a/m", NOON)
+
+    async def asked(book: SqlProbeBook, at: datetime) -> NotProbed | None:
+        one = msgspec.structs.replace(probe(at=at, usd=0.0), prompt=turn.prompt)
+        return await book.reserve(one, lambda known: refusal(known, SETTINGS, 0.0, at, turn), since=at)
+
+    assert await reserve(books[0], probe(at=turn.since - timedelta(seconds=1))) is None  # of a quiet one
+    said = await asyncio.gather(*(asked(book, turn.since + timedelta(seconds=9)) for book in books))
+    assert sorted(map(str, said)) == ["None", "in_use", "in_use"]
+    for book in books:
+        await book.aclose()
 
 
 async def test_a_database_without_the_table_is_away(tmp_path: Path) -> None:

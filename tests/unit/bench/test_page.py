@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from gateway.bench.gate import Check, Gate, Outcome
 from gateway.bench.page import page, scale_of
 from gateway.bench.plan import Contender
 from gateway.bench.report import Report, report
@@ -70,6 +71,23 @@ def test_names_are_escaped() -> None:
     for raw in ("<img", "<b>", "<i>", "<u>", 'onerror="'):
         assert raw not in text.partition("</style>")[2].replace('<b class="value">', "")
     assert "&lt;img src=x" in text
+
+
+def test_what_the_gate_says_is_first_and_escaped() -> None:
+    checks = [
+        Check("<b> ttft_p95_ms > 800", "a/m", 4, Outcome.BROKEN, "it is 900 ms (850 to 950)"),
+        Check("errors > 2%", "b/m", 4, Outcome.HOLDS, "none of 40"),
+    ]
+    text = page(drawn("a/m", "b/m"), Gate(Outcome.BROKEN, checks, ["<u> has no b/m"]))
+    nesting = Nesting()
+    nesting.feed(text)
+    assert nesting.open == []
+    gate, _, rest = text.partition("<h2>Gate</h2>")[2].partition("<h2>")
+    assert rest
+    for words in ("❌ broken", "✅ holds", "a/m × 4", "&lt;b&gt; ttft_p95_ms &gt; 800", "it is 900 ms (850 to 950)"):  # noqa: RUF001
+        assert words in gate
+    assert "&lt;u&gt; has no b/m" in gate
+    assert "<h2>Gate</h2>" not in page(drawn("a/m", "b/m"))
 
 
 def test_a_bench_that_measured_nothing_still_has_a_report() -> None:

@@ -38,3 +38,10 @@ def test_a_run_like_the_one_before_hardly_ever_breaks_the_gate_and_a_slower_one_
 def test_one_writer_is_hardly_ever_taken_for_two_and_another_one_is_noticed() -> None:
     assert writing.found(0.0, 10, prompts=8, tests=25) <= 2  # 0.25 are expected
     assert writing.found(0.3, 10, tests=4) == 4
+
+
+def test_a_change_of_a_writer_opens_the_alert_within_a_week_and_no_change_opens_none() -> None:
+    [day] = writing.found_after(0.3, 1, days=8)
+    assert day is not None
+    assert 2 <= day <= 7
+    assert writing.false_alarms(range(1), weeks=1) == 0

@@ -18,6 +18,7 @@ const KINDS = {
   spool: "spool",
   slower: "slower",
   model_changed: "model changed",
+  writes_otherwise: "writes otherwise",
 };
 
 const COLUMNS = [
