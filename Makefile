@@ -138,7 +138,7 @@ lock: $(VENV)/.made  ## pin and hash the dependencies again, and take the newest
 	@$(BIN)/python requirements/install.py litellm
 	PYTHONPATH=. $(BIN)/python requirements/extract_datasheets.py
 
-release: $(VENV)/.dev  ## build sdist, wheel and SBOM into dist/, check them, and install them in an empty environment
+release: $(VENV)/.made  ## build sdist, wheel and SBOM into dist/, check them, and race with pip, pipx and uv on each Python here
 	@$(PYTHON) -m venv $(VENV)/release
 	@$(VENV)/release/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/release.lock
 	PYTHONPATH=. $(VENV)/release/bin/python requirements/release.py
