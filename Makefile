@@ -37,6 +37,7 @@ checks: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin holeshot gateway providers
 	$(BIN)/lint-imports
 	$(BIN)/codespell -D - -D requirements/words.txt $(READ_BY_PEOPLE)
 
@@ -137,7 +138,7 @@ lock: $(VENV)/.made  ## pin and hash the dependencies again, and take the newest
 	@$(BIN)/python requirements/install.py litellm
 	PYTHONPATH=. $(BIN)/python requirements/extract_datasheets.py
 
-release: $(VENV)/.dev  ## build sdist, wheel and SBOM into dist/, check them, and install them in an empty environment
+release: $(VENV)/.made  ## build sdist, wheel and SBOM into dist/, check them, and race with pip, pipx and uv on each Python here
 	@$(PYTHON) -m venv $(VENV)/release
 	@$(VENV)/release/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/release.lock
 	PYTHONPATH=. $(VENV)/release/bin/python requirements/release.py

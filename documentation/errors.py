@@ -180,5 +180,9 @@ def _anchor(status: int, name: str) -> str:
     return f"{status}-{name}"
 
 
+# The first is nginx's, not HTTP's; of the others Python has the older names before 3.13.
+_PHRASES = {499: "Client gone", 413: "Content Too Large", 414: "URI Too Long", 422: "Unprocessable Content"}
+
+
 def _phrase(status: int) -> str:
-    return "Client gone" if status == 499 else HTTPStatus(status).phrase  # noqa: PLR2004 - nginx's, not HTTP's
+    return _PHRASES.get(status) or HTTPStatus(status).phrase

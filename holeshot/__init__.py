@@ -40,9 +40,18 @@ __all__ = [
 ]
 
 
+# What is said there in place of a traceback about a module that Windows lacks (fcntl, termios, resource).
+NOT_ON_WINDOWS = (
+    "Holeshot does not run on Windows itself, but in WSL, the Windows Subsystem for Linux: run `wsl --install` once in"
+    " PowerShell, then install Holeshot again in the Linux shell that `wsl` opens"
+)
+
+
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'holeshot' has no attribute {name!r}")
+    if sys.platform == "win32":
+        raise ImportError(NOT_ON_WINDOWS)
     _find_own_packages()
     from holeshot import _racer  # noqa: PLC0415 - only who races pays for the engine
 

@@ -7,9 +7,13 @@ other distributions have them, too. So neither is installed where all see it, an
 import sys
 from pathlib import Path
 
+from holeshot import NOT_ON_WINDOWS
+
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line; on Windows, say where it can be run, before anything is imported that Windows lacks."""
+    if sys.platform == "win32":
+        sys.exit(f"holeshot: {NOT_ON_WINDOWS}")
     package = Path(__file__).resolve().parent
     inside = package / "_lib"
     sys.path.insert(0, str(inside if inside.is_dir() else package.parent))

@@ -1,6 +1,8 @@
-"""``make release``: sdist, wheel and a bill of materials in dist/, checked, and installed as a stranger would.
+"""``make release``: sdist, wheel and a bill of materials in dist/, checked, and installed as strangers would.
 
-Nothing is published. It ends with 1 where something does not fit, and says what.
+Strangers have pip, pipx or uv, and any Python that pyproject.toml names: each that the PATH has (``python3.12``) is
+tried with each of the three, in an empty environment, until it has raced. Nothing is published. It ends with 1 where
+something does not fit, and says what.
 """
 
 import http.client
@@ -11,9 +13,11 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.app.packaging.first_race import first_race
+from tests.app.packaging.first_race import asked, raced_in_process, serving
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
@@ -21,7 +25,7 @@ _VERSION = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
 
 
 def main() -> None:
-    """Build, check, install, and race once."""
+    """Build, check, install and race."""
     version = _version()
     shutil.rmtree(DIST, ignore_errors=True)
     _step("building sdist and wheel")
@@ -31,8 +35,12 @@ def main() -> None:
     _step("checking what is in them")
     _run(sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist))
     _run(str(Path(sys.executable).parent / "check-wheel-contents"), str(wheel))
-    with tempfile.TemporaryDirectory() as folder:
-        _install(Path(folder), wheel, version)
+    pythons = dict(_interpreters()) or {f"3.{sys.version_info.minor}": Path(sys.executable)}
+    for name, install in _INSTALLERS.items():
+        for minor, python in pythons.items():
+            with tempfile.TemporaryDirectory() as folder:
+                _race(f"Python {minor}, {name}", Path(folder), wheel, python, install)
+    _bill(wheel, version)
     for path in sorted(DIST.iterdir()):
         _step(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1e6:.1f} MB")
 
@@ -46,28 +54,78 @@ def _version() -> str:
     return found[1]
 
 
-def _install(folder: Path, wheel: Path, version: str) -> None:
-    """Install the wheel in an empty environment, list what that holds, and race once without a key."""
-    _step("installing it in an empty environment")
+def _interpreters() -> Iterator[tuple[str, Path]]:
+    """Yield the versions that the package names and the PATH has, each with its interpreter."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for minor in re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"])):
+        found = shutil.which(f"python{minor}")
+        usable = [str(found), "-c", "import ensurepip, venv"]
+        if found is None or subprocess.run(usable, check=False, capture_output=True).returncode:
+            _step(f"Python {minor} is not here, or without venv: not tried")
+        else:
+            yield minor, Path(found)
+
+
+def _by_pip(python: Path, home: Path, wheel: Path) -> tuple[Path, Path]:
+    """Install into an environment of its own; return the command, and the interpreter that can import the package."""
+    _run(str(python), "-m", "venv", str(home))
+    _run(str(home / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", str(wheel))
+    _run(str(home / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "check")
+    return home / "bin" / "holeshot", home / "bin" / "python"
+
+
+def _by_pipx(python: Path, home: Path, wheel: Path) -> tuple[Path, Path]:
+    """Like ``_by_pip``."""
+    places = {"PIPX_HOME": str(home), "PIPX_BIN_DIR": str(home / "bin"), "PIPX_MAN_DIR": str(home / "man")}
+    pipx = [sys.executable, "-m", "pipx", "install", "--quiet", "--backend", "pip"]
+    _run(*pipx, "--python", str(python), str(wheel), **places)
+    return home / "bin" / "holeshot", home / "venvs" / "holeshot" / "bin" / "python"
+
+
+def _by_uv(python: Path, home: Path, wheel: Path) -> tuple[Path, Path]:
+    """Like ``_by_pip``."""
+    places = {"UV_TOOL_DIR": str(home), "UV_TOOL_BIN_DIR": str(home / "bin"), "UV_PYTHON_DOWNLOADS": "never"}
+    uv = [sys.executable, "-m", "uv", "--quiet", "tool", "install"]
+    _run(*uv, "--python", str(python), str(wheel), **places)
+    return home / "bin" / "holeshot", home / "holeshot" / "bin" / "python"
+
+
+_INSTALLERS = {"pip": _by_pip, "pipx": _by_pipx, "uv": _by_uv}
+
+
+def _race(
+    what: str, folder: Path, wheel: Path, python: Path, install: Callable[[Path, Path, Path], tuple[Path, Path]]
+) -> None:
+    """Install the wheel where nothing is, and race: a whole answer, a stream, and in a program, without a key."""
     begun = time.monotonic()
-    _run(sys.executable, "-m", "venv", str(folder / "empty"))
-    python, holeshot = (folder / "empty" / "bin" / name for name in ("python", "holeshot"))
-    _run(str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", str(wheel))
+    holeshot, inside = install(python, folder / "empty", wheel)
     installed_s = time.monotonic() - begun
-    said = subprocess.run([str(holeshot), "version"], cwd=folder, check=True, capture_output=True, text=True).stdout
-    if not said.startswith(f"holeshot {version} "):
-        sys.exit(f"the installed command says: {said}")
-    _run(str(python), "-m", "pip", "--disable-pip-version-check", "check")
-    bill = DIST / f"holeshot-{version}.cdx.json"
-    _run(sys.executable, "-m", "cyclonedx_py", "environment", "--output-file", str(bill), str(python))
-    _step("racing")
+    environ = {"HOME": str(folder), "PATH": os.environ["PATH"]}
     begun = time.monotonic()
-    answer, told = first_race(holeshot, folder, {"HOME": str(folder), "PATH": os.environ["PATH"]})
-    if answer.status != http.client.OK:
-        sys.exit(f"the first answer is {answer.status}: {told}")
-    size_mb = sum(path.stat().st_size for path in (folder / "empty" / "lib").rglob("*") if path.is_file()) / 1e6
-    raced_s = time.monotonic() - begun
-    _step(f"from pip install to the first raced answer: {installed_s:.0f} s + {raced_s:.1f} s; {size_mb:.0f} MB")
+    with serving(holeshot, folder, environ) as port:
+        answer, told = asked(port)
+        if answer.status != http.client.OK:
+            sys.exit(f"{what}: the first answer is {answer.status}: {told!r}")
+        raced_s = time.monotonic() - begun
+        _, streamed = asked(port, stream=True)
+        if not streamed.endswith(b"data: [DONE]\n\n"):
+            sys.exit(f"{what}: the stream is not whole: {streamed!r}")
+        told_in_process = raced_in_process(inside, folder, environ, port)
+        if not told_in_process.startswith("2 "):
+            sys.exit(f"{what}: holeshot.race did not race two: {told_in_process}")
+    size_mb = sum(path.stat().st_size for path in (folder / "empty").rglob("*") if path.is_file()) / 1e6
+    _step(f"{what}: installed in {installed_s:.0f} s, first raced answer {raced_s:.1f} s later; {size_mb:.0f} MB")
+
+
+def _bill(wheel: Path, version: str) -> None:
+    """Write what an empty environment holds after installing, and hold the command against the version."""
+    with tempfile.TemporaryDirectory() as folder:
+        holeshot, python = _by_pip(Path(sys.executable), Path(folder) / "empty", wheel)
+        said = subprocess.run([str(holeshot), "version"], cwd=folder, check=True, capture_output=True, text=True).stdout
+        if not said.startswith(f"holeshot {version} "):
+            sys.exit(f"the installed command says: {said}")
+        bill = DIST / f"holeshot-{version}.cdx.json"
+        _run(sys.executable, "-m", "cyclonedx_py", "environment", "--output-file", str(bill), str(python))
 
 
 def _step(what: str) -> None:
@@ -75,8 +133,8 @@ def _step(what: str) -> None:
     sys.stdout.flush()
 
 
-def _run(*command: str) -> None:
-    ended = subprocess.run(command, cwd=ROOT, check=False)
+def _run(*command: str, **environ: str) -> None:
+    ended = subprocess.run(command, cwd=ROOT, check=False, env={**os.environ, **environ})
     if ended.returncode:
         sys.exit(f"this failed: {' '.join(command)}")
 

@@ -142,8 +142,10 @@ def _owned(descriptor: int, path: Path) -> Iterator[Journal]:
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise JournalError(f"{path} is being written by another bench") from None
+        except OSError as error:
+            raise JournalError(f"{path} cannot be locked: {error.strerror}; write it to a local disk") from None
         yield Journal(descriptor, path)
     finally:
         os.close(descriptor)

@@ -155,7 +155,7 @@ class SharedPort:
 
     With one shared socket, one worker would take most connections, above all when the others are busy. So each
     worker has its own socket (SO_REUSEPORT), and the kernel selects one for each connection by its addresses and ports,
-    however busy they are.
+    however busy they are. Only Linux does; elsewhere, and where that is refused, they share one.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -170,9 +170,9 @@ class SharedPort:
         self.address: Any = claim.getsockname()
         self._family, self._kind, self._protocol = claim.family, claim.type, claim.proto
         self._next: socket.socket | None = claim
-        if _SPREADS:
+        self._is_one = not _spreads(claim)
+        if not self._is_one:
             with claim:
-                _share(claim)
                 self._next = self._another()
 
     def make_socket(self) -> socket.socket:
@@ -182,7 +182,7 @@ class SharedPort:
             OSError: no worker was left, and the port is now in use by another process.
 
         """
-        if not _SPREADS:
+        if self._is_one:
             assert self._next is not None
             return self._next.dup()
         made, self._next = self._next or self._another(), None
@@ -195,12 +195,19 @@ class SharedPort:
 
     def _another(self) -> socket.socket:
         made = socket.socket(self._family, self._kind, self._protocol)
-        _share(made)
+        _spreads(made)
         return _listening(made, self.address)
 
 
-def _share(sock: socket.socket) -> None:
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+def _spreads(sock: socket.socket) -> bool:
+    """Let other sockets of ours listen there too; False where the kernel does not distribute connections among them."""
+    if not (_SPREADS and hasattr(socket, "SO_REUSEPORT")):
+        return False
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    except OSError:  # some kernels and sandboxes know the option and refuse it
+        return False
+    return True
 
 
 def _listening(sock: socket.socket, address: Any) -> socket.socket:

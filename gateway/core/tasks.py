@@ -1,12 +1,12 @@
 """The tasks of a gateway that belong to no call: its timers, and what is done behind a change."""
 
 import asyncio
-import ctypes
 import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,16 @@ def _state(path: Path) -> tuple[int, ...] | None:
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
+def mask_signals(numbers: Iterable[int], *, blocked: bool) -> None:
+    """Block signals in this thread, or no longer: they then reach the main thread, or wait.
+
+    Without pthread_sigmask it does nothing. Python's handlers run in the main thread all the same, and its wakeup
+    descriptor is written by whichever thread is interrupted.
+    """
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK if blocked else signal.SIG_UNBLOCK, numbers)
+
+
 # Tells forked processes when their parent has ended, however it ended.
 
 _PR_SET_PDEATHSIG = 1
@@ -104,7 +114,10 @@ class Lifeline:
         """Set up the child's side, directly after the fork; ends the process if the parent has ended already."""
         os.close(self._parents)
         if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
+            with suppress(ImportError, AttributeError):  # a Python without ctypes, a C library without prctl
+                import ctypes  # noqa: PLC0415 - some builds have none
+
+                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
         if os.getppid() != self._parent:  # it ended before the kernel was told to signal us
             os._exit(1)
 

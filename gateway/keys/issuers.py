@@ -9,7 +9,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.request import getproxies_environment, proxy_bypass
 
 import aiohttp
 import jwt
@@ -345,7 +345,7 @@ def _object(body: bytes) -> Mapping[str, Any]:
 def _proxy_of(url: str) -> str | None:
     """Return the proxy for ``url``, from the environment; files with passwords (netrc) are not read."""
     parts = urlsplit(url)
-    proxy = getproxies().get(parts.scheme)
+    proxy = getproxies_environment().get(parts.scheme)
     return None if proxy is None or proxy_bypass(parts.hostname or "") else proxy
 
 

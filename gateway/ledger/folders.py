@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 
 LOCK_NAME = "lock"
+_NO_LOCKS = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS})  # as some network disks answer
 _NAMES_TRIED = 20  # alternative names, if a folder is made again while others hold its name
 _MOVED = b"moved\n"
 _SEGMENT_NAME = re.compile(r"\d{8}\.jsonl")
@@ -149,11 +150,27 @@ def is_at(descriptor: int, path: Path) -> bool:
 def _new_lock(path: Path) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _flock(descriptor)
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _flock(descriptor: int) -> None:
+    """Lock an open file.
+
+    Raises:
+        BlockingIOError: another process holds it.
+        OSError: it cannot be locked.
+
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            raise OSError(error.errno, "its file system has no locks (flock); a local disk has them") from None
+        raise
 
 
 def _lock_in_place(folder: Path) -> int | None:
@@ -186,7 +203,7 @@ def _lock_in_place(folder: Path) -> int | None:
 def lock_file(descriptor: int, path: Path) -> bool:
     """Lock an open file; False if another process holds it, or it was deleted or replaced since it was opened."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _flock(descriptor)
     except BlockingIOError:
         return False
     return is_at(descriptor, path)

@@ -232,6 +232,7 @@ SHARE_FOR_CALLS = 0.5  # of the rest
 SHARE_FOR_BODIES = 0.25
 FEWEST_CALLS = 64
 FEWEST_BODY_BYTES = 16 * 1024 * 1024
+UNKNOWN_MEMORY_BYTES = 2 * 1024**3  # assumed where neither the machine nor a cgroup tells
 
 _PROC_CGROUP = Path("/proc/self/cgroup")
 _CGROUP_MOUNT = Path("/sys/fs/cgroup")
@@ -249,9 +250,17 @@ def body_bytes_in(memory_bytes: int, workers: int = 1) -> int:
 
 
 def memory_limit(proc_cgroup: Path = _PROC_CGROUP, mount: Path = _CGROUP_MOUNT) -> int:
-    """Return the bytes of memory that this process may use: the machine's, or the limit of its cgroup or one above."""
-    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min([machine, *_cgroup_limits(proc_cgroup, mount)])
+    """Return the bytes of memory that this process may use: the machine's, or the limit of its cgroup or one above.
+
+    What the system does not tell is left out; if that is all of it, ``UNKNOWN_MEMORY_BYTES``.
+    """
+    return min([*_machines_memory(), *_cgroup_limits(proc_cgroup, mount)], default=UNKNOWN_MEMORY_BYTES)
+
+
+def _machines_memory() -> Iterator[int]:
+    with suppress(ValueError, OSError):  # the system has no such figure
+        if (pages := os.sysconf("SC_PHYS_PAGES")) > 0:
+            yield pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _cgroup_limits(proc_cgroup: Path, mount: Path) -> Iterator[int]:

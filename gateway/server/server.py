@@ -7,6 +7,7 @@ is logged and changes nothing.
 """
 
 import asyncio
+import errno
 import gc
 import os
 import select
@@ -24,7 +25,6 @@ from pathlib import Path
 
 import msgspec
 import structlog
-import uvloop
 
 from gateway.api.context import Phase
 from gateway.app.gateway import Gateway
@@ -32,7 +32,7 @@ from gateway.app.stores import check_redis
 from gateway.connections.listener import SharedPort, bind, descriptor_budget, listening, raise_limit
 from gateway.connections.tls import Certificate, open_context
 from gateway.core import tasks
-from gateway.core.tasks import Lifeline
+from gateway.core.tasks import Lifeline, mask_signals
 from gateway.core.terminal_text import counted
 from gateway.ledger import DatabaseUnreachableError, SchemaOutdatedError, check_schema, create_engine, is_sqlite
 from gateway.server.reload import Latest, Reloader, Source
@@ -233,12 +233,12 @@ class Supervisor:
             self._pause(0.0)
             return
         # Until it has its own handlers, a signal to the child would reach the parent's pipe.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+        mask_signals(_HANDLED, blocked=True)
         pid = os.fork()
         if pid:
             self._born_at[pid] = time.monotonic()
             sock.close()
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+            mask_signals(_HANDLED, blocked=False)
             return
         code = 1
         try:
@@ -246,7 +246,7 @@ class Supervisor:
             for number in _HANDLED:
                 signal.signal(number, signal.SIG_DFL)
             self._lifeline.grasp()
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+            mask_signals(_HANDLED, blocked=False)
             self._work(sock, self._lifeline)
             code = 0
         except Exception:  # noqa: BLE001 - the process ends here, and nothing else would log why
@@ -272,6 +272,8 @@ def run(settings: Settings, source: Source) -> None:
     quicken_enums()
     log = logs.configure(settings.log_level, settings.log_format)
     logs.take_standard_error(log)
+    if settings.workers > 1 and not hasattr(os, "fork"):
+        raise OSError(errno.ENOSYS, "this system cannot fork worker processes; set workers: 1")
     descriptors = raise_limit()
     # Event gateway.descriptors: At the start: how many files and sockets the process may open, and how many of them
     # clients may have.
@@ -282,10 +284,23 @@ def run(settings: Settings, source: Source) -> None:
         open_context(settings.tls)  # before clients can connect, or workers are forked
     if settings.workers == 1:
         sock = bind(settings.host, settings.port)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=_new_loop) as runner:
             runner.run(_serve(settings, sock, source, lambda: _StopSignals(log)))
     else:
         _supervise(settings, SharedPort(settings.host, settings.port), source, log)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """Return uvloop's event loop; where it is not installed, asyncio's own."""
+    try:
+        import uvloop  # noqa: PLC0415 - some systems have none
+    except ImportError:
+        # Event gateway.no_uvloop: The package uvloop is not there, so asyncio's own event loop is used: a call costs
+        # more CPU, and nothing else differs.
+        # Do: Install it, if there is one for this system: `pip install uvloop`.
+        structlog.get_logger().warning("gateway.no_uvloop", effect="asyncio's own loop is used; a call costs more CPU")
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 async def _serve(
@@ -478,7 +493,7 @@ def _supervise(settings: Settings, port: SharedPort, source: Source, log: Lines)
 
     def work(sock: socket.socket, lifeline: Lifeline) -> None:
         latest.renew()
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=_new_loop) as runner:
             runner.run(_serve(latest.settings, sock, source, lambda: _StopSignals(log, lifeline)))
 
     Supervisor(

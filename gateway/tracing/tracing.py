@@ -12,6 +12,7 @@ from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord
 from gateway.core.ids import TraceContext, begun_here
 from gateway.core.log import get_logger
+from gateway.core.tasks import mask_signals
 from gateway.settings import Settings, TracingSettings
 from gateway.tracing.naming import Ended, EndedCall, LateAttempt, peers
 
@@ -101,7 +102,7 @@ class Sender:
         thread.join(_GIVE_UP_S)
 
     def _run(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are the main thread's
+        mask_signals(signal.valid_signals(), blocked=True)  # they are the main thread's
         while not self._closing.wait(EVERY_S):
             self._empty()
         if not self._failures:

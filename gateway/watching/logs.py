@@ -17,6 +17,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from gateway.core.calls import CallRecord
+from gateway.core.tasks import mask_signals
 from gateway.core.terminal_text import visible, visible_json
 from providers import redact, redact_json
 
@@ -113,7 +114,7 @@ class Lines:
 
     def _run(self) -> None:
         # Signals must go to the main thread, which may wait for one.
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        mask_signals(signal.valid_signals(), blocked=True)
         while True:
             lost = self._put(self._next())
             with self._lock:
@@ -149,9 +150,7 @@ class Lines:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
             except BlockingIOError:  # another process has set the terminal to non-blocking
-                writable = select.poll()
-                writable.register(self._descriptor, select.POLLOUT)
-                writable.poll()
+                select.select([], [self._descriptor], [])  # not poll, which some systems lack for terminals
             except OSError:  # a closed pipe, a full disk
                 return bytes(rest).count(b"\n")
         return 0

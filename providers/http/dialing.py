@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any, Literal, cast
 from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.request import getproxies_environment, proxy_bypass
 
 import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
@@ -145,7 +145,7 @@ def proxy_of(scheme: str, host: str) -> Proxy | None:
         ValueError: the environment names a proxy that is not supported.
 
     """
-    named = getproxies().get(scheme)
+    named = getproxies_environment().get(scheme)
     if not named or proxy_bypass(host):
         return None
     parts = urlsplit(named if "://" in named else f"http://{named}")

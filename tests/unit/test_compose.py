@@ -73,6 +73,12 @@ def test_the_compose_file_is_valid() -> None:
     assert checked.returncode == 0, checked.stdout
 
 
+def test_hadolint_has_nothing_to_say_of_the_dockerfile() -> None:
+    command = [str(Path(sys.executable).parent / "hadolint"), "--no-color", "Dockerfile"]
+    checked = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert (checked.returncode, checked.stdout) == (0, "")
+
+
 def test_every_variable_of_ours_is_a_setting() -> None:
     for service in ("gateway", "migrate"):
         ours = {name.removeprefix(PREFIX) for name in environment_of(service) if name.startswith(PREFIX)}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.packaging.first_race import first_race
+from tests.app.packaging.first_race import asked, serving
 
 CHECKOUT = Path(__file__).parents[3]
 STRANGER = "raise SystemExit('this is somebody else')\n"
@@ -118,10 +118,13 @@ def test_it_knows_prices_without_litellm(installed: Path, elsewhere: Path) -> No
 
 
 def test_the_first_raced_answer(installed: Path, elsewhere: Path) -> None:
-    answer, told = first_race(installed, elsewhere, environment(elsewhere))
+    with serving(installed, elsewhere, environment(elsewhere)) as port:
+        answer, told = asked(port)
+        _, streamed = asked(port, stream=True)
     assert answer.status == 200, told
     assert int(answer.headers["x-holeshot-launched"]) >= 2
-    assert told["choices"][0]["message"]["content"]
+    assert json.loads(told)["choices"][0]["message"]["content"]
+    assert streamed.endswith(b"data: [DONE]\n\n")
     sql = [str(installed), "sql", "select status_code from calls"]
     rows = subprocess.run(sql, cwd=elsewhere, env=environment(elsewhere), capture_output=True, check=True).stdout
-    assert rows.split() == [b"status_code", b"200"]
+    assert rows.split() == [b"status_code", b"200", b"200"]

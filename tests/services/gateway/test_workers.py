@@ -13,6 +13,7 @@ import asyncpg
 import pytest
 
 from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, Step, answer
+from tests.app.gateway import lacking
 from tests.app.gateway.log_pipe import CALLS as UNREAD_CALLS
 from tests.app.gateway.log_pipe import answered, unread
 from tests.app.gateway.process import GatewayProcess, started
@@ -247,3 +248,18 @@ async def test_a_worker_that_is_started_later_demands_the_keys_that_a_reload_bro
                 http.post("/v1/chat/completions", json=chat_body()) as response,
             ):
                 assert response.status == 401
+
+
+@pytest.mark.parametrize("what", ["uvloop", "prctl", "pthread_sigmask", "reuseport", "reuseport_refused", "macos"])
+async def test_workers_serve_on_a_system_without(tmp_path: Path, stores: dict[str, Any], what: str) -> None:
+    async with ScriptedProvider() as provider:
+        config = configuration(tmp_path, {"alpha": provider.base_url}, **stores, workers=2)
+        async with started(config, tmp_path, command=lacking.command(what)) as gateway:
+            first = await gateway.event("gateway.started", 2)
+            await asyncio.gather(*(chat(gateway) for _ in range(CALLS)))
+            os.kill(first["pid"], signal.SIGKILL)
+            await gateway.event("gateway.started", 3)  # the socket of the one that died is made, or shared, again
+            await asyncio.gather(*(chat(gateway) for _ in range(CALLS)))
+            os.kill(gateway.pid, signal.SIGKILL)  # its workers learn of it
+            assert await gateway.ended() == -signal.SIGKILL
+    assert gateway.events("gateway.stopped")

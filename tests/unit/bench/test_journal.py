@@ -1,3 +1,5 @@
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,17 @@ def test_two_benches_cannot_write_the_same_journal(tmp_path: Path) -> None:
         pytest.raises(JournalError, match="is being written by another bench"),
         continued_journal(path),
     ):
+        pass
+
+
+def test_a_disk_without_locks_is_no_other_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    path = tmp_path / "bench.jsonl"
+    written(path)
+    monkeypatch.setattr("fcntl.flock", refused)
+    with pytest.raises(JournalError, match=r"cannot be locked.*a local disk"), continued_journal(path):
         pass
 
 

@@ -3,7 +3,9 @@
 import os
 from pathlib import Path
 
-from gateway.overload.bodies import FEWEST_CALLS, calls_in, memory_limit
+import pytest
+
+from gateway.overload.bodies import FEWEST_CALLS, UNKNOWN_MEMORY_BYTES, calls_in, memory_limit
 
 MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 MB = 10**6
@@ -21,6 +23,15 @@ def limited(folder: Path, cgroup: str, **files: str) -> int:
 
 def test_without_cgroups_it_is_the_machines(tmp_path: Path) -> None:
     assert memory_limit(tmp_path / "none", tmp_path / "none") == MACHINE
+
+
+def test_where_the_machine_does_not_tell_a_limit_counts_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> int:
+        raise ValueError("unrecognized configuration name")
+
+    monkeypatch.setattr("os.sysconf", unknown)
+    assert memory_limit(tmp_path / "none", tmp_path / "none") == UNKNOWN_MEMORY_BYTES
+    assert limited(tmp_path, "0::/\n", memory__max=str(MACHINE + MB)) == MACHINE + MB
 
 
 def test_the_limit_of_a_container_counts(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_sentinels_have_a_service_a_database_and_a_login_of_their_own() -> None:
         ("redis://:s3cret@one,two", "names several hosts"),
         ("redis+cluster://:s3cret@one:70000", "has a host that is none"),
         ("redis+cluster://:s3cret@one,,two", "has a host that is none"),
-        ("redis://[s3cret", "is not a URL"),
+        ("redis://[s3cret", "has a host that is none"),
     ],
 )
 def test_what_cannot_be_a_url_is_told_without_its_password(url: str, says: str) -> None:

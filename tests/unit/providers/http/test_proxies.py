@@ -76,3 +76,9 @@ def test_no_proxy_is_obeyed(monkeypatch: pytest.MonkeyPatch, listed: str, host: 
 def test_a_password_shows_in_no_repr(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://user:secret@proxy.example:1")
     assert repr(proxy_of("http", "api.example")) == "Proxy(url='http://proxy.example:1')"
+
+
+def test_a_systems_own_settings_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As macOS has them: a forked process that asks for them may crash."""
+    monkeypatch.setattr("providers.http.dialing.getproxies", lambda: {"https": "http://other:1"}, raising=False)
+    assert proxy_of("https", "api.example") is None
