@@ -30,6 +30,7 @@ ONE_GAP = 0.3  # of that, for which one gap counts at most: three pauses, howeve
 FEWEST = 16  # answers of a deployment, else its speed is not known
 OWN_SHARE = 0.25  # of its own deployment's median speed, which a slow stream does not reach
 FASTER = 2.0  # than the slow speed is who may go on
+AGAIN_S = 1.0  # so much earlier than at the speed of who may go on come the tokens of a slow one that has recovered
 MOST_HELD_BYTES = 64 * 1024  # a stream that sends as much while it is held back is not slow
 
 
@@ -121,6 +122,7 @@ class Rescue:
         self._slowness: Slowness | None = None
         self._slow_tps = 0.0
         self._fast: list[str] = []  # deployments that are known to be fast
+        self._asked_at, self._asked_tokens = 0.0, 0  # when another was asked, and what had come by then
         self._paused_s = 0.0  # how long the client took nothing, or the event loop stood still
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
@@ -181,7 +183,7 @@ class Rescue:
         async with self._turn:
             if self._state is State.HOLDING:
                 self._held.append(block.forward)
-                if self._is_whole() or sum(map(len, self._held)) > MOST_HELD_BYTES:
+                if self._is_whole() or self._has_recovered() or sum(map(len, self._held)) > MOST_HELD_BYTES:
                     self.settle()
                     await self._flush()
                 return
@@ -270,7 +272,8 @@ class Rescue:
         candidates = [each for each in able if each.name in self._fast][:2]
         if begun.obstacle is not None or not candidates or not open_call.services.rescues.spend():
             return
-        self._state = State.HOLDING
+        self._state, self._asked_at = State.HOLDING, self._clock()
+        self._asked_tokens = 0 if race is None or race.winner is None else tokens_in(race.winner.measurement)
         self._again = again_tokens(begun.text)
         open_call.broken.append(msgspec.structs.replace(broken, again_tokens=self._again))
         self._asking = open_call.services.tasks.loop.create_task(self._go_on(takeover, begun, candidates))
@@ -300,6 +303,14 @@ class Rescue:
         """Whether the watched answer has its finish reason: no other can be sooner."""
         winner = None if self._race is None else self._race.winner
         return winner is not None and winner.measurement.reported.finish_reason is not None
+
+    def _has_recovered(self) -> bool:
+        """Whether what is held back has come so fast that it must not wait for another, nor be dropped."""
+        winner = None if self._race is None else self._race.winner
+        if winner is None:
+            return False
+        tokens = tokens_in(winner.measurement) - self._asked_tokens
+        return tokens >= FASTER * self._slow_tps * (self._clock() - self._asked_at + AGAIN_S)
 
     def _error(self) -> UpstreamError:
         return UpstreamError(ErrorKind.STALL_TIMEOUT, f"fewer than {self._slow_tps:g} tokens per second")

@@ -140,6 +140,18 @@ def test_a_slow_stream_runs_on_when_the_budget_is_spent(monkeypatch: pytest.Monk
     assert not wrong(evidence)
 
 
+@pytest.mark.parametrize(("fast_at", "is_rescued"), [(10, False), (None, True)])
+def test_a_slow_stream_that_recovers_before_another_has_text_is_not_cut(
+    fast_at: int | None, *, is_rescued: bool
+) -> None:
+    slow = replace(PROSE, tokens=100, slow_at=3, fast_at=fast_at, gap_s=0.02)
+    rival = replace(PROSE, first_s=1.4, gap_s=0.02)
+    evidence = run(replace(RESCUED, behaviours={FIRST: (slow,), **dict.fromkeys(OTHERS, (rival,))}))
+    (call,) = evidence.store.calls.values()
+    assert (call.takeover, call.launched) == ("rescued" if is_rescued else None, 2)
+    assert not wrong(evidence)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_nothing_stays_of_a_rival_that_is_asked_in_the_instant_in_which_the_slow_one_ends(seed: int) -> None:
     slow = replace(PROSE, tokens=15, gap_s=0.0, slow_at=15, fast_at=19, slow_gap_s=1.25)
