@@ -45,6 +45,7 @@ __all__ = [
 
 Messages = str | Sequence[Mapping[str, Any]]
 _DONE = b"[DONE]"
+_SQLITE = b"SQLite format 3\0"  # how such a file begins
 _MOST_WAITING = 64  # blocks that the caller has not read: then the winner is not read either, as for any slow client
 _T = TypeVar("_T")
 
@@ -158,27 +159,34 @@ class Racer:
             ConfigurationError: with every problem found.
 
         """
-        given = {"providers": providers, "models": models, "workers": 1}
+        for name, sections in (("providers", providers), ("models", models)):
+            if sections is not None and not isinstance(sections, Mapping):
+                raise ConfigurationError([Problem(f"{name}: must be a dict, as the section of a file")])
+        given = {"providers": _plain(providers), "models": _plain(models), "workers": 1}
         path = None if config is None else Path(config)
         self._settings = load(path, os.environ, given)
         if not self._settings.providers:
             raise ConfigurationError(
                 [Problem("there is no provider: set a key such as GROQ_API_KEY, or give 'providers' or a file")]
             )
-        self._ledger = None if ledger is None else Path(ledger).absolute()
+        self._ledger = None if ledger is None else _ledger_path(ledger)
         self._context: CallContext | None = None
         self._calls: set[asyncio.Task[CallRecord]] = set()
         self._exit = AsyncExitStack()
-        self._is_closing = False
+        self._is_entered = self._is_closing = False
 
     async def __aenter__(self) -> Self:
         """Open the ledger, if there is one, and the providers.
 
         Raises:
-            LedgerError: the file cannot be used as a ledger.
+            ConfigurationError: the file cannot be used as a ledger.
             ValueError: a provider's configuration cannot be used.
+            RuntimeError: it was entered before.
 
         """
+        if self._is_entered:
+            raise RuntimeError("a Racer is entered once: make another one")
+        self._is_entered = True
         runtime, settings = Runtime(), self._settings
         async with AsyncExitStack() as stack:
             ledger = None if self._ledger is None else await _open_ledger(self._ledger, runtime, stack)
@@ -409,13 +417,51 @@ def _text_of(data: Mapping[str, Any], part: str) -> str:
     return ""
 
 
+def _plain(sections: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if sections is None else dict(sections)
+
+
+def _ledger_path(ledger: "str | os.PathLike[str]") -> Path:
+    """Return the path of a ledger.
+
+    A gateway goes on without its database, and logs that. A program would not know that its rows are nowhere.
+
+    Raises:
+        ConfigurationError: there is something else than a SQLite database.
+
+    """
+    path, problem = Path(ledger).absolute(), None
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_SQLITE))
+    except FileNotFoundError:  # it will be made
+        head = b""
+    except OSError as error:
+        head, problem = b"", f"{path} cannot be used: {error.strerror}"
+    if head not in {b"", _SQLITE}:
+        problem = f"{path} is not a SQLite database"
+    if "?" in str(path):  # in a URL the parameters begin there
+        problem = f"{path} has a question mark; use another name"
+    if problem is not None:
+        raise ConfigurationError([Problem(f"ledger: {problem}")])
+    return path
+
+
 async def _open_ledger(path: Path, runtime: Runtime, stack: AsyncExitStack) -> Any:
-    """Return the ledger in a SQLite file, started; ``stack`` closes it."""
-    from gateway.ledger import Ledger  # noqa: PLC0415 - SQLAlchemy, only for those who keep their calls
+    """Return the ledger in a SQLite file, started; ``stack`` closes it.
+
+    Raises:
+        ConfigurationError: the file cannot be used as a ledger.
+
+    """
+    from gateway.ledger import Ledger, LedgerError  # noqa: PLC0415 - SQLAlchemy, only for those who keep their calls
     from gateway.server.server import prepare_schema  # noqa: PLC0415 - likewise
 
     url = f"sqlite+aiosqlite:///{path}"
-    await prepare_schema(url)
+    try:
+        await prepare_schema(url)
+    except LedgerError as error:
+        raise ConfigurationError([Problem(f"ledger: {error}")]) from None
     ledger = Ledger(
         url,
         path.with_name(f"{path.name}.spool"),

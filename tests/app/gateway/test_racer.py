@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import sqlite3
 import sys
 from collections.abc import AsyncIterator
@@ -218,9 +219,35 @@ async def test_what_is_wrong_is_said(raced: Raced) -> None:
         await racer.complete("chat", "Why?")
 
 
+async def test_a_racer_is_entered_once(raced: Raced) -> None:
+    racer = Racer(**raced.arguments)
+    async with racer:
+        with pytest.raises(RuntimeError, match="entered once"):
+            await racer.__aenter__()
+        assert (await racer.complete("chat", "Why?")).text == "Hello!"
+    with pytest.raises(RuntimeError, match="entered once"):
+        await racer.__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("junk.db", "is not a SQLite database"), ("folder", "Is a directory"), ("calls?.db", "question mark")],
+)
+async def test_a_ledger_that_cannot_be_used_is_refused_at_once(
+    raced: Raced, tmp_path: Path, name: str, why: str
+) -> None:
+    (tmp_path / "junk.db").write_text("no database" * 100)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(holeshot.ConfigurationError, match=rf"ledger: .*{why}"):
+        Racer(**raced.arguments, ledger=tmp_path / name)
+
+
 def test_a_wrong_configuration_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(holeshot.ConfigurationError, match=r"models\.chat\.race\.budgte"):
         Racer(models={"chat": {"deployments": ["groq/m"], "race": {"budgte": 1}}})
+    for wrong in (1, ["groq"], "groq"):
+        with pytest.raises(holeshot.ConfigurationError, match=r"^providers: must be a dict"):
+            Racer(providers=wrong)  # type: ignore[arg-type] # as is meant
     (tmp_path / "gateway.yaml").write_text("modells: {}\n")
     with pytest.raises(holeshot.ConfigurationError, match=r"gateway\.yaml"):
         Racer(tmp_path / "gateway.yaml")
@@ -287,6 +314,37 @@ except holeshot.RaceFailed: print('failed')
     out, _ = await _run(f"{race}\n{SAY}", tmp_path, HOLESHOT_REPLICA="mine")
     needed = {"yaml", "pydantic_settings", "sqlalchemy", "aiosqlite", "structlog", "gateway.ledger"}
     assert {"failed", *needed} <= set(out.split())
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_ctrl_c_cuts_all_attempts_and_leaves_nothing_open(
+    raced: Raced, tmp_path: Path, *, streamed: bool
+) -> None:
+    raced.fast.script = [RoleOnly(), Hang()]
+    program = f"""
+import sys; sys.path.append({str(ROOT)!r})
+import asyncio, holeshot
+async def main():
+    async with holeshot.Racer(**{raced.arguments}, ledger="calls.db") as racer:
+        if {streamed}:
+            async for _ in racer.stream("chat", "Why?"): pass
+        else:
+            await racer.complete("chat", "Why?")
+try: asyncio.run(main())
+except KeyboardInterrupt: print("interrupted")
+"""
+    pipe = asyncio.subprocess.PIPE
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    command = [sys.executable, "-W", "always", "-c", program]
+    process = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, env=environ, stdout=pipe, stderr=pipe)
+    await raced.fast.reach(requests=1)
+    await raced.slow.reach(requests=1)
+    process.send_signal(signal.SIGINT)
+    await raced.fast.reach(disconnects=1)
+    await raced.slow.reach(disconnects=1)
+    assert await process.communicate() == (b"interrupted\n", b"")
+    with closing(sqlite3.connect(tmp_path / "calls.db")) as connection:
+        assert connection.execute("select outcome from attempts").fetchall() == [("client_gone",)] * 2
 
 
 @pytest.mark.parametrize("name", ["gateway", "providers"])
