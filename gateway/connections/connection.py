@@ -469,6 +469,6 @@ def _has_answer(request: web.BaseRequest) -> bool:
 def _in_the_kernel(wire: asyncio.Transport) -> int:
     """Return the number of bytes that were sent and not yet acknowledged."""
     number = bytearray(_INT.size)
-    with suppress(OSError):  # macOS tells it of terminals only: there such a client seems to read in larger steps
+    with suppress(OSError):  # macOS tells it of terminals only: there who reads very slowly seems to read nothing
         fcntl.ioctl(wire.get_extra_info("socket").fileno(), termios.TIOCOUTQ, number)
     return int(_INT.unpack(number)[0])
