@@ -454,8 +454,7 @@ async def _open_ledger(path: Path, runtime: Runtime, stack: AsyncExitStack) -> A
         ConfigurationError: the file cannot be used as a ledger.
 
     """
-    from gateway.ledger import Ledger, LedgerError  # noqa: PLC0415 - SQLAlchemy, only for those who keep their calls
-    from gateway.server.server import prepare_schema  # noqa: PLC0415 - likewise
+    from gateway.ledger import Ledger, LedgerError, prepare_schema  # noqa: PLC0415 - SQLAlchemy, for few
 
     url = f"sqlite+aiosqlite:///{path}"
     try:

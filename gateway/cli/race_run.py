@@ -24,7 +24,7 @@ from gateway.core.race_failures import RaceFailed
 from gateway.core.tasks import BackgroundTasks
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
-from gateway.server.server import prepare_schema
+from gateway.ledger import prepare_schema
 from gateway.settings import Settings
 
 TAGS = {"from": "holeshot race"}  # to exclude these calls in SQL

@@ -23,6 +23,7 @@ from .database import migrate as migrate
 from .database import migrations_folder as migrations_folder
 from .database import own_signing_key as own_signing_key
 from .database import parse_url as parse_url
+from .database import prepare_schema as prepare_schema
 from .entries import ATTEMPT_COLUMNS as ATTEMPT_COLUMNS
 from .entries import CALL_COLUMNS as CALL_COLUMNS
 from .entries import INTERRUPTED as INTERRUPTED

@@ -19,6 +19,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from gateway.core import tasks
 from gateway.ledger.errors import DatabaseUnreachableError, DatabaseUrlError, SchemaOutdatedError, SchemaTooNewError
 from gateway.ledger.folders import make_private
 
@@ -274,6 +275,33 @@ async def check_schema(engine: AsyncEngine) -> None:
             "version of Holeshot that migrated it, "
             f"or go back with that version: holeshot migrate --down-to {needed}"
         )
+
+
+async def prepare_schema(url: str) -> None:
+    """Check the ledger's tables: SQLite is migrated automatically, Postgres only by its operator.
+
+    Raises:
+        SchemaOutdatedError, SchemaTooNewError: Postgres has another schema; the message has the command to run.
+
+    """
+    engine = create_engine(url)
+    try:
+        await check_schema(engine)
+    except SchemaOutdatedError:
+        if not is_sqlite(engine.url):
+            raise
+        # In a child process: serving needs none of what migrating imports.
+        process = await asyncio.create_subprocess_exec(
+            *tasks.command("gateway.cli", "migrate"),
+            stdout=asyncio.subprocess.DEVNULL,
+            env={**tasks.environment(), "HOLESHOT_DATABASE_URL": url},
+        )
+        if await process.wait():
+            raise
+    except DatabaseUnreachableError as error:
+        structlog.get_logger().warning("ledger.database_unreachable", error=str(error), effect="rows wait in the spool")
+    finally:
+        await engine.dispose()
 
 
 async def _takes(engine: AsyncEngine, revision: str) -> bool:

@@ -31,10 +31,9 @@ from gateway.app.gateway import Gateway
 from gateway.app.stores import check_redis
 from gateway.connections.listener import SharedPort, bind, descriptor_budget, listening, raise_limit
 from gateway.connections.tls import Certificate, open_context
-from gateway.core import tasks
 from gateway.core.tasks import Lifeline, mask_signals
 from gateway.core.terminal_text import counted
-from gateway.ledger import DatabaseUnreachableError, SchemaOutdatedError, check_schema, create_engine, is_sqlite
+from gateway.ledger import prepare_schema
 from gateway.server.reload import Latest, Reloader, Source
 from gateway.settings import Settings
 from gateway.watching import logs
@@ -405,33 +404,6 @@ async def prepare_stores(settings: Settings) -> None:
     """
     await prepare_schema(settings.database_url.get_secret_value())
     await check_redis(settings)
-
-
-async def prepare_schema(url: str) -> None:
-    """Check the ledger's tables: SQLite is migrated automatically, Postgres only by its operator.
-
-    Raises:
-        SchemaOutdatedError, SchemaTooNewError: Postgres has another schema; the message has the command to run.
-
-    """
-    engine = create_engine(url)
-    try:
-        await check_schema(engine)
-    except SchemaOutdatedError:
-        if not is_sqlite(engine.url):
-            raise
-        # In a child process: serving needs none of what migrating imports.
-        process = await asyncio.create_subprocess_exec(
-            *tasks.command("gateway.cli", "migrate"),
-            stdout=asyncio.subprocess.DEVNULL,
-            env={**tasks.environment(), "HOLESHOT_DATABASE_URL": url},
-        )
-        if await process.wait():
-            raise
-    except DatabaseUnreachableError as error:
-        structlog.get_logger().warning("ledger.database_unreachable", error=str(error), effect="rows wait in the spool")
-    finally:
-        await engine.dispose()
 
 
 class _StopSignals:
