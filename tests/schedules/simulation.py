@@ -251,10 +251,12 @@ def run(scenario: Scenario, *, collect: bool = False, look: Look | None = None) 
             evidence.left += [f"timer {timer}" for timer in loop.pending_timers]
             for task in tasks:
                 task.cancel()
-            if tasks:
-                loop.run_until_complete(asyncio.wait(tasks, timeout=5))
-            loop.close()
-            asyncio.set_event_loop(None)
+            try:
+                if tasks:
+                    loop.run_until_complete(asyncio.wait(tasks, timeout=5))
+            finally:  # also of a run without an end
+                loop.close()
+                asyncio.set_event_loop(None)
         if collect:
             gc.collect()
         evidence.left += [f"object {each!r}" for each in alive()]

@@ -1,5 +1,8 @@
 """The checker is checked: a deliberate defect of the engine is found within a few hundred schedules."""
 
+import gc
+import sys
+
 import pytest
 
 from tests.schedules.checks import wrong
@@ -39,5 +42,9 @@ def caught_by(mutation: Mutation) -> str | None:
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
-def test_a_defect_is_caught(mutation: Mutation) -> None:
-    assert caught_by(mutation) is not None
+def test_a_defect_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A run without an end leaves coroutines that cannot be closed: no other test shall meet them.
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    caught = caught_by(mutation)
+    gc.collect()
+    assert caught is not None
