@@ -349,13 +349,13 @@ def weeks(rows: Sequence[Written], until: datetime) -> tuple[Answers, Answers]:
     return this, last
 
 
-def evidence_of_writing(deployment: str, until: datetime) -> str:
-    """Return a statement that shows what a deployment has written in the two weeks before ``until``."""
+def evidence_of_writing(deployment: str, until: datetime, length: timedelta = 2 * WEEK) -> str:
+    """Return a statement that shows what a deployment has written in the ``length`` of time before ``until``."""
     return f"""\
 select prompt, answer, started_at
 from probes
 where deployment = {text(deployment)} and prompt is not null and answer is not null
-  and started_at >= {instant(until - 2 * WEEK)} and started_at < {instant(until)}
+  and started_at >= {instant(until - length)} and started_at < {instant(until)}
 order by prompt, started_at"""  # noqa: S608 - quoted
 
 

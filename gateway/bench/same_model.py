@@ -1,16 +1,26 @@
 """Whether two deployments, or one now and before, write alike: a permutation test on their answers to fixed prompts."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
+import msgspec
+
+from gateway.alerts.stated_models import Written
 from gateway.bench.figures import holm, measured
 from gateway.bench.gate import Check, Gate, GateError, Outcome, Wanted
-from gateway.bench.plan import Plan, Sample
-from gateway.bench.report import Report
-from gateway.detecting.writing import LEAST_KNOWN, Discrepancy, discrepancy
+from gateway.bench.plan import WRITTEN_KINDS, Contender, Key, Lengths, Plan, PromptKind, Sample
+from gateway.bench.report import Report, report
+from gateway.detecting.writing import A_WEEK, LEAST_KNOWN, Discrepancy, discrepancy
 
 LEVEL = 0.01
 LEAST_SAMPLES = 10  # of each prompt, that a bench asks for
 _LEAST_PROMPTS = 0.5  # of all prompts, that must count
+_MORE_TOKENS = "a model that reasons first may need more --answer-tokens"
+MORE_PROBES = f"switch on probes.same_model, which asks each prompt {A_WEEK} times a week"
+_OF_PROBES = (
+    "The answers are those of the last seven days to the fixed prompts of probes.same_model, from the ledger: nothing"
+    " was asked. Each deployment was asked each prompt in turns of twenty minutes, at all hours."
+)
 
 
 def check_same(plan: Plan, wanted: Wanted | None) -> None:
@@ -41,8 +51,8 @@ def check_same(plan: Plan, wanted: Wanted | None) -> None:
         raise GateError(f"nothing of this bench can be compared with {wanted.name}: it has {', '.join(sorted(theirs))}")
 
 
-def judge_same(report: Report, wanted: Wanted | None) -> Gate:
-    """Compare each deployment with the first, or with itself in the run of before."""
+def judge_same(report: Report, wanted: Wanted | None, advice: str = _MORE_TOKENS) -> Gate:
+    """Compare each deployment with the first, or with itself in the run of before; ``advice``: what brings answers."""
     now = written_by(report.samples)
     names = [contender.name for contender in report.plan.contenders]
     if wanted is not None and wanted.against is not None:
@@ -56,7 +66,10 @@ def judge_same(report: Report, wanted: Wanted | None) -> Gate:
         notes = [] if pairs else ["nothing is compared yet: give this run's journal to --against in a later run"]
     found = {name: discrepancy(a, b, seed=report.plan.seed) for name, _, a, b in pairs}
     corrected = holm({name: each.p for name, each in found.items() if each is not None})
-    checks = [_told(name, other, found[name], corrected.get(name, 1.0), report.plan) for name, other, _, _ in pairs]
+    checks = [
+        _told(name, other, found[name], corrected.get(name, 1.0), report.plan, advice=advice)
+        for name, other, _, _ in pairs
+    ]
     notes += [
         f"{name} always writes the same to a prompt: it ignores the temperature, or its answers are cached"
         for name in names
@@ -67,14 +80,14 @@ def judge_same(report: Report, wanted: Wanted | None) -> Gate:
     return Gate(together, checks, notes)
 
 
-def _told(name: str, other: str, found: Discrepancy | None, p: float, plan: Plan) -> Check:
+def _told(name: str, other: str, found: Discrepancy | None, p: float, plan: Plan, *, advice: str) -> Check:
     level = max(plan.concurrencies)
     title = f"same model as {other}"
     if found is None or found.prompts < _LEAST_PROMPTS * len(plan.kinds):
         prompts = 0 if found is None else found.prompts
         words = (
             f"too few answers to compare with {other}: {prompts} of {len(plan.kinds)} prompts have {LEAST_KNOWN} of"
-            " each (a model that reasons first may need more --answer-tokens)"
+            f" each ({advice})"
         )
         return Check(title, name, level, Outcome.UNDECIDED, words)
     a, b = found.answers
@@ -91,3 +104,26 @@ def written_by(samples: Sequence[Sample]) -> dict[str, dict[str, list[str]]]:
         if sample.error_kind is None and sample.text:
             found.setdefault(sample.key.deployment, {}).setdefault(sample.key.kind, []).append(sample.text)
     return found
+
+
+def stored_report(written: Mapping[str, Sequence[Written]], tokens: int, seed: int) -> Report:
+    """Return as a bench what probes stored of each deployment, whose answers had at most ``tokens``."""
+    plan = Plan(
+        seed=seed,
+        contenders=tuple(Contender(name=name, model=",".join(written)) for name in written),
+        kinds=WRITTEN_KINDS,
+        concurrencies=(1,),
+        rounds=A_WEEK,
+        warm_up=0,
+        lengths=Lengths(long_answer=tokens),
+    )
+    samples, rounds = [], Counter[tuple[str, str]]()
+    for name, rows in written.items():
+        for row in rows:
+            place = name, f"{PromptKind.WRITTEN}:{row.prompt}"
+            key = Key(rounds[place], 1, *place, 0)
+            rounds[place] += 1
+            samples.append(
+                Sample(key=key, sitting=0, began_s=row.started_at.timestamp(), ended_ms=0.0, text=row.answer)
+            )
+    return msgspec.structs.replace(report(plan, samples, sittings=0, at_most_usd=0.0), method=[_OF_PROBES])

@@ -4,18 +4,21 @@ import asyncio
 import random
 import time
 from contextlib import AsyncExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 import typer
 
-from gateway.cli.configuration import ConfigOption
+from gateway.cli.configuration import ConfigOption, read_database_url
 from gateway.cli.terminal import FAILED, MISUSED, OK, fail, say, write_json
+from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from gateway.alerts.stated_models import Written
     from gateway.bench.gate import Gate
     from gateway.bench.gate import Wanted as WantedGate
     from gateway.bench.plan import Plan
@@ -112,6 +115,13 @@ def bench(  # noqa: PLR0917 - options are named on the command line
             " it is not from one model. The journal has the answers.",
         ),
     ] = False,
+    from_probes: Annotated[
+        bool,
+        typer.Option(
+            "--from-probes",
+            help="With --same-model: ask nothing, and compare what probes.same_model stored in the last seven days.",
+        ),
+    ] = False,
     config: ConfigOption = None,
 ) -> None:
     """Compare deployments by the same requests to each.
@@ -132,6 +142,10 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     Example: holeshot bench gpt-oss-120b --yes --fail-if "ttft_p95_ms > 800" --junit bench.xml
 
     Example: holeshot bench --same-model groq/openai/gpt-oss-120b cerebras/gpt-oss-120b
+
+    With --from-probes no provider is asked, and the ledger is only read.
+
+    Example: holeshot bench --same-model --from-probes groq/openai/gpt-oss-120b cerebras/gpt-oss-120b
     """
     gate = _read_gate(fail_if or [], against)
     if junit is not None and gate is None and not same_model:
@@ -152,6 +166,11 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     }
     others = {"--fail-if": fail_if, "--html": html, "--csv": as_csv or None}
     _refuse({**plan, **others, "--json": as_json or None, "--resume": resume}, plan, same_model=same_model)
+    if from_probes:
+        spent = {"--rounds": rounds, "--max-usd": max_usd, "--resume": resume, "--against": against}
+        names = _names_of_probes(model, {**plan, **spent}, same_model=same_model)
+        _end(_stored(names, config, seed or 0), None, None, files, as_json=as_json, as_csv=as_csv)
+        return
     from gateway.bench.running import JournalError, read_journal  # noqa: PLC0415 - only where it is needed
     from gateway.cli.bench_field import (  # noqa: PLC0415 - likewise
         Spending,
@@ -217,6 +236,47 @@ def _refuse(given: "Mapping[str, object]", plan: "Iterable[str]", *, same_model:
     if "--resume" in known and not set(known).isdisjoint(plan):
         settled = ", ".join(name for name in plan if name in known)
         fail(f"with --resume the plan is the journal's: leave out {settled}", MISUSED)
+
+
+_WITH_PROBES = ("MODEL", "--seed")
+
+
+def _names_of_probes(model: list[str] | None, given: "Mapping[str, object]", *, same_model: bool) -> list[str]:
+    """Return the deployments to compare by what probes stored."""
+    if not same_model:
+        fail("--from-probes compares what is written: add --same-model", MISUSED)
+    odd = [name for name, value in given.items() if value is not None and name not in _WITH_PROBES]
+    if odd:
+        fail(f"--from-probes asks nothing: leave out {', '.join(odd)}", MISUSED)
+    names = list(dict.fromkeys(name.strip() for name in ",".join(model or ()).split(",") if name.strip()))
+    if len(names) < 2 or not all("/" in name for name in names):  # noqa: PLR2004 - a pair
+        fail("--from-probes compares deployments: name two or more, as provider/model and provider/model", MISUSED)
+    return names
+
+
+def _stored(names: "Iterable[str]", config: Path | None, seed: int) -> "Report":
+    """Return as a bench what probes have stored of these deployments."""
+    url = read_database_url(config, for_reports=True)
+    from gateway.bench.same_model import stored_report  # noqa: PLC0415 - only where it is needed
+    from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
+
+    try:
+        return stored_report(asyncio.run(_written(url, names)), _WRITTEN_TOKENS, seed)
+    except LedgerError as error:
+        fail(str(error))
+
+
+async def _written(url: str, names: "Iterable[str]") -> "dict[str, list[Written]]":
+    from gateway.alerts.stated_models import Written, evidence_of_writing  # noqa: PLC0415 - as above
+    from gateway.detecting.writing import WEEK  # noqa: PLC0415 - likewise
+    from gateway.ledger import Answer, queries, rows  # noqa: PLC0415 - likewise
+
+    now = datetime.now(UTC)
+    found = {}
+    for name in names:
+        result = await queries.run(url, evidence_of_writing(name, now, WEEK))
+        found[name] = [Written(**row) for row in rows(Answer(result.columns, result.rows))]
+    return found
 
 
 def _read_gate(fail_if: list[str], against: Path | None) -> "WantedGate | None":
@@ -323,11 +383,15 @@ class _Files(NamedTuple):
 
 
 def _end(
-    report: "Report", journal: Path, wanted: "WantedGate | None", files: _Files, *, as_json: bool, as_csv: bool
+    report: "Report", journal: Path | None, wanted: "WantedGate | None", files: _Files, *, as_json: bool, as_csv: bool
 ) -> None:
-    """Print and write the report, and exit with what the gate says."""
+    """Print and write the report, and exit with what the gate says. Without a journal it is of what probes stored."""
     gate: Gate | None = None
-    if report.requests and report.plan.is_written:
+    if journal is None:
+        from gateway.bench.same_model import MORE_PROBES, judge_same  # noqa: PLC0415 - as above
+
+        gate = judge_same(report, wanted, MORE_PROBES)
+    elif report.requests and report.plan.is_written:
         from gateway.bench.same_model import judge_same  # noqa: PLC0415 - as above
 
         gate = judge_same(report, wanted)
@@ -337,13 +401,13 @@ def _end(
         gate = judge(wanted, report)
     _show(report, journal, gate, as_json=as_json, as_csv=as_csv)
     _write(report, gate, files)
-    if not report.requests:
+    if not report.requests and gate is None:
         raise typer.Exit(FAILED)
     if gate is not None:
         raise typer.Exit({"broken": BROKEN, "undecided": UNDECIDED}.get(gate.outcome, OK))
 
 
-def _show(report: "Report", journal: Path, gate: "Gate | None", *, as_json: bool, as_csv: bool) -> None:
+def _show(report: "Report", journal: Path | None, gate: "Gate | None", *, as_json: bool, as_csv: bool) -> None:
     if as_json:
         from gateway.bench.gate import with_gate  # noqa: PLC0415 - as above
 
@@ -353,6 +417,8 @@ def _show(report: "Report", journal: Path, gate: "Gate | None", *, as_json: bool
         from gateway.bench.report import as_csv as csv_of  # noqa: PLC0415 - as above
 
         typer.echo(csv_of(report), nl=False)
+    elif journal is None:
+        say(f"{counted(report.requests, 'answer')} that probes stored in the last seven days; nothing was asked")
     else:
         from gateway.cli.bench_field import write_report  # noqa: PLC0415 - as above
 
