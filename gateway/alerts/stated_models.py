@@ -314,8 +314,8 @@ class WritingSource:
         sql = evidence_of_writing(deployment, until)
         try:
             rows = await self._read(sql)
-        except ReportTooSlow:
-            return None
+        except ReportTooSlow:  # nothing new is known until tomorrow: what was found stays
+            return self._found[deployment][1] if deployment in self._found else None
         except ApiError as error:
             raise SourceUnavailable(str(error)) from error
         found = await _in_turns(compared_weeks(*weeks(rows, until)))

@@ -94,12 +94,23 @@ class KeepingSink(DiscardingSink):
         """Return what was written, after what was reasoned; None if there is nothing."""
         choices = msgspec.json.decode(self._gathering.body(), type=_Answer).choices
         message = choices[0].message if choices else _Message()
-        text = (message.reasoning_content or message.reasoning or "") + (message.content or "")
+        text = (message.reasoning_content or message.reasoning or "") + _written(message.content)
         return text[:MOST_CHARS] or None
 
 
+def _written(parts: "str | list[_Part] | None") -> str:
+    if not isinstance(parts, list):
+        return parts or ""
+    return "".join(_written(part.thinking) + (part.text or "") for part in parts)
+
+
+class _Part(msgspec.Struct, frozen=True):
+    text: str | None = None
+    thinking: "str | list[_Part] | None" = None  # Mistral's
+
+
 class _Message(msgspec.Struct, frozen=True):
-    content: str | None = None
+    content: str | list[_Part] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
 

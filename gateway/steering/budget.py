@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from math import exp, inf
 
 from gateway.core.attempts import Role
-from gateway.core.calls import HourlySum
+from gateway.core.calls import HourlySum, Mode
 from gateway.settings import RaceSettings
 from gateway.steering.constants import (
     BURST_CALLS,
@@ -256,7 +256,8 @@ class Pace:
     def _turn(self, hour: int) -> None:
         """Keep the count of the hour that has ended, if it is whole; in those since then there was no call."""
         if self._hour_from is not None:
-            self._by_hour[self._hour % _HOURS] = self._calls_today - self._hour_from
+            # What is known of other replicas may have become less: Redis was lost, or the payer is another.
+            self._by_hour[self._hour % _HOURS] = max(0.0, self._calls_today - self._hour_from)
             for quiet in range(max(self._hour + 1, hour - _HOURS), hour):
                 self._by_hour[quiet % _HOURS] = 0.0
         if self._hour >= 0:
@@ -318,10 +319,13 @@ class Budgets:
     def paced(self, model: str, race: RaceSettings) -> tuple[RaceSettings, tuple[str, ...]]:
         """Return ``race`` with the value of a second at which its dollars last all day, and what to say of that.
 
-        It is at most the configured value. If they last anyway all stays as it is, and if that value is 0.
+        It is at most the configured value. If they last anyway all stays as it is, and if that value is 0, or the mode
+        does as it is told.
         """
         pace = self._paces.get(model)
         if pace is None or race.usd_per_day is None or race.value_usd_per_s == 0.0:
+            return race, ()
+        if race.mode is not Mode.AUTO:
             return race, ()
         value = pace.value_usd_per_s
         if value >= (race.value_usd_per_s or inf):

@@ -450,10 +450,14 @@ def connect(url: str, timeout_s: float = TIMEOUT_S) -> Nodes:
 
 
 def why(error: BaseException) -> str:
-    """Return what kept a round trip from succeeding: the kind of error, and what Redis itself replied (cut)."""
+    """Return what kept a round trip from succeeding: the kind of error, and what Redis itself replied (cut).
+
+    Nothing of what was asked is in it: that may be the password, where a server does not know HELLO or AUTH.
+    """
     kind = type(error).__name__
     if isinstance(error, ResponseError | AuthenticationError):  # "NOPERM …", "DENIED …": the reply says what to change
-        return f"{kind}: {str(error).rpartition(' caused error: ')[2][:_REPLY]}"  # without what was asked in a pipeline
+        reply = str(error).rpartition(" caused error: ")[2]  # without what was asked in a pipeline
+        return f"{kind}: {reply.partition(', with args beginning with')[0][:_REPLY]}"
     return kind
 
 

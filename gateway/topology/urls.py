@@ -61,7 +61,10 @@ def read_url(url: str) -> RedisUrl:
     # Python 3.14 refuses brackets behind a comma, so it does not see the hosts.
     scheme, _, rest = url.partition("://")
     netloc = re.split(r"[/?#]", rest, maxsplit=1)[0]
-    parts = urlsplit(f"{scheme}://{rest.removeprefix(netloc)}")
+    try:
+        parts = urlsplit(f"{scheme}://{rest.removeprefix(netloc)}")
+    except ValueError:  # brackets that do not close, before any scheme
+        raise RedisUrlError(f"must begin with {SCHEMES}") from None
     kind = _KINDS.get(parts.scheme)
     if kind is None or "://" not in url:
         raise RedisUrlError(f"must begin with {SCHEMES}")

@@ -388,6 +388,16 @@ def test_each_is_compared_once_a_day_after_midnight_and_again_after_an_error() -
     assert world.found() == []
 
 
+def test_a_database_that_is_too_slow_ends_no_alert() -> None:
+    world = Writers(14, other=7)
+    found = world.found()
+    world.error, world.now = ReportTooSlow("too slow"), world.now + timedelta(days=1)
+    assert world.found() == found
+    assert len(world.reads) == 2
+    world.names = ["other", "new"]
+    assert world.found() == found
+
+
 def test_too_few_answers_show_nothing() -> None:
     assert Writers(10, other=3).found() == []  # nine answers to each prompt in the first three days
     assert len(Writers(11, other=4).found()) == 1

@@ -10,7 +10,7 @@ import pytest
 from gateway.core.attempts import Role
 from gateway.core.calls import HourlySum
 from gateway.settings import RaceSettings
-from gateway.steering.budget import Budgets, Spending
+from gateway.steering.budget import Budgets, Pace, Spending
 from gateway.steering.plans import Explanation, Offer
 from gateway.steering.worth import best
 from providers import Price
@@ -190,3 +190,24 @@ def test_the_value_that_is_found_decides_and_is_explained() -> None:
     assert not any("usd_per_day lasts" in note for note in least.notes)
     _, by_budget = hour(value_usd_per_s=0.0)
     assert by_budget.value_usd_per_s is None
+
+
+@pytest.mark.parametrize("mode", ["single", "hedge", "race"])
+def test_where_the_mode_does_as_it_is_told_nothing_is_said_of_a_value(mode: str) -> None:
+    now_s = MIDNIGHT_S
+    budgets = Budgets(Spending(lambda: now_s))
+    for number in range(60):
+        now_s = MIDNIGHT_S + 60.0 * number
+        race = RaceSettings.model_validate({"usd_per_day": 1.0, "mode": mode})
+        budgets.call(MODEL, race, now_s)
+        budgets.draw(MODEL, Role.RACE, race, cost_usd=0.01, payer=MODEL, now_s=now_s)
+        assert budgets.paced(MODEL, race) == (race, ())
+    assert budgets.paced(MODEL, RaceSettings(usd_per_day=1.0))[1]
+
+
+def test_an_hour_in_which_others_calls_become_unknown_has_none_and_not_fewer() -> None:
+    by_hour: dict[int, float] = {}
+    pace = Pace(MODEL, by_hour)
+    for hour, calls in ((0.0, 1.0), (0.9, 1000.0), (1.0, 1001.0), (1.5, 5.0), (2.0, 6.0)):
+        pace.call(MIDNIGHT_S + hour * HOUR_S, 0.0, calls, 10.0)
+    assert by_hour == {1: 0.0}

@@ -1,8 +1,9 @@
 """``redis_url`` in all its forms, and which master of a Cluster serves which keys."""
 
 import pytest
+from redis.exceptions import ResponseError
 
-from gateway.topology.nodes import read_slots
+from gateway.topology.nodes import read_slots, why
 from gateway.topology.urls import RedisUrlError, read_url
 
 
@@ -45,6 +46,17 @@ def test_what_cannot_be_a_url_is_told_without_its_password(url: str, says: str) 
     with pytest.raises(RedisUrlError, match=says) as caught:
         read_url(url)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["//[", "//[://one", ""])
+def test_what_has_no_scheme_is_no_url_whatever_follows(url: str) -> None:
+    with pytest.raises(RedisUrlError, match="must begin with redis://"):
+        read_url(url)
+
+
+def test_a_reply_that_repeats_what_was_asked_is_told_without_that() -> None:
+    reply = "unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `default`, `s3cret`, "
+    assert why(ResponseError(reply)) == "ResponseError: unknown command `HELLO`"
 
 
 def test_no_password_is_in_the_repr() -> None:
