@@ -489,7 +489,9 @@ class Paces:
         self._latest: dict[str, deque[float]] = {}
 
     def add(self, deployment: str, decode_tps: float) -> None:
-        """Add the speed of a whole answer, tokens per second."""
+        """Add the speed of a whole answer, tokens per second; 0 is none: all of it came with its first token."""
+        if decode_tps <= 0.0:
+            return
         latest = self._latest.get(deployment)
         if latest is None:
             if len(self._latest) >= MOST_DEPLOYMENTS:

@@ -141,3 +141,10 @@ def test_a_whole_answer_counts_for_what_is_usual() -> None:
     paces = usual(FEWEST - 1)
     winner(*SMOOTH, paces=paces)
     assert paces.slowest_usual("d") == pytest.approx(10.0)
+
+
+def test_an_answer_that_came_with_its_first_token_has_no_speed() -> None:
+    paces = Paces()
+    for _ in range(20):
+        paces.add("d", 0.0)
+    assert paces.median("d", 1) is paces.slowest_usual("d", 1) is None
