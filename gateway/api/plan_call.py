@@ -157,7 +157,7 @@ def is_counted(call: Call, model: Model) -> bool:
 def resolved_objective(objective: Objective, *, streamed: bool, for_program: bool) -> Objective:
     """Return the objective of a call. ``auto`` depends on whether a human reads the stream or a program the whole.
 
-    A call that is not streamed is never optimised for its first token, whatever is configured.
+    A call that is not streamed has no reader: for it ``reading`` is ``completion``.
     """
     if objective is Objective.AUTO:
         return Objective.READING if streamed and not for_program else Objective.COMPLETION
