@@ -456,7 +456,7 @@ async def _open_ledger(path: Path, runtime: Runtime, stack: AsyncExitStack) -> A
     """
     from gateway.ledger import Ledger, LedgerError, prepare_schema  # noqa: PLC0415 - SQLAlchemy, for few
 
-    url = f"sqlite+aiosqlite:///{path}"
+    url = "sqlite+aiosqlite:///" + str(path).replace("%", "%25")  # a URL's are read as escapes
     try:
         await prepare_schema(url)
     except LedgerError as error:

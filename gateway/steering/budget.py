@@ -236,7 +236,7 @@ class Pace:
         goes_on = now_s // _DAY_S == self._at_s // _DAY_S and spent_usd >= self._spent_usd
         if goes_on and now_s < self._at_s + PACE_EVERY_S:
             return
-        if goes_on and self._knows and 0.0 < limit_usd < inf:
+        if goes_on and self._knows and 0.0 < limit_usd / _HOURS < inf:
             self._step(now_s, spent_usd, calls, limit_usd)
         self._knows = goes_on
         self._at_s, self._spent_usd, self._seen, self._own = now_s, spent_usd, calls, 0.0

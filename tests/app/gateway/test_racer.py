@@ -258,6 +258,13 @@ def test_a_wrong_configuration_is_refused_at_once(tmp_path: Path, monkeypatch: p
         Racer()
 
 
+async def test_a_ledger_has_the_name_that_was_given(raced: Raced, tmp_path: Path) -> None:
+    async with Racer(**raced.arguments, ledger=tmp_path / "100%25 of it.db") as racer:
+        await racer.complete("chat", "Why?")
+    assert (tmp_path / "100%25 of it.db").is_file()
+    assert not (tmp_path / "100% of it.db").exists()
+
+
 async def test_a_ledger_has_the_calls(raced: Raced, tmp_path: Path) -> None:
     async with Racer(**raced.arguments, ledger=tmp_path / "calls.db") as racer:
         told = await racer.complete("chat", "Why?")

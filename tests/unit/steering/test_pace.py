@@ -211,3 +211,12 @@ def test_an_hour_in_which_others_calls_become_unknown_has_none_and_not_fewer() -
     for hour, calls in ((0.0, 1.0), (0.9, 1000.0), (1.0, 1001.0), (1.5, 5.0), (2.0, 6.0)):
         pace.call(MIDNIGHT_S + hour * HOUR_S, 0.0, calls, 10.0)
     assert by_hour == {1: 0.0}
+
+
+@pytest.mark.parametrize("limit_usd", [0.0, 5e-324, 1e-300, 1e300, inf])
+def test_a_sum_of_any_size_is_paced_without_an_error(limit_usd: float) -> None:
+    pace = Pace(MODEL, {})
+    for minute in range(5):
+        pace.call(MIDNIGHT_S + 70.0 * minute, 0.0, minute + 1.0, limit_usd)
+        pace.paid(MODEL, 0.001)
+    assert pace.value_usd_per_s >= 0.0
