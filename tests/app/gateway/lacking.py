@@ -62,6 +62,11 @@ def _sockets_refuse(option: str) -> None:
     socket.socket = Socket  # type: ignore[misc] # as of a kernel that refuses the option
 
 
+def _no_affinity() -> None:
+    del os.sched_getaffinity
+    os.process_cpu_count = os.cpu_count  # type: ignore[attr-defined] # Python 3.13's own, which it would have chosen
+
+
 def _macos() -> None:
     """Take away what macOS does not have, and say that this is it."""
     for name in ("proc", "tcp_info", "pidfd", "affinity"):
@@ -90,7 +95,7 @@ LACKS: dict[str, Callable[[], object]] = {
     "link": lambda: setattr(os, "link", refusing(errno.ENOTSUP)),
     "epoll": _no_epoll,
     "pidfd": lambda: delattr(os, "pidfd_open"),
-    "affinity": lambda: delattr(os, "sched_getaffinity"),
+    "affinity": _no_affinity,
     "macos": _macos,
 }
 

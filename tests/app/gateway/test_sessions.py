@@ -1,6 +1,7 @@
 """An operator's key is exchanged for a cookie: what it opens, what it does not, and when it ends."""
 
 import asyncio
+from sys import version_info
 from typing import Any
 
 import aiohttp
@@ -87,7 +88,8 @@ async def test_other_keys_are_exchanged_for_nothing(
         (b'["key"]', {}, 400),
         (b"{", {}, 400),
         (b"\xff", {}, 400),
-        (b'{"key": "hs-x", "more": ' + b"[" * 2000 + b"]" * 2000 + b"}", {}, 400),
+        # From Python 3.12 on so deep a body is read, and the key is wrong.
+        (b'{"key": "hs-x", "more": ' + b"[" * 2000 + b"]" * 2000 + b"}", {}, 401 if version_info >= (3, 12) else 400),
         (b"", {}, 400),
         (b'{"key": "' + b"x" * 5000 + b'"}', {}, 413),
         (b"key=hs-key-of-the-admin", {"content-type": "application/x-www-form-urlencoded"}, 415),

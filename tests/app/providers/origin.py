@@ -41,6 +41,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, tls: ssl.SSLContext | None) -> None:
         self.requests: asyncio.Queue[bytes] = asyncio.Queue()
         self.close_notified = asyncio.Event()
+        self.made = asyncio.Event()
         self.lost = asyncio.Event()
         self._buffer = b""
         self._transport: asyncio.Transport | None = None
@@ -49,6 +50,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self.made.set()
 
     def data_received(self, data: bytes) -> None:
         self._buffer += self._decrypted(data) if self._tls else data
@@ -118,7 +120,9 @@ class Origin:
         return f"{'https' if self._tls else 'http'}://localhost:{self.port}/v1"
 
     async def connection(self) -> Connection:
-        return await soon(self._arrivals.get())
+        connection = await soon(self._arrivals.get())
+        await soon(connection.made.wait())
+        return connection
 
     async def request(self) -> tuple[Connection, bytes]:
         """Wait for the next connection and its first request."""
