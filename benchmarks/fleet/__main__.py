@@ -21,7 +21,7 @@ from benchmarks.fleet.findings import lateness, losers, published, read_draws, r
 from benchmarks.fleet.installation import installation
 from benchmarks.fleet.report import Report, show, svg
 from benchmarks.fleet.world import CLIMATES, World
-from benchmarks.harness.report import known_quantile
+from benchmarks.harness import report as tables
 
 CALLS = 20_000
 RATE_PER_S = 90.0  # two cores carry it with room to spare
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="decides every draw and arrival (default 1)")
     parser.add_argument("--out", type=Path, default=Path("var/fleet"), help="where fleet.json and fleet.svg go")
     options = parser.parse_args()
-    console = Console()
+    console = tables.console()
     options.out.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end in order then too
     with tempfile.TemporaryDirectory(prefix="holeshot-fleet-") as folder:
@@ -97,7 +97,7 @@ def _report(
         rows=rows[0],
         interrupted=rows[1],
         cpu_share=dict(look.cpu_share),
-        sent_late_p99_ms=known_quantile((draw.late_ms for draw in draws if draw.late_ms), 0.99),
+        sent_late_p99_ms=tables.known_quantile((draw.late_ms for draw in draws if draw.late_ms), 0.99),
         lateness=lateness(seen, world),
         misdrawn=sum(draw.differs(world) for draw in draws),
     )
