@@ -151,6 +151,7 @@ def test_where_hanging_up_stops_the_bill_is_known_and_elsewhere_it_is_not_guesse
     catalog: Mapping[str, Vendor],
 ) -> None:
     stops = {"openai", "azure", "anthropic", "fireworks", "together", "deepinfra", "xai", "deepseek", "cohere"}
+    stops |= {"hyperbolic", "friendli"}
     bills = {
         "groq",
         "gemini",
