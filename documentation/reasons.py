@@ -391,7 +391,7 @@ REASONS: Mapping[str, Reasons] = {
         "admin": "The older word for `role: admin`.",
         "role": (
             "`client` makes calls. `viewer` reads the page, `/metrics`, `/leaderboard` and the list of keys, and makes"
-            " no calls. `admin` may do all of that, and change keys."
+            " no calls. `operator` does both. `admin` may do all of that, and change keys."
         ),
         "expires": (
             "When its keys end: a date (its beginning, UTC) or an instant like `2030-01-31T18:00:00Z`. Not set: never."
