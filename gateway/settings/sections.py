@@ -150,7 +150,7 @@ class OverloadSettings(Section):
     # with 15 ms it is about a thirteenth of a second late. 0: off.
     loop_delay_ms: Annotated[float, Field(ge=0)] = 15.0
     # Calls that may wait for room, by their client's priority, when many come at once. While more come than can be
-    # served for good, only a few may wait, and hardly: see gateway/overload/patience.py.
+    # served for good, only a few may wait, and hardly: see gateway/overload/intake.py.
     queue: Annotated[int, Field(ge=0)] = 2000
     queue_timeout_s: Annotated[float, Field(ge=0, le=60)] = 2.0  # how long they may wait; 0: not at all
 
