@@ -27,7 +27,7 @@ RUN python -m pip uninstall --yes --root-user-action ignore pip \
  && install --directory --owner 10001 --group 10001 /etc/holeshot/secrets
 COPY --from=build /opt/holeshot /opt/holeshot
 COPY config/container /opt/holeshot/container
-# A variable is stronger than the configuration file: whoever wants another port sets HOLESHOT_PORT, and the health check follows.
+# A variable overrides the configuration file: to use another port set HOLESHOT_PORT, and the health check follows.
 ENV PATH=/opt/holeshot/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOLESHOT_PORT=4000
 USER 10001:10001
 WORKDIR /var/lib/holeshot

@@ -134,7 +134,7 @@ def test_prometheus_reads_metrics_with_a_key_that_makes_no_calls(tmp_path: Path)
     assert client.key_sha256 == (hashlib.sha256(key.encode()).hexdigest(),)
     assert SCRAPES[0]["authorization"] == {"credentials_file": "/run/holeshot/secrets/prometheus_key"}
     assert "secrets:/run/holeshot/secrets:ro" in SERVICES["prometheus"]["volumes"]
-    port = environment_of("gateway")["HOLESHOT_PORT"]
+    port = SERVICES["gateway"]["environment"]["HOLESHOT_PORT"]  # whatever .env says: it moves the port outside only
     assert SCRAPES[0]["static_configs"] == [{"targets": [f"gateway:{port}"]}]
     (found,) = SCRAPES[0]["dns_sd_configs"]
     assert (found["type"], found["port"]) == ("A", int(port))
@@ -236,13 +236,13 @@ def test_ports_are_published_on_loopback_only() -> None:
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
 
     assert published == {
-        "gateway": ["127.0.0.1:${HOLESHOT_PORT:-4000}:${HOLESHOT_PORT:-4000}"],
-        "gateway-2": ["127.0.0.1:${GATEWAY_2_PORT:-4001}:${HOLESHOT_PORT:-4000}"],
-        "gateway-3": ["127.0.0.1:${GATEWAY_3_PORT:-4002}:${HOLESHOT_PORT:-4000}"],
+        "gateway": ["127.0.0.1:${HOLESHOT_PORT:-4000}:4000"],
+        "gateway-2": ["127.0.0.1:${GATEWAY_2_PORT:-4001}:4000"],
+        "gateway-3": ["127.0.0.1:${GATEWAY_3_PORT:-4002}:4000"],
         "prometheus": ["127.0.0.1:${PROMETHEUS_PORT:-9090}:9090"],
         "grafana": ["127.0.0.1:${GRAFANA_PORT:-3000}:3000"],
     }
-    assert SERVICES["gateway"]["environment"]["HOLESHOT_PORT"] == "${HOLESHOT_PORT:-4000}"
+    assert SERVICES["gateway"]["environment"]["HOLESHOT_PORT"] == "4000"
 
 
 def test_health_is_asked_for() -> None:

@@ -251,6 +251,13 @@ async def test_what_clients_spent_adds_up(filled_url: str) -> None:
     assert (row["at_least"], row["at_most"]) == (pytest.approx(120 * 0.001), pytest.approx(120 * 0.002))
 
 
+async def test_a_tag_costs_what_its_answered_calls_cost(ledger_url: str, tmp_path: Path) -> None:
+    unanswered = {"status_code": 503, "error_kind": "no_provider", "total_ms": 1.0}
+    await shipped(ledger_url, tmp_path, [{"cost_usd": 0.5}, {"cost_usd": 0.5}, unanswered])
+    told = await answers(ledger_url, "What does a tag cost?")
+    assert {row["value"]: (row["calls"], pytest.approx(row["usd"])) for row in told} == {"a": (2, 1.0), "b": (2, 1.0)}
+
+
 async def test_errors_have_a_denominator(filled_url: str) -> None:
     [row] = [
         row for row in await answers(filled_url, "What went wrong in the last day, and how often?") if row["n"] == 1
@@ -275,6 +282,13 @@ async def test_an_interval_is_of_the_calls_that_have_the_figure(ledger_url: str,
 
 async def compared(url: str, tmp_path: Path, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Ship the same calls tagged a and b, and return how they differ."""
+    await shipped(url, tmp_path, calls)
+    result = await queries.run(url, "select * from tag_differences where a = 'a'")
+    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+
+
+async def shipped(url: str, tmp_path: Path, calls: list[dict[str, Any]]) -> None:
+    """Ship the same calls tagged a and b."""
     ledger = Ledger(url, tmp_path / "spool", "page")
     for variant in "ab":
         for fields in calls:
@@ -282,5 +296,3 @@ async def compared(url: str, tmp_path: Path, calls: list[dict[str, Any]]) -> lis
             ledger.call_finished(call(won(new_id(), started_at=at), started_at=at, tags={"variant": variant}, **fields))
     await ledger.flush()
     await ledger.close()
-    result = await queries.run(url, "select * from tag_differences where a = 'a'")
-    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
