@@ -2,7 +2,7 @@
 
 A real Postgres, and SQLite. Asked are the views, the questions of docs/sql.md, and what the page asks at /api: each
 three times after a first one; the median is shown. Meanwhile 1,000 calls and their 2,000 attempts arrive each second
-(on SQLite 100).
+(on SQLite 100), and are added up. All rows that were made before are in the sums, or the run fails.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from benchmarks.harness.report import grid, print_json
 from benchmarks.ledger.rows import fill_by_shipping, fill_postgres, ship
 from gateway.core.reports import By, CallsWanted, Ended, HeatMetric, HeatWanted, HistoryWanted, Window
 from gateway.ledger import LedgerReports, Reader, Replays, create_engine, is_sqlite, migrate, queries
+from gateway.ledger.folding import fold_all
 from tests.services.servers import postgres
 
 CALLS = {"postgres": 2_000_000, "sqlite": 200_000}
@@ -107,6 +108,7 @@ async def _measure(name: str, number: int) -> Measured:
             await fill_postgres(url, engine, number, made)
         else:
             await fill_by_shipping(engine, number, made)
+        await _check_sums(engine, number)
         sizes = await _sizes(engine, url)
         questions = await _questions(name, url)
         reports = open_reports(url)
@@ -115,7 +117,7 @@ async def _measure(name: str, number: int) -> Measured:
         asking = progress.add_task(f"{name}: asking", total=len(questions) + len(pages))
         taken_s: list[float] = []
         timings = []
-        arriving = asyncio.create_task(ship(shipping, ARRIVING[name], taken_s))
+        arriving = asyncio.gather(ship(shipping, ARRIVING[name], taken_s), _fold(shipping))
         try:
             for title, sql in questions.items():
                 taken_ms = await _time(partial(queries.run, url, sql))
@@ -155,6 +157,26 @@ async def _questions(name: str, url: str) -> dict[str, str]:
         wordings: dict[str, str] = dict(_BLOCK.findall(blocks))
         found[title] = wordings.get(name if name == "sqlite" else "postgresql", wordings.get("", ""))
     return {title: sql for title, sql in found.items() if sql}
+
+
+async def _check_sums(engine: AsyncEngine, number: int) -> None:
+    """Check that all calls are in the sums: views of nothing would answer at once.
+
+    Raises:
+        RuntimeError: some are not.
+
+    """
+    async with engine.connect() as connection:
+        summed = await connection.scalar(text("select sum(n) from rollup_calls where minutes = 1440"))
+    if summed != number:
+        raise RuntimeError(f"the sums of days have {summed or 0} of {number} calls")
+
+
+async def _fold(engine: AsyncEngine) -> None:
+    """Add up what has arrived, each second, until cancelled, as one of all workers does."""
+    while True:
+        await fold_all(engine)
+        await asyncio.sleep(1.0)
 
 
 async def _sizes(engine: AsyncEngine, url: str) -> dict[str, int]:
