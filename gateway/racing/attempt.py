@@ -127,16 +127,14 @@ async def reading(exchange: Exchange, *, until: asyncio.Future[None]) -> AsyncIt
             read.exception()  # of a dropped exchange: retrieve its exception, as nothing else does
 
 
-async def drain(exchange: Exchange, loop: asyncio.AbstractEventLoop) -> None:
+async def drain(exchange: Exchange) -> None:
     """Read to the end of the body, so that the connection can be reused; drop it after ``DRAIN_S``."""
-    timer = loop.call_later(DRAIN_S, exchange.abort)
     try:
-        while await exchange.read():
-            pass
-    except UpstreamError:
+        async with asyncio.timeout(DRAIN_S):  # an abort alone wakes nobody who reads
+            while await exchange.read():
+                pass
+    except (UpstreamError, TimeoutError):
         exchange.abort()
-    finally:
-        timer.cancel()
 
 
 # The interface of a race that its attempts use.
@@ -383,7 +381,7 @@ class Attempt:
         await self._won(passage)
         if not exchange.ended:
             self._go_to(State.DRAINING)
-            await drain(exchange, self.race.loop)
+            await drain(exchange)
 
     async def _stay(self, block: Block, passage: AnswerStream, now: float) -> bool:
         """Continue without a win: keep the data, bid at the first token. Returns False if there is no reason to."""
