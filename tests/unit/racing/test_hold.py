@@ -137,6 +137,24 @@ def test_a_held_attempt_wins_at_once_when_the_one_it_waits_for_fails() -> None:
     assert (record.ttft_ms, record.held_ms) == (pytest.approx(1000), pytest.approx(800))
 
 
+def empty(name: str, at: float) -> Timetable:
+    return Timetable(name, [(at, ROLE), (at, FINISH), (at, DONE), (at, None)])
+
+
+def test_a_held_attempt_wins_at_once_when_the_answer_it_waits_for_is_empty() -> None:
+    track = Track(answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0), empty("fast-decoder", 1.0), decode_s=SPEEDS)
+    record = run(track.run())
+    assert track.outcomes == {"slow-decoder": "won", "fast-decoder": "lost"}
+    assert (record.ttft_ms, record.held_ms) == (pytest.approx(1000), pytest.approx(800))
+
+
+def test_nobody_is_held_any_longer_for_an_empty_answer_when_another_fails() -> None:
+    third = Timetable("third", [(1.0, UpstreamError(ErrorKind.SERVER_ERROR, "no", status=500))])
+    slow = answers("slow-decoder", 0.5, *"abcdefgh", gap=1.0)
+    track = Track(slow, empty("fast-decoder", 0.2), third, decode_s={**SPEEDS, "third": 3.0})
+    assert run(track.run()).ttft_ms == pytest.approx(1000)
+
+
 def test_a_client_that_leaves_during_the_hold_stops_everybody() -> None:
     async def main() -> None:
         task = asyncio.create_task(track.run())
@@ -165,9 +183,6 @@ def test_a_gathered_answer_is_held_alike() -> None:
 
 
 def test_two_empty_answers_do_not_wait_for_each_other() -> None:
-    def empty(name: str, at: float) -> Timetable:
-        return Timetable(name, [(at, ROLE), (at, FINISH), (at, DONE), (at, None)])
-
     track = Track(empty("slow-decoder", 0.2), empty("fast-decoder", 0.4), decode_s=SPEEDS)
     assert run(track.run()).total_ms == pytest.approx(400)
 
