@@ -122,8 +122,8 @@ class AnswerStream:
             return judge(call, outcome, self._measurement, self.text)
         return UNJUDGED if self.validity is None else self.validity.judgement
 
-    def keep(self, block: Block) -> None:
-        """Keep a block until the win.
+    def keep(self, block: Block, *, has_token: bool) -> None:
+        """Keep a block until the win; ``has_token``: with it, or before, its first token has come.
 
         Raises:
             UpstreamError: no first token within ``UNCLAIMED_BYTES``.
@@ -131,7 +131,7 @@ class AnswerStream:
         """
         self._kept.append(block)
         self._kept_bytes += len(block.forward)
-        if self._kept_bytes > UNCLAIMED_BYTES:
+        if self._kept_bytes > UNCLAIMED_BYTES and not has_token:
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"{self._kept_bytes} bytes without a first token")
 
     def drop_kept(self) -> None:

@@ -385,9 +385,10 @@ class Attempt:
 
     async def _stay(self, block: Block, passage: AnswerStream, now: float) -> bool:
         """Continue without a win: keep the data, bid at the first token. Returns False if there is no reason to."""
+        is_first = not passage.announced and self.token_at() is not None
         if self._watch is None:
-            passage.keep(block)
-        if not passage.announced and self.token_at() is not None:
+            passage.keep(block, has_token=is_first or passage.announced)
+        if is_first:
             self._announce(passage)
             if self._watch is None:
                 return await self._bid(passage, now)
