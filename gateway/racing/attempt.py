@@ -365,12 +365,11 @@ class Attempt:
 
     async def _end(self, exchange: Exchange, passage: AnswerStream) -> None:
         """Check the stream that has ended; win with it if it is complete."""
-        if self.state is not State.WATCHED:
-            passage.check_whole()
-            if self._turn is not None:
-                await self._take_turn(self._turn, passage)
+        passage.check_whole()
+        if self.state is not State.WATCHED and self._turn is not None:
+            await self._take_turn(self._turn, passage)
         if self.state is State.WATCHED:
-            self.end(Outcome.SUPERSEDED)
+            self.end(Outcome.LOST)  # or superseded, if it had a token
             return
         if self.state is not State.ANSWERING:  # it had nothing to claim with
             self._go_to(State.EMPTY)
