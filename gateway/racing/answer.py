@@ -48,12 +48,14 @@ class AnswerStream:
         is_spoken = call.win_on is WinOn.SENTENCE and self.text is None
         self.speech = Speech(texts, call.sentence_words) if is_spoken else None
         self.validity = Validity(call, measurement, self.text) if call.win_on is WinOn.VALID else None
+        requests = call.dialect.requests
         self.reader = AnswerReader(
             measurement,
             clocks,
             answers=call.dialect.answers,
             drop_usage=call.streamed and not call.wants_usage,
             text=self.text or self.speech,
+            several=requests.batched or requests.choices in call.fields,
         )
         self._measurement = measurement
         self._clocks = clocks

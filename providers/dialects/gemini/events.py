@@ -155,6 +155,17 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
                 yield candidate.index or 0, part.text
 
 
+def choices(data: bytes) -> Iterator[tuple[int, bool]]:
+    """Yield the number of each candidate in an event, and whether it has its finish reason.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
+
+    """
+    for place, candidate in enumerate(_decoder.decode(data).candidates or ()):
+        yield place if candidate.index is None else candidate.index, candidate.finish_reason is not None
+
+
 def usage_of(told: UsageMetadata) -> Usage:
     """Return Google's counts as ours: the answer's tokens include its thoughts, the prompt's what tools have found."""
     prompt = told.prompt_token_count
