@@ -407,6 +407,7 @@ class Takeover:
                 ttft_ms=broken.times.ttft_ms,
                 overhead_ms=broken.times.overhead_ms,
                 alone=broken.times.alone,
+                held=broken.times.held,
             )
             with suppress(ClientGone):
                 await sink.fail(broken.error)
