@@ -143,7 +143,7 @@ class _Request:
             if self._exchange is not None and (error is not None or self.passage is None):
                 self._exchange.abort()
         if error is None and self._exchange is not None and not self._exchange.ended:
-            await drain(self._exchange, loop)  # so that the connection is used again
+            await drain(self._exchange)  # so that the connection is used again
         return error
 
     def record(self, key: Key, error: UpstreamError | None, in_flight: int) -> AttemptRecord:

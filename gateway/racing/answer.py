@@ -48,12 +48,14 @@ class AnswerStream:
         is_spoken = call.win_on is WinOn.SENTENCE and self.text is None
         self.speech = Speech(texts, call.sentence_words) if is_spoken else None
         self.validity = Validity(call, measurement, self.text) if call.win_on is WinOn.VALID else None
+        requests = call.dialect.requests
         self.reader = AnswerReader(
             measurement,
             clocks,
             answers=call.dialect.answers,
             drop_usage=call.streamed and not call.wants_usage,
             text=self.text or self.speech,
+            several=requests.batched or requests.choices in call.fields,
         )
         self._measurement = measurement
         self._clocks = clocks
@@ -122,8 +124,8 @@ class AnswerStream:
             return judge(call, outcome, self._measurement, self.text)
         return UNJUDGED if self.validity is None else self.validity.judgement
 
-    def keep(self, block: Block) -> None:
-        """Keep a block until the win.
+    def keep(self, block: Block, *, has_token: bool) -> None:
+        """Keep a block until the win; ``has_token``: with it, or before, its first token has come.
 
         Raises:
             UpstreamError: no first token within ``UNCLAIMED_BYTES``.
@@ -131,7 +133,7 @@ class AnswerStream:
         """
         self._kept.append(block)
         self._kept_bytes += len(block.forward)
-        if self._kept_bytes > UNCLAIMED_BYTES:
+        if self._kept_bytes > UNCLAIMED_BYTES and not has_token:
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"{self._kept_bytes} bytes without a first token")
 
     def drop_kept(self) -> None:

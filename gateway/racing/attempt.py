@@ -127,16 +127,14 @@ async def reading(exchange: Exchange, *, until: asyncio.Future[None]) -> AsyncIt
             read.exception()  # of a dropped exchange: retrieve its exception, as nothing else does
 
 
-async def drain(exchange: Exchange, loop: asyncio.AbstractEventLoop) -> None:
+async def drain(exchange: Exchange) -> None:
     """Read to the end of the body, so that the connection can be reused; drop it after ``DRAIN_S``."""
-    timer = loop.call_later(DRAIN_S, exchange.abort)
     try:
-        while await exchange.read():
-            pass
-    except UpstreamError:
+        async with asyncio.timeout(DRAIN_S):  # an abort alone wakes nobody who reads
+            while await exchange.read():
+                pass
+    except (UpstreamError, TimeoutError):
         exchange.abort()
-    finally:
-        timer.cancel()
 
 
 # The interface of a race that its attempts use.
@@ -367,12 +365,11 @@ class Attempt:
 
     async def _end(self, exchange: Exchange, passage: AnswerStream) -> None:
         """Check the stream that has ended; win with it if it is complete."""
-        if self.state is not State.WATCHED:
-            passage.check_whole()
-            if self._turn is not None:
-                await self._take_turn(self._turn, passage)
+        passage.check_whole()
+        if self.state is not State.WATCHED and self._turn is not None:
+            await self._take_turn(self._turn, passage)
         if self.state is State.WATCHED:
-            self.end(Outcome.SUPERSEDED)
+            self.end(Outcome.LOST)  # or superseded, if it had a token
             return
         if self.state is not State.ANSWERING:  # it had nothing to claim with
             self._go_to(State.EMPTY)
@@ -383,13 +380,14 @@ class Attempt:
         await self._won(passage)
         if not exchange.ended:
             self._go_to(State.DRAINING)
-            await drain(exchange, self.race.loop)
+            await drain(exchange)
 
     async def _stay(self, block: Block, passage: AnswerStream, now: float) -> bool:
         """Continue without a win: keep the data, bid at the first token. Returns False if there is no reason to."""
+        is_first = not passage.announced and self.token_at() is not None
         if self._watch is None:
-            passage.keep(block)
-        if not passage.announced and self.token_at() is not None:
+            passage.keep(block, has_token=is_first or passage.announced)
+        if is_first:
             self._announce(passage)
             if self._watch is None:
                 return await self._bid(passage, now)

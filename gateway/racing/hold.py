@@ -87,7 +87,7 @@ class Hold(Generic[_A]):
         return self.leader is not None and self._gain(self.leader, (attempt,))[0] > 0
 
     def failed(self, attempt: _A, running: Iterable[_A]) -> None:
-        """Handle a failure of the held attempt, or of one it waits for."""
+        """Handle a failure of the held attempt, or of one it waits for; ``running`` are those that may still bid."""
         if attempt is self.leader:
             self.end()
         elif self.leader is not None and self._release is not None and self._gain(self.leader, running)[0] <= 0:

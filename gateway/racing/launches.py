@@ -132,9 +132,14 @@ class LaunchSchedule:
         tripped = self._plan.tripped
         return tuple(name for name in self._standing_by() if name not in tripped and not self._has_room(name))
 
-    def called(self, deployment: str, *, first: bool) -> None:
-        """Remove ``deployment`` from the candidates: its wait is over. If it is the ``first``, schedule its rescues."""
+    def called(self, deployment: str, *, first: bool) -> bool:
+        """Remove ``deployment`` from the candidates: its wait is over. If it is the ``first``, schedule its rescues.
+
+        Returns whether it may still be launched.
+        """
         self._remove(deployment)
+        if self._left == 0:
+            return False
         if self._left is not None:
             self._left -= 1
         if first and self._plan.rescue_s is not None:
@@ -142,6 +147,7 @@ class LaunchSchedule:
             for number, name in enumerate(self._standing_by()[:RESCUES], start=1):
                 self._remove(name)
                 self._schedule(Launch(deployment=name, delay_s=number * self._plan.rescue_s, role=Role.FAILOVER))
+        return True
 
     def _first(self) -> str | None:
         if self.pending:
@@ -299,8 +305,7 @@ class Replacing:
 
     def _seated(self, name: str) -> None:
         """Launch ``name``, where a seat has become free for this call."""
-        self._grid.called(name, first=not self._attempts.all)
-        if self._guarded is not None:
+        if self._grid.called(name, first=not self._attempts.all) and self._guarded is not None:
             self._guarded(lambda: self._attempts.launch_next(name))
 
     def _timed_out(self) -> None:

@@ -228,6 +228,7 @@ class Race:
 
     async def alone(self, attempt: Attempt) -> None:
         """Wait until only attempts with empty or invalid answers are left."""
+        self._hold.failed(attempt, self._attempts.others(attempt))  # nobody is held for an empty answer
         if attempt.flaw() is not None and self.phase is Phase.RUNNING:
             self._add_one()
         await self._attempts.alone(attempt, self.loop)
@@ -251,7 +252,7 @@ class Race:
             self.winner = None
             self._grid.unlimit()  # it had begun to answer, so the request is valid
         active = self._attempts.active
-        self._hold.failed(attempt, active)
+        self._hold.failed(attempt, self._attempts.others(attempt))
         self._failures.append((attempt.deployment.name, error))
         if error.kind is ErrorKind.BAD_REQUEST:
             self._grid.limit(0 if active else 1)

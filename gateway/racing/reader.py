@@ -5,6 +5,7 @@ that is not certainly plain is parsed, event by event.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -126,8 +127,10 @@ class AnswerReader:
         answers: AnswerFormat,
         drop_usage: bool,
         text: AnswerText | None = None,
+        several: bool = False,
     ) -> None:
-        self.finished = False  # a finish reason was seen
+        """``several``: there may be several choices, each of which has to be finished."""
+        self.finished = False  # a finish reason was seen, of each choice that has begun
         self.done = False  # the last event was seen: [DONE], or the dialect's equivalent
         self._measurement = measurement
         self._clocks = clocks
@@ -136,6 +139,9 @@ class AnswerReader:
         self._read_event = answers.read_event
         self._learned = answers.learned
         self._text = text  # of an answer that must be JSON
+        self._choices = answers.choices if several else None
+        self._begun: set[int] = set()  # of several choices
+        self._ended: set[int] = set()
         self._drop_usage = drop_usage  # drop a chunk that has only usage, requested by us and not by the client
         self._splitter = EventSplitter()
         self._halves = HalfCharacters()
@@ -234,7 +240,10 @@ class AnswerReader:
                 chunk = msgspec.structs.replace(chunk, data=event.data)
             self._measurement.event(chunk, now)
             chunks.append(chunk)
-            self.finished = self.finished or chunk.finished
+            if self._choices is None:
+                self.finished = self.finished or chunk.finished
+            else:
+                self._note(self._choices, chunk)
             if chunk.usage_only and self._drop_usage:
                 dropped = True
             else:
@@ -255,6 +264,18 @@ class AnswerReader:
         draft.error = error
         return error is None and not self.done
 
+    def _note(self, choices: Callable[[bytes], Iterable[tuple[int, bool]]], chunk: Chunk) -> None:
+        """Note which of several choices have begun and ended. A provider that says that all is over is believed."""
+        with suppress(*_UNREADABLE):
+            for place, is_ended in () if chunk.done else choices(chunk.data):
+                self._begun.add(place)
+                if is_ended:
+                    self._ended.add(place)
+        if self._begun:
+            self.finished = bool(self._ended) and (chunk.done or self._ended == self._begun)
+        else:  # there is none, as the prompt was refused, or they cannot be told apart
+            self.finished = self.finished or chunk.finished
+
     def _without_keys(self, block: bytes) -> bytes:
         """Mask keys beside the texts. Plain events, which are not parsed, have the fields of one that was."""
         for secret in self._sent_secrets:
@@ -274,7 +295,8 @@ class AnswerReader:
 
     def _missing_end(self, last: Chunk) -> UpstreamError | None:
         """Return the error of an answer without a finish reason: its client must not see the ``last`` event, [DONE]."""
-        is_whole = last.finished or self.finished or not self._measurement.meaningful  # an empty one is told of later
+        is_whole = last.finished or self.finished or bool(self._ended)
+        is_whole = is_whole or not self._measurement.meaningful  # an empty one is told of later
         return None if is_whole else truncated()
 
     def _take_text(self, chunks: Iterable[Chunk]) -> None:

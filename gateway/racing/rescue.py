@@ -115,7 +115,6 @@ class Rescue:
         self._race: Race | None = None  # of the slow one, while it runs
         self._rival: Race | None = None  # of those who are to go on
         self._asking: asyncio.Task[CallRecord | Unanswered | Broken] | None = None
-        self._again = 0  # tokens at the seam that the rival writes again
         self._held: list[bytes] = []
         self._turn = asyncio.Lock()  # held while events are written to the client
         self._forward: Forward | None = None
@@ -134,7 +133,6 @@ class Rescue:
             ending = await race.run()
             if self._asking is not None and self._state in {State.HOLDING, State.PASSED}:
                 if self._state is State.HOLDING and isinstance(ending, Broken):
-                    self._open_call.broken[-1] = msgspec.structs.replace(ending, again_tokens=self._again)
                     self._open_call.takeover = FINISHED
                 rivals = await asyncio.shield(self._asking)
                 if self._state is State.PASSED:
@@ -165,8 +163,6 @@ class Rescue:
             self._held.clear()
             broken = None if self._race is None else self._race.supersede(self._error())
             self._open_call.takeover = FINISHED if broken is None else RESCUED
-            if broken is not None:
-                self._open_call.broken[-1] = msgspec.structs.replace(broken, again_tokens=self._again)
 
     # The sink of the watched answer.
 
@@ -274,8 +270,8 @@ class Rescue:
             return
         self._state, self._asked_at = State.HOLDING, self._clock()
         self._asked_tokens = 0 if race is None or race.winner is None else tokens_in(race.winner.measurement)
-        self._again = again_tokens(begun.text)
-        open_call.broken.append(msgspec.structs.replace(broken, again_tokens=self._again))
+        # As it is now: what comes later is held back, and dropped if another goes on.
+        open_call.broken.append(msgspec.structs.replace(broken, again_tokens=again_tokens(begun.text)))
         self._asking = open_call.services.tasks.loop.create_task(self._go_on(takeover, begun, candidates))
 
     async def _go_on(

@@ -329,18 +329,21 @@ class ContinuingSink:
                 if chunk.usage is not None:
                     self._count(chunk.usage)
                 if chunk.answer:
-                    texts = [text for _, text in self._answers.texts(chunk.data)]
-                    if sum(map(len, texts)) != chunk.text_chars:
-                        raise UpstreamError(
-                            ErrorKind.INVALID_RESPONSE, "continued the answer with text that is no delta"
-                        )
                     self._chars += chunk.text_chars
-                    yield from texts
+                    yield from self._deltas(chunk)
                 if chunk.finish_reason is not None:
                     self._finish = chunk.data
                     self._seam.end(is_cut_short=chunk.finish_reason in self._answers.cut_short)
                 elif chunk.done:
                     self._seam.end()
+
+    def _deltas(self, chunk: Chunk) -> Sequence[str]:
+        """Return the texts of an event that has nothing else: no parts with types, no picture and no sound."""
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            texts = [text for _, text in self._answers.texts(chunk.data)]
+            if texts and sum(map(len, texts)) == chunk.text_chars:
+                return texts
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "continued the answer with text that is no delta")
 
     def _count(self, usage: Usage) -> None:
         if usage.completion_tokens is not None:
@@ -407,6 +410,7 @@ class Takeover:
                 ttft_ms=broken.times.ttft_ms,
                 overhead_ms=broken.times.overhead_ms,
                 alone=broken.times.alone,
+                held=broken.times.held,
             )
             with suppress(ClientGone):
                 await sink.fail(broken.error)

@@ -200,6 +200,7 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     system: SystemPrompt | None = None  # None: there is no system prompt
     effort: str | None = None  # the field with the reasoning effort
     choices: str | None = None  # the field with the number of answers; None: there is one
+    batched: bool = False  # the prompt may be several, each of which has an answer
     decoded: frozenset[str] = frozenset()  # fields that are decoded into objects, so that their length is limited
     essential: frozenset[str] = frozenset()  # fields that are never dropped: they are part of the prompt
     inline: frozenset[str] = (
@@ -219,6 +220,8 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     read_event: ReadEvent
     texts: Callable[[bytes], Iterable[tuple[int, str]]]  # of one event's data, with the choice or item of each
+    # Of one event's data, each choice, and whether it has its finish reason; None: there is only one.
+    choices: Callable[[bytes], Iterable[tuple[int, bool]]] | None = None
     events_of_answer: Callable[[bytes, Sequence[str]], bytes]  # from a whole JSON answer and the secrets to mask
     gathering: Callable[[], Gathering]
     ending: bytes  # the last event, sent where a provider stops after the finish reason

@@ -65,8 +65,11 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     chars: int  # of text; escapes count as they are written
 
     def texts(self) -> list[str]:
-        """Return the texts."""
-        return _decoded(self.raw_texts)
+        """Return the texts. A half of a character becomes U+FFFD, as for readers of the events themselves."""
+        try:
+            return _decoded(self.raw_texts)
+        except UnicodeDecodeError:
+            return _decoded([raw.decode("utf-8", "replace").encode() for raw in self.raw_texts])
 
 
 class Pattern(msgspec.Struct, frozen=True):

@@ -146,8 +146,8 @@ def whoever_failed_is_asked_again(patch: pytest.MonkeyPatch) -> None:
 def the_beginning_of_an_answer_is_lost(patch: pytest.MonkeyPatch) -> None:
     original = AnswerStream.keep
 
-    def keep(self: AnswerStream, block: Any) -> None:
-        original(self, block)
+    def keep(self: AnswerStream, block: Any, *, has_token: bool) -> None:
+        original(self, block, has_token=has_token)
         self._kept = self._kept[-1:]
 
     patch.setattr(AnswerStream, "keep", keep)

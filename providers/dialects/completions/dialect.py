@@ -7,6 +7,7 @@ import msgspec
 
 from providers.dialects.chat.answers import ENDING, failure
 from providers.dialects.chat.continuing import ChatSplice, Event, repairs_of_completions
+from providers.dialects.chat.events import choices
 from providers.dialects.continuing import Begun, Continuing, Way, decoded_in, strings_of, with_less
 from providers.dialects.dialect import AnswerFormat, Dialect, ParameterNames, RequestFormat
 from providers.dialects.events import DONE, Chunk, Gathering, no_json_object
@@ -311,6 +312,7 @@ COMPLETIONS = Dialect(
         prompt="prompt",
         reading_order=("prompt",),
         choices="n",
+        batched=True,
         parameters=ParameterNames(
             answer_limits=("max_tokens",),
             has_default_limit=True,  # of 16 tokens
@@ -322,6 +324,7 @@ COMPLETIONS = Dialect(
     answers=AnswerFormat(
         read_event=read_event,
         texts=texts,
+        choices=choices,
         events_of_answer=events_of_answer,
         gathering=CompletionGathering,
         ending=ENDING,

@@ -139,7 +139,10 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
         raise no_json_object() from None
     if said.error:
         return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
-    return _chunk(data, said)
+    try:
+        return _chunk(data, said)
+    except UnicodeDecodeError:  # of what was not read so far, the arguments of a call
+        raise no_json_object() from None
 
 
 def texts(data: bytes) -> Iterator[tuple[int, str]]:
@@ -153,6 +156,17 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
         for part in _parts(candidate):
             if part.text and not part.thought:
                 yield candidate.index or 0, part.text
+
+
+def choices(data: bytes) -> Iterator[tuple[int, bool]]:
+    """Yield the number of each candidate in an event, and whether it has its finish reason.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
+
+    """
+    for place, candidate in enumerate(_decoder.decode(data).candidates or ()):
+        yield place if candidate.index is None else candidate.index, candidate.finish_reason is not None
 
 
 def usage_of(told: UsageMetadata) -> Usage:

@@ -48,8 +48,9 @@ class FromChat:
 
     @property
     def finishing(self) -> bool:
-        """Whether there was a finish reason, and the answer has no end yet."""
-        return not self._ended and any(choice.reason is not None for choice in self._choices.values())
+        """Whether each choice has its finish reason, and the answer has no end yet."""
+        reasons = [choice.reason for choice in self._choices.values()]
+        return not self._ended and bool(reasons) and None not in reasons
 
     def feed(self, block: bytes) -> bytes:
         """Translate whole chunks; return the events.
@@ -75,7 +76,7 @@ class FromChat:
 
     def end(self) -> bytes:
         """Return the last event, with the finish reasons and the usage; nothing, if there was no finish reason."""
-        if not self.finishing:
+        if self._ended or all(choice.reason is None for choice in self._choices.values()):
             return b""
         self._ended = True
         last = [
@@ -221,8 +222,8 @@ class ToChat:
 
     @property
     def finishing(self) -> bool:
-        """Whether there was a finish reason, and the chunk with the usage is still to come."""
-        return self._finished and not self._ended
+        """Whether each candidate has its finish reason, and the chunk with the usage is still to come."""
+        return self._finished and not self._ended and all(each.finished for each in self._candidates.values())
 
     def feed(self, block: bytes) -> bytes:
         """Translate whole events; return the chunks.
@@ -242,7 +243,7 @@ class ToChat:
         return b"".join(said)
 
     def end(self) -> bytes:
-        """Return the usage and [DONE], if there was a finish reason."""
+        """Return the usage and [DONE], if each candidate has its finish reason."""
         if not self.finishing:
             return b""
         self._ended = True

@@ -135,7 +135,10 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
             return Chunk(data, meaningful=True, answer=True, text_chars=len(delta), refused=refused)
         if event.type in _REASONING:
             return Chunk(data, meaningful=True, reasoning=True, text_chars=len(delta))
-    return _read_other(data, event, secrets)
+    try:
+        return _read_other(data, event, secrets)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # of what was not read so far
+        raise no_json_object() from None
 
 
 def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:

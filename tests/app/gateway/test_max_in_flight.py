@@ -103,6 +103,12 @@ async def test_who_finds_no_room_in_time_is_told_when_to_come_back(serve: Serve,
         assert "holeshot_waiting_calls 0" in page
 
 
+async def test_a_server_that_does_not_end_its_stream_after_the_answer_keeps_no_seat(serve: Serve) -> None:
+    async with serve(alpha=[*answer("Hello"), Hang()], config=limited(1, queue_timeout_s=30.0)) as running:
+        replies = [await asked(running, stream=True) for _ in range(3)]
+        assert [reply.status for reply in replies] == [200] * 3
+
+
 async def test_a_refusal_has_the_shape_of_its_api(serve: Serve) -> None:
     async with serve(alpha=[Hang()], config=limited(1, queue_timeout_s=0.0, race={"mode": "single"})) as running:
         first = asyncio.create_task(asked(running))

@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from gateway.racing import Rescue
+from gateway.racing import Block, Rescue
 from providers import events
 from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Raw, Step
-from tests.app.gateway.broken_answers import BODIES, ENDS, SAYS, WAYS, pieces, text_in
+from tests.app.gateway.broken_answers import BODIES, ENDS, SAYS, TOKENS, WAYS, pieces, text_in
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
 WHOLE = "The quick brown fox jumps over the lazy dog."
 BEGUN = "The quick bro"
 REST = " brown fox jumps over the lazy dog."
+AGAIN = 1  # token: " bro" is written twice, and read once
 FEW_LOOKS = 5
 PATHS = {"chat": "chat/completions", "completions": "completions", "messages": "messages", "responses": "responses"}
 
@@ -81,15 +82,22 @@ class Answer:
         return data[-1] == b"[DONE]" or self._said[-1].get("type") in {"message_stop", "response.completed"}
 
     @property
+    def usage(self) -> dict[str, Any]:
+        found: dict[str, Any] = next(said["usage"] for said in reversed(self._said) if said.get("usage"))
+        return found
+
+    @property
     def _said(self) -> list[dict[str, Any]]:
         whole, _, _ = self.came.rpartition(b"\n\n")
         data = [each.data.strip() for each in events(whole + b"\n\n")]
         return [json.loads(each) for each in data if each.startswith(b"{")]
 
-    async def read(self, running: RunningGateway, api: str, *, until: str = "", then: asyncio.Event) -> None:
-        """Ask alpha first, and read; set ``then`` once the text has ``until``."""
+    async def read(
+        self, running: RunningGateway, api: str, *, until: str = "", then: asyncio.Event, **fields: Any
+    ) -> None:
+        """Ask alpha first, and read; set ``then`` once the text has ``until``. ``fields`` are added to the request."""
         path = PATHS[api]
-        body = {"model": MODEL, "stream": True, **BODIES[path], "provider": {"order": ["alpha", "beta"]}}
+        body = {"model": MODEL, "stream": True, **BODIES[path], "provider": {"order": ["alpha", "beta"]}, **fields}
         async with running.post(body, path=f"/v1/{path}") as response:
             assert response.status == 200
             while block := await response.content.readany():
@@ -152,6 +160,26 @@ async def test_what_the_slow_one_sends_meanwhile_is_dropped_where_another_goes_o
         running["beta"].script = rest()
         answer = await asked(running)
         assert (answer.text, answer.is_whole) == (WHOLE, True)
+
+
+async def test_what_was_dropped_is_counted_neither_for_the_client_nor_in_the_ledger(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, write = asyncio.Event(), Rescue.write
+
+    async def written(self: Rescue, block: Block) -> None:
+        await write(self, block)
+        if self._held:
+            held.set()
+
+    monkeypatch.setattr(Rescue, "write", written)
+    async with serve(alpha=None, beta=[Gate(held), *rest()], config=rescuing()) as running:
+        running["alpha"].script = [begun(), Gate(running["beta"].requested), Delta("X" * 80), Hang()]
+        answer = await asked(running, stream_options={"include_usage": True})
+        assert (answer.text, answer.is_whole) == (WHOLE, True)
+        delivered = -(-len(BEGUN) // 4)
+        assert answer.usage["completion_tokens"] == delivered + TOKENS - AGAIN
+        assert (await running.call())["completion_tokens"] == answer.usage["completion_tokens"]
 
 
 @pytest.mark.parametrize(

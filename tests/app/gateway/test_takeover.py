@@ -65,6 +65,11 @@ def whole(text: str) -> list[Step]:
     return [RoleOnly(), *pieces(text), Finish(), Done()]
 
 
+def holding(**delta: Any) -> dict[str, Any]:
+    """Return a chunk with this delta."""
+    return {"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": [{"index": 0, "delta": delta}]}
+
+
 async def told(running: RunningGateway, **fields: Any) -> tuple[str, list[dict[str, Any]], bool]:
     """Return the text, the events, and whether the stream ended as a whole answer does."""
     running.prefer("alpha", "beta")
@@ -117,8 +122,10 @@ async def test_another_provider_finishes_it_and_no_character_is_wrong(
         [Reasoning(" bro"), *whole(" brown fox")],
         [Drop()],
         answer("Sure"),
+        [Chunk(holding(content=[{"type": "text", "text": " brown fox."}]), token=True), Finish(), Done()],
+        [Chunk(holding(images=[{"type": "image_url"}]), token=True), *whole(" brown fox.")],
     ],
-    ids=["no tail", "anew", "reasoning", "broken", "other"],
+    ids=["no tail", "anew", "reasoning", "broken", "other", "parts", "picture"],
 )
 async def test_who_does_not_continue_it_is_not_heard_and_the_client_is_told(serve: Serve, rest: list[Step]) -> None:
     async with serve(alpha=half(Drop()), beta=rest, config=allowed()) as running:

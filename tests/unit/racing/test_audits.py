@@ -7,7 +7,7 @@ from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError, CutByExpiry, CutByRevocation
 from providers import ErrorKind, Price, UpstreamError
 from tests.unit.racing.test_race import answers
-from tests.unit.racing.track import RememberingSink, Timetable, Track, delta
+from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingSink, Timetable, Track, delta
 from tests.unit.racing.virtual_time import run
 
 
@@ -94,6 +94,33 @@ def test_an_audited_loser_that_fails_costs_the_call_nothing() -> None:
     record = run(to_the_end(track))
     assert record.error_kind is None
     assert track.recorder.audited[0].outcome is Outcome.FAILED
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome", "kind", "censored_at_ms"),
+    [
+        ([FINISH, DONE], Outcome.LOST, None, 1500.0),
+        ([DONE], Outcome.FAILED, "upstream_empty", None),
+        ([], Outcome.FAILED, "upstream_empty", None),
+    ],
+)
+def test_an_audited_loser_whose_answer_ends_without_a_token_has_not_had_one(
+    end: list[bytes], outcome: Outcome, kind: str | None, censored_at_ms: float | None
+) -> None:
+    slow = Timetable("slow", [(1.0, ROLE), *((1.5, each) for each in end), (1.5, None)])
+    track = Track(slow, answers("quick", 0.2), audited=["slow", "quick"])
+    assert run(to_the_end(track)).error_kind is None
+    (record,) = track.recorder.audited
+    assert (record.outcome, record.error_kind, record.ttft_ms) == (outcome, kind, None)
+    assert record.censored_at_ms == (None if censored_at_ms is None else pytest.approx(censored_at_ms))
+
+
+def test_an_audited_loser_of_an_exploring_race_that_breaks_off_has_failed() -> None:
+    slow = Timetable("slow", [(1.0, delta("half")), (1.5, None)])
+    track = Track(slow, answers("quick", 0.2), audited=["slow", "quick"], explores=True)
+    run(to_the_end(track))
+    (record,) = track.recorder.audited
+    assert (record.outcome, record.error_kind) == (Outcome.FAILED, "upstream_truncated")
 
 
 def test_only_audited_losers_are_watched() -> None:

@@ -2,11 +2,13 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 
 from gateway.racing.reader import Block, Part
 from gateway.racing.sinks import GatheringSink, Winner
 from providers.dialects import CHAT, read_event
-from tests.unit.racing.track import DONE, FINISH, ROLE, Timetable, TimetableExchange, delta, event, usage
+from tests.unit.racing.track import DONE, FINISH, ROLE, Timetable, TimetableExchange, Track, delta, event, usage
+from tests.unit.racing.virtual_time import run
 
 
 def gathered(*blocks: bytes) -> Any:
@@ -122,3 +124,13 @@ def test_tool_calls_that_are_null_at_first_are_none_yet() -> None:
         choice(delta={"tool_calls": [{"index": 0, "id": "t", "function": {"name": "f", "arguments": "{}"}}]}),
     )
     assert answer["choices"][0]["message"]["tool_calls"][0]["id"] == "t"
+
+
+@pytest.mark.parametrize("fields", [{}, {"response_format": {"type": "json_object"}}])
+def test_half_a_character_among_plain_events_is_replaced_and_no_bug(fields: dict[str, Any]) -> None:
+    half = delta("HALF").replace(b"HALF", "€".encode()[:2])
+    steps = [(0.1, ROLE), (0.1, delta("a")), (0.2, half), (0.3, delta("b")), (0.4, FINISH), (0.4, DONE), (0.4, None)]
+    sink = GatheringSink(CHAT)
+    record = run(Track(Timetable("a", steps), sink=sink, streamed=False, fields=fields).run())
+    assert record.error_kind is None
+    assert msgspec.json.decode(sink.body())["choices"][0]["message"]["content"] == "a\ufffdb"

@@ -5,14 +5,16 @@ import msgspec
 import pytest
 
 from gateway.core.attempts import Role
-from gateway.core.calls import Mode, Objective
+from gateway.core.calls import CallRecord, Mode, Objective
+from gateway.racing.call import Broken
 from gateway.racing.sinks import GatheringSink
+from gateway.racing.takeover import Takeover
 from gateway.settings import Profile, RaceSettings
 from gateway.steering import Plan
 from providers import ErrorKind, UpstreamError
-from providers.dialects import CHAT
+from providers.dialects import CHAT, Begun, Continuing
 from tests.unit.racing.test_race import answers
-from tests.unit.racing.track import DONE, FINISH, ROLE, Timetable, Track, delta
+from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingSink, Timetable, Track, delta
 from tests.unit.racing.virtual_time import run
 from tests.unit.steering.virtual_replica import VirtualReplica
 
@@ -137,6 +139,24 @@ def test_a_held_attempt_wins_at_once_when_the_one_it_waits_for_fails() -> None:
     assert (record.ttft_ms, record.held_ms) == (pytest.approx(1000), pytest.approx(800))
 
 
+def empty(name: str, at: float) -> Timetable:
+    return Timetable(name, [(at, ROLE), (at, FINISH), (at, DONE), (at, None)])
+
+
+def test_a_held_attempt_wins_at_once_when_the_answer_it_waits_for_is_empty() -> None:
+    track = Track(answers("slow-decoder", 0.2, *"abcdefgh", gap=1.0), empty("fast-decoder", 1.0), decode_s=SPEEDS)
+    record = run(track.run())
+    assert track.outcomes == {"slow-decoder": "won", "fast-decoder": "lost"}
+    assert (record.ttft_ms, record.held_ms) == (pytest.approx(1000), pytest.approx(800))
+
+
+def test_nobody_is_held_any_longer_for_an_empty_answer_when_another_fails() -> None:
+    third = Timetable("third", [(1.0, UpstreamError(ErrorKind.SERVER_ERROR, "no", status=500))])
+    slow = answers("slow-decoder", 0.5, *"abcdefgh", gap=1.0)
+    track = Track(slow, empty("fast-decoder", 0.2), third, decode_s={**SPEEDS, "third": 3.0})
+    assert run(track.run()).ttft_ms == pytest.approx(1000)
+
+
 def test_a_client_that_leaves_during_the_hold_stops_everybody() -> None:
     async def main() -> None:
         task = asyncio.create_task(track.run())
@@ -149,6 +169,34 @@ def test_a_client_that_leaves_during_the_hold_stops_everybody() -> None:
     track = Track(slow, answers("fast-decoder", 30.0), decode_s=SPEEDS)
     run(main())
     assert (slow.aborts, track.upstreams["fast-decoder"].aborts) == (1, 1)
+
+
+def test_the_hold_of_an_answer_that_broke_and_that_nobody_could_finish_is_in_its_row() -> None:
+    class Sink(RememberingSink):
+        def may_be_continued(self, error: UpstreamError) -> bool:
+            return True
+
+        def begun(self, continuing: Continuing) -> Begun:
+            return Begun("half", None)
+
+        def keep_alive(self, every_s: float) -> None:
+            """Send nothing."""
+
+        async def close(self) -> None:
+            """Likewise."""
+
+    async def main() -> CallRecord | Broken:
+        race = track.race()
+        broken = await race.run()
+        assert isinstance(broken, Broken)
+        return await Takeover(race.call, track.model, track.plan, race.open_call, sink).finish(broken)
+
+    sink = Sink()
+    slow = Timetable("slow-decoder", [(0.2, delta("half")), (8.0, UpstreamError(ErrorKind.DISCONNECTED, "reset"))])
+    track = Track(slow, answers("fast-decoder", 30.0), decode_s=SPEEDS, sink=sink)
+    record = run(main())
+    assert isinstance(record, CallRecord)
+    assert (record.takeover, record.held_for, record.held_ms) == ("nobody", "fast-decoder", pytest.approx(5000))
 
 
 def test_a_gathered_answer_is_held_alike() -> None:
@@ -165,9 +213,6 @@ def test_a_gathered_answer_is_held_alike() -> None:
 
 
 def test_two_empty_answers_do_not_wait_for_each_other() -> None:
-    def empty(name: str, at: float) -> Timetable:
-        return Timetable(name, [(at, ROLE), (at, FINISH), (at, DONE), (at, None)])
-
     track = Track(empty("slow-decoder", 0.2), empty("fast-decoder", 0.4), decode_s=SPEEDS)
     assert run(track.run()).total_ms == pytest.approx(400)
 

@@ -12,6 +12,7 @@ from gateway.racing.sinks import Forward, Winner
 from providers import ErrorKind, Exchange, HttpExchange, Request, UpstreamError
 from providers.dialects import events_of_answer
 from providers.http import Response
+from tests.unit.racing.server import left_clean, limited
 from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingSink, Step, Timetable, Track, delta, event, usage
 from tests.unit.racing.virtual_time import run
 
@@ -185,3 +186,19 @@ def test_a_client_that_is_found_gone_by_the_task_ends_the_call() -> None:
     track = Track(upstream, sink=Gone())
     run(track.run())
     assert (track.outcomes, upstream.aborts) == ({"p": "client_gone"}, 1)
+
+
+def test_a_server_that_keeps_its_stream_open_after_the_end_is_dropped_and_its_seat_is_given_back() -> None:
+    seats = limited(p=1)
+    upstream = OverHttp("p", steps([ROLE, TEXTS[0], FINISH + DONE])[:-1])
+    track = Track(upstream, seats=seats)
+
+    async def run_and_drain() -> None:
+        await track.run()
+        await asyncio.sleep(1)
+
+    run(run_and_drain())
+    assert track.outcomes == {"p": "won"}
+    assert upstream.aborts == 1
+    assert track.tasks.in_flight("p") == 0
+    left_clean(seats)

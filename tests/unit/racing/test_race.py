@@ -344,6 +344,19 @@ def test_what_came_before_an_error_in_the_same_read_is_forwarded() -> None:
     assert sink.failure is not None
 
 
+def test_a_first_token_may_be_larger_than_what_is_kept_without_one() -> None:
+    picture = delta(images=[{"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 2**23}}])
+    track = Track(Timetable("draws", [(0.1, ROLE), (0.2, picture), (0.3, FINISH), (0.3, DONE), (0.3, None)]))
+    assert run(track.run()).error_kind is None
+    assert track.sink.bytes == ROLE + picture + FINISH + DONE  # type: ignore[union-attr]
+
+
+def test_who_sends_more_than_is_kept_without_a_token_has_failed() -> None:
+    nothing = delta(note="A" * 2**23)
+    with pytest.raises(AllProvidersFailed, match="bytes without a first token"):
+        run(Track(Timetable("talks", [(0.1, ROLE), (0.2, nothing)])).run())
+
+
 def test_reasoning_wins_unless_the_answer_is_asked_for() -> None:
     def thinks() -> Timetable:
         steps = [(0.1, delta(reasoning_content="hm")), (2.0, delta("so")), (2.0, FINISH), (2.0, DONE), (2.0, None)]

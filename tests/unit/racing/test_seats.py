@@ -431,3 +431,23 @@ class TestReload:
 def test_who_cannot_be_replaced_while_others_fail_is_told_of_the_failures() -> None:
     track = single(Server("a", [(0.1, BROKEN)]), seats=limited(a=1))
     assert isinstance(run(called(track)), AllProvidersFailed)
+
+
+def test_a_seat_that_becomes_free_asks_nobody_else_once_the_last_opinion_on_an_invalid_request_is_asked() -> None:
+    def refuses(name: str, at: float) -> Timetable:
+        return Timetable(name, [(at, UpstreamError(ErrorKind.BAD_REQUEST, "invalid", status=400))])
+
+    seats = limited(full=1)
+    seats.lines["full"].take()
+    full, sick = refuses("full", 0.1), refuses("sick", 0.1)
+    asked = [refuses("first", 1.0), refuses("second", 2.0), Timetable("broken", [(0.1, BROKEN)])]
+    launches = [(each.name, 0.0, Role.PRIMARY if each is asked[0] else Role.RACE) for each in asked]
+    track = Track(*asked, full, sick, launches=launches, rest=["full", "sick"], tripped=["sick"], seats=seats)
+
+    async def main() -> CallRecord | ApiError:
+        asyncio.get_running_loop().call_later(1.5, seats.lines["full"].give_back)
+        return await called(track)
+
+    assert isinstance(run(main()), ApiError)
+    assert (full.requests, sick.requests) == ([], [])
+    left_clean(seats)

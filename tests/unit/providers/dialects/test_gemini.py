@@ -585,10 +585,30 @@ def test_the_end_is_held_back_until_the_usage_is_known() -> None:
     assert b'"finishReason":"STOP"' in other.end()
 
 
+def test_the_end_is_held_back_until_each_of_several_answers_has_its_own() -> None:
+    translation = ToChat()
+    translation.feed(parts({"text": "a"}, finish="STOP") + parts({"text": "b"}, index=1))
+    assert (translation.finishing, translation.end()) == (False, b"")
+    translation.feed(parts(finish="STOP", index=1))
+    assert (translation.finishing, b"[DONE]" in translation.end()) == (True, True)
+    other = FromChat({})
+    other.feed(chunk({"content": "a"}, "stop") + chunk({"content": "b"}, index=1))
+    assert not other.finishing
+    other.feed(chunk({}, "stop", 1))
+    assert other.finishing
+
+
 @pytest.mark.parametrize("data", [b"5", b'{"candidates": 5}', b'{"candidates": [{"content": {"parts": [5]}}]}', b"no"])
 def test_what_is_no_event_is_an_invalid_response(data: bytes) -> None:
     with pytest.raises(UpstreamError) as raised:
         ToChat().feed(b"data: " + data + b"\n\n")
+    assert raised.value.kind is ErrorKind.INVALID_RESPONSE
+
+
+def test_a_call_whose_arguments_are_no_text_is_an_invalid_response() -> None:
+    call = b'{"candidates": [{"content": {"parts": [{"functionCall": {"name": "f", "args": {"x": "\xff"}}}]}}]}'
+    with pytest.raises(UpstreamError) as raised:
+        read_event(call)
     assert raised.value.kind is ErrorKind.INVALID_RESPONSE
 
 

@@ -1,0 +1,99 @@
+"""Several answers to one request (``n``, or a batch of prompts): each has to have its end."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.core.attempts import Role
+from gateway.racing.sinks import GatheringSink
+from providers import ErrorKind, UpstreamError
+from providers.dialects import CHAT, COMPLETIONS, GEMINI, Dialect
+from tests.unit.racing.test_race import answers
+from tests.unit.racing.track import DONE, RememberingSink, Step, Timetable, Track, event
+from tests.unit.racing.virtual_time import run
+
+RESET = UpstreamError(ErrorKind.DISCONNECTED, "reset")
+TWO: dict[str, Any] = {"n": 2}
+
+
+def of(index: int, text: str = "", reason: str | None = None) -> bytes:
+    content = {"content": text} if text else {}
+    return event(id="c1", model="m", choices=[{"index": index, "delta": content, "finish_reason": reason}])
+
+
+def two(*end: tuple[float, Step]) -> Timetable:
+    """Return an upstream whose first answer has its end at 0.3 s."""
+    return Timetable("two", [(0.1, of(0, "a")), (0.2, of(1, "b")), (0.3, of(0, reason="stop")), *end])
+
+
+@pytest.mark.parametrize(("end", "kind"), [(RESET, "disconnected"), (None, "upstream_truncated")])
+def test_a_stream_that_breaks_before_each_has_its_end_is_no_whole_answer(end: Step, kind: str) -> None:
+    track = Track(two((0.5, end)), fields=TWO)
+    record = run(track.run())
+    assert isinstance(track.sink, RememberingSink)
+    assert (record.error_kind, track.sink.ended, track.outcomes) == (kind, False, {"two": "failed"})
+
+
+def test_a_gathered_answer_that_breaks_before_each_has_its_end_is_replaced() -> None:
+    ends = (of(0, reason="stop"), of(1, reason="stop"), DONE, None)
+    whole = Timetable("whole", [(0.1, of(0, "x")), (0.1, of(1, "y")), *((0.2, end) for end in ends)])
+    launches = [("two", 0.0, Role.PRIMARY)]
+    sink = GatheringSink(CHAT)
+    track = Track(two((0.5, RESET)), whole, launches=launches, rest=["whole"], fields=TWO, sink=sink, streamed=False)
+    run(track.run())
+    assert track.outcomes == {"two": "failed", "whole": "won"}
+    said = msgspec.json.decode(sink.body())["choices"]
+    assert [(each["message"]["content"], each["finish_reason"]) for each in said] == [("x", "stop"), ("y", "stop")]
+
+
+def test_once_each_has_its_end_the_answer_is_whole() -> None:
+    track = Track(two((0.4, of(1, reason="length")), (0.5, RESET)), fields=TWO)
+    assert run(track.run()).error_kind is None
+    assert track.outcomes == {"two": "won"}
+
+
+def test_who_says_that_all_is_over_is_believed() -> None:
+    track = Track(two((0.5, DONE), (0.5, None)), fields=TWO)
+    assert run(track.run()).error_kind is None
+
+
+def test_one_that_has_its_end_hurries_no_other() -> None:
+    late: list[tuple[float, Step]] = [(9.0, of(1, "b")), (9.1, of(1, reason="stop")), (9.1, DONE), (9.1, None)]
+    track = Track(two(*late), fields=TWO)
+    assert run(track.run()).total_ms == pytest.approx(9100)
+    assert isinstance(track.sink, RememberingSink)
+    assert track.sink.bytes.count(of(1, "b")) == 2
+
+
+def text(index: int, said: str = "", reason: str | None = None) -> bytes:
+    return event(id="c1", model="m", choices=[{"index": index, "text": said, "finish_reason": reason}])
+
+
+def candidate(index: int, said: str = "", reason: str | None = None) -> bytes:
+    end = {} if reason is None else {"finishReason": reason}
+    return event(candidates=[{"index": index, "content": {"parts": [{"text": said}]}, **end}])
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fields", "make"),
+    [
+        (COMPLETIONS, {"prompt": ["one", "two"]}, text),
+        (COMPLETIONS, {"prompt": "one", "n": 2}, text),
+        (GEMINI, {"generationConfig.candidateCount": 2}, candidate),
+    ],
+)
+def test_so_it_is_in_each_dialect_that_has_several(dialect: Dialect, fields: dict[str, Any], make: Any) -> None:
+    begun: list[tuple[float, Step]] = [(0.1, make(0, "a")), (0.2, make(1, "b")), (0.3, make(0, "", "stop"))]
+    ended: list[tuple[float, Step]] = [*begun, (0.4, make(1, "", "stop"))]
+    for steps, kind in (begun, "disconnected"), (ended, None):
+        track = Track(Timetable("two", [*steps, (0.5, RESET)]), fields=fields)
+        track._call_options["dialect"] = dialect
+        speaking = msgspec.structs.replace(track.model.deployments["two"], speaks=(dialect,))
+        track.model = msgspec.structs.replace(track.model, deployments={"two": speaking})
+        assert run(track.run()).error_kind == kind
+
+
+def test_a_request_for_one_is_whole_with_its_end_as_ever() -> None:
+    track = Track(answers("one", 0.1), fields={"n": 1})
+    assert run(track.run()).error_kind is None
