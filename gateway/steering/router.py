@@ -333,7 +333,7 @@ class Steering:
         models = self._snapshots.forget()
         self._lineups.keep(models)
         self._planned = {model: names for model, names in self._planned.items() if model in models}
-        self._budgets.keep(models)
+        self._budgets.keep({*models, *self._configured})  # a new budget is full: one that is seldom used must be kept
         used = {name for names in (*self._configured.values(), *self._planned.values()) for name in names}
         self._learning.keep({*models, *self._configured}, used)
         self._affinity.keep(used)
