@@ -308,7 +308,8 @@ class Budgets:
         if race.usd_per_day is not None:
             pace = self._paces.get(model)
             if pace is None:
-                pace = self._paces[model] = Pace(model, self._days.get(model, {}))
+                # Calls may come before the ledger has told of the day before.
+                pace = self._paces[model] = Pace(model, self._days.setdefault(model, {}))
             pace.call(
                 self._spending.unix_s(),
                 self._spending.today_usd(pace.payer),
@@ -372,6 +373,7 @@ class Budgets:
         self._extra = {model: extra for model, extra in self._extra.items() if model in models}
         self._budgets = {model: budget for model, budget in self._budgets.items() if model in models}
         self._paces = {model: pace for model, pace in self._paces.items() if model in models}
+        self._days = {model: by_hour for model, by_hour in self._days.items() if model in models}
 
     def draw(
         self,
