@@ -233,7 +233,8 @@ class Pace:
             self._turn(hour)
         self._calls_today = calls
         self._calls += 1.0
-        goes_on = now_s // _DAY_S == self._at_s // _DAY_S and spent_usd >= self._spent_usd
+        is_same_day = now_s // _DAY_S == self._at_s // _DAY_S
+        goes_on = is_same_day and now_s >= self._at_s and spent_usd >= self._spent_usd  # else begin again
         if goes_on and now_s < self._at_s + PACE_EVERY_S:
             return
         if goes_on and self._knows and 0.0 < limit_usd / _HOURS < inf:

@@ -236,6 +236,16 @@ def test_what_the_ledger_tells_of_the_day_before_counts_also_after_the_first_cal
     assert _value_after_half_an_hour(told_late=True) is None
 
 
+def test_a_clock_that_was_hours_ahead_does_not_stop_the_pacing() -> None:
+    pace = Pace(MODEL, {})
+    for hour in (12.0, 17.0):
+        pace.call(MIDNIGHT_S + hour * HOUR_S, 0.0, 1.0, 10.0)
+    for minute in range(1, 30):
+        pace.paid(MODEL, 0.1)
+        pace.call(MIDNIGHT_S + 12 * HOUR_S + 60.0 * minute, 0.1 * minute, 1.0 + minute, 10.0)
+    assert pace.value_usd_per_s < inf
+
+
 @pytest.mark.parametrize("limit_usd", [0.0, 5e-324, 1e-300, 1e300, inf])
 def test_a_sum_of_any_size_is_paced_without_an_error(limit_usd: float) -> None:
     pace = Pace(MODEL, {})
