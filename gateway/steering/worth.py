@@ -38,7 +38,7 @@ def offers(
     key = primary.deployment, kept, is_long, size, terms.holds, losers
     known = lineup.offers.get(key)
     if known is None:
-        prices = _prices(lineup.ranked, terms)
+        prices = _prices((*lineup.ranked, primary), terms)  # a canary is not among the ranked
         if prices is None:
             return None
         found = _Offers(lineup, primary, race, terms, kept=kept, prompt_tokens=tokens_of(size), prices=prices)

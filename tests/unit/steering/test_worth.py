@@ -246,6 +246,16 @@ def test_of_whole_answers_the_seconds_of_the_whole_count() -> None:
     assert slower.saved_s == pytest.approx(0.5 * (2.0 - 1.5), rel=0.2)
 
 
+def test_a_canary_is_raced_where_that_is_worth_it() -> None:
+    replica = VirtualReplica(("a", "canary"))
+    replica.warm_up(a=0.3, canary=0.5)
+    prices = {"a": PRICE, "canary": PRICE}
+    made = replica.plan(prices=prices, value_usd_per_s=1000.0, holds=False, canaries={"canary": 1.0})
+    assert made.launches[0].deployment == "canary"
+    assert extra(made) == [("a", Role.RACE, 0.0)]
+    assert made.launches[1].why is Why.VALUE
+
+
 def audited(seen_ms: float, *, predicted_ms: float = 1500.0, outcome: Outcome = Outcome.SUPERSEDED) -> AttemptRecord:
     """A primary that was overtaken at 500 ms."""
     return AttemptRecord(
