@@ -20,6 +20,7 @@ from gateway.steering.constants import (
     VALUED_STARTS,
 )
 from gateway.steering.counts import bucket, edge_s
+from gateway.steering.estimates import LEAST_REMAINDER
 from gateway.steering.plans import Offer
 from gateway.steering.prediction import size_of, tokens_of
 from providers import Price
@@ -180,6 +181,8 @@ class Kept:
         if audited.predicted_ms is None or audited.overtaken_at_ms is None:
             return
         since_ms = audited.overtaken_at_ms
+        if audited.predicted_ms <= _PREDICTED * since_ms:
+            return  # too little was known for a prediction
         seen_ms = since_ms if audited.outcome.failed else audited.ttft_ms or audited.censored_at_ms or since_ms
         self._audits += 1
         self._seen_s += max(0.0, min(MEAN_CAP_S, seen_ms / 1000) - since_ms / 1000)
@@ -196,5 +199,6 @@ class Kept:
         return min(1.0, max(KEPT_STEP, round(shrunk / KEPT_STEP) * KEPT_STEP))
 
 
+_PREDICTED = LEAST_REMAINDER + 1e-3  # times are rounded
 _ROUNDING = 1e-3
 _LEAST_S = 0.01

@@ -289,6 +289,17 @@ def test_audits_say_how_many_of_the_seconds_are_saved() -> None:
     assert kept.share == 1.0  # at most as if attempts were independent
 
 
+def test_where_too_little_was_known_for_a_prediction_an_audit_says_nothing_of_it() -> None:
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(3, a=0.5, b=0.5)
+    primary = replica.plan().primary
+    assert primary is not None
+    kept = Kept()
+    for _ in range(3):
+        kept.learn(audited(900.0, predicted_ms=round(1000 * primary.expected_s(0.5), 3)))
+    assert kept.share == KEPT_PRIOR
+
+
 def test_a_primary_that_fails_after_it_was_overtaken_would_have_saved_nothing() -> None:
     kept = Kept()
     for _ in range(3000):
