@@ -237,13 +237,37 @@ def test_of_whole_answers_the_seconds_of_the_whole_count() -> None:
     [held] = [each for each in offered(lineup, terms(holds=True)) if not each.delay_s]
     # The whole answers take 4.25 or 6 s, and 1.5 s.
     assert held.saved_s == pytest.approx(0.5 * 4.25 + 0.5 * 6 - 1.5, rel=0.06)
-    assert held.usd == pytest.approx(PROMPT_USD + 0.75 * 100 * PRICE.output_usd, rel=0.01)  # the held one's part
     [slower] = [
         each
         for each in offered(line_up((msgspec.structs.replace(slow, after_s=0.0), fast)), terms(holds=True))
         if not each.delay_s
     ]
     assert slower.saved_s == pytest.approx(0.5 * (2.0 - 1.5), rel=0.2)
+
+
+def test_a_held_loser_is_paid_for_as_long_as_it_was_held_and_not_for_all_that_it_could_have_been() -> None:
+    soon_s, other_s = (mid_s(bucket(seconds)) for seconds in (0.25, 0.5))
+    answer_usd = 100 * PRICE.output_usd
+    fast = candidate("b", {0.5: 1.0}, 1.0, after_s=1.0, decode_s=1.0)
+    slow = candidate("a", {0.25: 0.5, 2.0: 0.5}, 0.2, after_s=4.0, decode_s=4.0)
+    [primary] = [each for each in offered(line_up((slow, fast)), terms(holds=True)) if not each.delay_s]
+    # In half of the calls the primary begins, and is cut when the other one does: after 0.25 s of its four.
+    assert primary.usd == pytest.approx(PROMPT_USD + 0.5 * (other_s - soon_s) / 4.0 * answer_usd)
+
+    often_soon = candidate("a", {0.5: 0.5, 8.0: 0.5}, 0.1, after_s=1.0, decode_s=1.0)
+    slower = candidate("b", {0.125: 1.0}, 1.0, after_s=2.0, decode_s=2.0)
+    [racer] = [each for each in offered(line_up((often_soon, slower)), terms(holds=True)) if not each.delay_s]
+    # It always begins. In half of the calls it is cut after 0.375 s of its two; in the other half its answer ends first.
+    paid = 0.5 * 0.375 / 2.0
+    assert racer.usd == pytest.approx(PROMPT_USD + paid * answer_usd, abs=0.02 * answer_usd)
+
+
+def test_what_a_faster_answer_saves_is_as_sure_as_its_speed_whatever_audits_say_of_first_tokens() -> None:
+    fast = candidate("b", {0.25: 1.0}, 1.0, after_s=1.0, decode_s=1.0)
+    slow = candidate("a", {0.25: 1.0}, 0.2, after_s=4.0, decode_s=4.0)
+    for kept in (1.0, 0.25):
+        [held] = [each for each in offered(line_up((slow, fast)), terms(holds=True), kept=kept) if not each.delay_s]
+        assert held.saved_s == pytest.approx(3.0, rel=0.1)
 
 
 def test_a_canary_is_raced_where_that_is_worth_it() -> None:
