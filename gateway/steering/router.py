@@ -277,6 +277,7 @@ class Steering:
             costs = costs_usd(conditions, expected, terms)
             race = within(race, costs)
         race, unusual = self._budgets.paced(model, race)
+        probes = race.budget > 0
         room, demand = self._room(model, names, now_s)
         if room < race.budget * demand:  # no call shall lack a deployment because others had two
             race = race.model_copy(update={"budget": room / demand})
@@ -293,6 +294,7 @@ class Steering:
             now_s=now_s,
             cost_usd=costs,
             answer_tokens=expected,
+            probes=probes,
             kept=self._learning.kept_of(model).share if race.value_usd_per_s else 1.0,
         )
         if unusual and plan.launches:

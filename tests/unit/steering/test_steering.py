@@ -246,6 +246,21 @@ def test_a_tripped_deployment_is_probed_by_one_call_at_a_time_and_returns() -> N
     assert primary(replica.plan()) == "a"
 
 
+def test_a_tripped_deployment_is_probed_also_while_rate_limits_leave_no_room_for_extra_attempts() -> None:
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.2, b=0.2)
+    replica.fail("a", ErrorKind.RATE_LIMITED, retry_after_s=1.0)
+    for _ in range(4):
+        replica.fail("b")
+    for _ in range(100):
+        replica.plan()  # more calls than both have admitted
+    replica.now_s += 5.0
+    made = replica.plan()
+    assert primary(made) == "a"
+    assert any("rate limits leave room for 0.00" in reason for reason in made.reasons)
+    assert [each.role for each in made.launches if each.deployment == "b" and not each.delay_s] == [Role.PROBE]
+
+
 def test_a_hang_counts_at_the_claim_not_at_the_end_of_the_answer() -> None:
     replica = VirtualReplica(("a", "b"))
     replica.warm_up(a=0.2, b=0.5)
