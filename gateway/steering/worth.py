@@ -193,7 +193,7 @@ class Kept:
         since_ms = audited.overtaken_at_ms
         if audited.predicted_ms <= _PREDICTED * since_ms:
             return  # too little was known for a prediction
-        seen_ms = since_ms if audited.outcome.failed else audited.ttft_ms or audited.censored_at_ms or since_ms
+        seen_ms = since_ms if audited.outcome.failed else audited.token_ms or audited.censored_at_ms or since_ms
         self._audits += 1
         self._seen_s += max(0.0, min(MEAN_CAP_S, seen_ms / 1000) - since_ms / 1000)
         self._predicted_s += max(0.0, min(MEAN_CAP_S, audited.predicted_ms / 1000) - since_ms / 1000)

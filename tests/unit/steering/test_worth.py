@@ -280,8 +280,14 @@ def test_a_canary_is_raced_where_that_is_worth_it() -> None:
     assert made.launches[1].why is Why.VALUE
 
 
-def audited(seen_ms: float, *, predicted_ms: float = 1500.0, outcome: Outcome = Outcome.SUPERSEDED) -> AttemptRecord:
-    """A primary that was overtaken at 500 ms."""
+def audited(
+    seen_ms: float,
+    *,
+    predicted_ms: float = 1500.0,
+    outcome: Outcome = Outcome.SUPERSEDED,
+    thought_from_ms: float | None = None,
+) -> AttemptRecord:
+    """A primary that was overtaken at 500 ms; what could win the call came at ``seen_ms``."""
     return AttemptRecord(
         id="1",
         call_id="call",
@@ -293,7 +299,8 @@ def audited(seen_ms: float, *, predicted_ms: float = 1500.0, outcome: Outcome = 
         launch_offset_ms=0.0,
         outcome=outcome,
         audited=True,
-        ttft_ms=seen_ms,
+        ttft_ms=seen_ms if thought_from_ms is None else thought_from_ms,
+        token_ms=seen_ms,
         predicted_ms=predicted_ms,
         overtaken_at_ms=500.0,
     )
@@ -311,6 +318,13 @@ def test_audits_say_how_many_of_the_seconds_are_saved() -> None:
     for _ in range(3000):
         kept.learn(audited(3500.0))
     assert kept.share == 1.0  # at most as if attempts were independent
+
+
+def test_where_thinking_does_not_win_audits_say_when_the_answer_began() -> None:
+    kept = Kept()
+    for _ in range(3000):
+        kept.learn(audited(1500.0, thought_from_ms=100.0))
+    assert kept.share == 1.0
 
 
 def test_where_too_little_was_known_for_a_prediction_an_audit_says_nothing_of_it() -> None:
