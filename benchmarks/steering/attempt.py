@@ -69,6 +69,7 @@ class Attempt:
             call_id=str(self.request.index),
             outcome=outcome,
             ttft_ms=ttft_ms,
+            token_ms=ttft_ms,
             last_token_ms=None if ttft_ms is None else ttft_ms + span_s * 1000,
             censored_at_ms=(now_s - self.launched_at_s) * 1000 if cut else None,
             error_kind=answer.error if broke else None,

@@ -92,7 +92,7 @@ def bounds(
         return _NOTHING
     off = 1.0 if _counted(record) or (winner is not None and _counted(winner)) else MISCOUNT
     if record.cached_tokens is None:
-        low = prompt_tokens / off * min(price.input_usd, price.cached_input_usd or price.input_usd)
+        low = prompt_tokens / off * _least(price.input_usd, price.cached_input_usd)
         high = prompt_tokens * off * max(price.input_usd, price.cache_write_usd or 0.0)
     else:
         cached, written = record.cached_tokens, record.cache_write_tokens
@@ -106,10 +106,14 @@ def bounds(
             return Bounds(low + answer, high + answer)
         low += answer  # some report usage with every event: this may not be the final one
     else:
-        low += max(0, seen - FEW_TOKENS) / MISCOUNT * min(price.output_usd, price.reasoning_usd or price.output_usd)
+        low += max(0, seen - FEW_TOKENS) / MISCOUNT * _least(price.output_usd, price.reasoning_usd)
     high += _most_tokens(record, deployment, winner, max_tokens) * max(price.output_usd, price.reasoning_usd or 0.0)
     is_maybe_free = not seen and (record.outcome.is_error or _is_unheard(record))
     return Bounds(0.0 if is_maybe_free else low, high)
+
+
+def _least(usd: float, other_usd: float | None) -> float:
+    return usd if other_usd is None else min(usd, other_usd)  # 0 is a price
 
 
 @lru_cache(maxsize=256)

@@ -233,7 +233,8 @@ class Pace:
             self._turn(hour)
         self._calls_today = calls
         self._calls += 1.0
-        goes_on = now_s // _DAY_S == self._at_s // _DAY_S and spent_usd >= self._spent_usd
+        is_same_day = now_s // _DAY_S == self._at_s // _DAY_S
+        goes_on = is_same_day and now_s >= self._at_s and spent_usd >= self._spent_usd  # else begin again
         if goes_on and now_s < self._at_s + PACE_EVERY_S:
             return
         if goes_on and self._knows and 0.0 < limit_usd / _HOURS < inf:
@@ -308,7 +309,8 @@ class Budgets:
         if race.usd_per_day is not None:
             pace = self._paces.get(model)
             if pace is None:
-                pace = self._paces[model] = Pace(model, self._days.get(model, {}))
+                # Calls may come before the ledger has told of the day before.
+                pace = self._paces[model] = Pace(model, self._days.setdefault(model, {}))
             pace.call(
                 self._spending.unix_s(),
                 self._spending.today_usd(pace.payer),
@@ -372,6 +374,7 @@ class Budgets:
         self._extra = {model: extra for model, extra in self._extra.items() if model in models}
         self._budgets = {model: budget for model, budget in self._budgets.items() if model in models}
         self._paces = {model: pace for model, pace in self._paces.items() if model in models}
+        self._days = {model: by_hour for model, by_hour in self._days.items() if model in models}
 
     def draw(
         self,

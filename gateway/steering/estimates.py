@@ -81,8 +81,8 @@ class Estimate(msgspec.Struct, frozen=True):
         For a deployment with few samples it is only slightly later: its curve is mostly the prior's long tail.
         """
         if self.events < EXPECTED_FROM_EVENTS:
-            return age_s * _LEAST_REMAINDER
-        return max(age_s * _LEAST_REMAINDER, self.beyond_s[bucket(age_s / self.scale)] * self.scale)
+            return age_s * LEAST_REMAINDER
+        return max(age_s * LEAST_REMAINDER, self.beyond_s[bucket(age_s / self.scale)] * self.scale)
 
     def slower_than(self, floor_tps: float) -> bool:
         """Whether it is known to decode more slowly. One that never won was not measured, and may be tried."""
@@ -314,4 +314,4 @@ def _estimate(evidence: Evidence, api: MeasuredApi, usual: Usual) -> Estimate:
 
 _NOTHING = Evidence()
 _NONE = (0.0,) * BUCKETS
-_LEAST_REMAINDER = 1.02  # of an age beyond all samples
+LEAST_REMAINDER = 1.02  # of an age beyond all samples

@@ -334,12 +334,14 @@ def plan(
     home: Candidate | None = None,
     cost_usd: Mapping[str, float] = _NOTHING_COSTS,
     answer_tokens: float = 0.0,
+    probes: bool = False,
     kept: float = 1.0,
 ) -> Plan:
     """Plan the launches of one call; ``tokens`` is the current budget, ``now_s`` the time of the conditions.
 
     ``held``: how much of the prompt is in each deployment's cache, if that saves something; ``home``: the prompt's
     rendezvous deployment, if no cache is known to hold it. ``cost_usd`` and ``answer_tokens`` are those of the plan.
+    ``probes``: whether broken deployments are probed where the budget is 0, as rate limits leave no room for more.
     ``kept``: where a second has a value, the share of what independent attempts would save that is saved.
     """
     if not lineup.ranked:
@@ -366,10 +368,13 @@ def plan(
     if not draft.strategy.in_turn:
         if why is Why.FLAWED:
             draft.add_standby(race.budget)
-        elif race.budget > 0:
+        else:
             # A broken canary is tried in its turn: its configured share says how often.
-            draft.add_second(canary if canary is not None and canary.condition.probe_due else lineup.probe, tokens)
-            draft.add_late_and_raced(alone=not others and len(lineup.candidates) - len(lineup.canaries) <= 1)
+            probe = canary if canary is not None and canary.condition.probe_due else lineup.probe
+            if race.budget > 0 or (probes and probe is not None):
+                draft.add_second(probe, tokens)
+            if race.budget > 0:
+                draft.add_late_and_raced(alone=not others and len(lineup.candidates) - len(lineup.canaries) <= 1)
         rescue_s = draft.add_rescues(lineup.reserve)
         draft.audit(race.audit_share)
     elif race.budget > 0:

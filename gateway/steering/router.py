@@ -277,6 +277,7 @@ class Steering:
             costs = costs_usd(conditions, expected, terms)
             race = within(race, costs)
         race, unusual = self._budgets.paced(model, race)
+        probes = race.budget > 0
         room, demand = self._room(model, names, now_s)
         if room < race.budget * demand:  # no call shall lack a deployment because others had two
             race = race.model_copy(update={"budget": room / demand})
@@ -293,6 +294,7 @@ class Steering:
             now_s=now_s,
             cost_usd=costs,
             answer_tokens=expected,
+            probes=probes,
             kept=self._learning.kept_of(model).share if race.value_usd_per_s else 1.0,
         )
         if unusual and plan.launches:
@@ -333,7 +335,7 @@ class Steering:
         models = self._snapshots.forget()
         self._lineups.keep(models)
         self._planned = {model: names for model, names in self._planned.items() if model in models}
-        self._budgets.keep(models)
+        self._budgets.keep({*models, *self._configured})  # a new budget is full: one that is seldom used must be kept
         used = {name for names in (*self._configured.values(), *self._planned.values()) for name in names}
         self._learning.keep({*models, *self._configured}, used)
         self._affinity.keep(used)

@@ -20,6 +20,7 @@ from gateway.steering.constants import (
     VALUED_STARTS,
 )
 from gateway.steering.counts import bucket, edge_s
+from gateway.steering.estimates import LEAST_REMAINDER
 from gateway.steering.plans import Offer
 from gateway.steering.prediction import size_of, tokens_of
 from providers import Price
@@ -38,7 +39,7 @@ def offers(
     key = primary.deployment, kept, is_long, size, terms.holds, losers
     known = lineup.offers.get(key)
     if known is None:
-        prices = _prices(lineup.ranked, terms)
+        prices = _prices((*lineup.ranked, primary), terms)  # a canary is not among the ranked
         if prices is None:
             return None
         found = _Offers(lineup, primary, race, terms, kept=kept, prompt_tokens=tokens_of(size), prices=prices)
@@ -96,27 +97,37 @@ class _Offers:
                     continue  # it would slow down the call that it should speed up
                 delay_s = hedged_at_s(primary.estimate.quantile_s(come)) if come else 0.0
                 share = 1.0 - come
-                saved_s, first = self._saved_s(each, come)
+                saved_s, first, held_s = self._saved_s(each, come)
                 if saved_s > 0 and share > _ROUNDING:
-                    yield Offer(each.deployment, delay_s, share, saved_s, self._usd(each, first))
+                    yield Offer(each.deployment, delay_s, share, saved_s, self._usd(each, first, held_s))
 
-    def _saved_s(self, racer: Candidate, come: float) -> tuple[float, float]:
-        """Return the seconds that are saved, and the share of calls in which ``racer`` is the first.
+    def _saved_s(self, racer: Candidate, come: float) -> tuple[float, float, float]:
+        """Return the seconds saved, the share of calls that ``racer`` wins, and how long a loser's answer is held.
 
         Streamed they are those of the first token, less what a slower answer costs its reader; else of the whole
-        answer, as a first token is then held back for an answer that ends sooner.
+        answer, as a first token is then held back for an answer that ends sooner. With F and S the first tokens of the
+        faster and the slower answer, and D the difference of what follows, S is held for E[F - S; 0 < F - S < D] =
+        E[min(F, S + D)] - E[min(F, S)] - D x P(S + D < F), and then lost. ``kept`` is of first tokens: what a racer's
+        faster answer saves beyond these is as sure as its speed.
         """
         primary, estimate, condition = self._primary, racer.estimate, racer.condition
         slow = primary.estimate.scale * primary.condition.crowding
         factor = estimate.scale * condition.crowding / slow
         more_s = _in_steps((racer.after_s - primary.after_s) / slow) if self._terms.holds else 0.0
-        beside, alone_s = self._standings.beside_late(primary.deployment, racer.deployment, factor, come, more_s)
+        ended, alone_s = self._standings.beside_late(primary.deployment, racer.deployment, factor, come, more_s)
         if not self._terms.holds:
-            return self._lineup.gain_s(primary, racer, come=come, kept=self._kept), beside.first
-        sooner_s = self._kept * slow * (alone_s - beside.earlier_s)
-        return (1.0 - estimate.error_rate) * sooner_s - condition.price_s, beside.first
+            return self._lineup.gain_s(primary, racer, come=come, kept=self._kept), ended.first, 0.0
+        sooner_s, sure_s, held_s = alone_s - ended.earlier_s, 0.0, 0.0
+        if more_s:
+            begun, token_s = self._standings.beside_late(primary.deployment, racer.deployment, factor, come)
+            if more_s < 0:
+                sure_s = sooner_s - (token_s - begun.earlier_s)
+            slower_wins = ended.first if more_s > 0 else 1.0 - ended.first
+            held_s = slow * max(0.0, ended.earlier_s - begun.earlier_s - abs(more_s) * slower_wins)
+        saved_s = slow * (self._kept * (sooner_s - sure_s) + sure_s)
+        return (1.0 - estimate.error_rate) * saved_s - condition.price_s, ended.first, held_s
 
-    def _usd(self, racer: Candidate, first: float) -> float:
+    def _usd(self, racer: Candidate, first: float, held_s: float) -> float:
         """Return what the attempt adds to the bill until one of the two is cut, US dollars.
 
         That is its prompt, and where it wins the difference of the two answers. Who is cut has no token yet, so its
@@ -131,17 +142,17 @@ class _Offers:
         return (
             usd
             + first * (mine_usd - its_usd)
-            + (1.0 - first) * mine_usd * self._lost(racer, primary)
-            + first * its_usd * self._lost(primary, racer)
+            + mine_usd * self._lost(racer, primary, 1.0 - first, held_s)
+            + its_usd * self._lost(primary, racer, first, held_s)
         )
 
-    def _lost(self, loser: Candidate, winner: Candidate) -> float:
-        """Return the share of its answer that ``loser`` is paid for at most."""
+    def _lost(self, loser: Candidate, winner: Candidate, share: float, held_s: float) -> float:
+        """Return for how much of an answer ``loser`` is paid, as it loses this ``share`` of the calls: 1 for all."""
         if loser.deployment in self._terms.bills_losers:
-            return 1.0
-        if not self._terms.holds or loser.decode_s <= winner.decode_s:
-            return 0.0
-        return 1.0 - winner.decode_s / loser.decode_s
+            return share
+        if held_s <= 0 or loser.after_s <= winner.after_s:
+            return 0.0  # not held
+        return min(share, held_s / max(held_s, loser.decode_s))
 
 
 def _prices(ranked: Sequence[Candidate], terms: Terms) -> dict[str, Price] | None:
@@ -180,7 +191,9 @@ class Kept:
         if audited.predicted_ms is None or audited.overtaken_at_ms is None:
             return
         since_ms = audited.overtaken_at_ms
-        seen_ms = since_ms if audited.outcome.failed else audited.ttft_ms or audited.censored_at_ms or since_ms
+        if audited.predicted_ms <= _PREDICTED * since_ms:
+            return  # too little was known for a prediction
+        seen_ms = since_ms if audited.outcome.failed else audited.token_ms or audited.censored_at_ms or since_ms
         self._audits += 1
         self._seen_s += max(0.0, min(MEAN_CAP_S, seen_ms / 1000) - since_ms / 1000)
         self._predicted_s += max(0.0, min(MEAN_CAP_S, audited.predicted_ms / 1000) - since_ms / 1000)
@@ -196,5 +209,6 @@ class Kept:
         return min(1.0, max(KEPT_STEP, round(shrunk / KEPT_STEP) * KEPT_STEP))
 
 
+_PREDICTED = LEAST_REMAINDER + 1e-3  # times are rounded
 _ROUNDING = 1e-3
 _LEAST_S = 0.01

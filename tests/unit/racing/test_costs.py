@@ -103,6 +103,12 @@ def test_a_loser_cost_at_least_its_prompt_from_the_cache_and_at_most_one_that_wa
     assert not loser.cost_is_lower_bound
 
 
+def test_a_loser_may_have_cost_nothing_where_the_cache_or_thinking_is_free() -> None:
+    free = Price(1e-3, 1e-2, cached_input_usd=0.0, reasoning_usd=0.0)
+    cut = attempt("loser", Outcome.SUPERSEDED, completion_tokens=20, tokens_source=TokensSource.ESTIMATED)
+    assert bill(won(), cut, price=free).attempts[1].cost_low_usd == 0.0
+
+
 @pytest.mark.parametrize("priced", [True, False])
 def test_the_tokens_of_an_answer_that_lost_are_bounded_by_what_is_known_of_its_vendor(priced: bool) -> None:
     price = PRICE if priced else None

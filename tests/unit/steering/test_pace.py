@@ -213,6 +213,39 @@ def test_an_hour_in_which_others_calls_become_unknown_has_none_and_not_fewer() -
     assert by_hour == {1: 0.0}
 
 
+def _value_after_half_an_hour(*, told_late: bool) -> float | None:
+    """Return what a second is worth where nearly all of the day before came in its first hour, as the ledger tells."""
+    now_s = MIDNIGHT_S
+    budgets, race = Budgets(Spending(lambda: now_s)), RaceSettings(usd_per_day=10.0)
+    sums = [
+        HourlySum(MODEL, "b", 0, MIDNIGHT_S - DAY_S + hour * HOUR_S, "n", 0, 1.0 if hour else 1000.0)
+        for hour in range(24)
+    ]
+    for minute in range(30):
+        if bool(minute) is told_late and minute <= 1:
+            budgets.recollect(sums)
+        now_s = MIDNIGHT_S + 60.0 * minute
+        budgets.call(MODEL, race, now_s)
+        budgets.of(MODEL).tokens = 20.0
+        budgets.draw(MODEL, Role.RACE, race, cost_usd=0.1, payer=MODEL, now_s=now_s)
+    return budgets.paced(MODEL, race)[0].value_usd_per_s
+
+
+def test_what_the_ledger_tells_of_the_day_before_counts_also_after_the_first_call() -> None:
+    assert _value_after_half_an_hour(told_late=False) is None  # so much may be spent now: all that the budget allows
+    assert _value_after_half_an_hour(told_late=True) is None
+
+
+def test_a_clock_that_was_hours_ahead_does_not_stop_the_pacing() -> None:
+    pace = Pace(MODEL, {})
+    for hour in (12.0, 17.0):
+        pace.call(MIDNIGHT_S + hour * HOUR_S, 0.0, 1.0, 10.0)
+    for minute in range(1, 30):
+        pace.paid(MODEL, 0.1)
+        pace.call(MIDNIGHT_S + 12 * HOUR_S + 60.0 * minute, 0.1 * minute, 1.0 + minute, 10.0)
+    assert pace.value_usd_per_s < inf
+
+
 @pytest.mark.parametrize("limit_usd", [0.0, 5e-324, 1e-300, 1e300, inf])
 def test_a_sum_of_any_size_is_paced_without_an_error(limit_usd: float) -> None:
     pace = Pace(MODEL, {})

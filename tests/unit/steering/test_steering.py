@@ -10,10 +10,11 @@ from gateway.core.calls import Mode, Objective
 from gateway.core.prompt_classes import MeasuredApi, PromptClass, answer_class
 from gateway.settings import RaceSettings
 from gateway.steering.candidates import Terms
+from gateway.steering.constants import BURST_TOKENS
 from gateway.steering.leaderboard import Leaderboard, Row
 from gateway.steering.plans import Plan
 from providers import ErrorKind
-from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
+from tests.unit.steering.virtual_replica import MODEL, SHORT, VirtualReplica
 
 VECTORS = PromptClass(MeasuredApi.EMBEDDINGS, 0)
 
@@ -245,6 +246,21 @@ def test_a_tripped_deployment_is_probed_by_one_call_at_a_time_and_returns() -> N
     assert primary(replica.plan()) == "a"
 
 
+def test_a_tripped_deployment_is_probed_also_while_rate_limits_leave_no_room_for_extra_attempts() -> None:
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.2, b=0.2)
+    replica.fail("a", ErrorKind.RATE_LIMITED, retry_after_s=1.0)
+    for _ in range(4):
+        replica.fail("b")
+    for _ in range(100):
+        replica.plan()  # more calls than both have admitted
+    replica.now_s += 5.0
+    made = replica.plan()
+    assert primary(made) == "a"
+    assert any("rate limits leave room for 0.00" in reason for reason in made.reasons)
+    assert [each.role for each in made.launches if each.deployment == "b" and not each.delay_s] == [Role.PROBE]
+
+
 def test_a_hang_counts_at_the_claim_not_at_the_end_of_the_answer() -> None:
     replica = VirtualReplica(("a", "b"))
     replica.warm_up(a=0.2, b=0.5)
@@ -358,6 +374,19 @@ def test_exploring_may_overdraw_the_budget_by_a_burst_and_what_a_call_needs_is_f
     assert sum(replica.permit(Role.EXPLORE, 0.1) for _ in range(100)) == 20
     assert not replica.permit(Role.HEDGE, 0.1)
     assert all(replica.permit(role, 0.1) for role in (Role.PRIMARY, Role.FAILOVER, Role.PROBE))
+
+
+def test_a_model_that_is_seldom_called_keeps_its_budget_and_gets_no_full_one_each_time() -> None:
+    replica = VirtualReplica(("a", "b"))
+    replica.steering.reset({MODEL: replica.deployments, "busy": replica.deployments})
+    race, calls, started = RaceSettings(budget=0.1), 200, 0
+    for _ in range(calls):
+        replica.now_s += 11 * 60.0
+        replica.steering.plan("busy", replica.deployments, race, Terms(Objective.FIRST_TOKEN, 100), SHORT)
+        made = replica.plan(budget=0.1)  # each time so long after that nothing recent is known: with company
+        extra = [each for each in made.launches if each.role in {Role.RACE, Role.HEDGE, Role.EXPLORE}]
+        started += sum(replica.permit(each.role, 0.1) for each in extra if not each.delay_s)
+    assert started <= 0.1 * calls + 2 * BURST_TOKENS
 
 
 def test_models_have_budgets_of_their_own() -> None:

@@ -237,7 +237,6 @@ def test_of_whole_answers_the_seconds_of_the_whole_count() -> None:
     [held] = [each for each in offered(lineup, terms(holds=True)) if not each.delay_s]
     # The whole answers take 4.25 or 6 s, and 1.5 s.
     assert held.saved_s == pytest.approx(0.5 * 4.25 + 0.5 * 6 - 1.5, rel=0.06)
-    assert held.usd == pytest.approx(PROMPT_USD + 0.75 * 100 * PRICE.output_usd, rel=0.01)  # the held one's part
     [slower] = [
         each
         for each in offered(line_up((msgspec.structs.replace(slow, after_s=0.0), fast)), terms(holds=True))
@@ -246,8 +245,49 @@ def test_of_whole_answers_the_seconds_of_the_whole_count() -> None:
     assert slower.saved_s == pytest.approx(0.5 * (2.0 - 1.5), rel=0.2)
 
 
-def audited(seen_ms: float, *, predicted_ms: float = 1500.0, outcome: Outcome = Outcome.SUPERSEDED) -> AttemptRecord:
-    """A primary that was overtaken at 500 ms."""
+def test_a_held_loser_is_paid_for_as_long_as_it_was_held_and_not_for_all_that_it_could_have_been() -> None:
+    soon_s, other_s = (mid_s(bucket(seconds)) for seconds in (0.25, 0.5))
+    answer_usd = 100 * PRICE.output_usd
+    fast = candidate("b", {0.5: 1.0}, 1.0, after_s=1.0, decode_s=1.0)
+    slow = candidate("a", {0.25: 0.5, 2.0: 0.5}, 0.2, after_s=4.0, decode_s=4.0)
+    [primary] = [each for each in offered(line_up((slow, fast)), terms(holds=True)) if not each.delay_s]
+    # In half of the calls the primary begins, and is cut when the other one does: after 0.25 s of its four.
+    assert primary.usd == pytest.approx(PROMPT_USD + 0.5 * (other_s - soon_s) / 4.0 * answer_usd)
+
+    often_soon = candidate("a", {0.5: 0.5, 8.0: 0.5}, 0.1, after_s=1.0, decode_s=1.0)
+    slower = candidate("b", {0.125: 1.0}, 1.0, after_s=2.0, decode_s=2.0)
+    [racer] = [each for each in offered(line_up((often_soon, slower)), terms(holds=True)) if not each.delay_s]
+    # It always begins. In half of the calls it is cut after 0.375 s of its two; in the other half its answer ends first.
+    paid = 0.5 * 0.375 / 2.0
+    assert racer.usd == pytest.approx(PROMPT_USD + paid * answer_usd, abs=0.02 * answer_usd)
+
+
+def test_what_a_faster_answer_saves_is_as_sure_as_its_speed_whatever_audits_say_of_first_tokens() -> None:
+    fast = candidate("b", {0.25: 1.0}, 1.0, after_s=1.0, decode_s=1.0)
+    slow = candidate("a", {0.25: 1.0}, 0.2, after_s=4.0, decode_s=4.0)
+    for kept in (1.0, 0.25):
+        [held] = [each for each in offered(line_up((slow, fast)), terms(holds=True), kept=kept) if not each.delay_s]
+        assert held.saved_s == pytest.approx(3.0, rel=0.1)
+
+
+def test_a_canary_is_raced_where_that_is_worth_it() -> None:
+    replica = VirtualReplica(("a", "canary"))
+    replica.warm_up(a=0.3, canary=0.5)
+    prices = {"a": PRICE, "canary": PRICE}
+    made = replica.plan(prices=prices, value_usd_per_s=1000.0, holds=False, canaries={"canary": 1.0})
+    assert made.launches[0].deployment == "canary"
+    assert extra(made) == [("a", Role.RACE, 0.0)]
+    assert made.launches[1].why is Why.VALUE
+
+
+def audited(
+    seen_ms: float,
+    *,
+    predicted_ms: float = 1500.0,
+    outcome: Outcome = Outcome.SUPERSEDED,
+    thought_from_ms: float | None = None,
+) -> AttemptRecord:
+    """A primary that was overtaken at 500 ms; what could win the call came at ``seen_ms``."""
     return AttemptRecord(
         id="1",
         call_id="call",
@@ -259,7 +299,8 @@ def audited(seen_ms: float, *, predicted_ms: float = 1500.0, outcome: Outcome = 
         launch_offset_ms=0.0,
         outcome=outcome,
         audited=True,
-        ttft_ms=seen_ms,
+        ttft_ms=seen_ms if thought_from_ms is None else thought_from_ms,
+        token_ms=seen_ms,
         predicted_ms=predicted_ms,
         overtaken_at_ms=500.0,
     )
@@ -277,6 +318,24 @@ def test_audits_say_how_many_of_the_seconds_are_saved() -> None:
     for _ in range(3000):
         kept.learn(audited(3500.0))
     assert kept.share == 1.0  # at most as if attempts were independent
+
+
+def test_where_thinking_does_not_win_audits_say_when_the_answer_began() -> None:
+    kept = Kept()
+    for _ in range(3000):
+        kept.learn(audited(1500.0, thought_from_ms=100.0))
+    assert kept.share == 1.0
+
+
+def test_where_too_little_was_known_for_a_prediction_an_audit_says_nothing_of_it() -> None:
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(3, a=0.5, b=0.5)
+    primary = replica.plan().primary
+    assert primary is not None
+    kept = Kept()
+    for _ in range(3):
+        kept.learn(audited(900.0, predicted_ms=round(1000 * primary.expected_s(0.5), 3)))
+    assert kept.share == KEPT_PRIOR
 
 
 def test_a_primary_that_fails_after_it_was_overtaken_would_have_saved_nothing() -> None:
