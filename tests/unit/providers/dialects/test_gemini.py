@@ -597,6 +597,8 @@ def test_an_error_in_a_stream_is_raised_in_both_directions() -> None:
         ToChat().feed(event(error={"code": 503, "message": "overloaded"}))
     with pytest.raises(UpstreamError, match="overloaded"):
         FromChat({}).feed(b'data: {"error": {"message": "overloaded"}}\n\n')
+    with pytest.raises(UpstreamError):  # as OpenRouter ends an answer that its provider broke off
+        FromChat({}).feed(chunk({"content": ""}, "error"))
 
 
 def test_chunks_become_googles_events() -> None:
