@@ -557,7 +557,13 @@ def test_googles_events_become_chunks() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "chats"),
-    [("STOP", "stop"), ("MAX_TOKENS", "length"), ("SAFETY", "content_filter"), ("A_NEW_ONE", "stop")],
+    [
+        ("STOP", "stop"),
+        ("MAX_TOKENS", "length"),
+        ("SAFETY", "content_filter"),
+        ("MODEL_ARMOR", "content_filter"),
+        ("A_NEW_ONE", "stop"),
+    ],
 )
 def test_googles_finish_reasons_become_chats(reason: str, chats: str) -> None:
     *_, last = chunks_of(parts({"text": "Hi"}, finish=reason))
