@@ -477,6 +477,16 @@ def test_what_gemini_has_no_words_for_is_a_loss(fields: dict[str, Any], field: s
     assert field in lost(in_gemini(**fields))
 
 
+def test_a_call_that_is_of_no_function_is_a_loss_with_its_result() -> None:
+    custom = {"id": "c", "type": "custom", "custom": {"name": "shell", "input": "ls"}}
+    made = {"role": "assistant", "content": "Yes.", "tool_calls": [custom, call("a")]}
+    results = [{"role": "tool", "tool_call_id": name, "content": "x"} for name in "ca"]
+    wording = in_gemini(messages=[*CHAT_ASK, made, *results])
+    assert lost(wording) == ["messages[1].tool_calls[0]", "messages[2]"]
+    *_, answers = body(wording)["contents"]
+    assert [part["functionResponse"]["id"] for part in answers["parts"]] == ["a"]
+
+
 def test_a_result_of_no_call_is_malformed() -> None:
     with pytest.raises(Malformed, match="tool_call_id"):
         in_gemini(messages=[*CHAT_ASK, {"role": "tool", "tool_call_id": "x", "content": ""}])
