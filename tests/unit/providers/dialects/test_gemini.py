@@ -110,6 +110,11 @@ def test_calls_are_whole_wherever_they_stand() -> None:
     assert (read.names, read.answer) == (["f", "g"], True)
 
 
+def test_arguments_that_are_not_utf_8_do_not_stop_the_reading() -> None:
+    read = read_event(parts({"functionCall": {"name": "f", "args": {"x": "?"}}})[6:-4].replace(b"?", b"\xff"))
+    assert read.tools == [(WHOLE_CALL, '{"x":"\N{REPLACEMENT CHARACTER}"}')]
+
+
 def test_a_blocked_prompt_is_a_refusal_without_an_answer() -> None:
     read = read_event(
         b'{"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 5}}'
