@@ -5,6 +5,7 @@ import gzip
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 import pytest
@@ -153,6 +154,18 @@ async def test_a_prompt_of_megabytes_arrives_whole(origin: Origin, upstream: Htt
     connection.send(STREAM_HEAD + LAST_CHUNK)
     await soon(attempt)
     assert len(json_of(request)["messages"]) == 5 * 1024 * 1024
+
+
+async def test_a_field_of_a_query_may_be_there_several_times(origin: Origin, upstreams: list[HttpUpstream]) -> None:
+    azure = HttpUpstream(provider="azure", base_url=origin.base_url, api_key=KEY, query={"api-version": "1"})
+    upstreams.append(azure)
+    asked = [("include[]", "a"), ("include[]", "b"), ("after", "c")]
+    attempt = asyncio.create_task(azure.fetch("GET", "responses/resp_1", asked))
+    connection, request = await origin.request()
+    connection.send(response(b"{}"))
+    await soon(attempt)
+    target = request.split(b" ", 2)[1].decode()
+    assert parse_qsl(target.partition("?")[2]) == [("api-version", "1"), *asked]
 
 
 async def test_a_proxy_named_by_the_environment_is_used(
