@@ -240,14 +240,14 @@ class HttpUpstream:
         try:
             return await self._checked(response)
         except UpstreamError as error:
-            if error.kind is ErrorKind.NOT_FOUND and path != PIVOT.name and "model" not in error.message:
+            if error.kind is ErrorKind.NOT_FOUND and path != PIVOT.name and not _names_model(error):
                 error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
             self._name_url(error, path, request.model)
             raise
 
     def _name_url(self, error: UpstreamError, path: str, model: str) -> None:
         """Add the requested URL to an error that may be about the path, so that a wrong base URL is noticed."""
-        if error.status not in _NO_SUCH_PATH or "model" in error.message:
+        if error.status not in _NO_SUCH_PATH or _names_model(error):
             return
         url = self._url(path, model).with_user(None).with_query(None)
         lacks_version = self._is_own_url and _VERSION.search(self._base_url.path) is None
@@ -330,6 +330,11 @@ class HttpUpstream:
     def _url(self, path: str, model: str) -> URL:
         filled = self._paths.get(path, path).replace("{model}", quote(model, safe=""))
         return self._base_url.joinpath(*filled.split("/"), encoded=True)
+
+
+def _names_model(error: UpstreamError) -> bool:
+    """Whether a 404 is about the model, and not about the path."""
+    return "model" in error.message.lower()
 
 
 async def _read_at_most(response: Body, limit_bytes: int) -> bytes:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from providers import ErrorKind, EventSplitter, Exchange, HttpUpstream, Quirks, Request, UpstreamError, events
-from providers.dialects import read_event
+from providers.dialects import RESPONSES, read_event
 from tests.app.providers.origin import LAST_CHUNK, STREAM_HEAD, Connection, Origin, chunked, response, soon, tls_pair
 
 KEY = "sk-test-0123456789abcdefghij"
@@ -316,6 +316,17 @@ async def test_a_path_that_is_not_there_is_told_with_its_address_and_without_sec
         error = await refusal(origin, own, response(b'{"detail":"Not Found"}', status="404 Not Found"))
         url = f"http://localhost:{origin.port}{base_url}/chat/completions"
         assert (error.kind, error.message) == (ErrorKind.NOT_FOUND, f"Not Found (asked was {url}{hint})")
+
+
+async def test_a_model_that_is_not_there_is_no_missing_api(origin: Origin, upstream: HttpUpstream) -> None:
+    said = b'{"error":{"message":"Model not found, inaccessible, and/or not deployed","code":"NOT_FOUND"}}'
+    attempt = asyncio.create_task(upstream.stream(Request(model="m", fields={}, dialect=RESPONSES)))
+    connection, _ = await origin.request()
+    connection.send(response(said, status="404 Not Found"))
+    with pytest.raises(UpstreamError) as caught:
+        await soon(attempt)
+    assert caught.value.kind is ErrorKind.NOT_FOUND
+    assert "asked was" not in caught.value.message
 
 
 async def test_an_error_in_a_json_array_is_read(origin: Origin, upstream: HttpUpstream) -> None:
