@@ -10,8 +10,18 @@ from urllib.parse import parse_qsl
 import msgspec
 import pytest
 
-from providers import ErrorKind, EventSplitter, Exchange, HttpUpstream, Quirks, Request, UpstreamError, events
-from providers.dialects import RESPONSES, read_event
+from providers import (
+    ErrorKind,
+    EventSplitter,
+    Exchange,
+    HttpUpstream,
+    Quirks,
+    Request,
+    TranslatedExchange,
+    UpstreamError,
+    events,
+)
+from providers.dialects import CHAT, MESSAGES, RESPONSES, read_event, translations
 from tests.app.providers.origin import LAST_CHUNK, STREAM_HEAD, Connection, Origin, chunked, response, soon, tls_pair
 
 KEY = "sk-test-0123456789abcdefghij"
@@ -67,7 +77,10 @@ async def refusal(origin: Origin, upstream: HttpUpstream, answer: bytes) -> Upst
 
 
 async def failed_reading(origin: Origin, upstream: HttpUpstream, answer: bytes) -> UpstreamError:
-    exchange = await ask(origin, upstream, answer)
+    return await failure_of(await ask(origin, upstream, answer))
+
+
+async def failure_of(exchange: Exchange) -> UpstreamError:
     with pytest.raises(UpstreamError) as caught:
         await whole(exchange)
     return caught.value
@@ -380,6 +393,15 @@ async def test_a_json_error_with_status_200_is_an_error(
     body = b'{"error":{"message":"overloaded","code":503}}'
     error = await failed_reading(origin, upstream, response(body, content_type=content_type))
     assert (error.kind, error.status, error.message) == (ErrorKind.SERVER_ERROR, 503, "overloaded")
+
+
+async def test_an_error_in_an_array_within_a_translated_stream_keeps_its_kind(
+    origin: Origin, upstream: HttpUpstream
+) -> None:
+    event = b'data: [{"error":{"code":429,"message":"Quota exceeded"}}]\n\n'
+    exchange = await ask(origin, upstream, STREAM_HEAD + chunked(event) + LAST_CHUNK)
+    error = await failure_of(TranslatedExchange(exchange, translations(CHAT, MESSAGES, {}, exchange.secrets)))
+    assert (error.kind, error.status, error.message) == (ErrorKind.RATE_LIMITED, 429, "Quota exceeded")
 
 
 async def test_a_web_page_with_status_200_is_an_invalid_response(origin: Origin, upstream: HttpUpstream) -> None:
