@@ -9,7 +9,7 @@ from gateway.racing.reader import AnswerReader, AnswerText, Block, joined, trunc
 from gateway.racing.sinks import Forward, Sink
 from gateway.racing.speech import Speech
 from gateway.racing.timeouts import AttemptClocks
-from gateway.racing.validation import UNJUDGED, Judgement, Validity, asks_for_several, judge
+from gateway.racing.validation import UNJUDGED, Judgement, Validity, judge
 from providers import ErrorKind, UpstreamError
 
 UNCLAIMED_BYTES = 8 * 2**20  # a provider that sends this much before its first token is broken
@@ -43,8 +43,7 @@ class AnswerStream:
         clock: Callable[[], float],
     ) -> None:
         self.announced = False  # whether its first token was reported
-        texts, requests = call.dialect.answers.texts, call.dialect.requests
-        may_be_several = requests.choices in call.fields or requests.batch is not None  # as in few calls
+        texts = call.dialect.answers.texts
         self.text = AnswerText(texts) if call.answer_kind is AnswerKind.JSON else None
         is_spoken = call.win_on is WinOn.SENTENCE and self.text is None
         self.speech = Speech(texts, call.sentence_words) if is_spoken else None
@@ -55,7 +54,6 @@ class AnswerStream:
             answers=call.dialect.answers,
             drop_usage=call.streamed and not call.wants_usage,
             text=self.text or self.speech,
-            several=may_be_several and asks_for_several(call.fields, call.dialect),
         )
         self._measurement = measurement
         self._clocks = clocks

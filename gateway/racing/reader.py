@@ -126,10 +126,8 @@ class AnswerReader:
         answers: AnswerFormat,
         drop_usage: bool,
         text: AnswerText | None = None,
-        several: bool = False,
     ) -> None:
-        """``several``: the request may have more than one answer, which are streamed side by side."""
-        self.finished = False  # a finish reason was seen, of each answer that has begun
+        self.finished = False  # a finish reason was seen
         self.done = False  # the last event was seen: [DONE], or the dialect's equivalent
         self._measurement = measurement
         self._clocks = clocks
@@ -137,8 +135,6 @@ class AnswerReader:
         self._sent_secrets: Sequence[bytes]
         self._read_event = answers.read_event
         self._learned = answers.learned
-        self._endings = answers.endings if several else None
-        self._ended: dict[int, bool] = {}  # of several answers, which have their finish reason
         self._text = text  # of an answer that must be JSON
         self._drop_usage = drop_usage  # drop a chunk that has only usage, requested by us and not by the client
         self._splitter = EventSplitter()
@@ -238,7 +234,7 @@ class AnswerReader:
                 chunk = msgspec.structs.replace(chunk, data=event.data)
             self._measurement.event(chunk, now)
             chunks.append(chunk)
-            self.finished = (self.finished or chunk.finished) if self._endings is None else self._all_ended(chunk)
+            self.finished = self.finished or chunk.finished
             if chunk.usage_only and self._drop_usage:
                 dropped = True
             else:
@@ -280,16 +276,6 @@ class AnswerReader:
         """Return the error of an answer without a finish reason: its client must not see the ``last`` event, [DONE]."""
         is_whole = last.finished or self.finished or not self._measurement.meaningful  # an empty one is told of later
         return None if is_whole else truncated()
-
-    def _all_ended(self, chunk: Chunk) -> bool:
-        """Return whether all of several answers that have begun have their finish reason: one may be far longer."""
-        assert self._endings is not None
-        try:
-            for number, ends in self._endings(chunk.data):
-                self._ended[number] = ends or self._ended.get(number, False)
-        except _UNREADABLE:
-            return self.finished or chunk.finished
-        return all(self._ended.values()) if self._ended else self.finished or chunk.finished
 
     def _take_text(self, chunks: Iterable[Chunk]) -> None:
         if self._text is not None:

@@ -48,10 +48,8 @@ def answer_kind(fields: Fields, dialect: Dialect) -> AnswerKind:
 
 def asks_for_several(fields: Fields, dialect: Dialect) -> bool:
     """Whether a request asks for more than one answer, which are streamed side by side."""
-    field, batch, prompt = dialect.requests.choices, dialect.requests.batch, dialect.requests.prompt
-    if field is not None and field in fields and bytes(fields[field]).strip() not in _ONE:
-        return True
-    return batch is not None and prompt in fields and batch.match(fields[prompt]) is not None
+    field = dialect.requests.choices
+    return field is not None and field in fields and bytes(fields[field]).strip() not in _ONE
 
 
 def expected(fields: Fields, dialect: Dialect, *, every_schema: bool = False) -> Expected | None:

@@ -3,7 +3,6 @@
 Each has a folder beside this file and is one ``Dialect``; ``index.py`` lists them.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -201,7 +200,6 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     system: SystemPrompt | None = None  # None: there is no system prompt
     effort: str | None = None  # the field with the reasoning effort
     choices: str | None = None  # the field with the number of answers; None: there is one
-    batch: re.Pattern[bytes] | None = None  # matches a prompt that is several, each with answers of its own
     decoded: frozenset[str] = frozenset()  # fields that are decoded into objects, so that their length is limited
     essential: frozenset[str] = frozenset()  # fields that are never dropped: they are part of the prompt
     inline: frozenset[str] = (
@@ -221,8 +219,6 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     read_event: ReadEvent
     texts: Callable[[bytes], Iterable[tuple[int, str]]]  # of one event's data, with the choice or item of each
-    # From one event's data to the answers that it is of, and whether each ends with it; None: there is only one.
-    endings: Callable[[bytes], Iterable[tuple[int, bool]]] | None = None
     events_of_answer: Callable[[bytes, Sequence[str]], bytes]  # from a whole JSON answer and the secrets to mask
     gathering: Callable[[], Gathering]
     ending: bytes  # the last event, sent where a provider stops after the finish reason

@@ -9,7 +9,7 @@ import msgspec
 from providers.dialects import events
 from providers.dialects.chat.answers import ENDING, ChatGathering, events_of_answer, failure
 from providers.dialects.chat.continuing import ChatContinuing, repairs_of
-from providers.dialects.chat.events import endings, read_event
+from providers.dialects.chat.events import read_event
 from providers.dialects.dialect import (
     AnswerFormat,
     Dialect,
@@ -76,7 +76,6 @@ CHAT = Dialect(
     answers=AnswerFormat(
         read_event=read_event,
         texts=texts,
-        endings=endings,
         events_of_answer=events_of_answer,
         gathering=ChatGathering,
         ending=ENDING,

@@ -4,7 +4,7 @@ Nearly every chunk fits the types below and is decoded straight into them. Where
 for a string, a string for an object), the event is decoded again without types, and fields that do not fit are ignored.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -78,19 +78,9 @@ class _Event(msgspec.Struct, gc=False):
     system_fingerprint: str | None = None
 
 
-class _End(msgspec.Struct, gc=False):
-    index: int | None = None
-    finish_reason: str | None = None
-
-
-class _Ends(msgspec.Struct, gc=False):
-    choices: list[_End] | None = None
-
-
 EACH_CHOICE = 10_000  # the tool calls of choice n have the places from n * EACH_CHOICE on
 _S = TypeVar("_S", bound=msgspec.Struct)
 _decoder = msgspec.json.Decoder(_Event)
-_ends = msgspec.json.Decoder(_Ends)
 _NESTED: Mapping[str, type[msgspec.Struct]] = {
     "choices": _Choice,
     "delta": _Delta,
@@ -126,17 +116,6 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     if event.error or event.object == "error":
         return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
     return _chunk(data, event, secrets)
-
-
-def endings(data: bytes) -> Iterator[tuple[int, bool]]:
-    """Yield the index of each choice, of chat or of completions, and whether it ends with this event.
-
-    Raises:
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
-
-    """
-    for choice in _ends.decode(data).choices or ():
-        yield choice.index or 0, bool(choice.finish_reason)
 
 
 def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:

@@ -1,6 +1,5 @@
 """Completions as one of the dialects. It is not translated: a raw prompt has no counterpart in messages."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,7 +7,6 @@ import msgspec
 
 from providers.dialects.chat.answers import ENDING, failure
 from providers.dialects.chat.continuing import ChatSplice, Event, repairs_of_completions
-from providers.dialects.chat.events import endings
 from providers.dialects.continuing import Begun, Continuing, Way, decoded_in, strings_of, with_less
 from providers.dialects.dialect import AnswerFormat, Dialect, ParameterNames, RequestFormat
 from providers.dialects.events import DONE, Chunk, Gathering, no_json_object
@@ -313,7 +311,6 @@ COMPLETIONS = Dialect(
         prompt="prompt",
         reading_order=("prompt",),
         choices="n",
-        batch=re.compile(rb'\s*\[\s*["\[]'),  # of texts or of lists of tokens; one list of tokens is one prompt
         parameters=ParameterNames(
             answer_limits=("max_tokens",),
             has_default_limit=True,  # of 16 tokens
@@ -325,7 +322,6 @@ COMPLETIONS = Dialect(
     answers=AnswerFormat(
         read_event=read_event,
         texts=texts,
-        endings=endings,
         events_of_answer=events_of_answer,
         gathering=CompletionGathering,
         ending=ENDING,

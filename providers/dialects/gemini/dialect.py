@@ -21,7 +21,6 @@ from providers.dialects.dialect import (
 )
 from providers.dialects.gemini.events import (
     GeminiGathering,
-    endings,
     error_body,
     events_of_answer,
     failure,
@@ -518,7 +517,6 @@ GEMINI = Dialect(
     answers=AnswerFormat(
         read_event=read_event,
         texts=texts,
-        endings=endings,
         events_of_answer=events_of_answer,
         gathering=GeminiGathering,
         ending=b"",  # its answers end with their response

@@ -155,17 +155,6 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
                 yield candidate.index or 0, part.text
 
 
-def endings(data: bytes) -> Iterator[tuple[int, bool]]:
-    """Yield the number of each candidate, and whether it ends with this event.
-
-    Raises:
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
-
-    """
-    for candidate in _decoder.decode(data).candidates or ():
-        yield candidate.index or 0, bool(candidate.finish_reason)
-
-
 def usage_of(told: UsageMetadata) -> Usage:
     """Return Google's counts as ours: the answer's tokens include its thoughts, the prompt's what tools have found."""
     prompt = told.prompt_token_count

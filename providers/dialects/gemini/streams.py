@@ -48,8 +48,8 @@ class FromChat:
 
     @property
     def finishing(self) -> bool:
-        """Whether each answer that has begun has its finish reason, and the end is not told yet."""
-        return not self._ended and bool(self._choices) and all(each.reason for each in self._choices.values())
+        """Whether there was a finish reason, and the answer has no end yet."""
+        return not self._ended and any(choice.reason is not None for choice in self._choices.values())
 
     def feed(self, block: bytes) -> bytes:
         """Translate whole chunks; return the events.
@@ -74,13 +74,14 @@ class FromChat:
         return b"".join(said)
 
     def end(self) -> bytes:
-        """Return the last event, with the finish reasons and the usage; nothing if an answer has not ended."""
+        """Return the last event, with the finish reasons and the usage; nothing, if there was no finish reason."""
         if not self.finishing:
             return b""
         self._ended = True
         last = [
             {"content": {"parts": [{"text": ""}], "role": "model"}, "finishReason": choice.reason, "index": index}
             for index, choice in sorted(self._choices.items())
+            if choice.reason is not None
         ]
         usage = {} if self._usage is None else {"usageMetadata": self._usage}
         return event({"candidates": last, **usage, **self._facts})
@@ -221,8 +222,8 @@ class ToChat:
 
     @property
     def finishing(self) -> bool:
-        """Whether each answer that has begun has its finish reason, and the chunk with the usage is still to come."""
-        return self._finished and not self._ended and all(each.finished for each in self._candidates.values())
+        """Whether there was a finish reason, and the chunk with the usage is still to come."""
+        return self._finished and not self._ended
 
     def feed(self, block: bytes) -> bytes:
         """Translate whole events; return the chunks.
@@ -242,7 +243,7 @@ class ToChat:
         return b"".join(said)
 
     def end(self) -> bytes:
-        """Return the usage and [DONE], if each answer that has begun has its finish reason."""
+        """Return the usage and [DONE], if there was a finish reason."""
         if not self.finishing:
             return b""
         self._ended = True

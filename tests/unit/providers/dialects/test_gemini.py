@@ -663,16 +663,6 @@ def test_arguments_that_are_no_object_are_an_invalid_response() -> None:
     assert raised.value.kind is ErrorKind.INVALID_RESPONSE
 
 
-def test_answers_side_by_side_end_together() -> None:
-    one_ended = chunk({"content": "a"}, "stop") + chunk({"content": "b"}, index=1)
-    assert all("finishReason" not in one for each in events_of(one_ended) for one in each["candidates"])
-    translation = ToChat()
-    translation.feed(parts({"text": "a"}, finish="STOP") + parts({"text": "b"}, index=1))
-    assert (translation.finishing, translation.end()) == (False, b"")
-    translation.feed(parts({"text": "c"}, finish="STOP", index=1))
-    assert (translation.finishing, b"[DONE]" in translation.end()) == (True, True)
-
-
 def test_answers_side_by_side_keep_their_numbers() -> None:
     said = events_of(chunk({"content": "a"}), chunk({"content": "b"}, index=1), chunk({}, "stop"), chunk({}, "stop", 1))
     assert [one["index"] for each in said for one in each["candidates"]] == [0, 1, 0, 1]
