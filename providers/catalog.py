@@ -27,9 +27,12 @@ _DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
     "service_tier": (b"null", b'"auto"', b'"default"'),
     "store": (b"null", b"false"),
     "top_logprobs": (b"null", b"0"),
+    "verbosity": (b"null", b'"medium"'),
 }
 # They do not affect the answer.
-_HINTS = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "service_tier", "user"})
+_HINTS = frozenset(
+    {"metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "user"}
+)
 _DEVELOPER = b'"developer"'
 _SYSTEM = msgspec.Raw(b'"system"')
 _CALLS, _SIGNED = b'"tool_calls"', b'"thought_signature"'

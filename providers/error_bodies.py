@@ -89,7 +89,7 @@ def _delay_s(text: str, now_s: float) -> float | None:
     for parse in (datetime.fromisoformat, parsedate_to_datetime):
         try:
             instant = parse(text)
-        except ValueError:
+        except (ValueError, OverflowError):  # the latter for a year of a dozen digits
             continue
         return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() - now_s
     return None

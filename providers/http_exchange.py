@@ -149,19 +149,25 @@ class TranslatedExchange:
 
     def _translated(self, block: bytes) -> bytes:
         """Apply all translations to ``block``; at the end of the stream, end each after the one before it."""
-        if block.find(b"event:") >= 0:
-            self._check_names(block)
+        if block.find(b"event:") >= 0 or block.find(b"data: [{") >= 0 or block.find(b"data:[{") >= 0:
+            self._check_errors(block)
         for translation in self._translations:
             block = translation.feed(block) if block else b""
             if self._over:
                 block += translation.end()
         return block
 
-    def _check_names(self, block: bytes) -> None:
-        """Raise the error of an event that only its name calls one; translations know the others by their data."""
+    def _check_errors(self, block: bytes) -> None:
+        """Raise the error of an event that only its name calls one, or in an array, which is how Google sends some.
+
+        Translations know the others by their data.
+        """
         for event in events(block):
+            is_called_one = b'"error"' in event.data
+            if is_called_one and event.data.startswith(b"["):
+                raise error_in(event.data, self.secrets, otherwise=ErrorKind.STREAM_ERROR)
             error = None if event.is_one_line else named_error(event.raw, event.data, self.secrets)
-            if error is not None and b'"error"' not in event.data:
+            if error is not None and not is_called_one:
                 raise error
 
 

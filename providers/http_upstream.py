@@ -199,7 +199,7 @@ class HttpUpstream:
 
         """
         started = perf_counter()
-        head = self._build_head(method, path, "", packed=True, query=dict(query))
+        head = self._build_head(method, path, "", packed=True, query=query)
         body = None if method in {"GET", "DELETE"} else b""
         response = await self._checked(await self._client.send(HttpRequest(head, (), body), _CONNECT_S))
         headers_ms = (perf_counter() - started) * 1000
@@ -216,7 +216,7 @@ class HttpUpstream:
         """
 
         async def read_page(query: Mapping[str, str]) -> tuple[bytes, Mapping[str, str]]:
-            head = self._build_head("GET", "models", "", packed=True, query=query)
+            head = self._build_head("GET", "models", "", packed=True, query=[*query.items()])
             response = await self._checked(await self._client.send(HttpRequest(head, (), None), connect_timeout_s))
             return await self._read_whole(response, may_be_array=True), response.headers
 
@@ -240,14 +240,14 @@ class HttpUpstream:
         try:
             return await self._checked(response)
         except UpstreamError as error:
-            if error.kind is ErrorKind.NOT_FOUND and path != PIVOT.name and "model" not in error.message:
+            if error.kind is ErrorKind.NOT_FOUND and path != PIVOT.name and not _names_model(error):
                 error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
             self._name_url(error, path, request.model)
             raise
 
     def _name_url(self, error: UpstreamError, path: str, model: str) -> None:
         """Add the requested URL to an error that may be about the path, so that a wrong base URL is noticed."""
-        if error.status not in _NO_SUCH_PATH or "model" in error.message:
+        if error.status not in _NO_SUCH_PATH or _names_model(error):
             return
         url = self._url(path, model).with_user(None).with_query(None)
         lacks_version = self._is_own_url and _VERSION.search(self._base_url.path) is None
@@ -313,21 +313,28 @@ class HttpUpstream:
         model: str,
         *,
         packed: bool,
-        query: Mapping[str, str] = _NO_QUERY,
+        query: Sequence[tuple[str, str]] = (),
         own: tuple[tuple[str, str], ...] = (),
     ) -> Head:
         """Return the head of requests to ``path``; ``packed``: the answer may be compressed.
 
-        The fields ``own`` replace the provider's.
+        The fields ``own`` replace the provider's, as those of ``query`` do, of which one may be there several times.
         """
         own_query = _QUERIES.get(path, _NO_QUERY)
-        url = self._url(path, model).with_query({**self._base_url.query, **self._query, **own_query, **query})
+        names = {name for name, _ in query}
+        kept = {**self._base_url.query, **self._query, **own_query}.items()
+        url = self._url(path, model).with_query([*((name, said) for name, said in kept if name not in names), *query])
         headers = {**_COMPRESSED, **dict(own)} if packed else dict(own)
         return self._client.head(method, url.raw_path_qs, headers)
 
     def _url(self, path: str, model: str) -> URL:
         filled = self._paths.get(path, path).replace("{model}", quote(model, safe=""))
         return self._base_url.joinpath(*filled.split("/"), encoded=True)
+
+
+def _names_model(error: UpstreamError) -> bool:
+    """Whether a 404 is about the model, and not about the path."""
+    return "model" in error.message.lower()
 
 
 async def _read_at_most(response: Body, limit_bytes: int) -> bytes:

@@ -2,7 +2,7 @@
 
 Lists have OpenAI's basic format (``{"data": [{"id": …}]}``, or the bare array of Together) and differ in all details:
 OpenRouter, Novita, DeepInfra, Together and SambaNova have prices, in different units; Groq, Mistral, vLLM, Fireworks
-and llama.cpp have the context length, under different names; Anthropic sends pages.
+and llama.cpp have the context length, under different names; Anthropic and Gemini send pages.
 """
 
 import math
@@ -331,6 +331,8 @@ def next_page(body: bytes) -> Mapping[str, str] | None:
         return None
     if answer.get("has_more") is True and isinstance(last := answer.get("last_id"), str):  # Anthropic
         return {"after_id": last}
+    if isinstance(token := answer.get("nextPageToken"), str) and token:  # Gemini: fifty models a page
+        return {"pageToken": token}
     if isinstance(links := answer.get("links"), dict) and isinstance(following := links.get("next"), str):  # OpenRouter
         return dict(parse_qsl(urlsplit(following).query)) or None
     return None

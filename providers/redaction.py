@@ -93,17 +93,23 @@ def redact_word(word: str, secrets: Sequence[str] = ()) -> str:
 
 
 def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:
-    """Return a decoded JSON ``value`` with its strings redacted, names of fields included."""
+    """Return a decoded JSON ``value`` with its strings redacted, names of fields included.
+
+    What is nested deeper than Python's stack is masked.
+    """
     known = tuple(secrets)
-    match value:
-        case str():
-            return redact(value, known)
-        case list():
-            return [redact_json(item, known) for item in value]
-        case dict():
-            return {redact(str(key), known): redact_json(item, known) for key, item in value.items()}
-        case _:
-            return value
+    try:
+        match value:
+            case str():
+                return redact(value, known)
+            case list():
+                return [redact_json(item, known) for item in value]
+            case dict():
+                return {redact(str(key), known): redact_json(item, known) for key, item in value.items()}
+            case _:
+                return value
+    except RecursionError:
+        return MASK
 
 
 def _may_have_key(text: str) -> bool:

@@ -230,20 +230,23 @@ def masked_body(data: bytes, secrets: Sequence[str]) -> bytes:
 
 
 def _beside_words(value: Any, secrets: Sequence[str]) -> Any:
-    match value:
-        case str():
-            for secret in secrets:
-                value = value.replace(secret, MASK)
-            return value
-        case list():
-            return [_beside_words(each, secrets) for each in value]
-        case dict():
-            return {
-                name: each if name in _WORDS and not _goes_deeper(name, each) else _beside_words(each, secrets)
-                for name, each in value.items()
-            }
-        case _:
-            return value
+    try:
+        match value:
+            case str():
+                for secret in secrets:
+                    value = value.replace(secret, MASK)
+                return value
+            case list():
+                return [_beside_words(each, secrets) for each in value]
+            case dict():
+                return {
+                    name: each if name in _WORDS and not _goes_deeper(name, each) else _beside_words(each, secrets)
+                    for name, each in value.items()
+                }
+            case _:
+                return value
+    except RecursionError:  # nested deeper than Python's stack
+        return MASK
 
 
 def _goes_deeper(name: str, value: Any) -> bool:

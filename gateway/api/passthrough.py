@@ -160,12 +160,14 @@ class ResponseOutlet:
         """Prepare the response, with the provider's content length if it is known."""
         upstream = relayed.answer.headers
         fields = relayed_headers(relayed, self._response_headers)
-        if fields["content-type"].startswith("text/event-stream"):
+        is_stream = fields["content-type"].lower().startswith("text/event-stream")
+        if is_stream:
             fields["cache-control"] = "no-cache"
             fields["x-accel-buffering"] = "no"  # else nginx would buffer the stream
         response = self.response = web.StreamResponse(status=relayed.answer.status, headers=fields)
         length = upstream.get("content-length", "")
-        if length.isascii() and length.isdigit() and upstream.get("content-encoding", "") in _IDENTITY:
+        is_known = length.isascii() and length.isdigit() and upstream.get("content-encoding", "") in _IDENTITY
+        if is_known and not is_stream:  # events may be masked, mended, or lack their last line
             response.content_length = int(length)
         try:
             await response.prepare(self._request)

@@ -24,7 +24,7 @@ _ID_BYTES = 12
 
 MOST_KNOWN = 4_096  # clients, and end users, whose levels are kept from one call to the next
 
-_text = msgspec.json.Decoder(str)
+_text = msgspec.json.Decoder(str | None)
 
 
 class _Metadata(msgspec.Struct):
@@ -174,7 +174,7 @@ def named_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
     """Return the end user whom a request names, as its client calls them; None if it names none."""
     try:
         for field in _NAMED:
-            if field in fields and (name := _text.decode(fields[field]).strip()):
+            if field in fields and (name := (_text.decode(fields[field]) or "").strip()):
                 return name[:_LONGEST]
         user_id = _metadata.decode(fields[_METADATA]).user_id if _METADATA in fields else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

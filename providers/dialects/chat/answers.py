@@ -87,6 +87,7 @@ def _event(top: Mapping[str, msgspec.Raw], choices: Sequence[Mapping[str, msgspe
 # value, and every field outside a delta, is replaced by the last one seen.
 
 _ONCE = frozenset({"role", "id", "type", "index", "object", "name"})  # sent complete, sometimes twice: never appended
+_OF_CHUNKS = frozenset({"choices", "obfuscation"})  # not fields of the answer: OpenAI pads its chunks to one length
 
 
 class _PlainDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -111,6 +112,7 @@ class _PlainChunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     model: str = ""
     system_fingerprint: str | None = None
     service_tier: str | None = None
+    obfuscation: str | None = None
     usage: None = None
 
 
@@ -186,7 +188,7 @@ class ChatGathering(Gathering):
 
     def _merge(self, chunk: dict[str, Any]) -> None:
         for key, value in chunk.items():
-            if key != "choices" and not (value is None and key in self._answer):
+            if key not in _OF_CHUNKS and not (value is None and key in self._answer):
                 self._answer[key] = value
         for piece in chunk.get("choices") or ():
             index = piece.get("index") or 0

@@ -1,6 +1,7 @@
 """A chat completion that broke off, continued by another provider."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -183,12 +184,15 @@ def _delta(text: str, finish_reason: str | None) -> dict[str, Any]:
 # Repairs of chunks that some vendors stream in a wrong form; applied only where a vendor's catalog row names them.
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
+# Raised for what is no chunk: it is passed on as it is, as the reader of the stream reports it.
+_NO_CHUNK = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError)
 
 
 class ToolIndex:
     """Numbers tool calls that come without ``index``, or all with 0, as from Gemini's OpenAI surface.
 
-    A call with an id not seen before, or with a name and no id, is the next one; anything else continues the last.
+    A call with an id not seen before, or with a name and no id, is the next one; anything else continues the last that
+    had its index.
     """
 
     finishing = False  # an end is passed on as soon as it comes
@@ -196,6 +200,7 @@ class ToolIndex:
     def __init__(self) -> None:
         self._ids: dict[tuple[int, str], int] = {}  # of choice and call id: index
         self._counts: dict[int, int] = {}  # of choice: calls so far
+        self._latest: dict[tuple[int, object], int] = {}  # of choice and given index: the index of the last such call
 
     def feed(self, block: bytes) -> bytes:
         """Return whole events with every tool call numbered; all others unchanged."""
@@ -210,15 +215,15 @@ class ToolIndex:
     def _event(self, raw: bytes, data: bytes) -> bytes:
         if b'"tool_calls"' not in data:
             return raw
+        changed = False
         try:
             chunk = _decoder.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return raw  # the reader of the stream reports the error
-        changed = False
-        for choice in chunk.get("choices") or ():
-            match choice:
-                case {"delta": {"tool_calls": [*calls]}}:
-                    changed |= self._number(choice.get("index") or 0, calls)
+            for choice in chunk.get("choices") or ():
+                match choice:
+                    case {"delta": {"tool_calls": [*calls]}}:
+                        changed |= self._number(choice.get("index") or 0, calls)
+        except _NO_CHUNK:
+            return raw
         return b"data: " + msgspec.json.encode(chunk) + b"\n\n" if changed else raw
 
     def _number(self, choice: int, calls: list[Any]) -> bool:
@@ -231,15 +236,16 @@ class ToolIndex:
 
     def _index(self, choice: int, call: dict[str, Any]) -> int:
         count = self._counts.get(choice, 0)
-        call_id = call.get("id")
+        call_id, given = call.get("id"), call.get("index")
         if not call_id and not (call.get("function") or {}).get("name"):
-            given = call.get("index")
-            return given if isinstance(given, int) else max(count - 1, 0)
+            last = max(count - 1, 0)
+            return self._latest.get((choice, given), given) if isinstance(given, int) else last
         if call_id and (choice, call_id) in self._ids:
             return self._ids[choice, call_id]
         if call_id:
             self._ids[choice, call_id] = count
         self._counts[choice] = count + 1
+        self._latest[choice, given] = count
         return count
 
 
@@ -274,15 +280,13 @@ class FinishReason:
                 if reason is not None
             ]
             return b"data: " + msgspec.json.encode({**self._top, "choices": ends}) + b"\n\n" if ends else b""
-        try:
+        with suppress(*_NO_CHUNK):
             chunk = _decoder.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return b""  # the reader of the stream reports the error
-        choices = chunk.pop("choices", None)
-        self._top = {name: value for name, value in chunk.items() if name != "usage"}
-        for choice in choices if isinstance(choices, list) else ():
-            if isinstance(choice, dict):
-                self._note(choice)
+            choices = chunk.pop("choices", None)
+            self._top = {name: value for name, value in chunk.items() if name != "usage"}
+            for choice in choices if isinstance(choices, list) else ():
+                if isinstance(choice, dict):
+                    self._note(choice)
         return b""
 
     def _note(self, choice: Mapping[str, Any]) -> None:

@@ -98,6 +98,9 @@ class Conversation:
                     self._add_result(message, path)
                 case _:
                     self._losses.add(path, f"Converse has no role {role!r}")
+        if self.turns and self.turns[0]["role"] == "assistant":
+            first = next(at for at, message in enumerate(messages) if bytes(message["role"]) == b'"assistant"')
+            self._losses.add(f"messages[{first}]", "Converse's conversations begin with the user")
         if role == "assistant":
             reason = "Converse continues an assistant's last message, and does not answer it"
             self._losses.add(f"messages[{len(messages) - 1}]", reason)

@@ -73,6 +73,7 @@ class _Conversation:
         self.turns: list[Object] = []
         self._losses = losses
         self._names: dict[str, msgspec.Raw] = {}  # of functions, by the ids of their calls
+        self._lost_calls: set[str] = set()  # ids of calls that are of no function
         self._answers_tools = False  # the last turn has functions' answers only
 
     def read(self, messages: Sequence[RawObject]) -> None:
@@ -136,17 +137,18 @@ class _Conversation:
             parts.append({"text": message["refusal"]})
         if parts and (signature := signature_of(message, path)) is not None:
             parts[-1]["thoughtSignature"] = signature
-        calls = [
-            self._call(call, f"{path}.tool_calls[{number}]")
-            for number, call in enumerate(objects_at(message.get("tool_calls"), f"{path}.tool_calls"))
-        ]
+        calls: list[Object] = []
+        for number, call in enumerate(objects_at(message.get("tool_calls"), f"{path}.tool_calls")):
+            calls += self._call(call, f"{path}.tool_calls[{number}]")
         if calls and not any("thoughtSignature" in call for call in calls):
             calls[0]["thoughtSignature"] = UNSIGNED
         self._add("model", parts + calls)
 
-    def _call(self, call: RawObject, at: str) -> Object:
+    def _call(self, call: RawObject, at: str) -> list[Object]:
         if (decoded(call.get("type"), str, f"{at}.type") or "function") != "function":
             self._losses.add(at, "Gemini has functions only")
+            self._lost_calls.add(text_at(call, "id", at))
+            return []
         function = object_at(call.get("function"), f"{at}.function")
         written = decoded(function.get("arguments"), str, f"{at}.function.arguments") or ""
         arguments: Any = msgspec.Raw(written.encode()) if written.strip() else {}
@@ -161,11 +163,14 @@ class _Conversation:
         self._names[call_id] = name
         part: Object = {"functionCall": {"id": call_id, "name": name, "args": arguments}}
         signature = signature_of(call, at)
-        return part if signature is None else {**part, "thoughtSignature": signature}
+        return [part if signature is None else {**part, "thoughtSignature": signature}]
 
     def _add_result(self, message: RawObject, path: str) -> None:
         self._losses.rest(message, ("role", "content", "tool_call_id"), path, _NO_FIELD)
         call_id = text_at(message, "tool_call_id", path)
+        if call_id in self._lost_calls:
+            self._losses.add(path, "Gemini takes no result without its call")
+            return
         if call_id not in self._names:
             raise Malformed(f"'{path}.tool_call_id' is of no call before it", f"{path}.tool_call_id")
         content = message.get("content")

@@ -194,7 +194,7 @@ def _chunk(data: bytes, said: _Event) -> Chunk:
             elif part.text:
                 answer_chars += len(part.text)
             if part.function_call is not None:
-                arguments = bytes(part.function_call.args).decode()
+                arguments = bytes(part.function_call.args).decode(errors="replace")  # raw: not checked to be UTF-8
                 name = part.function_call.name or ""
                 tools.append((WHOLE_CALL, arguments))
                 names.append(name)

@@ -90,7 +90,8 @@ class FromChat:
     def _take(self, data: bytes, said: list[bytes]) -> None:
         chunk = _decoder.decode(data)
         choices: list[dict[str, Any]] = chunk.get("choices") or []
-        if chunk.get("error") or chunk.get("object") == "error" or any(choice.get("error") for choice in choices):
+        is_broken = any(choice.get("error") or choice.get("finish_reason") == "error" for choice in choices)
+        if chunk.get("error") or chunk.get("object") == "error" or is_broken:
             raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
         for name, own in (("model", "modelVersion"), ("id", "responseId")):
             if chunk.get(name):
@@ -194,7 +195,7 @@ _DONE_EVENT = b"data: [DONE]\n\n"
 _CUT = frozenset({"MAX_TOKENS"})
 _FILTERED = frozenset({
     *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"),
-    *("IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
+    *("IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "MODEL_ARMOR"),
 })  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from providers.usage import Usage
 # Reads JSON objects leniently: fields of another type than expected are ignored.
 
 _S = TypeVar("_S", bound=msgspec.Struct)
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _reading_objects = msgspec.json.Decoder(Object)
 
@@ -32,7 +33,7 @@ def read(data: bytes, struct: type[_S]) -> _S:
     """
     try:
         return _fitting(_reading_objects.decode(data), struct)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except _UNREADABLE:
         raise no_json_object() from None
 
 
@@ -40,11 +41,11 @@ def lenient(raw: msgspec.Raw, struct: type[_S]) -> _S:
     """Read an object inside an event; an empty one if it is not an object."""
     try:
         return msgspec.json.decode(raw, type=struct)
-    except msgspec.ValidationError:
+    except _UNREADABLE:  # also text that is not UTF-8: what is left raw was not checked
         pass
     try:
         return _fitting(_reading_objects.decode(raw), struct)
-    except msgspec.ValidationError:
+    except _UNREADABLE:
         return struct()
 
 
@@ -55,7 +56,7 @@ def _fitting(value: Object, struct: type[_S]) -> _S:
             continue
         try:
             kept[field.name] = msgspec.json.decode(raw, type=field.type)
-        except msgspec.ValidationError:
+        except _UNREADABLE:
             continue
     return struct(**kept)
 
@@ -107,8 +108,13 @@ class _Response(msgspec.Struct, gc=False):
     incomplete_details: _Incomplete | None = None
 
 
+class _Told(msgspec.Struct, gc=False):
+    code: Any = None
+    message: Any = None
+    param: Any = None
+
+
 _events = msgspec.json.Decoder(_Event)
-_objects = msgspec.json.Decoder(dict[str, Any])
 
 
 def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
@@ -120,7 +126,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     """
     try:
         event = _events.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except _UNREADABLE:
         said = data.strip()
         if said in {b"", DONE}:
             return Chunk(data, done=said == DONE)
@@ -189,8 +195,9 @@ def _error(data: bytes, event: _Event, secrets: Sequence[str]) -> UpstreamError:
     if isinstance(error, str):
         error = {"message": error}
     if not isinstance(error, dict) or not error:
-        told = _objects.decode(data)
-        error = {name: told[name] for name in ("code", "message", "param") if name in told}
+        told = read(data, _Told)
+        named = {"code": told.code, "message": told.message, "param": told.param}
+        error = {name: value for name, value in named.items() if value is not None}
     if not error and event.type == "response.cancelled":
         error = {"message": "the provider cancelled the response"}
     return upstream_error(error, secrets)
@@ -264,8 +271,6 @@ _FAILED = (msgspec.Raw(b'"failed"'), msgspec.Raw(b'"cancelled"'))
 _INCOMPLETE = msgspec.Raw(b'"incomplete"')
 _IN_PROGRESS = msgspec.Raw(b'"in_progress"')
 
-_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
 
 class _AnswersEvent(msgspec.Struct, gc=False):
     type: str = ""
@@ -296,7 +301,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
             telling.say(f"response.{state}", response=began)
         for index, item in enumerate(items):
             retell(telling, index, item)
-    except msgspec.ValidationError:
+    except _UNREADABLE:
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a response") from None
     end = "incomplete" if answer.get("status") == _INCOMPLETE else "completed"
     telling.say(f"response.{end}", response=msgspec.Raw(body.strip()))
@@ -323,7 +328,7 @@ class ResponseGathering(Gathering):
             if event.response != _NULL:
                 self._fields = _answers_objects.decode(event.response)
                 self._response = event.response
-        except _NOT_JSON as error:
+        except _UNREADABLE as error:
             message = f"sent an invalid event: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
         if event.type == "response.output_item.done":
@@ -342,10 +347,11 @@ def _read(body: bytes, secrets: Sequence[str]) -> Object:
     """Read the top level of a response."""
     try:
         answer = _answers_objects.decode(body)
-    except _NOT_JSON:
+    except _UNREADABLE:
         return read_answer(body, secrets)
     if answer.get("status") in _FAILED:
-        error = msgspec.json.decode(answer.get("error", _NULL))
-        told = error if isinstance(error, dict) and error else {"message": "the provider did not finish the response"}
+        told = lenient(msgspec.Raw(body), _Response).error
+        if not isinstance(told, dict) or not told:
+            told = {"message": "the provider did not finish the response"}
         raise upstream_error(told, secrets)
     return read_answer(body, secrets)

@@ -8,11 +8,13 @@ from typing import Any
 import openai
 import pytest
 from aiohttp import web
+from openai.types.responses import ResponseIncludable
 
 from providers.simulator.wire import Tally, json_response, serve
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_dialects import RESPONSE, RESPONSE_BYTES
 
+INCLUDED: tuple[ResponseIncludable, ...] = ("reasoning.encrypted_content", "message.output_text.logprobs")
 KEPT = {**RESPONSE, "output": [], "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "created_at": 1}
 
 
@@ -57,7 +59,7 @@ async def stored(running: RunningGateway, **headers: str) -> None:
 async def test_a_stored_response_is_looked_at_where_it_is_kept(serve: Serve) -> None:
     async with keeper() as (base_url, asked), serve(config=kept_at(base_url)) as running:
         await stored(running)
-        found = await running.sdk.responses.retrieve("resp_abc", include=["reasoning.encrypted_content"])
+        found = await running.sdk.responses.retrieve("resp_abc", include=list(INCLUDED))
         assert found.id == "resp_abc"
         await running.sdk.responses.cancel("resp_abc")
         await running.sdk.responses.delete("resp_abc")
@@ -68,7 +70,7 @@ async def test_a_stored_response_is_looked_at_where_it_is_kept(serve: Serve) -> 
             "DELETE /v1/responses/resp_abc",
             "GET /v1/responses/resp_abc/input_items",
         ]
-        assert "reasoning.encrypted_content" in asked[0]
+        assert all(name in asked[0] for name in INCLUDED)
         assert len(await running.rows("select * from calls")) == 1
 
 

@@ -63,6 +63,12 @@ async def test_an_end_user_has_limits_of_its_own_and_the_ledger_has_a_hash_of_it
         assert "ann" not in str(await running.rows("select * from calls"))
 
 
+async def test_a_name_that_is_null_does_not_hide_the_other(serve: Serve) -> None:
+    async with serve(alpha=None, config=configured(end_users={"rpm": 1}), key=KEY, in_one_minute=True) as running:
+        assert await told(running, safety_identifier=None, user="ann") == ""
+        assert (await told(running, safety_identifier=None, user="ann")).startswith("429: this end user ")
+
+
 async def test_a_key_can_name_its_end_user_whatever_its_requests_say(serve: Serve) -> None:
     config = configured(None, end_users={"rpm": 1})
     (settings,) = config["clients"].values()

@@ -5,12 +5,23 @@ import gzip
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 import pytest
 
-from providers import ErrorKind, EventSplitter, Exchange, HttpUpstream, Quirks, Request, UpstreamError, events
-from providers.dialects import read_event
+from providers import (
+    ErrorKind,
+    EventSplitter,
+    Exchange,
+    HttpUpstream,
+    Quirks,
+    Request,
+    TranslatedExchange,
+    UpstreamError,
+    events,
+)
+from providers.dialects import CHAT, MESSAGES, RESPONSES, read_event, translations
 from tests.app.providers.origin import LAST_CHUNK, STREAM_HEAD, Connection, Origin, chunked, response, soon, tls_pair
 
 KEY = "sk-test-0123456789abcdefghij"
@@ -66,7 +77,10 @@ async def refusal(origin: Origin, upstream: HttpUpstream, answer: bytes) -> Upst
 
 
 async def failed_reading(origin: Origin, upstream: HttpUpstream, answer: bytes) -> UpstreamError:
-    exchange = await ask(origin, upstream, answer)
+    return await failure_of(await ask(origin, upstream, answer))
+
+
+async def failure_of(exchange: Exchange) -> UpstreamError:
     with pytest.raises(UpstreamError) as caught:
         await whole(exchange)
     return caught.value
@@ -153,6 +167,18 @@ async def test_a_prompt_of_megabytes_arrives_whole(origin: Origin, upstream: Htt
     connection.send(STREAM_HEAD + LAST_CHUNK)
     await soon(attempt)
     assert len(json_of(request)["messages"]) == 5 * 1024 * 1024
+
+
+async def test_a_field_of_a_query_may_be_there_several_times(origin: Origin, upstreams: list[HttpUpstream]) -> None:
+    azure = HttpUpstream(provider="azure", base_url=origin.base_url, api_key=KEY, query={"api-version": "1"})
+    upstreams.append(azure)
+    asked = [("include[]", "a"), ("include[]", "b"), ("after", "c")]
+    attempt = asyncio.create_task(azure.fetch("GET", "responses/resp_1", asked))
+    connection, request = await origin.request()
+    connection.send(response(b"{}"))
+    await soon(attempt)
+    target = request.split(b" ", 2)[1].decode()
+    assert parse_qsl(target.partition("?")[2]) == [("api-version", "1"), *asked]
 
 
 async def test_a_proxy_named_by_the_environment_is_used(
@@ -305,6 +331,17 @@ async def test_a_path_that_is_not_there_is_told_with_its_address_and_without_sec
         assert (error.kind, error.message) == (ErrorKind.NOT_FOUND, f"Not Found (asked was {url}{hint})")
 
 
+async def test_a_model_that_is_not_there_is_no_missing_api(origin: Origin, upstream: HttpUpstream) -> None:
+    said = b'{"error":{"message":"Model not found, inaccessible, and/or not deployed","code":"NOT_FOUND"}}'
+    attempt = asyncio.create_task(upstream.stream(Request(model="m", fields={}, dialect=RESPONSES)))
+    connection, _ = await origin.request()
+    connection.send(response(said, status="404 Not Found"))
+    with pytest.raises(UpstreamError) as caught:
+        await soon(attempt)
+    assert caught.value.kind is ErrorKind.NOT_FOUND
+    assert "asked was" not in caught.value.message
+
+
 async def test_an_error_in_a_json_array_is_read(origin: Origin, upstream: HttpUpstream) -> None:
     body = b'[{"error":{"code":404,"message":"models/x is not found","status":"NOT_FOUND"}}]'
     error = await refusal(origin, upstream, response(body, status="404 Not Found"))
@@ -356,6 +393,15 @@ async def test_a_json_error_with_status_200_is_an_error(
     body = b'{"error":{"message":"overloaded","code":503}}'
     error = await failed_reading(origin, upstream, response(body, content_type=content_type))
     assert (error.kind, error.status, error.message) == (ErrorKind.SERVER_ERROR, 503, "overloaded")
+
+
+async def test_an_error_in_an_array_within_a_translated_stream_keeps_its_kind(
+    origin: Origin, upstream: HttpUpstream
+) -> None:
+    event = b'data: [{"error":{"code":429,"message":"Quota exceeded"}}]\n\n'
+    exchange = await ask(origin, upstream, STREAM_HEAD + chunked(event) + LAST_CHUNK)
+    error = await failure_of(TranslatedExchange(exchange, translations(CHAT, MESSAGES, {}, exchange.secrets)))
+    assert (error.kind, error.status, error.message) == (ErrorKind.RATE_LIMITED, 429, "Quota exceeded")
 
 
 async def test_a_web_page_with_status_200_is_an_invalid_response(origin: Origin, upstream: HttpUpstream) -> None:

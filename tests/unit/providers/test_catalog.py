@@ -139,6 +139,15 @@ def test_cerebras_is_not_sent_penalties(catalog: Mapping[str, Vendor]) -> None:
     assert {"frequency_penalty", "presence_penalty"} <= catalog["cerebras"].quirks.drop
 
 
+@pytest.mark.parametrize("vendor", ["groq", "cerebras", "mistral", "gemini", "nvidia_nim"])
+def test_who_refuses_fields_that_it_does_not_know_is_not_sent_the_newer_ones_of_openai(
+    catalog: Mapping[str, Vendor], vendor: str
+) -> None:
+    dropped = catalog[vendor].quirks.drop
+    assert {"prompt_cache_retention", "safety_identifier", "verbosity"} <= dropped
+    assert ("prompt_cache_key" in dropped) is (vendor not in {"cerebras", "mistral"})
+
+
 def test_deepseek_is_not_sent_the_developer_role(catalog: Mapping[str, Vendor]) -> None:
     assert catalog["deepseek"].quirks.system_role
 

@@ -83,6 +83,14 @@ def test_a_client_error_is_json_even_without_a_body() -> None:
     assert client_error(refused(413, b""))["message"] == "the provider refused the request"
 
 
+@pytest.mark.parametrize("depth", [100, 300, 500, 700, 900, 1_200])
+def test_an_error_nested_however_deep_is_still_the_providers_refusal(depth: int) -> None:
+    body = b'{"error":{"message":"no","details":%b"key %b"%b}}' % (b"[" * depth, SECRET.encode(), b"]" * depth)
+    error = refused(400, body)
+    assert error.kind is ErrorKind.BAD_REQUEST
+    assert SECRET.encode() not in (error.body or b"")
+
+
 def test_geminis_retry_delay_is_in_its_body() -> None:
     body = b'[{"error":{"code":429,"message":"Quota","details":[{"@type":"RetryInfo","retryDelay":"26s"}]}}]'
     assert refused(429, body).retry_after_s == 26

@@ -186,6 +186,8 @@ def test_the_next_page_is_asked_for_as_each_vendor_wants_it() -> None:
     assert next_page(b'{"data":[],"has_more":false,"last_id":"b"}') is None
     following = b'{"data":[],"links":{"next":"/api/v1/models?offset=500&limit=500"}}'
     assert next_page(following) == {"offset": "500", "limit": "500"}
+    assert next_page(b'{"models":[],"nextPageToken":"Ch9nZW"}') == {"pageToken": "Ch9nZW"}
+    assert next_page(b'{"models":[],"nextPageToken":""}') is None
     assert next_page(b'{"data":[]}') is None
     assert next_page(b"[]") is None
 

@@ -37,7 +37,15 @@ def test_a_parameter_the_vendor_refuses_is_left_out_and_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    "default", [{"logprobs": None}, {"logprobs": False}, {"store": False}, {"frequency_penalty": 0}, {"logit_bias": {}}]
+    "default",
+    [
+        {"logprobs": None},
+        {"logprobs": False},
+        {"store": False},
+        {"frequency_penalty": 0},
+        {"logit_bias": {}},
+        {"verbosity": "medium"},
+    ],
 )
 def test_what_asks_for_nothing_is_left_out_and_not_missed(default: dict[str, Any]) -> None:
     quirks = Quirks(drop=frozenset(default))
@@ -46,10 +54,12 @@ def test_what_asks_for_nothing_is_left_out_and_not_missed(default: dict[str, Any
 
 
 def test_what_changes_no_answer_is_missed_but_keeps_nobody_out() -> None:
-    quirks = Quirks(drop=frozenset({"user", "seed"}))
-    assert [(loss.field, loss.hint) for loss in losses(fields(user="ann", seed=1), quirks)] == [
+    quirks = Quirks(drop=frozenset({"user", "seed", "prompt_cache_retention"}))
+    asked = fields(user="ann", seed=1, prompt_cache_retention="24h")
+    assert [(loss.field, loss.hint) for loss in losses(asked, quirks)] == [
         ("user", True),
         ("seed", False),
+        ("prompt_cache_retention", True),
     ]
 
 

@@ -41,9 +41,9 @@ def test_the_exhausted_limit_is_the_one_that_counts() -> None:
     assert retry_after_s(headers | {"x-ratelimit-remaining-tokens": "5"}, NOW_S) == 2
 
 
-@pytest.mark.parametrize("headers", [{}, {"retry-after": ""}, {"retry-after": "soon"}, {"retry-after": "nan"}])
-def test_nothing_said_is_none(headers: dict[str, str]) -> None:
-    assert retry_after_s(headers, NOW_S) is None
+@pytest.mark.parametrize("told", ["", "soon", "nan", "Mon, 01 Jan 99999999999 00:00:00 GMT", None])
+def test_nothing_said_is_none(told: str | None) -> None:
+    assert retry_after_s({} if told is None else {"retry-after": told}, NOW_S) is None
 
 
 def test_a_bare_duration_is_read() -> None:

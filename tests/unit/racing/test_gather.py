@@ -93,6 +93,13 @@ def test_unknown_strings_in_a_delta_are_joined_and_unknown_top_level_fields_are_
     assert answer["note"] == "y"
 
 
+def test_the_padding_of_chunks_is_no_field_of_the_answer() -> None:
+    pieces = [event(id="c1", obfuscation=pad, choices=[{"index": 0, "delta": {"content": pad}}]) for pad in "abc"]
+    answer = gathered(*pieces)
+    assert answer["choices"][0]["message"]["content"] == "abc"
+    assert "obfuscation" not in answer
+
+
 def test_typed_parts_are_kept_and_text_after_them_becomes_one() -> None:
     answer = gathered(
         choice(delta={"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}),

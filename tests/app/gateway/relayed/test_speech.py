@@ -39,6 +39,14 @@ async def test_a_sound_of_known_length_keeps_it(opened: Open) -> None:
         assert response.content_type == "audio/wav"
 
 
+async def test_events_of_known_length_may_become_longer(opened: Open) -> None:
+    event = b'data: {"type":"speech.audio.done","usage":{"input_tokens":14,"output_tokens":101,"total_tokens":115}}'
+    async with opened(alpha=[says(event, kind="text/event-stream")]) as (running, _):
+        body = {"model": MODEL, "input": "x", "voice": "alloy", "stream_format": "sse"}
+        async with running.post(body, path="/v1/audio/speech") as response:
+            assert await response.read() == event + b"\n\n"
+
+
 async def test_speech_in_events_reports_its_tokens(opened: Open) -> None:
     events = [
         b'data: {"type":"speech.audio.delta","audio":"AAA="}\n\n',

@@ -51,6 +51,15 @@ def test_parallel_calls_that_all_claim_index_0_are_told_apart() -> None:
     assert indexes(ToolIndex().feed(event(call("a", "f", index=0)) + event(call("b", "g", index=0)))) == [0, 1]
 
 
+def test_a_fragment_continues_the_call_that_last_had_its_index() -> None:
+    repair = ToolIndex()
+    begun = event(call("a", "f", index=0)) + event(call("b", "g", index=0))
+    assert indexes(repair.feed(begun + event(call(index=0)))) == [0, 1, 1]
+    from_one = ToolIndex()
+    begun = event(call("a", "f", index=1), call("b", "g", index=2))
+    assert indexes(from_one.feed(begun + event(call(index=1), call(index=2)))) == [0, 1, 0, 1]
+
+
 def test_each_choice_counts_for_itself() -> None:
     repair = ToolIndex()
     assert indexes(repair.feed(event(call("a", "f")) + event(call("b", "f"), choice=1))) == [0, 0]
@@ -61,6 +70,24 @@ def test_what_is_numbered_rightly_or_no_tool_call_stays_as_it_came() -> None:
     assert ToolIndex().feed(block) == block
     plain = b"data: 1\n\n"
     assert ToolIndex().feed(plain) is plain
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"choices": 5, "tool_calls": 1}',
+        b'{"choices": [{"index": [], "delta": {"tool_calls": [{"id": "a"}]}}]}',
+        b'{"choices": [{"delta": {"tool_calls": [{"id": "a", "index": []}]}}]}',
+        b'{"choices": [{"delta": {"tool_calls": [{"id": ["a"]}]}}]}',
+        b'{"choices": [{"delta": {"tool_calls": [{"function": "f"}]}}]}',
+        b'{"choices": [{"index": [], "delta": {"content": "x"}}], "tool_calls": 1}',
+        b'{"choices": [{"index": {}, "delta": {"content": "x"}, "finish_reason": 1}]}',
+    ],
+)
+def test_what_is_no_chunk_is_left_to_who_reads_it(data: bytes) -> None:
+    block = b"data: " + data + b"\n\n"
+    assert ToolIndex().feed(block) == block
+    assert FinishReason({"delta": {}}).feed(block) == block
 
 
 def test_only_named_repairs_are_made() -> None:

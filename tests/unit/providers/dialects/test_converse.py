@@ -86,6 +86,11 @@ def test_a_conversation_with_tools_and_pictures(shape: Any) -> None:
     assert said["inferenceConfig"] == {"maxTokens": 100, "temperature": 0.5, "stopSequences": ["END"]}
 
 
+def test_a_conversation_that_the_assistant_begins_is_a_loss(shape: Any) -> None:
+    messages = [{"role": "system", "content": "s"}, {"role": "assistant", "content": "Hello!"}, *HI]
+    assert worded(shape, {"messages": messages})[1] == ["messages[1]"]
+
+
 def test_documents_sound_and_cache_markers(shape: Any) -> None:
     said, lost = worded(
         shape,

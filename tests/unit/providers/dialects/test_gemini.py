@@ -110,6 +110,11 @@ def test_calls_are_whole_wherever_they_stand() -> None:
     assert (read.names, read.answer) == (["f", "g"], True)
 
 
+def test_arguments_that_are_not_utf_8_do_not_stop_the_reading() -> None:
+    read = read_event(parts({"functionCall": {"name": "f", "args": {"x": "?"}}})[6:-4].replace(b"?", b"\xff"))
+    assert read.tools == [(WHOLE_CALL, '{"x":"\N{REPLACEMENT CHARACTER}"}')]
+
+
 def test_a_blocked_prompt_is_a_refusal_without_an_answer() -> None:
     read = read_event(
         b'{"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 5}}'
@@ -477,6 +482,16 @@ def test_what_gemini_has_no_words_for_is_a_loss(fields: dict[str, Any], field: s
     assert field in lost(in_gemini(**fields))
 
 
+def test_a_call_that_is_of_no_function_is_a_loss_with_its_result() -> None:
+    custom = {"id": "c", "type": "custom", "custom": {"name": "shell", "input": "ls"}}
+    made = {"role": "assistant", "content": "Yes.", "tool_calls": [custom, call("a")]}
+    results = [{"role": "tool", "tool_call_id": name, "content": "x"} for name in "ca"]
+    wording = in_gemini(messages=[*CHAT_ASK, made, *results])
+    assert lost(wording) == ["messages[1].tool_calls[0]", "messages[2]"]
+    *_, answers = body(wording)["contents"]
+    assert [part["functionResponse"]["id"] for part in answers["parts"]] == ["a"]
+
+
 def test_a_result_of_no_call_is_malformed() -> None:
     with pytest.raises(Malformed, match="tool_call_id"):
         in_gemini(messages=[*CHAT_ASK, {"role": "tool", "tool_call_id": "x", "content": ""}])
@@ -557,7 +572,13 @@ def test_googles_events_become_chunks() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "chats"),
-    [("STOP", "stop"), ("MAX_TOKENS", "length"), ("SAFETY", "content_filter"), ("A_NEW_ONE", "stop")],
+    [
+        ("STOP", "stop"),
+        ("MAX_TOKENS", "length"),
+        ("SAFETY", "content_filter"),
+        ("MODEL_ARMOR", "content_filter"),
+        ("A_NEW_ONE", "stop"),
+    ],
 )
 def test_googles_finish_reasons_become_chats(reason: str, chats: str) -> None:
     *_, last = chunks_of(parts({"text": "Hi"}, finish=reason))
@@ -617,6 +638,8 @@ def test_an_error_in_a_stream_is_raised_in_both_directions() -> None:
         ToChat().feed(event(error={"code": 503, "message": "overloaded"}))
     with pytest.raises(UpstreamError, match="overloaded"):
         FromChat({}).feed(b'data: {"error": {"message": "overloaded"}}\n\n')
+    with pytest.raises(UpstreamError):  # as OpenRouter ends an answer that its provider broke off
+        FromChat({}).feed(chunk({"content": ""}, "error"))
 
 
 def test_chunks_become_googles_events() -> None:

@@ -134,6 +134,20 @@ def test_types_that_surprise_are_taken_as_absent() -> None:
     assert read("response.completed", response="odd").done
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"type":"response.failed","response":{"error":{"code":"server_error","message":"\xe9"}}}',
+        b'{"type":"error","error":{"code":"server_error","message":"\xe9"}}',
+        b'{"type":"error","code":"server_error","message":"\xe9"}',
+        b'{"type":"response.completed","response":{"usage":{"input_tokens":7,"note":"\xe9"}}}',
+    ],
+)
+def test_text_that_is_not_utf_8_does_not_stop_the_reading(data: bytes) -> None:
+    chunk = read_event(data)
+    assert chunk.done or chunk.error is not None
+
+
 def test_comments_and_done_are_understood_and_what_is_no_object_is_refused() -> None:
     assert what(read_event(b"")) == NOTHING
     assert read_event(b"[DONE]").done
@@ -276,6 +290,7 @@ def test_an_incomplete_response_ends_as_one() -> None:
         (b'{"error":{"message":"x","code":429}}', ErrorKind.RATE_LIMITED),
         (b'{"status":"failed","error":{"message":"x","code":"rate_limit_exceeded"}}', ErrorKind.RATE_LIMITED),
         (b'{"status":"cancelled","error":null}', ErrorKind.STREAM_ERROR),
+        (b'{"status":"failed","error":{"message":"\xe9"}}', ErrorKind.STREAM_ERROR),
     ],
 )
 def test_what_is_no_response_is_an_error_of_its_kind(body: bytes, kind: ErrorKind) -> None:
