@@ -388,6 +388,8 @@ def _decoded(name: str, fields: Mapping[str, msgspec.Raw], kind: Any) -> Any:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.DecodeError as error:
         refuse(name, f"is not understood: {error}")
+    except RecursionError:
+        refuse(name, "is nested too deeply")
 
 
 def _models(fields: Mapping[str, msgspec.Raw], *, fastest: bool) -> tuple[str, ...]:

@@ -159,7 +159,7 @@ def _first_within(own: msgspec.Raw | None, field: str, item: Mapping[str, str]) 
     """Return an object whose array ``field`` begins with ``item``."""
     try:
         given = {} if own is None else msgspec.json.decode(own, type=dict[str, msgspec.Raw] | None) or {}
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return raw_json({field: [item]}) if own is None else own  # invalid: the provider will refuse it
     array = given.get(field, raw_json([]))
     listed = array if _ARRAY.match(array) else msgspec.Raw(b"[" + bytes(array) + b"]")  # Google takes one alone, too
