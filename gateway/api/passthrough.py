@@ -113,7 +113,9 @@ def enter_relay(
         leased=seats.leased,
         is_counted=is_counted(call, model),
     )
-    plan = context.steering.plan(model.name, able, model.race, terms, call.prompt_class, explain=origin.explain)
+    plan = context.steering.plan(
+        model.name, able, model.race, terms, call.prompt_class, explain=origin.explain, payer=model.payer
+    )
     if chosen is not None and chosen.order:
         plan = in_order(plan, chosen.order)
     if chosen is not None and not chosen.failover:

@@ -219,7 +219,7 @@ class Model(msgspec.Struct, frozen=True):
     race: RaceSettings
     adhoc: bool = False
     common: Common = Common(frozenset(), 0, 0)
-    payer: str = ""  # whose usd_per_day pays for its extra attempts: its own name, or the first of a comma list
+    payer: str = ""  # whose budget and dollars pay for its calls: its own name, or one of a comma list
     prices: Mapping[str, Price] = {}  # by deployment, if known
     limits: Mapping[str, int] = {}  # by deployment, if set: the smaller of max_in_flight and max_in_flight_fleet
     weights: Mapping[str, float] = {}  # by deployment, those that are not 1
