@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Why connections are cut: counted in the metrics, and told in lines of the log that stand for many.
 
 LINE_S = 10.0  # between two lines of the log, at least
-_MORE_FILES = "raise the limit of open files of this process: LimitNOFILE= in systemd, ulimit -n in a shell"
+_MORE_FILES = "raise this process's limit of open files (LimitNOFILE= in systemd, ulimit -n in a shell), or its memory"
 
 
 class Reason(StrEnum):
@@ -37,7 +37,7 @@ class Reason(StrEnum):
 
     ADDRESS = "address"  # too many strangers from one address
     STRANGERS = "strangers"  # too many in all
-    DESCRIPTORS = "descriptors"  # the process has no room for more connections
+    DESCRIPTORS = "descriptors"  # the process has no room for more connections: descriptors, or memory
     LATE_HEAD = "late_head"  # the head of a request did not come whole in time
     LARGE_HEAD = "large_head"  # nor before it was too large
     STALLED = "stalled"  # its client takes nothing of an answer
@@ -260,9 +260,9 @@ STALL_LOOKS = 4  # at all connections, in the time that a client may take nothin
 class Connections:
     """Opens accepted connections, counts them, and cuts those that exceed a limit.
 
-    More than ``most`` open ones, a figure that may change at any time, would leave too few descriptors for everything
-    else: then a stranger goes first, else a client that is idle. ``options`` are aiohttp's for a connection. At
-    shutdown, first stop calling ``take``, then await ``opened``, then call ``close``.
+    More than ``most`` open ones, a figure that may change at any time, would leave too few descriptors, or too little
+    memory, for everything else: then a stranger goes first, else a client that is idle. ``options`` are aiohttp's for a
+    connection. At shutdown, first stop calling ``take``, then await ``opened``, then call ``close``.
     """
 
     def __init__(self, gateway: Gateway, server: web.Server, *, most: int, **options: Any) -> None:

@@ -18,6 +18,7 @@ from gateway.api.routes import calls_first
 from gateway.app.gateway import Gateway
 from gateway.connections.connection import Connection
 from gateway.connections.connections import Connections
+from gateway.overload.bodies import connections_in, memory_limit
 
 # Closes connections at shutdown: each when it is no longer needed, none during an answer.
 
@@ -380,6 +381,7 @@ async def serving(gateway: Gateway, grace_s: float) -> AsyncIterator[Connections
     server.request_handler = calls_first(server.request_handler)
     most = descriptor_budget()
     gateway.context.intake.cap_default(most)
+    most = min(most, connections_in(memory_limit(), gateway.context.settings.workers))
     connections = Connections(
         gateway,
         runner.server,
