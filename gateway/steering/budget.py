@@ -302,13 +302,13 @@ class Budgets:
             budget = self._budgets[model] = Budget()
         return budget
 
-    def call(self, model: str, race: RaceSettings, now_s: float) -> None:
-        """Count a call."""
+    def call(self, model: str, race: RaceSettings, now_s: float, payer: str | None = None) -> None:
+        """Count a call, for which ``payer`` pays, if not the model itself."""
         self._calls.setdefault(model, Launches()).add(now_s)
         if race.usd_per_day is not None:
             pace = self._paces.get(model)
             if pace is None:
-                pace = self._paces[model] = Pace(model, self._days.get(model, {}))
+                pace = self._paces[model] = Pace(payer or model, self._days.get(model, {}))
             pace.call(
                 self._spending.unix_s(),
                 self._spending.today_usd(pace.payer),

@@ -108,7 +108,7 @@ class Steering:
         elif payer != model:
             self._payers[model] = payer
         budget = self._budgets.of(payer)
-        self._budgets.call(model, race, self._clock())
+        self._budgets.call(model, race, self._clock(), payer)
         budget.accrue(race.budget)
         if race.extra_usd_per_call is not None:
             budget.earn(race.extra_usd_per_call)
