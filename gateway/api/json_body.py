@@ -283,6 +283,8 @@ def decoded(name: str, raw: msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> 
         return decoder.decode(raw)
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"{name!r} is invalid: {error}", param=name) from None
+    except RecursionError:  # of a form; or it was not nested too deep a few frames further up
+        raise InvalidRequest(f"{name!r} is nested too deeply", param=name) from None
 
 
 def is_set(raw: msgspec.Raw | None) -> bool:

@@ -113,7 +113,9 @@ def enter_relay(
         leased=seats.leased,
         is_counted=is_counted(call, model),
     )
-    plan = context.steering.plan(model.name, able, model.race, terms, call.prompt_class, explain=origin.explain)
+    plan = context.steering.plan(
+        model.name, able, model.race, terms, call.prompt_class, explain=origin.explain, payer=model.payer
+    )
     if chosen is not None and chosen.order:
         plan = in_order(plan, chosen.order)
     if chosen is not None and not chosen.failover:
@@ -349,14 +351,28 @@ def counting(endpoint: Endpoint, counts: TokenCounting) -> Handler:
 async def kept_response(request: web.Request) -> web.Response:
     """Pass the request on to the deployment that made the response, if it was made for this client.
 
-    No model is asked, so this is not a call and the ledger has no row of it.
+    No model is asked, so this is not a call and the ledger has no row of it. But the provider is asked with the
+    operator's key, and the answer is in memory: the client's ``rpm`` and ``max_parallel`` count it.
 
     Raises:
         ResponseNotFound: this client has no such response, or the provider has deleted it.
+        LimitReached: the client has no more requests.
 
     """
     context = request.app[CONTEXT]
     client = context.admission.admit(request)
+    if not (client.limits or context.payers.is_used):
+        return await _kept(request, context, client)
+    levels = context.payers.levels(client)
+    context.limits.check(levels)
+    begun = await context.limits.begin(levels)
+    try:
+        return await _kept(request, context, client)
+    finally:
+        begun.end()
+
+
+async def _kept(request: web.Request, context: Context, client: Client) -> web.Response:
     response_id, rest = request.match_info["id"], request.match_info.get("rest", "")
     if "stream" in request.query:
         raise InvalidRequest("a stored response is returned as a whole: leave out 'stream'", param="stream")

@@ -133,7 +133,9 @@ def plan_call(
         holds=model.race.holds(streamed=asked.stream),
     )
     names = [deployment.name for deployment in fitting.deployments]
-    plan = context.steering.plan(model.name, names, model.race, terms, call.prompt_class, explain=origin.explain)
+    plan = context.steering.plan(
+        model.name, names, model.race, terms, call.prompt_class, explain=origin.explain, payer=model.payer
+    )
     return PlannedCall(call, model, resolved.kept_in(plan), resolved.response_headers, prefix, tuple(names))
 
 

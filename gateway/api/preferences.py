@@ -112,7 +112,9 @@ def _plain(name: str) -> str:
 # OpenRouter's ``provider`` object: its fields, and what each means for us.
 
 OPENROUTER = "openrouter"
-MOST_SLUGS = 200  # in one list: there are fewer providers, and each name is compared with each deployment
+# In one list: there are fewer providers, regions and quantizations, and each name is compared with each deployment.
+MOST_SLUGS = 200
+LONGEST_SLUG = 200  # characters
 UNKNOWN_QUANTIZATION = "unknown"  # OpenRouter's value for deployments whose quantization is unknown
 
 _SORTED_BY: Mapping[str, Objective] = {
@@ -168,12 +170,10 @@ class Provider(msgspec.Struct):
 
     def slugs(self, name: Literal["order", "only", "ignore"]) -> tuple[str, ...] | None:
         """Return one of the lists of providers; None if it is missing or empty."""
-        listed: list[str] = getattr(self, name) or []
-        if len(listed) > MOST_SLUGS:
-            refuse(f"provider.{name}", f"must hold at most {MOST_SLUGS} names")
+        listed = self._listed(name)
         if any(not slug.strip() for slug in listed):
             refuse(f"provider.{name}", "must not hold an empty name")
-        return tuple(listed) or None
+        return listed or None
 
     @property
     def objective(self) -> Objective | None:
@@ -196,11 +196,10 @@ class Provider(msgspec.Struct):
     def policy(self) -> DataPolicy:
         """The required data policy. ``data_collection: deny`` means zero retention: nothing weaker is configured."""
         keeps_nothing = self.zdr or self.data_collection == "deny"
-        quantizations = tuple(each.lower() for each in self.quantizations or ())
         return DataPolicy(
             zdr=True if keeps_nothing else None,
-            regions=tuple(self.regions) if self.regions else None,
-            quantizations=quantizations or None,
+            regions=self._listed("regions") or None,
+            quantizations=tuple(each.lower() for each in self._listed("quantizations")) or None,
         )
 
     @property
@@ -208,6 +207,12 @@ class Provider(msgspec.Struct):
         """The highest accepted prices."""
         most = {name: _price(name, price) for name, price in (self.max_price or {}).items() if name in _PRICES}
         return None if all(price is None for price in most.values()) else MaxPrice(**most)
+
+    def _listed(self, name: str) -> tuple[str, ...]:
+        listed: list[str] = getattr(self, name) or []
+        if len(listed) > MOST_SLUGS or any(len(each) > LONGEST_SLUG for each in listed):
+            refuse(f"provider.{name}", f"must hold at most {MOST_SLUGS} names of at most {LONGEST_SLUG} characters")
+        return tuple(listed)
 
     @property
     def unsupported(self) -> tuple[str, ...]:
@@ -383,6 +388,8 @@ def _decoded(name: str, fields: Mapping[str, msgspec.Raw], kind: Any) -> Any:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.DecodeError as error:
         refuse(name, f"is not understood: {error}")
+    except RecursionError:
+        refuse(name, "is nested too deeply")
 
 
 def _models(fields: Mapping[str, msgspec.Raw], *, fastest: bool) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from providers.dialects import DIALECTS, Dialect
 _TOKENS_PER_PAYLOAD = 1000  # about as many as a picture has
 _LONG = 8 * 1024  # bytes; shorter prompts fit every context window
 _ESCAPE_OVERHEAD = 4  # bytes: an escape like \u043f has six; the letter has two in UTF-8
+_MOST_ESCAPED = 3  # so many times as long as in UTF-8 a text of nothing but escapes is
 
 # Fields with which a provider only answers what it is sent: they name nothing stored, and have it search for nothing.
 INLINE = frozenset({
@@ -106,14 +107,15 @@ def needs_of(
         if not is_odd or media.any.search(prompt) is None:
             text = bytes(prompt)
             if size > _LONG:
-                size -= text.count(b"\\u") * _ESCAPE_OVERHEAD
+                size = _unescaped(size, text.count(b"\\u"))
             inline = not is_odd and text.find(ESCAPED_ASCII) < 0
             return Needs(size // CHARS_PER_TOKEN, max_tokens, tools, json_schema, inline=inline)
         seen = scan_media(prompt, media)
+    text_bytes = size - seen.payload_bytes
     if size > _LONG:
-        size -= seen.escapes * _ESCAPE_OVERHEAD
+        text_bytes = _unescaped(text_bytes, seen.escapes)  # some may be in a payload
     return Needs(
-        size // CHARS_PER_TOKEN + seen.payloads * _TOKENS_PER_PAYLOAD - seen.payload_bytes // CHARS_PER_TOKEN,
+        text_bytes // CHARS_PER_TOKEN + seen.payloads * _TOKENS_PER_PAYLOAD,
         max_tokens,
         tools,
         json_schema,
@@ -122,6 +124,15 @@ def needs_of(
         documents=seen.documents,
         inline=not seen.odd,
     )
+
+
+def _unescaped(size: int, escapes: int) -> int:
+    """Return how many bytes a text of ``size`` in JSON has in UTF-8.
+
+    Not all ``escapes`` need to be some: after a backslash that is escaped itself, u is a letter. So nothing else is
+    sure but that a text is not much shorter: a prompt of fewer tokens than none would pay for others.
+    """
+    return max(size - escapes * _ESCAPE_OVERHEAD, size // _MOST_ESCAPED)
 
 
 class Beginning(msgspec.Struct, frozen=True):

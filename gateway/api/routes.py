@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 # Suggests the path that was meant when a request has an unknown one.
 
 _ALIKE = 0.8  # difflib's ratio, 0 to 1: a typing error, not another word
+# Of a path that may have been meant: ours have five at most. Anybody may send four thousand, and each takes time.
+_MOST_WORDS = 12
 _VERSION = re.compile(r"^v\d+$")
 # APIs of OpenAI and Anthropic that the gateway does not have: their state is at one provider, so nothing can be raced.
 _NOT_OFFERED = (
@@ -79,6 +81,8 @@ def nearest_path(path: str, known: Sequence[str]) -> str | None:
     Typical mistakes in base URLs are ignored: doubled slashes; ``/v1`` missing, doubled or after another prefix.
     """
     words = [word for word in path.split("/") if word]
+    if len(words) > _MOST_WORDS:
+        return None
     for start in range(len(words)):
         bare = _bare(words[start:])
         for candidate in known:

@@ -267,6 +267,16 @@ class Connection(AnsweringHandler):
         return self._opening is not None or (self._waiter is not None and not self._waiter.done())
 
     @property
+    def is_spare(self) -> bool:
+        """Whether it can be closed without taking anything from its client: it is idle, and has all of its answer."""
+        return self.is_idle and self.taken is None
+
+    @property
+    def quiet_since(self) -> float:
+        """When it was opened, or its last request answered, in seconds of the loop's clock."""
+        return self._next_keepalive_close_time - self.keepalive_timeout
+
+    @property
     def heads(self) -> Iterator[RawRequestMessage]:
         """The requests that were received and not handled yet; those that were not HTTP are left out."""
         return (message for message, _ in self._messages if isinstance(message, RawRequestMessage))

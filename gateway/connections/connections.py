@@ -1,7 +1,8 @@
 """All client connections: how many strangers are allowed, and how long each may take to send a request.
 
 A stranger is a connection without an admitted request. If there are too many, from one address or in all, the longest
-silent one is cut, so that a flood of silent connections does not keep other clients out.
+silent one is cut, so that a flood of silent connections does not keep other clients out. Nor do connections on which a
+key was admitted once: if they leave no room for more, an idle one is cut.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import structlog
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 # Why connections are cut: counted in the metrics, and told in lines of the log that stand for many.
 
 LINE_S = 10.0  # between two lines of the log, at least
-_MORE_FILES = "raise the limit of open files of this process: LimitNOFILE= in systemd, ulimit -n in a shell"
+_MORE_FILES = "raise this process's limit of open files (LimitNOFILE= in systemd, ulimit -n in a shell), or its memory"
 
 
 class Reason(StrEnum):
@@ -35,7 +37,7 @@ class Reason(StrEnum):
 
     ADDRESS = "address"  # too many strangers from one address
     STRANGERS = "strangers"  # too many in all
-    DESCRIPTORS = "descriptors"  # the process has no room for more connections
+    DESCRIPTORS = "descriptors"  # the process has no room for more connections: descriptors, or memory
     LATE_HEAD = "late_head"  # the head of a request did not come whole in time
     LARGE_HEAD = "large_head"  # nor before it was too large
     STALLED = "stalled"  # its client takes nothing of an answer
@@ -258,9 +260,9 @@ STALL_LOOKS = 4  # at all connections, in the time that a client may take nothin
 class Connections:
     """Opens accepted connections, counts them, and cuts those that exceed a limit.
 
-    More than ``most`` open ones, a figure that may change at any time, would leave too few descriptors for everything
-    else. ``options`` are aiohttp's for a connection. At shutdown, first stop calling ``take``, then await ``opened``,
-    then call ``close``.
+    More than ``most`` open ones, a figure that may change at any time, would leave too few descriptors, or too little
+    memory, for everything else: then a stranger goes first, else a client that is idle. ``options`` are aiohttp's for a
+    connection. At shutdown, first stop calling ``take``, then await ``opened``, then call ``close``.
     """
 
     def __init__(self, gateway: Gateway, server: web.Server, *, most: int, **options: Any) -> None:
@@ -274,6 +276,7 @@ class Connections:
         self._opening: set[asyncio.Task[None]] = set()
         self._strangers: Strangers[Connection] = Strangers()
         self._proxied: set[Connection] = set()  # strangers that a trusted proxy made: each request has its own address
+        self._clients: dict[Connection, None] = {}  # the others, in the order in which they are looked at for idle ones
         self._heads: OwedHeads[Connection] = OwedHeads(
             self._loop,
             lambda: gateway.context.settings.connections.headers_timeout_s,
@@ -352,6 +355,8 @@ class Connections:
         connection.is_stranger = connection.watched = False
         self._strangers.discard(connection)
         self._proxied.discard(connection)
+        if connection in self._all:  # else it was cut just now
+            self._clients[connection] = None
 
     def sent_ahead(self, connection: Connection) -> None:
         """Cut it: what it sends is kept until the answer before it has ended."""
@@ -395,7 +400,7 @@ class Connections:
         self._make_room(connection)
 
     def _make_room(self, newest: Connection) -> None:
-        """Close one connection if ``newest`` exceeds the limit: the longest idle one, else ``newest``."""
+        """Close one connection if ``newest`` exceeds a limit: the longest idle one, else ``newest``."""
         limits = self._limits()
         address = self._strangers.address(newest)
         if address is not None and self._strangers.number_from(address) > limits.max_per_address:
@@ -403,7 +408,20 @@ class Connections:
         if len(self._strangers) > limits.max:
             self._cut(self._strangers.longest_silent() or newest, Reason.STRANGERS)
         elif len(self._all) > self.most:
-            self._cut(self._strangers.longest_silent() or newest, Reason.DESCRIPTORS)
+            stranger = self._strangers.longest_silent()
+            idle = self._idle_client() if stranger is None or stranger is newest else None
+            self._cut(idle or stranger or newest, Reason.DESCRIPTORS)
+
+    def _idle_client(self) -> Connection | None:
+        """Return the client's connection that is idle for longest, of some: one key must not have all places for good.
+
+        Those that were looked at are the last to be looked at again.
+        """
+        some = [*islice(self._clients, LOOKS)]
+        for each in some:
+            del self._clients[each]
+            self._clients[each] = None
+        return min((each for each in some if each.is_spare), key=lambda each: each.quiet_since, default=None)
 
     def _cut(self, connection: Connection, reason: Reason) -> None:
         self._all.discard(connection)  # its end is reported later, but it must not be counted until then
@@ -422,6 +440,7 @@ class Connections:
     def _forget(self, connection: Connection) -> None:
         self._strangers.discard(connection)
         self._proxied.discard(connection)
+        self._clients.pop(connection, None)
         self._heads.settle(connection)
 
     def _cut_stalled(self) -> None:

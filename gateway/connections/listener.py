@@ -12,13 +12,13 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
 
 from gateway.api.context import Phase
 from gateway.api.routes import calls_first
 from gateway.app.gateway import Gateway
 from gateway.connections.connection import Connection
 from gateway.connections.connections import Connections
+from gateway.overload.bodies import connections_in, memory_limit
 
 # Closes connections at shutdown: each when it is no longer needed, none during an answer.
 
@@ -41,7 +41,7 @@ async def drain(server: web.Server, *, grace_s: float, quiet_s: float) -> None:
     while connections := server.connections:
         now = loop.time()
         for connection in connections:
-            if _is_idle(connection) and now - _quiet_since(connection) >= quiet_s:
+            if isinstance(connection, Connection) and _is_idle(connection) and now - connection.quiet_since >= quiet_s:
                 connection.force_close()
         if now >= end:
             return
@@ -62,14 +62,9 @@ async def cut(server: web.Server) -> None:
                 connection.transport.abort()
 
 
-def _is_idle(connection: RequestHandler) -> bool:
+def _is_idle(connection: Connection) -> bool:
     """Whether no part of a request is left: received, handled, answered, or being sent to a slow client."""
-    return isinstance(connection, Connection) and connection.is_idle and not connection.head_bytes
-
-
-def _quiet_since(connection: RequestHandler) -> float:
-    """Return when it was opened, or its last request answered, in seconds of the loop's clock."""
-    return connection._next_keepalive_close_time - connection.keepalive_timeout  # noqa: SLF001 - set at either time
+    return connection.is_idle and not connection.head_bytes
 
 
 # How many file descriptors this process may open, and how many of them are for clients.
@@ -386,6 +381,7 @@ async def serving(gateway: Gateway, grace_s: float) -> AsyncIterator[Connections
     server.request_handler = calls_first(server.request_handler)
     most = descriptor_budget()
     gateway.context.intake.cap_default(most)
+    most = min(most, connections_in(memory_limit(), gateway.context.settings.workers))
     connections = Connections(
         gateway,
         runner.server,

@@ -8,6 +8,7 @@ newer fleet took over are closed when the last lease ends.
 import asyncio
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Self
 
 import msgspec
@@ -65,6 +66,20 @@ def joined(models: Sequence[ModelSettings]) -> ModelSettings:
             "usd_per_day": min(all_calls, default=None),
         }
     )
+
+
+# Who pays for calls of what clients name themselves: however many names they make up, its budget and dollars are one.
+
+NAMED_DIRECTLY = "\0direct"  # for deployments; no model is called so
+
+
+def who_pays(models: Mapping[str, ModelSettings]) -> str:
+    """Return which of the ``models`` of a list pays for its calls: one with the strictest limit in dollars of them."""
+    return min(models, key=lambda name: (_limit(models[name].usd_per_day), _limit(models[name].race.usd_per_day)))
+
+
+def _limit(usd: float | None) -> float:
+    return inf if usd is None else usd
 
 
 # Resolves settings to models: each deployment with its provider's settings and the catalog's data.
@@ -356,9 +371,10 @@ class Fleet:
             return None
         if (known := self._adhoc.get(name)) is not None:
             return known
-        return self._remembered(name, joined([self._settings.models[part] for part in parts]), payer=parts[0])
+        models = {part: self._settings.models[part] for part in parts}
+        return self._remembered(name, joined([*models.values()]), payer=who_pays(models))
 
-    def _remembered(self, name: str, settings: ModelSettings, *, payer: str = "") -> Model:
+    def _remembered(self, name: str, settings: ModelSettings, *, payer: str) -> Model:
         if len(self._adhoc) >= ADHOC_KEPT:
             self._adhoc.pop(next(iter(self._adhoc)))
         model = self._adhoc[name] = self._resolver.model(name, settings, adhoc=True, payer=payer)
@@ -371,7 +387,7 @@ class Fleet:
         if not parts:
             return None
         settings = ModelSettings.model_validate({"deployments": [self._resolver.facts_of(part) for part in parts]})
-        return self._remembered(name, settings)
+        return self._remembered(name, settings, payer=NAMED_DIRECTLY)
 
     def _deployments_in(self, name: str) -> list[str]:
         """Return the deployments in a comma list of ``provider/model``, without duplicates; empty if it is none."""

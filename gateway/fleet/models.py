@@ -159,7 +159,7 @@ def _first_within(own: msgspec.Raw | None, field: str, item: Mapping[str, str]) 
     """Return an object whose array ``field`` begins with ``item``."""
     try:
         given = {} if own is None else msgspec.json.decode(own, type=dict[str, msgspec.Raw] | None) or {}
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return raw_json({field: [item]}) if own is None else own  # invalid: the provider will refuse it
     array = given.get(field, raw_json([]))
     listed = array if _ARRAY.match(array) else msgspec.Raw(b"[" + bytes(array) + b"]")  # Google takes one alone, too
@@ -219,7 +219,7 @@ class Model(msgspec.Struct, frozen=True):
     race: RaceSettings
     adhoc: bool = False
     common: Common = Common(frozenset(), 0, 0)
-    payer: str = ""  # whose usd_per_day pays for its extra attempts: its own name, or the first of a comma list
+    payer: str = ""  # whose budget and dollars pay for its calls: its own name, or one of a comma list
     prices: Mapping[str, Price] = {}  # by deployment, if known
     limits: Mapping[str, int] = {}  # by deployment, if set: the smaller of max_in_flight and max_in_flight_fleet
     weights: Mapping[str, float] = {}  # by deployment, those that are not 1

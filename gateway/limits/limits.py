@@ -457,7 +457,9 @@ class Limits:
             unix_s = self._unix_clock()
             if unix_s >= self._swept_s:
                 self._swept_s = unix_s + MINUTE_S
-                self._end_users = {name: each for name, each in self._end_users.items() if not each.is_over(unix_s)}
+                for name in [name for name, each in self._end_users.items() if each.is_over(unix_s)]:
+                    for quota in self._end_users.pop(name).listed:
+                        self._leases.forget(quota)
         if len(self._end_users) < MOST_END_USERS:
             return Account(owner)
         self.sharing += 1

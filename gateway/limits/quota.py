@@ -404,6 +404,9 @@ class Leases(Protocol):
     def keep(self, quota: Quota) -> None:
         """Keep the other processes informed about ``quota`` until its window ends; ``enlarge`` does so too."""
 
+    def forget(self, quota: Quota) -> None:
+        """Keep ``quota`` no longer: nothing of it is held, or used in a window that lasts."""
+
     def lend(self, slots: Slots) -> None:
         """Lease ``slots`` from now on, in each round, and whenever their ``ask`` is called."""
 
@@ -420,6 +423,9 @@ class Leases(Protocol):
         """Stop it, and give all leases back."""
 
 
+_FEW_KEPT = 256
+
+
 class OwnShare:
     """The share of each limit that one of ``processes`` has which cannot talk to each other."""
 
@@ -429,6 +435,7 @@ class OwnShare:
         self._unix_clock = unix_clock
         self._spent: Mapping[str, float] = {}
         self._kept: dict[str, Quota] = {}
+        self._looked_through_at = _FEW_KEPT
 
     connected = True
     round_s = took_s = 0.0
@@ -442,13 +449,17 @@ class OwnShare:
         """Let each quota go as far as the share; within a window that stays the same."""
         for quota, _ in short:
             if quota.key not in self._kept:
-                self._forget()
+                self._forget_old()
                 self._kept[quota.key] = quota
                 quota.elsewhere.used = self._spent.get(quota.key, 0.0)
             quota.share(self._processes, self._clock())
 
     def keep(self, quota: Quota) -> None:
         """Do nothing: no other process has to know."""
+
+    def forget(self, quota: Quota) -> None:
+        """Keep it no longer."""
+        self._kept.pop(quota.key, None)
 
     def lend(self, slots: Slots) -> None:
         """Let ``slots`` go as far as the share, also when their limit has changed."""
@@ -471,9 +482,13 @@ class OwnShare:
     async def close(self) -> None:
         """Do nothing: nothing was leased."""
 
-    def _forget(self) -> None:
+    def _forget_old(self) -> None:
+        """Forget quotas of windows that are over, once there are twice as many as were left the last time."""
+        if len(self._kept) < self._looked_through_at:
+            return
         unix_s = self._unix_clock()
         self._kept = {key: quota for key, quota in self._kept.items() if quota.window.ends_s > unix_s}
+        self._looked_through_at = max(_FEW_KEPT, 2 * len(self._kept))
 
 
 # The error of a call beyond a limit, in the words of OpenAI's API.

@@ -127,6 +127,10 @@ class SharedLeases:
         """Include ``quota`` in the rounds until nothing of it is held or new."""
         self._of(quota).keep(quota)
 
+    def forget(self, quota: Quota) -> None:
+        """Include ``quota`` in the rounds no longer; what is leased expires."""
+        self._of(quota).drop(quota)
+
     def lend(self, slots: Slots) -> None:
         """Lease ``slots`` from now on; ``ask`` for more of them wakes the round of their shard."""
         slots.ask = lambda: self._of(slots).ask(slots)

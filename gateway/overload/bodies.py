@@ -220,7 +220,7 @@ def _process_full() -> Overloaded:
     )
 
 
-# The memory that this process may use, and how many calls at once it is enough for.
+# The memory that this process may use, and how many calls and connections at once it is enough for.
 
 # A race of two takes 55 KB with its connections, 171 KB if they are TLS with HTTP/1.1 (docs/performance.md); the rest
 # is for its prompt, as it was sent and as it is sent on. max_body_mb limits prompts that are much longer.
@@ -232,6 +232,10 @@ SHARE_FOR_CALLS = 0.5  # of the rest
 SHARE_FOR_BODIES = 0.25
 FEWEST_CALLS = 64
 FEWEST_BODY_BYTES = 16 * 1024 * 1024
+# The last quarter is for connections on which nothing runs: whoever has a key may open any number of them.
+BYTES_PER_CONNECTION = 32 * 1024
+SHARE_FOR_CONNECTIONS = 0.25
+FEWEST_CONNECTIONS = 1024
 UNKNOWN_MEMORY_BYTES = 2 * 1024**3  # assumed where neither the machine nor a cgroup tells
 
 _PROC_CGROUP = Path("/proc/self/cgroup")
@@ -247,6 +251,12 @@ def calls_in(memory_bytes: int, workers: int = 1) -> int:
 def body_bytes_in(memory_bytes: int, workers: int = 1) -> int:
     """Return how many bytes of bodies, unpacked, each of ``workers`` processes has memory for."""
     return max(FEWEST_BODY_BYTES, int((memory_bytes / workers - IDLE_BYTES) * SHARE_FOR_BODIES))
+
+
+def connections_in(memory_bytes: int, workers: int = 1) -> int:
+    """Return how many idle connections each of ``workers`` processes has memory for."""
+    each = memory_bytes / workers - IDLE_BYTES
+    return max(FEWEST_CONNECTIONS, int(each * SHARE_FOR_CONNECTIONS / BYTES_PER_CONNECTION))
 
 
 def memory_limit(proc_cgroup: Path = _PROC_CGROUP, mount: Path = _CGROUP_MOUNT) -> int:

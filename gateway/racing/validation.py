@@ -118,7 +118,7 @@ def _number(raw: msgspec.Raw) -> float | None:
 def _count(raw: msgspec.Raw) -> int | None:
     try:
         return len(_items.decode(raw))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 

@@ -303,14 +303,14 @@ class Budgets:
             budget = self._budgets[model] = Budget()
         return budget
 
-    def call(self, model: str, race: RaceSettings, now_s: float) -> None:
-        """Count a call."""
+    def call(self, model: str, race: RaceSettings, now_s: float, payer: str | None = None) -> None:
+        """Count a call, for which ``payer`` pays, if not the model itself."""
         self._calls.setdefault(model, Launches()).add(now_s)
         if race.usd_per_day is not None:
             pace = self._paces.get(model)
             if pace is None:
                 # Calls may come before the ledger has told of the day before.
-                pace = self._paces[model] = Pace(model, self._days.setdefault(model, {}))
+                pace = self._paces[model] = Pace(payer or model, self._days.setdefault(model, {}))
             pace.call(
                 self._spending.unix_s(),
                 self._spending.today_usd(pace.payer),
@@ -391,7 +391,7 @@ class Budgets:
 
         ``room`` is what rate limits leave for extra attempts in a minute.
         """
-        limit, budget = self.too_dear(model, race, cost_usd=cost_usd, payer=payer), self.of(model)
+        limit, budget = self.too_dear(race, cost_usd=cost_usd, payer=payer), self.of(payer)
         extra = self._extra_of(model)
         if limit is None and role not in FREE and extra.in_minute(now_s) >= room:
             limit = "rate_limits"
@@ -407,14 +407,14 @@ class Budgets:
             budget.pay(cost_usd)
         return None
 
-    def too_dear(self, model: str, race: RaceSettings, *, cost_usd: float | None, payer: str) -> str | None:
+    def too_dear(self, race: RaceSettings, *, cost_usd: float | None, payer: str) -> str | None:
         """Return the limit on dollars that an attempt would exceed; None for none, or without a known price."""
         if cost_usd is None:
             return None
         if race.usd_per_day is not None and not self._spending.may_spend(payer, cost_usd, race.usd_per_day):
             return "usd_per_day"
         per_call = race.extra_usd_per_call
-        return None if per_call is None or self.of(model).affords(cost_usd, per_call) else "extra_usd_per_call"
+        return None if per_call is None or self.of(payer).affords(cost_usd, per_call) else "extra_usd_per_call"
 
 
 # What a budget for extra attempts buys: hedges first, then races. Shared by the planner and the replay.

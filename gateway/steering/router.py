@@ -20,7 +20,7 @@ from gateway.settings import RaceSettings
 from gateway.steering import planner
 from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix
 from gateway.steering.board import Board, slot_of
-from gateway.steering.budget import Budgets, Spending, within
+from gateway.steering.budget import Budget, Budgets, Spending, within
 from gateway.steering.candidates import Lineups, Terms, costs_usd, expected_tokens
 from gateway.steering.constants import REFRESH_MOST_S
 from gateway.steering.explainer import explained
@@ -80,6 +80,7 @@ class Steering:
         self._budgets = Budgets(spending or Spending(unix_clock))
         self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model
         self._planned: dict[str, tuple[str, ...]] = {}  # by model, at the last plan: clients may name their own
+        self._payers: dict[str, str] = {}  # by model, where another's budget pays for it
         self.refused_by: str | None = (
             None  # budget, rate_limits, usd_per_day or extra_usd_per_call: the last ``permit``
         )
@@ -95,18 +96,23 @@ class Steering:
         prompt_class: PromptClass,
         *,
         explain: bool = False,
+        payer: str | None = None,
     ) -> Plan:
-        """Plan a call's launches. Counts the call for the model's budget.
+        """Plan a call's launches. Counts the call for the model's budget, or that of ``payer``, if given.
 
         ``explain`` fills ``Plan.explanation``.
         """
         self._catch_up()
-        budget = self._budgets.of(model)
-        self._budgets.call(model, race, self._clock())
+        if not payer:
+            payer = model
+        elif payer != model:
+            self._payers[model] = payer
+        budget = self._budgets.of(payer)
+        self._budgets.call(model, race, self._clock(), payer)
         budget.accrue(race.budget)
         if race.extra_usd_per_call is not None:
             budget.earn(race.extra_usd_per_call)
-        plan = self._planned_for(model, deployments, race, terms, prompt_class, explain=explain)
+        plan = self._planned_for(model, deployments, race, terms, prompt_class, budget=budget, explain=explain)
         now_s = self._clock()
         for launch in plan.launches:
             if launch.role in EXPLORING:
@@ -142,7 +148,8 @@ class Steering:
     ) -> Explanation:
         """Explain the plan of the next such call, without counting it."""
         self._catch_up()
-        plan = self._planned_for(model, deployments, race, terms, prompt_class, explain=True)
+        budget = self._budgets.of(model)
+        plan = self._planned_for(model, deployments, race, terms, prompt_class, budget=budget, explain=True)
         assert plan.explanation is not None
         return plan.explanation
 
@@ -156,7 +163,7 @@ class Steering:
     def permit(
         self, model: str, launch: Launch, race: RaceSettings, *, cost_usd: float | None, payer: str | None = None
     ) -> bool:
-        """Whether an attempt may start now; if it is extra, charge it, and its cost to ``payer``, if given.
+        """Whether an attempt may start now; if it is extra, charge it to the model, or to ``payer``, if given.
 
         Called when the attempt would start. ``cost_usd`` is its maximum cost at list price (``Plan.cost_usd``), None if
         no price of the model is known.
@@ -252,6 +259,7 @@ class Steering:
         terms: Terms,
         prompt_class: PromptClass,
         *,
+        budget: Budget,
         explain: bool,
     ) -> Plan:
         now_s = self._clock()
@@ -271,7 +279,7 @@ class Steering:
         if terms.prefix is not None and race.cache_affinity:
             held = self._affinity.held(model, terms.prefix, terms.prices, now_s)
             home = home_of(model, terms, lineup, self._affinity, held=held, now_s=now_s)
-        budget, costs, expected = self._budgets.of(model), _NOTHING_COSTS, 0.0
+        costs, expected = _NOTHING_COSTS, 0.0
         if terms.is_counted or race.usd_per_day is not None or race.extra_usd_per_call is not None:
             expected = expected_tokens(standings, terms)
             costs = costs_usd(conditions, expected, terms)
@@ -335,7 +343,9 @@ class Steering:
         models = self._snapshots.forget()
         self._lineups.keep(models)
         self._planned = {model: names for model, names in self._planned.items() if model in models}
-        self._budgets.keep({*models, *self._configured})  # a new budget is full: one that is seldom used must be kept
+        self._payers = {model: payer for model, payer in self._payers.items() if model in models}
+        # A new budget is full: one that is seldom used must be kept.
+        self._budgets.keep({*models, *self._configured, *self._payers.values()})
         used = {name for names in (*self._configured.values(), *self._planned.values()) for name in names}
         self._learning.keep({*models, *self._configured}, used)
         self._affinity.keep(used)

@@ -363,6 +363,7 @@ FAR_OFF_FACTOR = 1.6  # factor from the others' tokens per character, up or down
 SHORTEST_CHARS = 40  # minimum of an answer that is used
 ANSWERS_KEPT = 1000  # answers; then older ones count half
 TOLD_EVERY_S = 3600.0
+MODELS_WATCHED = 1000  # clients may name any list of models: of those beyond, the last is watched
 USUAL_PER_CHAR = 0.25  # if only two can be compared, the one farther from this is suspected
 
 _log = structlog.get_logger()
@@ -387,7 +388,11 @@ class UsageWatch:
         counted = attempt.outcome is Outcome.WON and attempt.tokens_source is TokensSource.REPORTED
         if not (counted and tokens and chars and chars >= SHORTEST_CHARS) or attempt.reasoning_tokens:
             return  # reasoning that was not streamed has no characters
-        by_deployment = self._stated.get(model) or self._stated.setdefault(model, {})
+        by_deployment = self._stated.get(model)
+        if by_deployment is None:
+            if len(self._stated) >= MODELS_WATCHED:
+                self._stated.popitem()
+            by_deployment = self._stated[model] = {}
         stated = by_deployment.get(attempt.deployment) or by_deployment.setdefault(attempt.deployment, _Stated())
         stated.add(tokens, chars)
         if stated.answers % ANSWERS == 0:
@@ -408,6 +413,8 @@ class UsageWatch:
         self._on_far_off(model, deployment)
         now_s, key = self._clock(), (model, deployment)
         if now_s - self._told_at_s.get(key, -TOLD_EVERY_S) >= TOLD_EVERY_S:
+            if len(self._told_at_s) >= MODELS_WATCHED:
+                self._told_at_s.clear()
             self._told_at_s[key] = now_s
             # Event usage.far_off: A deployment reports `times` as many tokens for its texts as other deployments of the
             # model do. Costs and tok/s are computed from what providers report.

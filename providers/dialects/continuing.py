@@ -92,7 +92,7 @@ def asks_for_thoughts(raw: msgspec.Raw) -> bool:
     """Whether a field about reasoning asks for it, whatever its name is; what is unknown does."""
     try:
         asked = _thoughts.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return True
     if asked is None or isinstance(asked, str):
         return asked not in {None, "none"}
@@ -103,7 +103,7 @@ def asks_for_format(raw: msgspec.Raw) -> bool:
     """Whether a field about the answer's format asks for anything but text."""
     try:
         asked = _formats.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return True
     return asked is not None and asked.type != "text"
 

@@ -114,6 +114,7 @@ _LISTED = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _NAMED = frozenset({"properties", "$defs", "defs"})
 _RENAMED: Mapping[str, str] = {"defs": "$defs", "ref": "$ref"}
 _NUMBERS = frozenset({"maxItems", "minItems", "maxLength", "minLength", "maxProperties", "minProperties"})
+_MOST_DIGITS = 18  # those of a 64-bit number; Python refuses thousands
 _DROPPED = frozenset({"propertyOrdering", "example", "nullable"})  # no counterpart, and no rule that binds an answer
 
 
@@ -144,7 +145,8 @@ def _keyword(name: str, value: Any) -> Any:
         return json_schema_of(value)
     if isinstance(value, str) and name == "type":
         return value.lower()
-    return int(value) if name in _NUMBERS and isinstance(value, str) and value.isdecimal() else value
+    is_number = name in _NUMBERS and isinstance(value, str) and value.isdecimal() and len(value) <= _MOST_DIGITS
+    return int(value) if is_number else value
 
 
 def read_json_schema(raw: msgspec.Raw, path: str) -> Any:

@@ -149,7 +149,7 @@ class FromChat:
 def _shows_thoughts(asked: Mapping[str, msgspec.Raw]) -> bool:
     try:
         config = msgspec.json.decode(asked.get(IN_CONFIG + "thinkingConfig", b"null"), type=dict[str, Any] | None) or {}
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False
     return config.get("includeThoughts", config.get("include_thoughts")) is True
 
@@ -158,7 +158,7 @@ def _renamed(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, str]:
     """Return the original names of functions by those that chat has, where they differ."""
     try:
         tools = msgspec.json.decode(asked.get("tools", b"null"), type=list[dict[str, Any]] | None) or []
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}
     found: dict[str, str] = {}
     for tool in tools:

@@ -315,7 +315,7 @@ def _shows_thinking(asked: Mapping[str, msgspec.Raw]) -> bool:
     """Whether the client requested thinking, and not to omit it."""
     try:
         thinking = msgspec.json.decode(asked.get("thinking", b"null"), type=dict[str, Any] | None) or {}
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False
     return thinking.get("type", "disabled") != "disabled" and thinking.get("display") != "omitted"
 
@@ -331,7 +331,7 @@ def _shortened(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, str]:
     """Return the original names of tools by the shortened names that were sent in chat."""
     try:
         tools = msgspec.json.decode(asked.get("tools", b"null"), type=list[dict[str, Any]] | None) or []
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}
     names = [name for tool in tools if isinstance(name := tool.get("name"), str)]
     return {short: name for name in names if (short := short_name(name)) != name}

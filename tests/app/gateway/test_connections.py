@@ -11,7 +11,8 @@ import msgspec
 import trustme
 from structlog.typing import EventDict
 
-from tests.app.gateway.running_gateway import RunningGateway, Serve, read
+from providers.simulator.script import Hang
+from tests.app.gateway.running_gateway import RunningGateway, Serve, chat_body, read
 
 KEY = "hs-key-of-a-client"
 CLIENTS = {"someone": {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest()}}
@@ -151,11 +152,32 @@ async def test_with_no_room_for_more_connections_a_stranger_goes_before_a_client
             assert await client.ask(MODELS) == 200
             async with calling(running) as [newest]:
                 assert await stranger.rest() == b""
-                assert await newest.ask(MODELS) == 200
-                async with calling(running) as [refused]:
-                    assert await refused.rest() == b""
-                    assert [await each.ask() for each in (client, newest)] == [200, 200]
-        assert (await counted(running))['_cut_total{reason="descriptors"}'] == 2
+                assert [await each.ask() for each in (client, newest)] == [200, 200]
+        assert (await counted(running))['_cut_total{reason="descriptors"}'] == 1
+
+
+async def test_idle_connections_of_clients_keep_nobody_out_where_there_is_no_room_for_more(serve: Serve) -> None:
+    async with serve(config=limits()) as running:
+        running.connections.most = 2
+        async with calling(running, 2) as [longest_idle, other]:
+            assert [await each.ask(MODELS) for each in (longest_idle, other)] == [200, 200]
+            async with calling(running) as [newest]:
+                assert await longest_idle.rest() == b""
+                assert [await each.ask() for each in (newest, other)] == [200, 200]
+        assert (await counted(running))['_cut_total{reason="descriptors"}'] == 1
+
+
+async def test_a_client_with_a_running_request_is_not_idle(serve: Serve) -> None:
+    async with serve(alpha=[Hang()], config=limits()) as running:
+        running.connections.most = 1
+        async with calling(running) as [busy]:
+            body = msgspec.json.encode(chat_body())
+            head = MODELS.replace(b"GET /v1/models", b"POST /v1/chat/completions").removesuffix(b"\r\n")
+            busy.say(head + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+            await running["alpha"].requested.wait()
+            async with calling(running) as [refused]:
+                assert await refused.rest() == b""
+            assert running["alpha"].counts.disconnects == 0
 
 
 async def test_who_says_nothing_is_cut_without_a_word(serve: Serve) -> None:

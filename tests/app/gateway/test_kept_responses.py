@@ -90,3 +90,18 @@ async def test_a_response_is_shown_to_its_own_client_only(serve: Serve) -> None:
             async with running.get("/v1/responses/resp_abc", headers={"authorization": f"Bearer {name}"}) as response:
                 assert response.status == status
         assert len(asked) == 1
+
+
+async def test_requests_for_stored_responses_count_in_the_limits_of_their_client(serve: Serve) -> None:
+    clients = {"ann": {"key_sha256": hashlib.sha256(b"ann").hexdigest(), "rpm": 3}}
+    async with (
+        keeper() as (base_url, asked),
+        serve(config=kept_at(base_url, clients=clients), in_one_minute=True) as running,
+    ):
+        await stored(running, authorization="Bearer ann")
+        found = []
+        for _ in range(3):
+            async with running.get("/v1/responses/resp_abc", headers={"authorization": "Bearer ann"}) as response:
+                found.append(response.status)
+    assert found == [200, 200, 429]
+    assert len(asked) == 2

@@ -9,6 +9,7 @@ import pytest
 from gateway.racing import MOST_TOKENS, SURPLUS_TOKENS
 from providers.simulator.script import Gate, Hang, RoleOnly, Status, Usage, answer
 from tests.app.gateway.running_gateway import MODEL, PROMPT, RunningGateway, Serve, chat_body
+from tests.app.gateway.test_client_disconnects import socket_with
 
 PRICE = {"input": 1.0, "output": 2.0}
 
@@ -114,6 +115,19 @@ async def test_a_call_nobody_answered_is_a_row_as_well(serve: Serve) -> None:
         (429, "rate_limited"),
     }
     assert {(row["outcome"], row["censored_at_ms"], row["ttft_ms"]) for row in attempts} == {("failed", None, None)}
+
+
+async def test_a_prompt_of_backslashes_costs_something_also_who_hangs_up_on_its_answer(serve: Serve) -> None:
+    long = chat_body(stream=True, messages=[{"role": "user", "content": "\\u" * 30_000}])
+    async with serve(alpha=[Hang()], config=priced("alpha")) as running:
+        async with socket_with(running, long) as (_, writer):
+            await running["alpha"].requested.wait()
+            writer.close()
+            await running["alpha"].reach(disconnects_before_first_token=1)
+        call = await running.call()
+    assert call["status_code"] == 499
+    assert call["prompt_tokens"] > 0
+    assert call["cost_usd"] > 0
 
 
 async def test_ids_order_by_time_and_every_call_has_its_own(serve: Serve) -> None:

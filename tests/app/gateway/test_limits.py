@@ -129,6 +129,20 @@ async def test_a_model_without_money_left_is_followed_by_its_fallback(serve: Ser
             assert "the model 'alone'" in (await response.json())["error"]["message"]
 
 
+@pytest.mark.parametrize("named", ["free,capped", "capped,free"])
+async def test_a_list_of_models_is_no_way_round_the_dollars_of_one_of_them(serve: Serve, named: str) -> None:
+    price = {"input": 1.0, "output": 2.0}
+    models = {
+        "free": {"deployments": [{"deployment": "alpha/m", "price_per_mtok": price}]},
+        "capped": {"deployments": [{"deployment": "beta/m", "price_per_mtok": price}], "usd_per_day": 0.01},
+    }
+    async with serve(alpha=None, beta=None, config={**client(), "models": models}, key=KEY) as running:
+        while (await statuses(running, 1, model=named)) == [200]:
+            pass
+        assert await statuses(running, 1, model="capped") == [429]
+        assert await statuses(running, 1, model="free") == [200]
+
+
 async def test_programs_of_this_machine_can_be_limited_too(serve: Serve) -> None:
     async with serve(alpha=None, config={"anonymous": {"rpm": 1}}, in_one_minute=True) as running:
         assert await statuses(running, 2) == [200, 429]

@@ -136,6 +136,28 @@ async def test_a_comma_list_is_an_ad_hoc_race(serve: Serve) -> None:
         assert running["beta"].received[0].body["model"] == "y/z"
 
 
+@pytest.mark.parametrize(
+    ("names", "launched"),
+    [
+        (("one", "two"), 25 + 20),  # a burst, and a hundredth of an attempt for each call
+        (("alpha/x", "beta/y", "gamma/z"), 25 + 25 + 19),  # an attempt for each call, and a burst
+    ],
+    ids=["models", "deployments"],
+)
+async def test_however_a_list_is_written_its_extra_attempts_are_paid_from_one_budget(
+    serve: Serve, names: tuple[str, ...], launched: int
+) -> None:
+    few = {"budget": 0.01}
+    models = {"one": {"deployments": ["alpha/x"], "race": few}, "two": {"deployments": ["beta/y"], "race": few}}
+    found = 0
+    async with serve(alpha=None, beta=None, gamma=None, config={"models": models}) as running:
+        for number in range(25):
+            named = f",{' ' * number}".join(names)
+            async with running.chat(model=named, race={"mode": "race", "width": len(names)}) as response:
+                found += int(response.headers["x-holeshot-launched"])
+    assert found == launched
+
+
 @pytest.mark.parametrize("model", ["nobody/x", "alpha/x,nobody/y", "alpha/", "alpha/x,", "/x", ","])
 async def test_an_ad_hoc_name_that_leads_nowhere_is_an_unknown_model(serve: Serve, model: str) -> None:
     async with serve(alpha=None) as running:

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.api.endpoints import CHAT_MEDIA as MEDIA
 from gateway.api.endpoints import ENDPOINTS
-from gateway.api.json_body import Contents, finished, survey_steps
+from gateway.api.json_body import CHARS_PER_TOKEN, Contents, finished, survey_steps
 from gateway.api.request import Needs, ParsedRequest, needs_of
 from gateway.settings import Settings
 
@@ -45,6 +45,18 @@ def test_text_is_as_long_escaped_as_it_is_in_utf_8() -> None:
     text = "Всё счастливые семьи похожи друг на друга. " * 2000
     plain, escaped = needs(text, ensure_ascii=False).prompt_tokens, needs(text).prompt_tokens
     assert escaped == pytest.approx(plain, rel=0.01)
+
+
+@pytest.mark.parametrize("text", ["\\u" * 30_000, "\x01" * 30_000], ids=["backslashes", "controls"])
+@pytest.mark.parametrize("before", [None, picture("")], ids=["text", "picture"])
+def test_whatever_is_written_in_escapes_has_tokens(text: str, before: list[dict[str, object]] | None) -> None:
+    content: Any = text if before is None else [*before, {"type": "text", "text": text}]
+    assert needs(content).prompt_tokens >= 1000
+
+
+def test_escapes_that_look_like_base64_are_not_left_out_twice() -> None:
+    content = [*picture(""), {"type": "text", "text": "\x01" * 30_000}, {"type": "text", "text": "word " * 8_000}]
+    assert needs(content).prompt_tokens >= 8_000 * 5 // 3 // CHARS_PER_TOKEN
 
 
 def read(path: str, fields: dict[str, Any], *, odd_key: bool = False) -> tuple[ParsedRequest, int]:

@@ -9,7 +9,8 @@ from gateway.api import bodies
 from gateway.api.bodies import contents_steps, read_contents, values_outside_strings
 from gateway.api.context import BodyWork
 from gateway.api.endpoints import CHAT_MEDIA as MEDIA
-from gateway.api.json_body import MOST_FIELDS, Contents, finished, read_fields
+from gateway.api.json_body import MOST_FIELDS, Contents, decoded, finished, read_fields
+from gateway.api.preferences import read_preferences
 from gateway.core.errors import InvalidRequest
 
 MIB = 2**20
@@ -72,6 +73,14 @@ async def test_a_large_body_is_understood_as_a_small_one_would_be(text: bytes) -
 async def test_a_large_body_that_makes_no_sense_is_refused(body: bytes, why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
         await read_contents(body, BodyWork(), "messages", MEDIA)
+
+
+def test_a_field_that_is_nested_deeper_than_its_body_could_be_read_is_refused_too() -> None:
+    deep = msgspec.Raw(b'{"x":' + b"[" * 2_000_000)
+    with pytest.raises(InvalidRequest, match="'tools' is nested too deeply"):
+        decoded("tools", deep, msgspec.json.Decoder(dict[str, msgspec.Raw]))
+    with pytest.raises(InvalidRequest, match="'provider' is nested too deeply"):
+        read_preferences({"provider": deep})
 
 
 async def test_too_many_values_are_refused_before_they_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:

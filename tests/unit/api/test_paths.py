@@ -1,5 +1,7 @@
 """Which path is proposed in place of one that is not there."""
 
+import sys
+
 import pytest
 
 from gateway.api.routes import is_not_offered, nearest_path
@@ -33,6 +35,27 @@ KNOWN = (
 )
 def test_the_path_that_was_meant_is_found(path: str, meant: str | None) -> None:
     assert nearest_path(path, KNOWN) == meant
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1" * 2_700, "/v1" * 2_000 + "/chat/completions", "/a" * 4_000],
+    ids=["versions", "a known one", "words"],
+)
+def test_a_path_of_thousands_of_words_is_not_compared_with_any(path: str) -> None:
+    looked = 0
+
+    def count(*_: object) -> None:
+        nonlocal looked
+        looked += 1
+
+    sys.setprofile(count)  # of a path that fits into a request, each beginning would be compared: millions of steps
+    try:
+        meant = nearest_path(path, KNOWN)
+    finally:
+        sys.setprofile(None)
+    assert meant is None
+    assert looked < 100
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from gateway.api.client import Client
 from gateway.api.preferences import (
     CONSUMED,
+    LONGEST_SLUG,
     MOST_MODELS,
     MOST_SLUGS,
     NOTHING,
@@ -382,6 +383,7 @@ def test_endless_lists_are_refused() -> None:
     assert len(read(models=[str(number) for number in range(MOST_MODELS)]).models) == MOST_MODELS
     with pytest.raises(InvalidRequest, match=f"'models' must hold at most {MOST_MODELS} names"):
         read(models=[str(number) for number in range(MOST_MODELS + 1)])
-    for name in ("order", "only", "ignore"):
-        with pytest.raises(InvalidRequest, match=f"'provider.{name}' must hold at most {MOST_SLUGS} names"):
-            read(provider={name: ["a"] * (MOST_SLUGS + 1)})
+    for name in ("order", "only", "ignore", "regions", "quantizations"):
+        for endless in (["a"] * (MOST_SLUGS + 1), ["a" * (LONGEST_SLUG + 1)]):
+            with pytest.raises(InvalidRequest, match=f"'provider.{name}' must hold at most {MOST_SLUGS} names of at"):
+                read(provider={name: endless})

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from math import inf
+from typing import cast
 
 import msgspec
 import pytest
@@ -12,7 +14,7 @@ from gateway.core.calls import CallRecord, Level, Mode, Objective, Spent
 from gateway.core.errors import InvalidRequest
 from gateway.limits import limits
 from gateway.limits.limits import Limits, Payer, Use, level_of_end_user, level_of_key, level_of_team, spent_by_quota
-from gateway.limits.quota import LimitReached, OwnShare, Quota
+from gateway.limits.quota import LimitReached, OwnShare, Quota, Window
 from providers import Price
 
 NOON_S = datetime(2026, 11, 21, 12, 0, 30, tzinfo=UTC).timestamp()
@@ -421,6 +423,37 @@ async def test_dollars_of_audited_losers_and_of_before_the_start_count_for_the_t
     with pytest.raises(LimitReached, match=r"^the team"):
         await process.begin({}, team, usd=0.3)
     await process.begin({}, team, usd=0.2)
+
+
+async def test_of_end_users_who_are_over_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MOST_END_USERS", 10)
+    process, own = Process(), {"rpm": 1.0, "usd_per_month": 5.0}
+    for minute in range(20):
+        process.clock.now_s = NOON_S + 120 * minute
+        for number in range(10):
+            user = level_of_end_user("client:team", f"user {minute} {number}", own)
+            process.end(await process.begin({}, user))
+    months = [key for key in process.leases._kept if ":usd_per_month:" in key]
+    assert len(months) <= 20
+
+
+async def test_a_new_quota_does_not_take_longer_the_more_there_are() -> None:
+    looked = 0
+
+    class Endless:
+        name = "now"
+
+        @property
+        def ends_s(self) -> float:
+            nonlocal looked
+            looked += 1
+            return inf
+
+    leases = Process().leases
+    for number in range(2_000):
+        quota = Quota(f"user:{number}", "max_parallel", 1.0, cast("Window", Endless()))
+        await leases.enlarge([(quota, 1.0)], 0.0)
+    assert looked < 2 * 2_000
 
 
 async def test_end_users_beyond_the_most_share_one_account_until_others_are_over(

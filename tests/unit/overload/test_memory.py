@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.overload.bodies import FEWEST_CALLS, UNKNOWN_MEMORY_BYTES, calls_in, memory_limit
+from gateway.overload.bodies import (
+    FEWEST_CALLS,
+    FEWEST_CONNECTIONS,
+    UNKNOWN_MEMORY_BYTES,
+    calls_in,
+    connections_in,
+    memory_limit,
+)
 
 MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 MB = 10**6
@@ -57,3 +64,9 @@ def test_half_of_the_memory_is_for_calls_and_workers_share_it() -> None:
     assert 1000 < calls_in(10**9) < 4000
     assert calls_in(8 * 10**9, workers=4) < calls_in(8 * 10**9) / 4
     assert calls_in(100 * MB) == FEWEST_CALLS
+
+
+def test_idle_connections_take_a_quarter_of_the_memory() -> None:
+    assert 5_000 < connections_in(10**9) < 10_000
+    assert connections_in(8 * 10**9, workers=4) < connections_in(8 * 10**9) / 4
+    assert connections_in(100 * MB) == FEWEST_CONNECTIONS

@@ -33,6 +33,11 @@ def test_a_number_that_no_column_holds_is_not_told(text: bytes) -> None:
     assert requested({"temperature": msgspec.Raw(text), "max_tokens": msgspec.Raw(text)}, CHAT) == Requested()
 
 
+def test_of_what_is_nested_without_end_nothing_is_told() -> None:
+    deep = msgspec.Raw(b"[" * 2_000_000)
+    assert requested({"tools": deep, "temperature": deep, "max_tokens": deep}, CHAT) == Requested()
+
+
 def test_a_whole_temperature_is_stored_like_any_other() -> None:
     asked = requested(
         {"temperature": msgspec.Raw(b"1" + b"0" * 30)}, CHAT

@@ -2,10 +2,15 @@
 
 from random import Random
 
+import pytest
+
 from gateway.core.attempts import Role
+from gateway.core.calls import Objective
+from gateway.core.prompt_classes import answer_class
 from gateway.settings import RaceSettings
 from gateway.steering.board import MemoryBoard
 from gateway.steering.budget import Budgets, Spending
+from gateway.steering.candidates import Terms
 from gateway.steering.health import Health
 from gateway.steering.plans import Launch
 from gateway.steering.router import Steering
@@ -83,6 +88,18 @@ def test_when_the_days_dollars_are_spent_races_get_narrower_and_it_is_said_by_wh
     clock.now_s = MIDNIGHT_S
     assert not steering.permit("m", extra, race, cost_usd=0.2)
     assert steering.refused_by == "budget"
+
+
+def test_however_a_list_of_models_is_written_one_of_them_pays_and_counts_its_calls() -> None:
+    spending, clock = Spending(Clock()), Clock()
+    steering = Steering(MemoryBoard(), clock=clock, unix_clock=clock, random=Random(1), spending=spending)
+    race, terms = RaceSettings(budget=1.0, usd_per_day=5.0), Terms(Objective.FIRST_TOKEN, 100)
+    for number in range(100):
+        name = f"m,{' ' * number}other"
+        steering.plan(name, ("a", "b"), race, terms, answer_class(0), payer="m")
+        steering.permit(name, Launch("b", 0.0, Role.RACE), race, cost_usd=0.01, payer="m")
+    _, own = spending.own_usd()
+    assert own == {"m\0calls": 100.0, "m": pytest.approx(1.0)}
 
 
 def test_a_clock_that_jumps_to_another_day_and_back_has_spent_what_it_had_spent() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from gateway.watching import metrics
 from gateway.watching.metrics import ANSWERS, TOLD_EVERY_S, UsageWatch
 from tests.unit.ledger.records import new_id, won
 
@@ -52,6 +53,16 @@ def test_a_warning_comes_once_an_hour() -> None:
     assert len(told(watch, number=10 * ANSWERS, a=100, b=105, liar=200)) == 1
     clock.now_s = TOLD_EVERY_S
     assert len(told(watch, number=ANSWERS, a=100, b=105, liar=200)) == 1
+
+
+def test_names_that_clients_make_up_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "MODELS_WATCHED", 3)
+    watch = UsageWatch(Clock())
+    told(watch, number=ANSWERS, a=100, b=105)
+    for number in range(100):
+        watch.answered(f"m,{' ' * number}m", won(new_id(), deployment="a", chars=400, completion_tokens=100))
+    assert len(watch._stated) == 3
+    assert told(watch, number=ANSWERS, a=100, b=105, liar=200) == [("liar", pytest.approx(1.95))]
 
 
 def test_each_comparison_that_finds_one_far_off_is_told_between_warnings_too() -> None:

@@ -72,6 +72,15 @@ async def test_a_form_without_a_file_or_with_preferences_in_pieces_is_refused(op
         assert upstreams["alpha"].received == []
 
 
+async def test_a_field_of_a_form_that_is_nested_without_end_is_refused(opened: Open) -> None:
+    deep = '{"x":' + "[" * 30_000 + "]" * 30_000 + "}"
+    async with opened() as (running, upstreams):
+        for data in (form(provider=deep), form(race=deep), form(models=deep)):
+            async with running.http.post(running.url + "/v1/audio/transcriptions", data=data) as response:
+                assert (response.status, (await response.json())["error"]["type"]) == (400, "invalid_request_error")
+        assert upstreams["alpha"].received == []
+
+
 async def test_each_api_takes_its_own_type_of_body_only(opened: Open) -> None:
     async with opened() as (running, upstreams):
         async with running.post({"model": MODEL, "input": "x"}, path="/v1/audio/transcriptions") as response:

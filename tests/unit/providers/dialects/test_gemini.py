@@ -511,6 +511,13 @@ def test_schemas_of_openapi_become_json_schemas() -> None:
     }
 
 
+def test_a_number_of_items_with_thousands_of_digits_stays_as_it_is_written() -> None:
+    endless = "9" * 5_000
+    assert json_schema_of({"type": "ARRAY", "maxItems": endless}) == {"type": "array", "maxItems": endless}
+    asked = raw({"old": {"type": "ARRAY", "maxItems": endless}})["old"]
+    assert GEMINI.requests.json_formats["generationConfig.responseSchema"](asked) is not None
+
+
 def test_what_a_request_expects_is_read() -> None:
     formats = GEMINI.requests.json_formats
     asked = raw(
