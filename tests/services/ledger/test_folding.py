@@ -1,6 +1,7 @@
 """Postgres: rows are added up by one process at a time, each once, in whatever order they come and transactions end."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -8,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import msgspec
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.api.json_body import read_model
 from gateway.core.attempts import AttemptRecord, Outcome
+from gateway.core.errors import InvalidRequest
 from gateway.ledger import entries as ledger_entries
 from gateway.ledger import inserts, queries
 from gateway.ledger.database import create_engine, downgrade, migrate
@@ -253,6 +257,28 @@ async def test_what_is_pruned_before_it_was_added_up_is_in_the_sums(postgres_url
     assert deleted is not None
     assert (deleted["calls"], deleted["attempts"]) == (2, 2)
     assert await counted(postgres_url) == 3
+
+
+def longest_name() -> str:
+    """Return the longest name, in bytes, with which a client may name a deployment; it can hardly be compressed."""
+    draw = random.Random(1)
+    for number in range(512, 0, -1):
+        name = "groq/" + "".join(chr(draw.randrange(0x20000, 0x2A6D0)) for _ in range(number))
+        try:
+            return read_model({"model": msgspec.Raw(msgspec.json.encode(name))})
+        except InvalidRequest:
+            continue
+    raise AssertionError
+
+
+async def test_the_longest_name_that_a_client_may_send_keeps_no_row_out_of_the_sums(
+    postgres_url: str, engine: AsyncEngine
+) -> None:
+    call_id, name = new_id(), longest_name()
+    await insert(engine, [Finished(call(won(call_id, model=name, deployment=name), model=name))])
+    await insert(engine, [Finished(raced_call())])
+    await fold_all(engine)
+    assert await counted(postgres_url) == 2
 
 
 async def test_a_ledger_adds_up_by_itself_and_before_it_ends(
