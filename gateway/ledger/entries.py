@@ -82,7 +82,7 @@ def encode_into(entry: Entry, line: bytearray) -> bool:
     try:
         _ENCODER.encode_into(entry, line)
     except UnicodeEncodeError:  # invalid bytes of a header are kept as lone surrogates
-        line[:] = _ENCODER.encode(_storable(msgspec.to_builtins(entry, enc_hook=_plain)))
+        line[:] = _ENCODER.encode(storable(msgspec.to_builtins(entry, enc_hook=_plain)))
         line += b"\n"
         return False
     line += b"\n"
@@ -109,7 +109,7 @@ def decode(line: bytes | bytearray) -> Entry:
 
     """
     if _has_nul(line):
-        line = msgspec.json.encode(_storable(msgspec.json.decode(line)))
+        line = msgspec.json.encode(storable(msgspec.json.decode(line)))
     return _DECODER.decode(line)
 
 
@@ -117,15 +117,15 @@ def _has_nul(line: bytes | bytearray) -> bool:
     return _BACKSLASH in line and line.find(_NUL) >= 0  # hardly any line has a backslash, and that check is fast
 
 
-def _storable(value: Any) -> Any:
+def storable(value: Any) -> Any:
     """Replace lone surrogates, which are not valid UTF-8, and remove NUL characters, which Postgres rejects."""
     match value:
         case str():
             return value.replace("\x00", "").encode("utf-8", "replace").decode()
         case dict():
-            return {_storable(key): _storable(item) for key, item in value.items()}
+            return {storable(key): storable(item) for key, item in value.items()}
         case list() | tuple():
-            return [_storable(item) for item in value]
+            return [storable(item) for item in value]
         case _:
             return value
 
