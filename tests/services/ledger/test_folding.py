@@ -259,6 +259,23 @@ async def test_what_is_pruned_before_it_was_added_up_is_in_the_sums(postgres_url
     assert await counted(postgres_url) == 3
 
 
+@pytest.mark.parametrize("is_pruned", [True, False])
+async def test_on_sqlite_rows_made_by_hand_are_in_the_sums_before_they_are_deleted(
+    sqlite_url: str, *, is_pruned: bool
+) -> None:
+    engine, at = create_engine(sqlite_url), TODAY - timedelta(days=60)
+    await insert(engine, [Finished(call(won(new_id(), started_at=at), started_at=at))])
+    columns = f"started_at, {MADE_BY_HAND}"
+    async with engine.begin() as hand:
+        await hand.exec_driver_sql(f"insert into calls (id, {columns}) select 'by hand', {columns} from calls")
+    if is_pruned:
+        assert await prune(engine, Retention(calls_days=30), TODAY) == {"calls": 2}
+    else:
+        await fold_all(engine)
+    await engine.dispose()
+    assert await counted(sqlite_url) == 2
+
+
 def longest_name() -> str:
     """Return the longest name, in bytes, with which a client may name a deployment; it can hardly be compressed."""
     draw = random.Random(1)
