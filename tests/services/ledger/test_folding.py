@@ -316,9 +316,44 @@ async def test_what_a_killed_gateway_left_is_in_what_clients_have_spent(postgres
     at = datetime.now(UTC)
     await insert(engine, [Finished(call(won(new_id(), started_at=at), started_at=at, client="anna", cost_usd=2.0))])
     store = SqlStore(postgres_url)
-    (spent,) = await store.spent(at)
+    (spent,) = await store.spent(at, at)
     await store.aclose()
     assert (spent.client, spent.month_usd) == ("anna", 2.0)
+
+
+async def test_what_a_dead_worker_left_is_in_what_clients_have_spent(ledger_url: str, tmp_path: Path) -> None:
+    """The database was away for a while, and the gateway was replaced before it was back."""
+    at = datetime.now(UTC)
+    dead = Ledger(ledger_url, tmp_path / "spool", "dead")
+    for _ in range(3):
+        dead.call_finished(call(won(new_id(), started_at=at), started_at=at, client="anna", cost_usd=2.0))
+    dead._spool.close(remove=False)
+    await dead._store.aclose()
+    heir = Ledger(ledger_url, tmp_path / "spool", "heir")
+    await heir.start()
+    (spent,) = await heir.spent()
+    await heir.close()
+    assert (spent.client, spent.month_usd) == ("anna", 6.0)
+
+
+async def test_what_a_process_has_spent_itself_is_not_of_before_its_start(ledger_url: str) -> None:
+    """A database that was away at the start has these rows too, when it is asked at last."""
+    engine, store = create_engine(ledger_url), SqlStore(ledger_url)
+    began = TODAY + timedelta(hours=12, minutes=2)
+    before = {TODAY.replace(day=1) - timedelta(minutes=1): 1.0, TODAY - timedelta(minutes=1): 2.0}
+    before |= {TODAY: 4.0, began - timedelta(minutes=3): 8.0, began - timedelta(minutes=1): 16.0}
+    own = {began + timedelta(minutes=3): 32.0, began + timedelta(hours=2): 64.0, began + timedelta(hours=19): 128.0}
+    for at, usd in (before | own).items():
+        await insert(engine, [Finished(call(won(new_id(), started_at=at), started_at=at, cost_usd=usd))])
+    for now in (began + timedelta(hours=3), began + timedelta(hours=20)):
+        day = now.replace(hour=0, minute=0)
+        expected = tuple(
+            sum(usd for at, usd in before.items() if at >= since) for since in (day, day.replace(day=1))
+        )
+        found = [(each.day_usd, each.month_usd) for each in await store.spent(now, began)]
+        assert (found or [(0.0, 0.0)]) == [expected]
+    await store.aclose()
+    await engine.dispose()
 
 
 @pytest.fixture
