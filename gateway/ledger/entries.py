@@ -33,6 +33,12 @@ class Audited(msgspec.Struct, frozen=True, tag="audited", gc=False):
     attempts: tuple[AttemptRecord, ...]
 
 
+class Watched(msgspec.Struct, frozen=True, tag="watched", gc=False):
+    """These attempts of a call that has ended are still watched. They become rows only if their gateway dies."""
+
+    call: CallStart  # with these attempts alone
+
+
 class Refused(msgspec.Struct, frozen=True, tag="refused", gc=False):
     """The refusals of a minute: rows of ``refusals``."""
 
@@ -52,9 +58,9 @@ class Lasting(msgspec.Struct, frozen=True, tag="lasting", gc=False):
     at: datetime
 
 
-Entry = Started | Finished | Audited | Refused | Outage | Lasting
+Entry = Started | Finished | Audited | Watched | Refused | Outage | Lasting
 Shippable = Finished | Audited | Refused | Outage
-NO_ROWS = (Started, Lasting)  # the others: what they say counts only if their gateway dies
+NO_ROWS = (Started, Watched, Lasting)  # the others: what they say counts only if their gateway dies
 
 
 def _plain(value: Any) -> Any:
@@ -194,7 +200,7 @@ def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
             records = entry.call.attempts
         elif isinstance(entry, Audited):
             records = entry.attempts
-        elif isinstance(entry, Refused | Outage | Lasting):
+        elif isinstance(entry, Watched | Refused | Outage | Lasting):
             continue
         else:
             records = [interrupted(attempt, entry.call) for attempt in entry.call.attempts]
@@ -322,9 +328,10 @@ class Unended:
         elif isinstance(entry, Finished):
             started = self._calls.pop(entry.call.id, None)
             if started is not None:
-                self._of[entry.call.id] = started.call
-                self._watched[entry.call.id] = {start.id: start for start in started.call.attempts}
+                self._watch(started.call)
                 self._end(entry.call.id, [attempt.id for attempt in entry.call.attempts])
+        elif isinstance(entry, Watched):
+            self._watch(entry.call)
         elif isinstance(entry, Audited):
             self._end(entry.call_id, [attempt.id for attempt in entry.attempts])
         elif isinstance(entry, Outage):
@@ -346,6 +353,10 @@ class Unended:
             Audited(call_id, tuple(interrupted(start, self._of[call_id], audited=True) for start in starts.values()))
             for call_id, starts in self._watched.items()
         ]
+
+    def _watch(self, call: CallStart) -> None:
+        self._of[call.id] = call
+        self._watched[call.id] = {start.id: start for start in call.attempts}
 
     def _end(self, call_id: str, attempt_ids: list[str]) -> None:
         starts = self._watched.get(call_id)
