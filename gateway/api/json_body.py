@@ -140,6 +140,7 @@ CHARS_PER_TOKEN = 4  # of prompt, including its JSON syntax
 CLASS_LIMITS = (4 * 1024, 32 * 1024)  # bytes; about 1k and 8k tokens; figures are published for each class
 MAX_TAGS = 16
 LONGEST_MODEL = 512  # characters, also of a comma list: names are returned in headers
+LONGEST_MODEL_BYTES = 1024  # in UTF-8: a key of the ledger's sums has two such names, and Postgres takes 2,704 bytes
 MAX_TAG_CHARS = 256
 MOST_FIELDS = 256  # at the top level; no API has even fifty
 
@@ -243,8 +244,11 @@ def read_model(fields: Mapping[str, msgspec.Raw]) -> str:
     model = None if raw is None else decoded("model", raw, _MODEL)
     if not model:
         raise InvalidRequest("'model' is missing: name one of GET /v1/models", param="model")
-    if len(model) > LONGEST_MODEL or not model.isprintable():
-        raise InvalidRequest(f"'model' must be printable and at most {LONGEST_MODEL} characters long", param="model")
+    if not model.isprintable() or len(model) > LONGEST_MODEL or len(model.encode()) > LONGEST_MODEL_BYTES:
+        raise InvalidRequest(
+            f"'model' must be printable, and have at most {LONGEST_MODEL} characters and {LONGEST_MODEL_BYTES} bytes",
+            param="model",
+        )
     return str(model)
 
 

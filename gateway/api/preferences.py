@@ -16,7 +16,7 @@ from typing import Any, Literal, NoReturn
 import msgspec
 
 from gateway.api.client import Client
-from gateway.api.json_body import LONGEST_MODEL
+from gateway.api.json_body import LONGEST_MODEL, LONGEST_MODEL_BYTES
 from gateway.core.calls import Mode, Objective
 from gateway.core.errors import Forbidden, InvalidRequest
 from gateway.fleet.models import Deployment, Model
@@ -403,8 +403,13 @@ def _models(fields: Mapping[str, msgspec.Raw], *, fastest: bool) -> tuple[str, .
     models = tuple(dict.fromkeys([own, *listed] if own else listed))
     if any(not model.strip() for model in models):
         refuse("models", "must not hold an empty name")
-    if any(len(model) > LONGEST_MODEL or not model.isprintable() for model in models):
-        refuse("models", f"must hold printable names of at most {LONGEST_MODEL} characters")
+    if any(
+        not model.isprintable() or len(model) > LONGEST_MODEL or len(model.encode()) > LONGEST_MODEL_BYTES
+        for model in models
+    ):
+        refuse(
+            "models", f"must hold printable names of at most {LONGEST_MODEL} characters and {LONGEST_MODEL_BYTES} bytes"
+        )
     return models
 
 

@@ -3,7 +3,7 @@
 import html
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from math import comb, exp, log
+from math import exp, lgamma, log
 from typing import Any
 
 import msgspec
@@ -190,8 +190,11 @@ def _chance(errors: int, n: int, rate: float) -> float:
     share = errors / n
     if share <= rate:
         return 1.0
-    if n <= _EXACT:
-        return sum(comb(n, k) * rate**k * (1 - rate) ** (n - k) for k in range(errors, n + 1)) if rate < 1 else 1.0
+    if n <= _EXACT:  # by logarithms: from a thousand attempts on, the number of ways is no float any more
+        of_all, good, bad = lgamma(n + 1), log(1 - rate), log(rate)
+        return sum(
+            exp(of_all - lgamma(k + 1) - lgamma(n - k + 1) + k * bad + (n - k) * good) for k in range(errors, n + 1)
+        )
     other = (1 - share) * log((1 - share) / (1 - rate)) if share < 1 else 0.0
     return exp(-n * (share * log(share / rate) + other))  # Chernoff
 

@@ -26,6 +26,7 @@ from gateway.detecting.slowdowns import (
     Window,
 )
 from gateway.ledger.database import DATABASE_ERRORS, Database, OwnConnection, engine_of, is_sqlite, release, unreachable
+from gateway.ledger.entries import storable
 from gateway.ledger.reports.reader import Reader, Words, rows
 from gateway.ledger.tables import alert_messages, alerts, attempts, outages, probes
 
@@ -172,15 +173,20 @@ class SqlAlertBook:
         await connection.execute(delete(alerts).where(alerts.c.resolved_at < very_old))
 
     def _values(self, alert: Alert) -> dict[str, Any]:
+        said = storable(  # a provider's own words are in it, and Postgres takes no NUL character
+            {
+                "key": alert.key,
+                "subject": alert.subject,
+                "summary": alert.summary,
+                "figures": dict(alert.figures),
+                "sql": alert.sql,
+            }
+        )
         return {
+            **said,
             "id": alert.id,
-            "key": alert.key,
             "kind": alert.kind.value,
-            "subject": alert.subject,
             "severity": alert.severity.value,
-            "summary": alert.summary,
-            "figures": dict(alert.figures),
-            "sql": alert.sql,
             "opened_at": self._instant(alert.opened_at),
             "seen_at": self._instant(alert.seen_at),
             "resolved_at": None if alert.resolved_at is None else self._instant(alert.resolved_at),

@@ -33,6 +33,12 @@ class Audited(msgspec.Struct, frozen=True, tag="audited", gc=False):
     attempts: tuple[AttemptRecord, ...]
 
 
+class Watched(msgspec.Struct, frozen=True, tag="watched", gc=False):
+    """These attempts of a call that has ended are still watched. They become rows only if their gateway dies."""
+
+    call: CallStart  # with these attempts alone
+
+
 class Refused(msgspec.Struct, frozen=True, tag="refused", gc=False):
     """The refusals of a minute: rows of ``refusals``."""
 
@@ -52,9 +58,9 @@ class Lasting(msgspec.Struct, frozen=True, tag="lasting", gc=False):
     at: datetime
 
 
-Entry = Started | Finished | Audited | Refused | Outage | Lasting
+Entry = Started | Finished | Audited | Watched | Refused | Outage | Lasting
 Shippable = Finished | Audited | Refused | Outage
-NO_ROWS = (Started, Lasting)  # the others: what they say counts only if their gateway dies
+NO_ROWS = (Started, Watched, Lasting)  # the others: what they say counts only if their gateway dies
 
 
 def _plain(value: Any) -> Any:
@@ -82,7 +88,7 @@ def encode_into(entry: Entry, line: bytearray) -> bool:
     try:
         _ENCODER.encode_into(entry, line)
     except UnicodeEncodeError:  # invalid bytes of a header are kept as lone surrogates
-        line[:] = _ENCODER.encode(_storable(msgspec.to_builtins(entry, enc_hook=_plain)))
+        line[:] = _ENCODER.encode(storable(msgspec.to_builtins(entry, enc_hook=_plain)))
         line += b"\n"
         return False
     line += b"\n"
@@ -109,7 +115,7 @@ def decode(line: bytes | bytearray) -> Entry:
 
     """
     if _has_nul(line):
-        line = msgspec.json.encode(_storable(msgspec.json.decode(line)))
+        line = msgspec.json.encode(storable(msgspec.json.decode(line)))
     return _DECODER.decode(line)
 
 
@@ -117,15 +123,15 @@ def _has_nul(line: bytes | bytearray) -> bool:
     return _BACKSLASH in line and line.find(_NUL) >= 0  # hardly any line has a backslash, and that check is fast
 
 
-def _storable(value: Any) -> Any:
+def storable(value: Any) -> Any:
     """Replace lone surrogates, which are not valid UTF-8, and remove NUL characters, which Postgres rejects."""
     match value:
         case str():
             return value.replace("\x00", "").encode("utf-8", "replace").decode()
         case dict():
-            return {_storable(key): _storable(item) for key, item in value.items()}
+            return {storable(key): storable(item) for key, item in value.items()}
         case list() | tuple():
-            return [_storable(item) for item in value]
+            return [storable(item) for item in value]
         case _:
             return value
 
@@ -194,7 +200,7 @@ def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
             records = entry.call.attempts
         elif isinstance(entry, Audited):
             records = entry.attempts
-        elif isinstance(entry, Refused | Outage | Lasting):
+        elif isinstance(entry, Watched | Refused | Outage | Lasting):
             continue
         else:
             records = [interrupted(attempt, entry.call) for attempt in entry.call.attempts]
@@ -322,9 +328,10 @@ class Unended:
         elif isinstance(entry, Finished):
             started = self._calls.pop(entry.call.id, None)
             if started is not None:
-                self._of[entry.call.id] = started.call
-                self._watched[entry.call.id] = {start.id: start for start in started.call.attempts}
+                self._watch(started.call)
                 self._end(entry.call.id, [attempt.id for attempt in entry.call.attempts])
+        elif isinstance(entry, Watched):
+            self._watch(entry.call)
         elif isinstance(entry, Audited):
             self._end(entry.call_id, [attempt.id for attempt in entry.attempts])
         elif isinstance(entry, Outage):
@@ -346,6 +353,10 @@ class Unended:
             Audited(call_id, tuple(interrupted(start, self._of[call_id], audited=True) for start in starts.values()))
             for call_id, starts in self._watched.items()
         ]
+
+    def _watch(self, call: CallStart) -> None:
+        self._of[call.id] = call
+        self._watched[call.id] = {start.id: start for start in call.attempts}
 
     def _end(self, call_id: str, attempt_ids: list[str]) -> None:
         starts = self._watched.get(call_id)

@@ -1,4 +1,4 @@
-"""Adds up rows that are new (a fold), for one process at a time. On SQLite a batch adds itself up as it is stored.
+"""Adds up rows that are new (a fold), for one process at a time. On SQLite a batch is added up as it is stored.
 
 On Postgres a trigger notes which rows are new. ``roll_up_fresh`` (migrations/versions/0028) takes notes and adds up
 their rows, in one transaction. Sums trail their rows by the age of the oldest note.
@@ -22,6 +22,7 @@ FOLD_TIMEOUT_S = 15.0
 LOCK = "select pg_advisory_xact_lock(hashtext('holeshot.fold'))"  # ``roll_up_fresh`` itself only tries it
 _FOLD = "select taken, until from roll_up_fresh($1, $2, $3)"
 _TAKEN = text("select taken from roll_up_fresh(:most)")
+ADD_UP_SQLITE = "delete from rollup_pending"  # all that is noted: rows of a batch, and those that people have made
 # All that is noted, while no row of a table can come or go.
 FOLD_HERE = "do $fold$ begin while (select taken from roll_up_fresh()) > 0 loop end loop; end $fold$"
 
@@ -61,11 +62,13 @@ async def fold_all(engine: AsyncEngine) -> None:
         DatabaseUnreachableError: the database is away, or cannot do it.
 
     """
-    if is_sqlite(engine.url):
-        return
     try:
         async with connected(engine) as connection:
-            await fold_on(connection)
+            if is_sqlite(engine.url):
+                await connection.execute(text(ADD_UP_SQLITE))
+                await connection.commit()
+            else:
+                await fold_on(connection)
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error
 

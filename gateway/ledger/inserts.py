@@ -25,6 +25,7 @@ from gateway.ledger.entries import (
     outage_rows,
     refusal_rows,
 )
+from gateway.ledger.folding import ADD_UP_SQLITE
 
 INSERT_TIMEOUT_S = 15.0  # a thousand calls take some milliseconds; after this a new connection is tried
 TRIES = 5  # of a batch that met another transaction; nothing of it was stored
@@ -149,7 +150,7 @@ async def _insert_sqlite(connection: AsyncConnection, driver: Any, tables: Seque
     try:
         for table in tables:
             await driver.executemany(_INSERT_SQLITE[table.name], _for_sqlite(table, table.instants))
-        await driver.execute(_ROLL_UP_SQLITE)
+        await driver.execute(ADD_UP_SQLITE)
         try:
             check_file(connection)
         except OSError:
@@ -239,7 +240,6 @@ _TAKE_OVER = {
     + ("(id) " * (table == "outages") + _CONFLICT[table])
     for table, names in _NAMES.items()
 }
-_ROLL_UP_SQLITE = "delete from rollup_pending"  # on Postgres a process folds (gateway/ledger/folding.py)
 _INSERT_SQLITE = {
     table: f"insert into {table} ({names}) values ({', '.join('?' * len(names.split(', ')))}) "  # noqa: S608 - our names
     f"on conflict (id) {_CONFLICT[table]}"

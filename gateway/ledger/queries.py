@@ -386,11 +386,23 @@ def in_sqlite_time(sql: str) -> str:
         if tokens[index].startswith("'") and (column := _compared(plain, place)) is not None:
             tokens[index] = _in_form(tokens[index], column)
         elif plain[place] == "now" and (found := _NOW.match(" ".join(tokens[at] for at in words[place : place + 6]))):
-            shift = f", '{found['sign']}{found['n']} {found['unit']}'" if found["n"] else ""
-            tokens[index] = f"datetime('now'{shift})"
-            for gone in words[place + 1 : place + len(found[0].split(" ")) - bool(shift)]:
+            is_shifted = found["n"] is not None
+            tokens[index] = _shifted(found["sign"] + found["n"], found["unit"]) if is_shifted else "datetime('now')"
+            for gone in words[place + 1 : place + len(found[0].split(" ")) - is_shifted]:
                 tokens[gone] = ""
     return "".join(tokens)
+
+
+def _shifted(number: str, unit: str) -> str:
+    """Return an instant so long before or after now. Of a month that is too short it is the last day, as in Postgres.
+
+    SQLite's own month before 31 March is the 31st of February, which is 3 March.
+    """
+    shifted = f"datetime('now', '{number} {unit}')"
+    if unit.lower() not in {"month", "year"}:
+        return shifted
+    last_day = f"date('now', 'start of month', '{number} {unit}', '+1 month', '-1 day')"
+    return f"min({shifted}, {last_day} || ' ' || time('now'))"
 
 
 def _compared(plain: list[str], place: int) -> str | None:

@@ -17,7 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.ledger.database import DATABASE_ERRORS, is_sqlite, unreachable
-from gateway.ledger.folding import FOLD_HERE, LOCK, connected, fold_on
+from gateway.ledger.folding import ADD_UP_SQLITE, FOLD_HERE, LOCK, connected, fold_on
 from gateway.settings import LedgerSettings
 
 # Partitions on Postgres: made a month ahead, and dropped when all their rows are too old. ``calls`` and ``attempts``
@@ -241,6 +241,9 @@ async def prune(
                     return None
                 for table, keep_days in retention.days.items():
                     await make_ahead(connection, table, keep_days, now)
+            elif not retention.keeps_all:
+                await connection.execute(text(ADD_UP_SQLITE))
+                await connection.commit()
             totals = {}
             for table, before in retention.cutoffs(now).items():
                 totals[table] = await _prune(engine, connection, table, before, deleted)

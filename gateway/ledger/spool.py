@@ -5,8 +5,9 @@
 failure. The latest entries are also kept in memory and shipped from there: files are read only after a long absence of
 SQL, or when they are adopted.
 
-A segment is deleted when it is entirely in SQL. So that open calls and outages are not lost with it, each new segment
-begins with them: the newest segment has every open call, and a call's end is never in an older segment than its start.
+A segment is deleted when it is entirely in SQL. So that open calls, losers that are watched longer than their call, and
+outages are not lost with it, each new segment begins with them: the newest segment has every open call, and a call's
+end is never in an older segment than its start.
 """
 
 import io
@@ -35,6 +36,7 @@ from gateway.ledger.entries import (
     Refused,
     Shippable,
     Started,
+    Watched,
     decode,
     encode,
     encode_into,
@@ -202,6 +204,7 @@ class Spool:
         self.refusal: str | None = None
         self._log = structlog.get_logger()
         self._open_calls: dict[str, CallStart] = {}
+        self._watched: dict[str, CallStart] = {}  # calls that have ended, with the attempts that have not
         self._outages = LastingOutages()
         self._latest: deque[tuple[Shippable, int, int]] = deque(maxlen=LATEST_MAX_ENTRIES)  # with segment and end there
         self._memory: deque[Shippable] = deque()
@@ -234,11 +237,15 @@ class Spool:
 
     def call_finished(self, record: CallRecord) -> None:
         """Append the end of a call with its attempts."""
-        self._open_calls.pop(record.id, None)
+        start = self._open_calls.pop(record.id, None)
+        if start is not None and record.launched > len(record.attempts):
+            self._watch(start, record.attempts)
         self._append(Finished(record))
 
     def attempts_ended(self, call_id: str, attempts: tuple[AttemptRecord, ...]) -> None:
         """Append attempts that ended after their call."""
+        if (start := self._watched.pop(call_id, None)) is not None:
+            self._watch(start, attempts)
         self._append(Audited(call_id, attempts))
 
     def refused(self, refusals: tuple[RefusalRecord, ...]) -> None:
@@ -270,8 +277,12 @@ class Spool:
             self.rotate(now_s)
 
     def rotate(self, now_s: float) -> bool:
-        """Start a new segment with the starts of open calls and outages; return whether the disk accepted it."""
-        carried: list[Entry] = [*map(Started, self._open_calls.values()), *self._outages.carried()]
+        """Start a new segment with all that has not ended; return whether the disk accepted it."""
+        carried: list[Entry] = [
+            *map(Started, self._open_calls.values()),
+            *map(Watched, self._watched.values()),
+            *self._outages.carried(),
+        ]
         number, descriptor, has_rows = self.files.number, self.files.descriptor, self.files.entries > 0
         try:
             self.files.begin(b"".join(map(encode, carried)))
@@ -350,10 +361,17 @@ class Spool:
 
     def close(self, *, remove: bool) -> None:
         """Close the folder; ``remove`` it if all of it is shipped, otherwise it waits for adoption."""
-        remove = remove and not self._open_calls and not self._outages
+        remove = remove and not self._open_calls and not self._watched and not self._outages
         if remove and self._completed is not None and self.files.entries:
             self._completed(self.folder, self.files.number, self.files.descriptor)
         self.files.close(remove=remove)
+
+    def _watch(self, start: CallStart, ended: tuple[AttemptRecord, ...]) -> None:
+        """Remember the attempts of a call that are watched longer than it: those that have not ended."""
+        known = {attempt.id for attempt in ended}
+        rest = tuple(each for each in start.attempts if each.id not in known)
+        if rest:
+            self._watched[start.id] = msgspec.structs.replace(start, attempts=rest)
 
     def _append(self, entry: Entry) -> None:
         line = self._line

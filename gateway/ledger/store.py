@@ -71,30 +71,39 @@ def _middle_s(window_start: datetime | str, minutes: int) -> float:
     return (start if start.tzinfo else start.replace(tzinfo=UTC)).timestamp() + minutes * 30.0
 
 
-# What clients have spent, for a gateway that starts: limits go on counting from there.
+# What clients have spent, for a gateway that starts: limits go on counting from there. It counts its own calls itself,
+# and the database may have been away until now, so the sums are of the time before its start: of days, then of the
+# last one's hours, then of the last hour's five minutes. Of those in which it started all counts.
 
-# A day's hours, and a month's days. Instants are text, which both databases accept.
+# Instants are text, which both databases accept.
 _SPENT_QUERY = f"""
 select client, model,
-       coalesce(sum(case when minutes = 60 then usd end), 0) as day_usd,
-       coalesce(sum(case when minutes = 1440 then usd end), 0) as month_usd
+       coalesce(sum(case when window_start >= '{{day}}' then usd end), 0) as day_usd,
+       coalesce(sum(usd), 0) as month_usd
 from (select client, model, minutes, window_start, {paid("cost_usd")} as usd from rollup_calls) as r
-where (minutes = 60 and window_start >= '{{day}}') or (minutes = 1440 and window_start >= '{{month}}')
+where window_start >= '{{month}}' and (
+  (minutes = 1440 and window_start < '{{last_day}}')
+  or (minutes = 60 and window_start >= '{{last_day}}' and window_start < '{{last_hour}}')
+  or (minutes = 5 and window_start >= '{{last_hour}}' and window_start <= '{{until}}')
+)
 group by client, model
 """  # noqa: S608 - our own values
 TIMEOUT_S = 10.0
 
 
-async def spent(database: Database, now: datetime) -> list[Spent]:
-    """Return what has been spent since the UTC day, and the UTC month, around ``now`` began.
+async def spent(database: Database, now: datetime, until: datetime) -> list[Spent]:
+    """Return what was spent ``until`` then of the UTC day, and the UTC month, around ``now``.
 
     Raises:
         LedgerError: the database is away, or has no sums.
 
     """
-    day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    query = _SPENT_QUERY.format(day=_spent_written(day), month=_spent_written(day.replace(day=1)))
-    result = await queries.run(database, query, timeout_s=TIMEOUT_S)
+    now = now.astimezone(UTC)
+    until = min(now, until.astimezone(UTC))
+    day, hour = now.replace(hour=0, minute=0, second=0, microsecond=0), until.replace(minute=0, second=0, microsecond=0)
+    instants = {"day": day, "month": day.replace(day=1), "last_day": hour.replace(hour=0), "last_hour": hour}
+    written = {name: _spent_written(instant) for name, instant in (instants | {"until": until}).items()}
+    result = await queries.run(database, _SPENT_QUERY.format(**written), timeout_s=TIMEOUT_S)
     return [
         Spent(client or None, model, float(of_day), float(of_month)) for client, model, of_day, of_month in result.rows
     ]
@@ -140,8 +149,8 @@ class Store(Protocol):
 
         """
 
-    async def spent(self, now: datetime) -> list[Spent]:
-        """Return what clients have spent today and this month.
+    async def spent(self, now: datetime, until: datetime) -> list[Spent]:
+        """Return what clients had spent today and this month, ``until`` then.
 
         Raises:
             LedgerError: it cannot be read.
@@ -199,10 +208,10 @@ class SqlStore:
         """Return the sums of the last day."""
         return await remembered(self._database, now)
 
-    async def spent(self, now: datetime) -> list[Spent]:
-        """Return what clients have spent, also when the gateway before was killed with rows that are in no sum."""
+    async def spent(self, now: datetime, until: datetime) -> list[Spent]:
+        """Return what clients had spent, also when the gateway before was killed with rows that are in no sum."""
         await self.fold_all()
-        return await spent(self._database, now)
+        return await spent(self._database, now, until)
 
     async def aclose(self) -> None:
         """Dispose of the engine."""

@@ -318,6 +318,7 @@ class Ledger:
         """
         self._store = store or SqlStore(database)
         self._utc_now = utc_now
+        self._began_at = utc_now()
         self._spool_dir = spool_dir
         self.clickhouse = clickhouse
         completed = None if clickhouse is None else clickhouse.queue.add
@@ -328,6 +329,7 @@ class Ledger:
         self._folding = Folding(self._store, self._shipper, clock)
         self._pruner = Pruning(self._store, retention, self._shipper, utc_now)
         self._closing = asyncio.Event()
+        self._adopted = asyncio.Event()  # what dead workers had left is in SQL
         self._tasks: list[asyncio.Task[None]] = []
         self._pruning: asyncio.Task[None] | None = None
         self._adding_up: asyncio.Task[None] | None = None
@@ -491,7 +493,12 @@ class Ledger:
             DatabaseUnreachableError: the database is away; what was not shipped stays.
 
         """
-        await adopt(self._spool_dir, self._shipper, None if self.clickhouse is None else self.clickhouse.queue)
+        try:
+            await adopt(self._spool_dir, self._shipper, None if self.clickhouse is None else self.clickhouse.queue)
+        except OSError:  # a folder that cannot be read: who waits must not wait for ever
+            self._adopted.set()
+            raise
+        self._adopted.set()
 
     async def fold(self) -> None:
         """Add up all rows that are in SQL, for the views that read sums; a second later that is done by itself.
@@ -512,13 +519,17 @@ class Ledger:
         return await self._store.remembered(self._utc_now())
 
     async def spent(self) -> list[Spent]:
-        """Return what clients have spent today and this month.
+        """Return what clients had spent today and this month when this process began.
+
+        What dead workers had left counts: a started ledger waits until it is in SQL.
 
         Raises:
             LedgerError: the database is away, or has no sums.
 
         """
-        return await self._store.spent(self._utc_now())
+        if self._tasks:
+            await self._adopted.wait()
+        return await self._store.spent(self._utc_now(), self._began_at)
 
     async def prune(self) -> None:
         """Delete rows that are too old, and make the next partitions, unless another replica does.

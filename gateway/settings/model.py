@@ -20,11 +20,13 @@ from gateway.core.attempts import Invalid, WinOn
 from gateway.core.calls import Mode, Objective
 from gateway.settings.deployment import DataPolicy, DeploymentSettings, ProviderSettings
 from gateway.settings.sections import (
+    MOST_DAYS,
     NOT_JSON,
     PROFILES,
     AlertSettings,
     ClickHouseSettings,
     ClientTimeouts,
+    Days,
     DefaultTimeouts,
     EndUserSettings,
     FallbackSettings,
@@ -321,13 +323,14 @@ class TlsSettings(Section):
 class LedgerSettings(Section):
     """For how many days rows are kept. Default: for ever, but for refusals: they can be made without a key."""
 
-    keep_calls_days: Annotated[float, Field(gt=0)] | None = None
-    keep_attempts_days: Annotated[float, Field(gt=0)] | None = None  # there are more of them, and they are larger
-    keep_rollups_days: Annotated[float, Field(gt=0)] | None = None  # the sums of hours and days: small
-    keep_refusals_days: Annotated[float, Field(gt=0)] = 30.0  # refused requests, with the addresses they came from
-    keep_outages_days: Annotated[float, Field(gt=0)] | None = None  # when breakers were open
+    keep_calls_days: Days | None = None
+    keep_attempts_days: Days | None = None  # there are more of them, and they are larger
+    keep_rollups_days: Days | None = None  # the sums of hours and days: small
+    keep_refusals_days: Days = 30.0  # refused requests, with the addresses they came from
+    keep_outages_days: Days | None = None  # when breakers were open
     slowdowns: bool = True  # whether a deployment that got slower is noticed (docs/detector.md)
-    keep_probes_days: Annotated[float, Field(gt=1)] | None = None  # a day's spending is counted from them
+    # A day's spending is counted from them.
+    keep_probes_days: Annotated[float, Field(gt=1, le=MOST_DAYS)] | None = None
     clickhouse: ClickHouseSettings | None = (
         None  # where calls and attempts are kept as well (docs/guides/clickhouse.md)
     )

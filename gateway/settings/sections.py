@@ -14,6 +14,8 @@ from gateway.targets.targets import Definition, Target
 
 Seconds = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
+MOST_DAYS = 36_525  # a century: what is to stay for longer stays for ever, and then no setting is needed
+Days = Annotated[float, Field(gt=0, le=MOST_DAYS)]
 NOT_JSON = "not JSON"  # marks a setting that may be a list, and in a variable also its only item, as it is
 
 
@@ -129,7 +131,8 @@ class ClickHouseSettings(Section):
     """A ClickHouse to which finished calls and attempts go as well. Nothing of the gateway's own reads it."""
 
     url: SecretStr  # http[s]://user:password@host:8123/database
-    keep_days: Annotated[float, Field(gt=0)] | None = None  # of both tables; default: for ever
+    # Of both tables; default: for ever. ClickHouse's clock for this ends in 2106, and what would go later goes at once.
+    keep_days: Annotated[float, Field(gt=0, le=10_000)] | None = None
     # Of rows that wait on this machine's disk while it is away. Beyond that the oldest are not sent to it.
     max_spool_gb: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 4.0
 

@@ -110,7 +110,7 @@ class MemoryStore:
     async def remembered(self, now: datetime) -> list[HourlySum]:
         return self._sums
 
-    async def spent(self, now: datetime) -> list[Spent]:
+    async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         return []
 
     async def aclose(self) -> None:

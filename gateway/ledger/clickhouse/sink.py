@@ -100,6 +100,7 @@ class Queue:
     @contextmanager
     def _refusals(self, name: str) -> Iterator[None]:
         try:
+            make_private(self.folder)  # somebody may have deleted it
             yield
         except OSError as error:
             # Event ledger.clickhouse_refused: A part of the spool could not be kept for ClickHouse, as the disk refuses
@@ -109,6 +110,7 @@ class Queue:
 
     def files(self) -> list[Path]:
         """Return the files that wait, the oldest first, and drop the oldest while there are too many. Blocks."""
+        make_private(self.folder)
         with _alone(self.folder / LOCK_NAME) as may_drop:  # two that look at once would drop twice as many
             found = []
             for path in self.folder.glob("*.jsonl"):

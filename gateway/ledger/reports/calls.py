@@ -78,13 +78,16 @@ async def found(
     call_sql = f"select * from calls where id {there}"  # noqa: S608 - a UUID
     sql = f"select * from attempts where call_id {there} order by number"  # noqa: S608 - a UUID
     late: list[dict[str, Any]] = []
+    finished: CallRecord | None = None
     for entry in unshipped:
         if isinstance(entry, Finished) and entry.call.id == call_id:
-            call = shapes.of_record(entry.call, CALL_COLUMNS)
-            attempts = [shapes.of_record(each, ATTEMPT_COLUMNS) for each in entry.call.attempts]
-            return FoundCall(call, sorted(attempts, key=_number), "memory", sql, call_sql)
-        if isinstance(entry, Audited) and entry.call_id == call_id:
+            finished = entry.call
+        elif isinstance(entry, Audited) and entry.call_id == call_id:
             late += [shapes.of_record(attempt, ATTEMPT_COLUMNS) for attempt in entry.attempts]
+    if finished is not None:
+        attempts = [*(shapes.of_record(each, ATTEMPT_COLUMNS) for each in finished.attempts), *late]
+        call = shapes.of_record(finished, CALL_COLUMNS)
+        return FoundCall(call, sorted(attempts, key=_number), "memory", sql, call_sql)
     if running is not None:
         call = shapes.of_record(running, CALL_COLUMNS) | {"api": running.endpoint, "launched": len(running.attempts)}
         attempts = [shapes.of_record(each, ATTEMPT_COLUMNS) | {"call_id": call_id} for each in running.attempts]

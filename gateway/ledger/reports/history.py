@@ -458,17 +458,36 @@ group by client"""  # noqa: S608 - our own values
 
 
 async def spent_by_teams(reader: Reader, now: datetime) -> dict[str | None, tuple[float, float]]:
-    """Return what teams have spent in this UTC day and month on answered calls, US dollars."""
+    """Return what teams have spent in this UTC day and month on answered calls, US dollars.
+
+    The rows are read of days on which clients made too many tags to be added up.
+    """
+    words = reader.words
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    of_day, of_month = reader.words.window(day), reader.words.window(day.replace(day=1))
+    of_day, of_month = words.window(day), words.window(day.replace(day=1))
+    ended = "wide.window_start + interval '24 hours'" if words.is_postgres else "datetime(wide.window_start, '+1 day')"
     sql = f"""\
+with wide as (
+  select distinct window_start from rollup_wide_tags
+  where minutes = 1440 and window_start >= {of_month} and tag in ('team', '')
+)
 select
-  value as team,
+  team,
   coalesce(sum(case when window_start >= {of_day} then cost_usd end), 0) as day_usd,
   coalesce(sum(cost_usd), 0) as month_usd
-from rollup_tags
-where minutes = 1440 and window_start >= {of_month} and tag = 'team'
-group by value"""  # noqa: S608 - our own values
+from (
+  select value as team, window_start, cost_usd
+  from rollup_tags
+  where minutes = 1440 and window_start >= {of_month} and tag = 'team'
+    and window_start not in (select window_start from wide)
+  union all
+  select {words.tag("team")}, wide.window_start, cost_usd
+  from wide
+  cross join calls
+  where started_at >= wide.window_start and started_at < {ended} and status_code = 200
+    and {words.tag("team")} is not null
+) as spent
+group by team"""  # noqa: S608 - our own values
     rows = shapes.rows(await reader.run(sql))
     return {row["team"]: (float(row["day_usd"]), float(row["month_usd"])) for row in rows}
 

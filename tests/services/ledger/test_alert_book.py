@@ -65,6 +65,15 @@ async def test_what_is_opened_is_read_as_it_was_written(books: Sequence[Book]) -
     assert await books[1].current(NOW) == [opened]
 
 
+async def test_what_a_provider_calls_its_model_keeps_no_alert_out_of_the_ledger(ledger_url: str) -> None:
+    """An alert that cannot be stored would be tried again with each look, and each process would be left alone."""
+    book = SqlAlertBook(ledger_url, new_id=new_id)
+    await book.open(alert(summary="another model of a\x00b", figures={"model": "a\x00b", "before": None}), HOOKS)
+    [opened] = await book.current(NOW)
+    await book.aclose()
+    assert (opened.summary, opened.figures) == ("another model of ab", {"model": "ab", "before": None})
+
+
 async def test_of_many_who_open_the_same_incident_at_once_one_succeeds(books: Sequence[Book]) -> None:
     opened = await asyncio.gather(*(book.open(alert(), HOOKS) for _ in range(10) for book in books))
     assert sum(opened) == 1

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import shutil
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -154,6 +155,18 @@ async def test_what_sql_has_already_deleted_still_arrives(worker: Worker, server
     await worker.sink.ship()
     assert server.ids == Counter(ids)
     assert waiting(tmp_path) == []
+
+
+@pytest.mark.parametrize("looks_first", [True, False])
+async def test_after_its_folder_was_deleted_new_rows_arrive_again(
+    worker: Worker, server: Recording, tmp_path: Path, *, looks_first: bool
+) -> None:
+    shutil.rmtree(tmp_path / FOLDER)
+    if looks_first:
+        await worker.sink.ship()
+    ids = worker.segment()
+    await worker.sink.ship()
+    assert server.ids == Counter(ids)
 
 
 async def test_what_sql_does_not_have_yet_stays_there(worker: Worker, server: Recording) -> None:

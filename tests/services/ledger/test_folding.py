@@ -1,6 +1,7 @@
 """Postgres: rows are added up by one process at a time, each once, in whatever order they come and transactions end."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -8,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import msgspec
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.api.json_body import read_model
 from gateway.core.attempts import AttemptRecord, Outcome
+from gateway.core.errors import InvalidRequest
 from gateway.ledger import entries as ledger_entries
 from gateway.ledger import inserts, queries
 from gateway.ledger.database import create_engine, downgrade, migrate
@@ -255,6 +259,45 @@ async def test_what_is_pruned_before_it_was_added_up_is_in_the_sums(postgres_url
     assert await counted(postgres_url) == 3
 
 
+@pytest.mark.parametrize("is_pruned", [True, False])
+async def test_on_sqlite_rows_made_by_hand_are_in_the_sums_before_they_are_deleted(
+    sqlite_url: str, *, is_pruned: bool
+) -> None:
+    engine, at = create_engine(sqlite_url), TODAY - timedelta(days=60)
+    await insert(engine, [Finished(call(won(new_id(), started_at=at), started_at=at))])
+    columns = f"started_at, {MADE_BY_HAND}"
+    async with engine.begin() as hand:
+        await hand.exec_driver_sql(f"insert into calls (id, {columns}) select 'by hand', {columns} from calls")
+    if is_pruned:
+        assert await prune(engine, Retention(calls_days=30), TODAY) == {"calls": 2}
+    else:
+        await fold_all(engine)
+    await engine.dispose()
+    assert await counted(sqlite_url) == 2
+
+
+def longest_name() -> str:
+    """Return the longest name, in bytes, with which a client may name a deployment; it can hardly be compressed."""
+    draw = random.Random(1)
+    for number in range(512, 0, -1):
+        name = "groq/" + "".join(chr(draw.randrange(0x20000, 0x2A6D0)) for _ in range(number))
+        try:
+            return read_model({"model": msgspec.Raw(msgspec.json.encode(name))})
+        except InvalidRequest:
+            continue
+    raise AssertionError
+
+
+async def test_the_longest_name_that_a_client_may_send_keeps_no_row_out_of_the_sums(
+    postgres_url: str, engine: AsyncEngine
+) -> None:
+    call_id, name = new_id(), longest_name()
+    await insert(engine, [Finished(call(won(call_id, model=name, deployment=name), model=name))])
+    await insert(engine, [Finished(raced_call())])
+    await fold_all(engine)
+    assert await counted(postgres_url) == 2
+
+
 async def test_a_ledger_adds_up_by_itself_and_before_it_ends(
     postgres_url: str, engine: AsyncEngine, tmp_path: Path
 ) -> None:
@@ -273,9 +316,44 @@ async def test_what_a_killed_gateway_left_is_in_what_clients_have_spent(postgres
     at = datetime.now(UTC)
     await insert(engine, [Finished(call(won(new_id(), started_at=at), started_at=at, client="anna", cost_usd=2.0))])
     store = SqlStore(postgres_url)
-    (spent,) = await store.spent(at)
+    (spent,) = await store.spent(at, at)
     await store.aclose()
     assert (spent.client, spent.month_usd) == ("anna", 2.0)
+
+
+async def test_what_a_dead_worker_left_is_in_what_clients_have_spent(ledger_url: str, tmp_path: Path) -> None:
+    """The database was away for a while, and the gateway was replaced before it was back."""
+    at = datetime.now(UTC)
+    dead = Ledger(ledger_url, tmp_path / "spool", "dead")
+    for _ in range(3):
+        dead.call_finished(call(won(new_id(), started_at=at), started_at=at, client="anna", cost_usd=2.0))
+    dead._spool.close(remove=False)
+    await dead._store.aclose()
+    heir = Ledger(ledger_url, tmp_path / "spool", "heir")
+    await heir.start()
+    (spent,) = await heir.spent()
+    await heir.close()
+    assert (spent.client, spent.month_usd) == ("anna", 6.0)
+
+
+async def test_what_a_process_has_spent_itself_is_not_of_before_its_start(ledger_url: str) -> None:
+    """A database that was away at the start has these rows too, when it is asked at last."""
+    engine, store = create_engine(ledger_url), SqlStore(ledger_url)
+    began = TODAY + timedelta(hours=12, minutes=2)
+    before = {TODAY.replace(day=1) - timedelta(minutes=1): 1.0, TODAY - timedelta(minutes=1): 2.0}
+    before |= {TODAY: 4.0, began - timedelta(minutes=3): 8.0, began - timedelta(minutes=1): 16.0}
+    own = {began + timedelta(minutes=3): 32.0, began + timedelta(hours=2): 64.0, began + timedelta(hours=19): 128.0}
+    for at, usd in (before | own).items():
+        await insert(engine, [Finished(call(won(new_id(), started_at=at), started_at=at, cost_usd=usd))])
+    for now in (began + timedelta(hours=3), began + timedelta(hours=20)):
+        day = now.replace(hour=0, minute=0)
+        expected = tuple(
+            sum(usd for at, usd in before.items() if at >= since) for since in (day, day.replace(day=1))
+        )
+        found = [(each.day_usd, each.month_usd) for each in await store.spent(now, began)]
+        assert (found or [(0.0, 0.0)]) == [expected]
+    await store.aclose()
+    await engine.dispose()
 
 
 @pytest.fixture

@@ -207,13 +207,25 @@ async def test_a_running_replica_survives_a_newer_schema(ledger_url: str, tmp_pa
     await ledger.close()
 
 
-async def test_losers_still_watched_when_their_gateway_died_are_interrupted(ledger_url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rotated", ["never", "before", "between", "after"])
+async def test_losers_still_watched_when_their_gateway_died_are_interrupted(
+    ledger_url: str, tmp_path: Path, rotated: str
+) -> None:
     dead = Ledger(ledger_url, tmp_path / "spool", "dead")
     call_id = new_id()
     winner, told, untold = won(call_id), lost(call_id, 2, audited=True), lost(call_id, 3, audited=True)
     dead.call_started(start_of(call(winner, told, untold)))
-    dead.call_finished(call(winner, launched=3))
-    dead.attempts_ended(call_id, (told,))
+    for when, happens in (
+        ("before", lambda: dead.call_finished(call(winner, launched=3))),
+        ("between", lambda: dead.attempts_ended(call_id, (told,))),
+        ("after", lambda: None),
+    ):
+        if when == rotated:
+            dead._spool.rotate(now_s=0.0)
+            await dead.flush()
+            await dead.flush()  # the segment before is in SQL, so it is deleted
+        happens()
+    assert len(list((tmp_path / "spool" / "dead").glob("*.jsonl"))) == 1
     dead._spool.close(remove=False)
     await dead._store.aclose()
     heir = Ledger(ledger_url, tmp_path / "spool", "heir")

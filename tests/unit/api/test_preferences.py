@@ -175,6 +175,7 @@ def test_of_several_percentiles_the_one_we_judge_by_counts() -> None:
     [
         ({"models": "a"}, "models"),
         ({"models": [""]}, "models"),
+        ({"models": ["\u4e2d" * 342]}, "models"),  # more bytes than an index of the ledger takes
         ({"route": "cheapest"}, "route"),
         ({"transforms": "middle-out"}, "transforms"),
         ({"fastest_response": "yes"}, "fastest_response"),

@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
+import pytest
+
 from gateway.cli.reported import STEP_S, error_windows
 
 BEGAN = int(datetime(2026, 10, 1, tzinfo=UTC).timestamp())
@@ -38,6 +40,13 @@ def test_by_chance_alone_hardly_a_month_has_a_window() -> None:
         drawn = {number: sum(random.random() < 0.02 for _ in range(50)) for number in range(1000)}
         found += len(error_windows(steps(drawn, of=50), ()))
     assert found <= 6  # 20,000 times at less than 1 in 10,000 each
+
+
+@pytest.mark.parametrize("attempts", [1_000, 1_100, 1_500, 2_000])
+def test_some_attempts_a_second_are_judged_too(attempts: int) -> None:
+    usual = attempts // 100
+    found = error_windows(steps({3: 3 * usual, 9: usual + 3}, of=attempts, usual=usual), ())
+    assert [each.errors for each in found] == [3 * usual]
 
 
 def test_very_many_attempts_are_judged_too() -> None:

@@ -51,7 +51,7 @@ class Notes:
     async def remembered(self, now: datetime) -> list[HourlySum]:
         return []
 
-    async def spent(self, now: datetime) -> list[Spent]:
+    async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         return []
 
     async def aclose(self) -> None: ...

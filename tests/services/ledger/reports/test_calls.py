@@ -169,10 +169,16 @@ async def test_one_call_is_the_same_from_memory_and_from_sql(library: Library) -
     assert [str(row["id"]) for row in await library.ask(stored.call_sql)] == [record.id]
 
 
-async def test_an_attempt_that_was_watched_longer_is_with_its_call_before_it_is_stored(library: Library) -> None:
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_an_attempt_that_was_watched_longer_is_with_its_call_before_it_is_stored(
+    library: Library, *, is_stored: bool
+) -> None:
     record = made(10)
     late = attempt(record.id, 3, started_at=record.started_at, outcome=Outcome.LOST, audited=True)
-    await library.store(record)
+    if is_stored:
+        await library.store(record)
+    else:
+        library.keep(record)
     library.waiting.append(Audited(record.id, (late,)))
     found = await library.reports.call(record.id)
     assert found is not None

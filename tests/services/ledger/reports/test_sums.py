@@ -151,6 +151,22 @@ async def test_spending_is_of_this_day_and_month_in_utc(library: Library) -> Non
     assert (await library.reports.spent())["c"] == pytest.approx(tuple(expected))
 
 
+@pytest.mark.parametrize("tags", [{}, {"x" * 300: "y"}], ids=["few", "too many"])
+async def test_what_teams_spend_is_known_whatever_else_clients_tag(library: Library, tags: dict[str, str]) -> None:
+    today = NOW.replace(hour=0, minute=0, second=0)
+    for team, at, usd in (
+        ("a", today, 1.0),
+        ("b", today, 2.0),
+        ("a", today - timedelta(seconds=1), 4.0),
+        ("a", today.replace(day=1) - timedelta(days=3), 8.0),
+    ):
+        one = call(won(new_id(), started_at=at), started_at=at, tags={"team": team, **tags}, cost_usd=usd)
+        broken = call(failed(new_id(), started_at=at), started_at=at, tags={"team": team}, cost_usd=16.0)
+        await library.store(one, broken)
+    yesterday = 4.0 if today.day > 1 else 0.0
+    assert await library.reports.spent_by_teams() == {"a": (1.0, 1.0 + yesterday), "b": (2.0, 2.0)}
+
+
 async def test_gaps_are_read_once_a_minute(library: Library) -> None:
     assert await library.reports.gaps() == {}
     await library.store(call(won(new_id(), started_at=NOW, model="m", itl={"0": 9}), started_at=NOW, model="m"))
