@@ -17,9 +17,9 @@ from gateway.alerts.memory_book import MemoryBook
 from gateway.alerts.sender import Sender
 from gateway.alerts.sources import (
     BurnSource,
+    CachedSource,
     LedgerSource,
     OutageSource,
-    Seldom,
     SlowdownSource,
     SpendingSource,
     Thresholds,
@@ -160,9 +160,9 @@ def _sources(
     burns = BurnSource(reports.burns, least_bad=lambda: current().burn_least_bad)
     return [
         *sources,
-        Seldom(burns, every_s=_BURNS_EVERY_S, clock=runtime.clock),
-        Seldom(spending, every_s=_SQL_EVERY_S, clock=runtime.clock),
-        Seldom(SlowdownSource(reports.open_slowdowns), every_s=_SQL_EVERY_S, clock=runtime.clock),
+        CachedSource(burns, every_s=_BURNS_EVERY_S, clock=runtime.clock),
+        CachedSource(spending, every_s=_SQL_EVERY_S, clock=runtime.clock),
+        CachedSource(SlowdownSource(reports.open_slowdowns), every_s=_SQL_EVERY_S, clock=runtime.clock),
         StatedModelSource(stated, reports.stated_models, utc_now=runtime.utc_now),
         WritingSource(probed, reports.written, utc_now=runtime.utc_now),
     ]
