@@ -271,7 +271,9 @@ class Racer:
         task.add_done_callback(self._calls.discard)
         return task
 
-    async def _run(self, context: CallContext, request: ParsedRequest, sink: "_ChunkSink | GatheringSink") -> CallRecord:
+    async def _run(
+        self, context: CallContext, request: ParsedRequest, sink: "_ChunkSink | GatheringSink"
+    ) -> CallRecord:
         client = ClientContext(client=LOCAL)
 
         def plan(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:

@@ -45,7 +45,7 @@ def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(prog="python -m monitoring", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is not current")
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # no store exists: hide that
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # no store: hide that
     only_check = parser.parse_args().check
     made = dict(texts())
     lacking = ""
