@@ -121,9 +121,9 @@ def _write_bill(wheel: Path, version: str) -> None:
     """Write the bill of materials of a new environment with the wheel, and check the version the command prints."""
     with tempfile.TemporaryDirectory() as folder:
         holeshot, python = _by_pip(Path(sys.executable), Path(folder) / "empty", wheel)
-        printed = subprocess.run([str(holeshot), "version"], cwd=folder, check=True, capture_output=True, text=True).stdout
-        if not printed.startswith(f"holeshot {version} "):
-            sys.exit(f"the installed command says: {printed}")
+        line = subprocess.run([str(holeshot), "version"], cwd=folder, check=True, capture_output=True, text=True).stdout
+        if not line.startswith(f"holeshot {version} "):
+            sys.exit(f"the installed command says: {line}")
         bill = DIST / f"holeshot-{version}.cdx.json"
         _run(sys.executable, "-m", "cyclonedx_py", "environment", "--output-file", str(bill), str(python))
 

@@ -12,7 +12,7 @@ from gateway.cli.terminal import MISUSED, fail, prose, say, write_json, write_ta
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
-    from gateway.cli.replaying import Found, Request, OnProgress
+    from gateway.cli.replaying import Found, OnProgress, Request
     from gateway.replay.draws import Outcome
     from gateway.replay.sample import Need
     from gateway.replay.settings import Figure
@@ -100,7 +100,7 @@ def _budgets(budget: str | None) -> tuple[float, ...]:
 
 
 @contextmanager
-def _progress() -> Iterator["Told"]:
+def _progress() -> Iterator["OnProgress"]:
     """Show the progress on standard error, if it is a terminal."""
     from rich.console import Console  # noqa: PLC0415 - slow imports only where they are used
     from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - likewise

@@ -162,7 +162,7 @@ class Spans:
         for attempt, ended_ms in zip(call.record.attempts, call.ended_ms, strict=True):
             yield self._attempt(ids, attempt, ended_ms, is_late=False)
 
-    def _call(self, ids: "_Family") -> ReadableSpan:
+    def _call(self, ids: "_CallIds") -> ReadableSpan:
         call, record = ids.call, ids.call.record
         is_error = record.status_code >= _SERVER_ERROR or (
             record.error_kind is not None and record.status_code < 400  # noqa: PLR2004 - it broke off
@@ -184,7 +184,7 @@ class Spans:
             instrumentation_scope=self._scope,
         )
 
-    def _attempt(self, ids: "_Family", attempt: AttemptRecord, ended_ms: float, *, is_late: bool) -> ReadableSpan:
+    def _attempt(self, ids: "_CallIds", attempt: AttemptRecord, ended_ms: float, *, is_late: bool) -> ReadableSpan:
         record, offset_ms = ids.call.record, attempt.launch_offset_ms
         attributes = of_attempt(attempt, record, self.peers.get(attempt.provider))
         if is_error := attempt.outcome.is_error:
