@@ -1,4 +1,4 @@
-"""``holeshot alerts``: what is wrong and was, and whether webhooks arrive."""
+"""``holeshot alerts``: open and past alerts, and a test of the webhooks."""
 
 import asyncio
 import time

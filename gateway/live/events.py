@@ -81,7 +81,7 @@ class Ended(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Done(Struct, frozen=True, kw_only=True, gc=False):
-    """A call has ended; with ``status`` None it has not been heard of how."""
+    """A call has ended. Its result is unknown if ``status`` is None."""
 
     kind: ClassVar[str] = "done"
     id: Id

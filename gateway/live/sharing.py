@@ -35,7 +35,7 @@ from gateway.topology.nodes import Command, Nodes, raised, why
 
 # The calls that other processes publish: validated, and turned into events of the hub. Other programs may write to the
 # same Redis, and messages may be lost: impossible events are ignored and counted, and a process can only report its own
-# calls. A call of which no more is heard is shown as ended, with an unknown result.
+# calls. A call without further messages is shown as ended, with an unknown result.
 
 MOST_CALLS = 20_000  # known at a time, with those of this process
 MOST_ATTEMPTS = 64  # of one call

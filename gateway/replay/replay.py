@@ -45,7 +45,7 @@ def replay(
     without: Collection[str] = (),
     progress: Callable[[float], None] = lambda _: None,
 ) -> Replayed:
-    """Return the figures of the settings ``asked``, of which the first is one attempt per call.
+    """Return the figures of the settings ``asked``. The first must be one attempt per call.
 
     ``without``: providers that are left out. ``progress`` is called with the share that is done.
     """
