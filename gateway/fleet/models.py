@@ -120,8 +120,8 @@ class Parameters(msgspec.Struct, frozen=True):
             limits_answer = name in _LIMITS
             given = [spelling for spelling in spellings if _is_set(changed.get(spelling))]
             for spelling in given:
-                value = _number(spelling, changed[spelling])
-                if value > most or (limits_answer and value < 0):  # for some servers, -1 is no limit
+                number = _number(spelling, changed[spelling])
+                if number > most or (limits_answer and number < 0):  # for some servers, -1 is no limit
                     changed[spelling] = _written(most)
                     lowered.append(spelling)
             if not given and spellings and limits_answer:  # without it, an answer has no limit

@@ -195,8 +195,8 @@ def sampled(calls: Sequence[Call], without: Collection[str] = ()) -> Sample:
         those.sort(key=lambda each: each[1].started_s)
         for part in _parted(those, min(MOST_TIMES, audited // LEAST_IN_TIME)):
             part.sort(key=lambda each: each[0])
-            known = sum(_is_measured(lead) for *_, lead in part)
-            for alike in _parted(part, min(MOST_AGES, known // LEAST_IN_STRATUM)):
+            measured = sum(_is_measured(lead) for *_, lead in part)
+            for alike in _parted(part, min(MOST_AGES, measured // LEAST_IN_STRATUM)):
                 start = len(chosen)
                 chosen += [(call, lead) for _, call, lead in alike if _is_measured(lead)]
                 strata.append(Stratum(start, len(chosen), sum(call.weight for _, call, _ in alike), len(alike)))
