@@ -1,8 +1,8 @@
-"""Reads the advice that stands in the code at each error and each event, in comments: they cost a gateway nothing.
+"""Reads the advice for errors and events from comments in the code, which cost a gateway nothing at run time.
 
-A block begins with ``# Event NAME: …``, ``# Error STATUS CODE: …`` or ``# Refusal WORD: …``, which says what it means,
-and goes on with ``# Do: …`` or, for an error, ``# Retry: …``, ``# Caller: …`` and ``# Operator: …``. A block without a
-name begins with ``# Means: …``, and belongs to the class that it stands in, or to the constant below it.
+A block of comments begins with the meaning, ``# Event NAME: …``, ``# Error STATUS CODE: …`` or ``# Refusal WORD: …``.
+Then follows ``# Do: …`` or, for an error, ``# Retry: …``, ``# Caller: …`` and ``# Operator: …``. A block without a
+name begins with ``# Means: …``, and is for the class around it, or for the constant below it.
 """
 
 import ast
@@ -20,7 +20,7 @@ _ANY = re.compile(r"\s*# (.*)")
 
 
 class Block(NamedTuple):
-    """One advice: what it is for (``Event ledger.pruned``, or ``""``), its parts, and the line below it."""
+    """One advice: its subject (``Event ledger.pruned``, or ``""``), its parts, and the number of the line below it."""
 
     subject: str
     parts: Mapping[str, str]
@@ -29,7 +29,7 @@ class Block(NamedTuple):
 
 
 def named(kind: str) -> Mapping[str, Block]:
-    """Return the advice for each ``kind`` (``Event``, ``Error``, ``Refusal``), by the words behind that."""
+    """Return all advice of a ``kind`` (``Event``, ``Error``, ``Refusal``), by the rest of its subject."""
     found: dict[str, Block] = {}
     for block in (each for path in files() for each in blocks(path)):
         word, _, name = block.subject.partition(" ")
@@ -40,7 +40,7 @@ def named(kind: str) -> Mapping[str, Block]:
 
 
 def of_class(defined: type) -> Mapping[str, str]:
-    """Return the advice that stands in a class; empty if there is none."""
+    """Return the advice inside the class ``defined``; empty if there is none."""
     path, name = ROOT / f"{defined.__module__.replace('.', '/')}.py", defined.__name__
     body = _tree(path).body
     place, node = next((i, each) for i, each in enumerate(body) if isinstance(each, ast.ClassDef) and each.name == name)
@@ -50,7 +50,7 @@ def of_class(defined: type) -> Mapping[str, str]:
 
 
 def of_constants(path: Path) -> Mapping[str, Mapping[str, str]]:
-    """Return the advice above each constant of ``path``, also those of classes, by the constant's name."""
+    """Return the advice above each constant of ``path``, including constants of classes, by the constant's name."""
     below = {each.below: each.parts for each in blocks(path) if not each.subject}
     return {
         node.targets[0].id: below[node.lineno]
@@ -60,7 +60,7 @@ def of_constants(path: Path) -> Mapping[str, Mapping[str, str]]:
 
 
 def files() -> Iterator[Path]:
-    """Yield the files of the product."""
+    """Yield the Python files of ``gateway`` and ``providers``."""
     for folder in ("gateway", "providers"):
         yield from sorted((ROOT / folder).rglob("*.py"))
 

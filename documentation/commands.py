@@ -40,8 +40,8 @@ def page() -> str:
 
 def _entry(names: Sequence[str], one: Any) -> list[str]:
     text = str(getattr(one, "help", None) or "")
-    said = _DEFAULT.search(text)
-    default = said["what"] if said else _default(one)
+    written = _DEFAULT.search(text)
+    default = written["what"] if written else _default(one)
     facts = [
         *(["argument"] if one.param_type_name == "argument" else []),
         *(["required"] if one.required else [f"default: {marked(default)}"] if default else []),
@@ -62,7 +62,7 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _words(text: str) -> list[str]:
-    """Return a help text as Markdown: blocks that are drawn by hand stay as they are, and so do examples."""
+    """Return a help text as Markdown. Preformatted blocks (after a backspace character) and examples become code."""
     lines: list[str] = []
     for block in text.strip().split("\n\n"):
         plain = " ".join(block.split())

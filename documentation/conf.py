@@ -28,17 +28,17 @@ html_theme_options = {"navigation_with_keys": True}
 pygments_style = "friendly"
 pygments_dark_style = "github-dark"
 highlight_language = "none"
-smartquotes = False  # they make one dash of the two of an option
+smartquotes = False  # they would turn the two hyphens of an option into a dash
 
 
 def setup(app: Any) -> None:
-    """Let links to files of the repository that are no pages go to the repository, and the search find numbers."""
+    """Send links to files that are not pages to the repository, and let the search find numbers."""
     app.connect("source-read", to_repository)
     app.add_search_language(_with_numbers(import_module("sphinx.search.en").SearchEnglish))
 
 
 def _with_numbers(english: Any) -> Any:
-    """Return Sphinx's class for English, with numbers in the index: a reader looks for "429". See static/numbers.js."""
+    """Return Sphinx's class for English, but with numbers in the index, such as "429". See static/numbers.js."""
 
     class WithNumbers(english):  # type: ignore[misc] # known when the site is made
         def word_filter(self, word: str) -> bool:

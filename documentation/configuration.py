@@ -1,4 +1,4 @@
-"""Every key of the configuration: type and default from its JSON Schema, and what it is for from ``reasons``."""
+"""Every key of the configuration: type and default from its JSON Schema, its purpose from ``reasons``."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from gateway.server.reload import NEEDS_RESTART
 from gateway.settings import json_schema
 
 ANY = "NAME"  # stands for a name that the operator chooses
-ROOT = "Settings"  # the class of the first level, whose title in the schema is another one
+ROOT = "Settings"  # the class of the first level, which has another title in the schema
 _HEAD = """# Configuration
 
 Every key of the configuration: its type, its default, and what it is for. The file is `config/gateway.yaml`, or the
@@ -66,7 +66,7 @@ def page() -> str:
 
 
 def sections() -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield each section with its path, the first level as ""."""
+    """Yield each section with its path, which is "" for the first level."""
     schema = json_schema()
     yield "", {**schema, "title": ROOT}
     for name, one in schema["properties"].items():
@@ -75,7 +75,7 @@ def sections() -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def keys() -> Iterator[tuple[str, str]]:
-    """Yield the class of each section with each of its keys that has a value of its own."""
+    """Yield each key that is not itself a section, after the class name of its section."""
     schema = json_schema()
     for _, section in sections():
         for name, one in section["properties"].items():
@@ -84,7 +84,7 @@ def keys() -> Iterator[tuple[str, str]]:
 
 
 def default_of(title: str, name: str, one: Mapping[str, Any], *, is_required: bool) -> str:
-    """Return what is used if a key is not set, as Markdown; empty if that is unknown."""
+    """Return a key's default as Markdown: "required" if it must be set, empty if the default is unknown."""
     if is_required:
         return "required"
     if (title, name) in DEFAULTS:
@@ -121,7 +121,7 @@ def _sections(
 
 
 def _section(schema: Mapping[str, Any], one: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
-    """Return the section that a key has, after ``.NAME`` or ``[]`` if it has several; None for a plain value."""
+    """Return a key's section and its path suffix: ``.NAME`` in a mapping, ``[]`` in a list. None for a plain value."""
     for each in _choices(schema, one):
         if each.get("properties") and "env" not in each["properties"]:
             return "", each

@@ -8,5 +8,5 @@ from gateway.admin.openapi.document import document
 
 
 def openapi() -> dict[str, Any]:
-    """Return it as plain JSON values."""
+    """Return the OpenAPI document as plain JSON values."""
     return cast("dict[str, Any]", msgspec.json.decode(msgspec.json.encode(document())))

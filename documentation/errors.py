@@ -19,7 +19,7 @@ from providers import ErrorKind
 ROOT = Path(__file__).resolve().parents[1]
 LATER = "after `retry-after`"
 NOT_SENT = "not sent"  # the client is gone, or the process was
-# Codes that are not the one of their class: where one is given, an error has it for a reason of its own.
+# Codes that an error is raised with instead of the code of its class.
 GIVEN: Mapping[str, tuple[int, str, str]] = {
     "context_length_exceeded": (NoDeploymentFits.status, "context_length_exceeded", NoDeploymentFits.type),
     "MALFORMED_REQUEST": (InvalidRequest.status, MALFORMED_REQUEST, InvalidRequest.type),
@@ -60,7 +60,7 @@ failed call: another deployment is asked, as long as there is one. What to do is
 
 
 class Advice(NamedTuple):
-    """What an error means, and what to do: ``operator`` is empty where only the caller can do something."""
+    """What an error means, and what to do. ``operator`` is empty if only the caller can do something."""
 
     means: str
     retry: str  # whether the same request may succeed if it is sent again
@@ -70,7 +70,7 @@ class Advice(NamedTuple):
 
 @cache
 def by_code() -> Mapping[tuple[int, str], Advice]:
-    """Return the advice for each error, by status and code: at its class, or named by both."""
+    """Return the advice for each error by status and code, from its class or from a block that names both."""
     found: dict[tuple[int, str], Advice] = {}
     for name, block in advice.named("Error").items():
         status, _, code_ = name.partition(" ")
@@ -84,13 +84,13 @@ def by_code() -> Mapping[tuple[int, str], Advice]:
 
 
 def kinds() -> Mapping[ErrorKind, tuple[str, str]]:
-    """Return what each reason of a failed attempt means, and what to do."""
+    """Return the meaning of each reason of a failed attempt, and what to do."""
     found = advice.of_constants(ROOT / "providers/errors.py")
     return {ErrorKind[name]: (parts["Means"], parts["Do"]) for name, parts in found.items()}
 
 
 def refusals() -> Mapping[str, str]:
-    """Return what the words for refused requests mean that are no codes of errors."""
+    """Return the meanings of those reasons of refused requests that are not error codes."""
     found = advice.named("Refusal")
     return {word: found[word].parts["Means"] for word in (NoKey("").kind, MALFORMED_BODY)}
 
@@ -128,7 +128,7 @@ def codes() -> Mapping[tuple[int, str], tuple[str, ...]]:
 
 
 def classes() -> Iterator[type[ApiError]]:
-    """Yield every class of the tree of errors, found by the names of base classes in the gateway's files."""
+    """Yield every subclass of ``ApiError``, found by the names of base classes in the gateway's files."""
     names, known = {"ApiError"}, 0
     files = {path: _bases(path) for path in sorted((ROOT / "gateway").rglob("*.py"))}
     while known != len(names):
@@ -153,7 +153,7 @@ def _bases(path: Path) -> Mapping[str, set[str]]:
 
 def _of_class(each: type[ApiError]) -> tuple[int, str, str]:
     """Return status, code and type."""
-    # The status of a rejection is the provider's, which is 400, if it does not say otherwise.
+    # The status of a rejection is the provider's: usually 400.
     status = InvalidRequest.status if each is RejectedByProvider else each.status
     return status, str(each.code or each.type), each.type
 
@@ -162,17 +162,17 @@ def _advice(parts: Mapping[str, str]) -> Advice:
     return Advice(parts["Means"], parts["Retry"].removesuffix("."), parts["Caller"], parts.get("Operator", ""))
 
 
-def _entry(status: int, name: str, types: tuple[str, ...], said: Advice) -> list[str]:
-    lines = [f"### {status} {code(name)}", "", said.means, "", f"**Caller:** {said.caller}", ""]
-    if said.operator:
-        lines += [f"**Operator:** {said.operator}", ""]
-    if said.retry == NOT_SENT:
+def _entry(status: int, name: str, types: tuple[str, ...], guidance: Advice) -> list[str]:
+    lines = [f"### {status} {code(name)}", "", guidance.means, "", f"**Caller:** {guidance.caller}", ""]
+    if guidance.operator:
+        lines += [f"**Operator:** {guidance.operator}", ""]
+    if guidance.retry == NOT_SENT:
         return [*lines, "No client receives this code.", ""]
-    return [*lines, f"*Retry?* {said.retry}. *Type:* {' or '.join(map(code, types))}.", ""]
+    return [*lines, f"*Retry?* {guidance.retry}. *Type:* {' or '.join(map(code, types))}.", ""]
 
 
 def _short(retry: str) -> str:
-    """Return the word for a narrow column."""
+    """Return ``retry`` for a narrow column."""
     return "later" if retry == LATER else retry
 
 
@@ -180,7 +180,7 @@ def _anchor(status: int, name: str) -> str:
     return f"{status}-{name}"
 
 
-# The first is nginx's, not HTTP's; of the others Python has the older names before 3.13.
+# 499 is nginx's, not HTTP's. The others have older names in Python before 3.13.
 _PHRASES = {499: "Client gone", 413: "Content Too Large", 414: "URI Too Long", 422: "Unprocessable Content"}
 
 

@@ -1,4 +1,4 @@
-"""Every event of the log: name, level and fields as the code writes them, and the advice that stands there."""
+"""Every event of the log: name, levels and fields from the calls that write it, and the advice beside them."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,13 +16,13 @@ _SLOWDOWN = ("model", "deployment", "metric")
 
 
 class Written(NamedTuple):
-    """How the code writes an event: with which levels, and which fields."""
+    """The levels and fields with which the code writes an event."""
 
     levels: frozenset[str]
     fields: frozenset[str]
 
 
-# What a first part of a name stands for.
+# Headings, by the first part of an event's name.
 GROUPS: Mapping[str, str] = {
     "alert": "Alerts",
     "alerts": "How alerts are kept and sent",
@@ -54,7 +54,7 @@ GROUPS: Mapping[str, str] = {
     "usage": "What providers count",
     "worker": "Worker processes",
 }
-# Events whose name is no plain text where they are written, with the file that has it.
+# Events whose name is not a literal where they are written: file, levels and fields.
 ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "call.finished": (
         "gateway/watching/logs.py",
@@ -76,7 +76,7 @@ ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         for action in ("created", "changed", "rotated", "revoked")
     },
 }
-# Fields that are handed over as one mapping, which the code that writes the event does not name.
+# Fields that are passed as one mapping, so that the call that writes the event does not name them.
 HANDED: Mapping[str, tuple[str, ...]] = {
     "connections.cut": (
         "address",
@@ -131,7 +131,7 @@ def page() -> str:
 
 
 def written() -> Mapping[str, Written]:
-    """Return how the code writes each event."""
+    """Return the levels and fields of each event, by its name."""
     levels: dict[str, set[str]] = {}
     fields: dict[str, set[str]] = {}
     for path in advice.files():
@@ -145,33 +145,29 @@ def written() -> Mapping[str, Written]:
 
 
 def unreadable() -> Mapping[str, int]:
-    """Return how many calls of the log, by file, have a name that is no plain text: ``ELSEWHERE`` has their events."""
+    """Return the number of log calls whose event is not a literal, by file. Their events are in ``ELSEWHERE``."""
     found: dict[str, int] = {}
     for path in advice.files():
         for node in _log_calls(path):
-            if not list(_names(_said(node))):
+            if not list(_names(_event_argument(node))):
                 name = path.relative_to(ROOT).as_posix()
                 found[name] = found.get(name, 0) + 1
     return found
 
 
-def _entry(name: str, one: Written, said: Mapping[str, str]) -> list[str]:
+def _entry(name: str, one: Written, parts: Mapping[str, str]) -> list[str]:
     levels = ", ".join(
         sorted({"error" if each == "exception" else each for each in one.levels}, key=LEVELS.__getitem__)
     )
-    lines = [f"**{code(name)}** ({levels})", f": {said['Means']}", "", f"  *What to do:* {said['Do']}", ""]
+    lines = [f"**{code(name)}** ({levels})", f": {parts['Means']}", "", f"  *What to do:* {parts['Do']}", ""]
     if one.fields:
         lines += [f"  *Fields:* {', '.join(code(each) for each in sorted(one.fields))}.", ""]
     return lines
 
 
-def _shown(level: str) -> str:
-    return "error" if level == "exception" else level
-
-
 @cache
 def _log_calls(path: Path) -> Sequence[ast.Call]:
-    """Return the calls of a logger, and of ``_say``, which hands a level and an event over to one."""
+    """Return the calls of a logger, and of ``_say``, a method that passes a level and an event to one."""
     return tuple(node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if _is_log_call(node))
 
 
@@ -192,11 +188,11 @@ def _events(path: Path) -> Iterator[tuple[str, str, list[str]]]:
         named = [each.arg for each in node.keywords if each.arg is not None]
         named = ["exception" if each == "exc_info" else each for each in named]
         named += ["exception"] if level == "exception" else []
-        for name in _names(_said(node)):
+        for name in _names(_event_argument(node)):
             yield name, level, named
 
 
-def _said(node: ast.Call) -> ast.expr | None:
+def _event_argument(node: ast.Call) -> ast.expr | None:
     assert isinstance(node.func, ast.Attribute)
     place = 1 if node.func.attr in {"_say", "log"} else 0
     return node.args[place] if len(node.args) > place else None

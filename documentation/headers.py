@@ -1,4 +1,4 @@
-"""Every header of requests that the gateway reads, and of answers that it sends."""
+"""Every header that the gateway reads from requests, and every header that it adds to answers."""
 
 from typing import Any
 
@@ -20,13 +20,13 @@ This page is made from the code by `make docs`, and a test compares them.
 def page() -> str:
     """Return the text of docs/reference/headers.md."""
     document = openapi()
-    asked: dict[str, Any] = {}
+    read: dict[str, Any] = {}
     for path in document["paths"].values():
         for operation in path.values():
             for each in operation.get("parameters", []):
                 one = _resolved(document, each)
                 if one["in"] == "header":
-                    asked.setdefault(one["name"], one)
+                    read.setdefault(one["name"], one)
     sent = document["components"].get("headers", {})
     return "\n".join(
         [
@@ -34,7 +34,7 @@ def page() -> str:
             "## Of requests",
             "",
             *table(
-                ("header", "what it says"), [(code(name), asked[name].get("description", "")) for name in sorted(asked)]
+                ("header", "what it says"), [(code(name), read[name].get("description", "")) for name in sorted(read)]
             ),
             "",
             "## Of answers",

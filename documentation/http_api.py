@@ -42,7 +42,7 @@ def page() -> str:
 
 
 def _group(routes: Sequence[tuple[str, str]], facts: Sequence[str]) -> list[str]:
-    """Return the routes that differ in nothing but what they are for; what they have in common is said once."""
+    """Return the entry of routes with the same ``facts``, which are written once, below all of them."""
     if len(routes) == 1:
         lines = [f"**{routes[0][0]}**", f": {routes[0][1]}.", ""]
         return [*lines, *(line for fact in facts for line in (f"  {fact}", ""))]

@@ -1,4 +1,4 @@
-"""Links from a page to files of the repository that are no page of the site."""
+"""Links from a page to files of the repository that are not pages of the site."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ _LINK = re.compile(r"\]\((?P<path>(?:\.\./)[^)#\s]*)(?P<anchor>#[^)\s]*)?\)")
 
 
 def to_repository(_app: object, name: str, source: list[str]) -> None:
-    """Rewrite such links in the text of a page, as Sphinx reads it.
+    """Rewrite such links in ``source``, the text of a page, when Sphinx reads it.
 
     Raises:
         FileNotFoundError: a link goes to a file that does not exist.
@@ -17,7 +17,7 @@ def to_repository(_app: object, name: str, source: list[str]) -> None:
     """
     folder = (ROOT / "docs" / name).parent
 
-    def goes(match: re.Match[str]) -> str:
+    def rewritten(match: re.Match[str]) -> str:
         target = (folder / match["path"]).resolve()
         if not target.exists():
             raise FileNotFoundError(f"docs/{name}.md links to {match['path']}, which does not exist")
@@ -25,4 +25,4 @@ def to_repository(_app: object, name: str, source: list[str]) -> None:
             return match[0]
         return f"]({REPOSITORY}/{target.relative_to(ROOT).as_posix()}{match['anchor'] or ''})"
 
-    source[0] = _LINK.sub(goes, source[0])
+    source[0] = _LINK.sub(rewritten, source[0])

@@ -11,7 +11,7 @@ from documentation.tables import code, table
 
 ROOT = Path(__file__).resolve().parents[1]
 STEERING = "gateway/steering/constants.py"
-# Of these files only the constants that shape a race; the others are none of the policy.
+# Of these files only the constants that shape a race: their other constants are not part of the policy.
 RACE = {
     "gateway/racing/hold.py": ("HOLD_MIN_S", "HOLD_MARGIN_S", "HOLD_MAX_S"),
     "gateway/racing/launches.py": ("RESCUES",),
@@ -40,7 +40,7 @@ _UNITS = {"S": "s", "TPS": "tok/s", "TOKENS": "tokens", "BYTES": "bytes", "EVENT
 
 
 class Constant(NamedTuple):
-    """A constant as a file has it. ``section``: the comment that begins its block; ``why``: the one beside it."""
+    """A constant of a file. ``section`` is the comment that begins its block, ``why`` the one beside it."""
 
     name: str
     section: str
@@ -68,7 +68,7 @@ def page() -> str:
 
 
 def read(path: str) -> Iterator[Constant]:
-    """Yield each constant of a file, in its order."""
+    """Yield the constants of a file, in their order."""
     section, above, is_after_blank = "", list[str](), False
     for line in (ROOT / path).read_text(encoding="utf-8").split("\n"):
         if line.startswith("# ") and is_after_blank:
@@ -82,7 +82,7 @@ def read(path: str) -> Iterator[Constant]:
 
 
 def values(path: str, name: str) -> Sequence[float]:
-    """Return the value, or the values of a tuple."""
+    """Return a constant's value as a tuple: one number, or those of a tuple."""
     value = getattr(import_module(path.removesuffix(".py").replace("/", ".")), name)
     return value if isinstance(value, tuple) else (value,)
 

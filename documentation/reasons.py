@@ -1,4 +1,4 @@
-"""What each key of the configuration is for, and why its default is what it is: by its section's class, then by key.
+"""The purpose of each key of the configuration and the reason of its default, by its section's class, then by key.
 
 Types, bounds and defaults come from the JSON Schema. A test fails if a key has no reason, or a reason no key.
 """
@@ -503,7 +503,7 @@ REASONS: Mapping[str, Reasons] = {
     },
 }
 
-# Defaults that the schema does not have: they are secrets, or depend on other keys.
+# Defaults that are not in the schema: they are secrets, or depend on other keys.
 DEFAULTS: Mapping[tuple[str, str], str] = {
     ("Settings", "database_url"): "`sqlite+aiosqlite:///var/holeshot.db`",
     ("Settings", "replica"): "the host's name",
@@ -512,7 +512,7 @@ DEFAULTS: Mapping[tuple[str, str], str] = {
     ("ClientSettings", "role"): "`client`",
 }
 
-# What a section is for, where the description of its class does not say it for this place.
+# The purpose of a section, where the description of its class does not fit its place.
 SECTIONS: Mapping[str, str] = {
     "teams.NAME": "What all keys of a team may use together; `team` of a client names its own.",
     "teams.NAME.end_users": "What each end user of the team may use. Not set: as `end_users` says.",

@@ -1,4 +1,4 @@
-"""Markdown: tables, code, and plain text of the code's own made fit for a page."""
+"""Markdown: tables, code, and plain text from the code's own strings, escaped for a page."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -9,22 +9,22 @@ _PAGE = re.compile(r"\bdocs/(?P<folder>reference/)?(?P<page>[a-z-]+)\.md")
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table; in a cell neither lines nor bars end it."""
+    """Return the lines of a table. Line breaks and bars in a cell do not break it."""
     return [_line(titles), "|" + "---|" * len(titles), *(_line([cell(each) for each in row]) for row in rows)]
 
 
 def cell(text: str) -> str:
-    """Return a text as it can stand in a cell."""
+    """Return a text escaped for a cell: on one line, with its bars escaped."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
 def code(text: str) -> str:
-    """Return a text as code, or nothing for nothing."""
+    """Return a text as code; "" stays ""."""
     return f"`{text}`" if text else ""
 
 
 def marked(text: str) -> str:
-    """Return a text with options as code, and pages of the documentation as links; what is code stays."""
+    """Return a text with options as code and pages of the documentation as links. Text in code stays unchanged."""
     parts, last = [], 0
     for match in _CODE.finditer(text):
         parts += [_marked(text[last : match.start()]), match[0]]

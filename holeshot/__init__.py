@@ -1,6 +1,6 @@
 """Holeshot races LLM providers: as a gateway (the command ``holeshot``), or in your own process (``Racer``).
 
-Importing this costs next to nothing. The engine is imported when one of its names is first used.
+Importing this package costs next to nothing: the engine is imported when one of its names is first used.
 """
 
 import sys
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-# What is said there in place of a traceback about a module that Windows lacks (fcntl, termios, resource).
+# The message on Windows, instead of a traceback about a module that it lacks (fcntl, termios, resource).
 NOT_ON_WINDOWS = (
     "Holeshot does not run on Windows itself, but in WSL, the Windows Subsystem for Linux: run `wsl --install` once in"
     " PowerShell, then install Holeshot again in the Linux shell that `wsl` opens"
@@ -53,7 +53,7 @@ def __getattr__(name: str) -> Any:
     if sys.platform == "win32":
         raise ImportError(NOT_ON_WINDOWS)
     _find_own_packages()
-    from holeshot import _racer  # noqa: PLC0415 - only who races pays for the engine
+    from holeshot import _racer  # noqa: PLC0415 - the engine takes long to import
 
     globals().update({each: getattr(_racer, each) for each in __all__})
     return globals()[name]
@@ -64,10 +64,10 @@ def __dir__() -> list[str]:
 
 
 def _find_own_packages() -> None:
-    """Make ``gateway`` and ``providers`` importable: last, so that a program's own come first.
+    """Make ``gateway`` and ``providers`` importable: last in ``sys.path``, so that a program's own packages come first.
 
     Raises:
-        ImportError: the program has a package of such a name, and one process cannot have two of the same name.
+        ImportError: the program has a package of one of these names, and one process cannot have two.
 
     """
     package = Path(__file__).resolve().parent
@@ -78,7 +78,7 @@ def _find_own_packages() -> None:
     for name in ("gateway", "providers"):
         try:
             spec = find_spec(name)
-        except ValueError:  # a module that somebody has made by hand
+        except ValueError:  # a module without a spec, created at run time
             spec = None
         found = None if spec is None or spec.origin is None else Path(spec.origin).resolve()
         if found != home / name / "__init__.py":

@@ -1,7 +1,7 @@
-"""The command ``holeshot``, which finds its own packages before anybody else's.
+"""The command ``holeshot``: it imports its own ``gateway`` and ``providers``, not another distribution's.
 
-``gateway`` and ``providers`` lie in a wheel under ``_lib``, in a checkout beside this package: names so common that
-other distributions have them, too. So neither is installed where all see it, and the folder that has them comes first.
+In a wheel they are under ``_lib``, in a checkout beside this package. Other distributions may have packages of these
+common names, too. So neither is installed at the top level, and the folder that has them comes first in ``sys.path``.
 """
 
 import sys
@@ -11,13 +11,13 @@ from holeshot import NOT_ON_WINDOWS
 
 
 def main() -> None:
-    """Run the command line; on Windows, say where it can be run, before anything is imported that Windows lacks."""
+    """Run the command line. On Windows, exit with a message before a module is imported that Windows lacks."""
     if sys.platform == "win32":
         sys.exit(f"holeshot: {NOT_ON_WINDOWS}")
     package = Path(__file__).resolve().parent
     inside = package / "_lib"
     sys.path.insert(0, str(inside if inside.is_dir() else package.parent))
-    from gateway.cli.main import main as run  # noqa: PLC0415 - only now is it ours
+    from gateway.cli.main import main as run  # noqa: PLC0415 - sys.path is set only now
 
     run()
 

@@ -45,8 +45,8 @@ __all__ = [
 
 Messages = str | Sequence[Mapping[str, Any]]
 _DONE = b"[DONE]"
-_SQLITE = b"SQLite format 3\0"  # how such a file begins
-_MOST_WAITING = 64  # blocks that the caller has not read: then the winner is not read either, as for any slow client
+_SQLITE = b"SQLite format 3\0"  # the first bytes of a SQLite file
+_MOST_WAITING = 64  # events that the caller has not read; with more, the winner is read no further (backpressure)
 _T = TypeVar("_T")
 
 
@@ -80,10 +80,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stream:
-    """An answer as it arrives: ``async for chunk in stream``, once. Nothing is sent before.
+    """An answer as it arrives: ``async for chunk in stream``, once. No request is sent before the loop begins.
 
-    ``winner`` and ``ttft_s`` are known from the first chunk on, ``attempts`` and ``cost_usd`` from the end on. To leave
-    the loop early cuts all attempts; ``aclose`` waits until they are.
+    ``winner`` and ``ttft_s`` are set from the first chunk on, ``attempts`` and ``cost_usd`` at the end. Leaving the
+    loop early cancels all attempts; ``aclose`` waits until they have ended.
     """
 
     winner: str | None = None  # the deployment
@@ -91,10 +91,10 @@ class Stream:
     cost_usd: float | None = None
     attempts: Sequence[Attempt] = ()
 
-    def __init__(self, racer: "Racer", asked: ParsedRequest) -> None:
+    def __init__(self, racer: "Racer", request: ParsedRequest) -> None:
         self._racer = racer
-        self._asked = asked
-        self._sink = _Handoff()
+        self._request = request
+        self._sink = _ChunkSink()
         self._task: asyncio.Task[CallRecord] | None = None
 
     async def __aiter__(self) -> AsyncIterator[Chunk]:
@@ -103,13 +103,13 @@ class Stream:
         Raises:
             ApiError: no provider answered, or the request is at fault; nothing was yielded.
             UpstreamError: the answer broke off.
-            RuntimeError: the stream was read before.
+            RuntimeError: the stream has been read before.
 
         """
         if self._task is not None:
             raise RuntimeError("a stream is read once: call Racer.stream again")
         sink = self._sink
-        task = self._task = self._racer.start_call(self._asked, sink)
+        task = self._task = self._racer.start_call(self._request, sink)
         task.add_done_callback(sink.wake)
         try:
             while True:
@@ -127,7 +127,7 @@ class Stream:
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Cut what still runs of the call, and wait until it has ended."""
+        """Cancel the call if it is still running, and wait until it has ended."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -139,8 +139,8 @@ class Stream:
 class Racer:
     """Races providers in this process: ``async with Racer(...) as racer``, in one event loop.
 
-    It uses what a gateway's configuration says of ``providers``, ``models`` and timeouts; what concerns clients, stores
-    and the server is not used, and limits count this process alone.
+    It uses a gateway's configuration: ``providers``, ``models`` and timeouts. The settings of clients, stores and the
+    server are ignored, and limits count this process alone.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Racer:
     ) -> None:
         """Read the configuration: a file, or its sections as arguments, or keys in variables such as GROQ_API_KEY.
 
-        ``ledger`` is a SQLite file for calls and attempts, made if there is none; None: they are not kept.
+        ``ledger`` is a SQLite file for calls and attempts, created if it does not exist; None: they are not stored.
 
         Raises:
             ConfigurationError: with every problem found.
@@ -181,7 +181,7 @@ class Racer:
         Raises:
             ConfigurationError: the file cannot be used as a ledger.
             ValueError: a provider's configuration cannot be used.
-            RuntimeError: it was entered before.
+            RuntimeError: the Racer has been entered before.
 
         """
         if self._is_entered:
@@ -213,7 +213,7 @@ class Racer:
         await self.close()
 
     async def close(self) -> None:
-        """Cut the calls that still run, wait for them, and close everything."""
+        """Cancel the calls that are still running, wait for them, and close everything."""
         self._is_closing = True
         for task in self._calls:
             task.cancel()
@@ -223,7 +223,7 @@ class Racer:
         await self._exit.aclose()
 
     def stream(self, model: str, messages: Messages, **fields: Any) -> Stream:
-        """Return the answer to read chunk by chunk. ``fields`` are further ones of a chat completion.
+        """Return the answer as a stream of chunks. ``fields`` are further fields of a chat completion.
 
         ``messages`` may be one prompt. ``race`` is a field, too: ``race={"mode": "race", "width": 3}``.
 
@@ -231,7 +231,7 @@ class Racer:
             InvalidRequest: a field is wrong.
 
         """
-        return Stream(self, _asked(model, messages, fields, stream=True))
+        return Stream(self, _chat_request(model, messages, fields, stream=True))
 
     async def complete(self, model: str, messages: Messages, **fields: Any) -> Answer:
         """Return the whole answer. The arguments are those of ``stream``.
@@ -240,9 +240,9 @@ class Racer:
             ApiError: no provider answered, or the request is at fault.
 
         """
-        asked = _asked(model, messages, fields, stream=False)
-        sink = GatheringSink(asked.dialect)
-        task = self.start_call(asked, sink)
+        request = _chat_request(model, messages, fields, stream=False)
+        sink = GatheringSink(request.dialect)
+        task = self.start_call(request, sink)
         try:
             await asyncio.wait({task})
         finally:
@@ -250,7 +250,7 @@ class Racer:
                 task.cancel()
                 await asyncio.wait({task})
         record = _result(task)
-        assert sink.winner is not None  # else it has raised
+        assert sink.winner is not None  # without a winner, _result has raised
         data = msgspec.json.decode(sink.body(), type=dict[str, Any])
         return Answer(
             text=_text_of(data, "message"),
@@ -262,30 +262,32 @@ class Racer:
             call_id=record.id,
         )
 
-    def start_call(self, asked: ParsedRequest, sink: "_Handoff | GatheringSink") -> "asyncio.Task[CallRecord]":
-        """Run a call as a task, which ``close`` ends. Its answer goes to ``sink``. For this module."""
+    def start_call(self, request: ParsedRequest, sink: "_ChunkSink | GatheringSink") -> "asyncio.Task[CallRecord]":
+        """Return the task of a call, whose answer goes to ``sink``. ``close`` cancels it. Internal to this module."""
         if self._context is None or self._is_closing:
             raise RuntimeError("a Racer is used inside of `async with`")
-        task = asyncio.get_running_loop().create_task(self._run(self._context, asked, sink))
+        task = asyncio.get_running_loop().create_task(self._run(self._context, request, sink))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
         return task
 
-    async def _run(self, context: CallContext, asked: ParsedRequest, sink: "_Handoff | GatheringSink") -> CallRecord:
-        origin = ClientContext(client=LOCAL)
+    async def _run(
+        self, context: CallContext, request: ParsedRequest, sink: "_ChunkSink | GatheringSink"
+    ) -> CallRecord:
+        client = ClientContext(client=LOCAL)
 
-        def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
-            return plan_call(context, asked, origin, name=name, fleet=fleet, instead_of=instead_of)
+        def plan(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
+            return plan_call(context, request, client, name=name, fleet=fleet, instead_of=instead_of)
 
         def cancelled_as() -> type[ApiError]:
             return ShuttingDown if self._is_closing else ClientDisconnected
 
         with context.fleet:
-            journey = CallRunner(context, asked.model, asked.preferences, entered, cancelled_as=cancelled_as)
-            run = partial(journey.stream, sink) if isinstance(sink, _Handoff) else partial(journey.gather, sink)
-            record = await journey.run(run)
-        assert isinstance(record, CallRecord)  # only an ``answer_here`` gives anything else
-        remember_prefix(context, journey.entry, record)
+            runner = CallRunner(context, request.model, request.preferences, plan, cancelled_as=cancelled_as)
+            run = partial(runner.stream, sink) if isinstance(sink, _ChunkSink) else partial(runner.gather, sink)
+            record = await runner.run(run)
+        assert isinstance(record, CallRecord)  # only ``answer_here`` returns anything else
+        remember_prefix(context, runner.entry, record)
         return record
 
 
@@ -310,8 +312,8 @@ async def race(
         return await racer.complete(model, messages, **fields)
 
 
-class _Handoff(ClientSink):
-    """The sink of a stream: it keeps a few blocks until the caller takes them."""
+class _ChunkSink(ClientSink):
+    """The sink of a ``Stream``: a bounded queue of chunks, between the race and the caller."""
 
     streams = True
     understands = False
@@ -324,44 +326,44 @@ class _Handoff(ClientSink):
         self._arrived, self._room = asyncio.Event(), asyncio.Event()
 
     def take(self) -> dict[str, Any]:
-        """Return the next chunk that waits."""
+        """Return the next chunk of the queue."""
         data = self.waiting.popleft()
         if len(self.waiting) < _MOST_WAITING:
             self._room.set()
         return data
 
     async def arrival(self) -> None:
-        """Wait for a chunk, or for the call's end."""
+        """Wait for a chunk, or for the end of the call."""
         self._arrived.clear()
         await self._arrived.wait()
 
     def wake(self, _: object = None) -> None:
-        """End an ``arrival``."""
+        """Wake the task that waits in ``arrival``."""
         self._arrived.set()
 
     async def begin(self, winner: Winner) -> None:
-        """Note who answers."""
+        """Note the winner's deployment, and the time to first token."""
         self.winner, self.ttft_s = winner.deployment, winner.ttft_ms / 1000
 
     async def write(self, block: Block) -> None:
-        """Hand the block's events over, and wait while the caller is far behind."""
+        """Queue the block's events, and wait while the queue is full."""
         self._add(block)
         while len(self.waiting) >= _MOST_WAITING:
             self._room.clear()
             await self._room.wait()
 
     async def end(self, last: Block) -> None:
-        """Hand over the last events."""
+        """Queue the last events."""
         self._add(last)
 
     def keep_alive(self, every_s: float) -> None:
-        """Do nothing: no connection waits."""
+        """Do nothing: there is no connection to keep open."""
 
     async def close(self) -> None:
-        """Do nothing, likewise."""
+        """Do nothing: there is no connection to close."""
 
     async def fail(self, error: UpstreamError) -> None:
-        """Keep the error until the caller has read what came before."""
+        """Keep the error until the caller has read the chunks before it."""
         self.error = error
 
     def _add(self, block: Block) -> None:
@@ -373,7 +375,7 @@ class _Handoff(ClientSink):
         self._arrived.set()
 
 
-def _asked(model: str, messages: Messages, fields: Mapping[str, Any], *, stream: bool) -> ParsedRequest:
+def _chat_request(model: str, messages: Messages, fields: Mapping[str, Any], *, stream: bool) -> ParsedRequest:
     if "stream" in fields:
         raise InvalidRequest("'stream' is not a field here: use Racer.stream or Racer.complete", param="stream")
     prompt = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
@@ -386,7 +388,12 @@ def _asked(model: str, messages: Messages, fields: Mapping[str, Any], *, stream:
 
 
 def _result(task: "asyncio.Task[_T]") -> _T:
-    """Return what an ended call returned, or raise as it did."""
+    """Return the result of an ended task, or raise its exception.
+
+    Raises:
+        ShuttingDown: the task was cancelled.
+
+    """
     if task.cancelled():
         raise ShuttingDown("the Racer was closed while this call ran")
     return task.result()
@@ -410,7 +417,7 @@ def _seconds(milliseconds: float | None) -> float | None:
 
 
 def _text_of(data: Mapping[str, Any], part: str) -> str:
-    """Return the text of the first choice."""
+    """Return the text of the first choice; "" if it has none."""
     for choice in data.get("choices") or ():
         text = (choice.get(part) or {}).get("content")
         return text if isinstance(text, str) else ""
@@ -422,25 +429,25 @@ def _plain(sections: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _ledger_path(ledger: "str | os.PathLike[str]") -> Path:
-    """Return the path of a ledger.
+    """Return the absolute path of a ledger.
 
-    A gateway goes on without its database, and logs that. A program would not know that its rows are nowhere.
+    A gateway goes on without its database, and logs that. A program would not notice that nothing is stored.
 
     Raises:
-        ConfigurationError: there is something else than a SQLite database.
+        ConfigurationError: the file is not a SQLite database, cannot be read, or has a question mark in its path.
 
     """
     path, problem = Path(ledger).absolute(), None
     try:
         with path.open("rb") as file:
             head = file.read(len(_SQLITE))
-    except FileNotFoundError:  # it will be made
+    except FileNotFoundError:  # it will be created
         head = b""
     except OSError as error:
         head, problem = b"", f"{path} cannot be used: {error.strerror}"
     if head not in {b"", _SQLITE}:
         problem = f"{path} is not a SQLite database"
-    if "?" in str(path):  # in a URL the parameters begin there
+    if "?" in str(path):  # the path becomes part of a URL, where the parameters begin there
         problem = f"{path} has a question mark; use another name"
     if problem is not None:
         raise ConfigurationError([Problem(f"ledger: {problem}")])
@@ -448,15 +455,15 @@ def _ledger_path(ledger: "str | os.PathLike[str]") -> Path:
 
 
 async def _open_ledger(path: Path, runtime: Runtime, stack: AsyncExitStack) -> Any:
-    """Return the ledger in a SQLite file, started; ``stack`` closes it.
+    """Return the started ledger of a SQLite file. ``stack`` closes it.
 
     Raises:
         ConfigurationError: the file cannot be used as a ledger.
 
     """
-    from gateway.ledger import Ledger, LedgerError, prepare_schema  # noqa: PLC0415 - SQLAlchemy, for few
+    from gateway.ledger import Ledger, LedgerError, prepare_schema  # noqa: PLC0415 - loads SQLAlchemy: few need it
 
-    url = "sqlite+aiosqlite:///" + str(path).replace("%", "%25")  # a URL's are read as escapes
+    url = "sqlite+aiosqlite:///" + str(path).replace("%", "%25")  # in a URL a percent sign begins an escape
     try:
         await prepare_schema(url)
     except LedgerError as error:

@@ -21,7 +21,7 @@ METRICS_PAGE = "docs/reference/metrics.md"
 
 
 def texts() -> Mapping[str, str]:
-    """Return what needs no SDK: files by path below the checkout."""
+    """Return the files that need no SDK, by path below the checkout."""
     return {
         METRICS_PAGE: page(asyncio.run(families()), ALERTS),
         f"{FOLDER}/{RULES_FILE}": rules(ALERTS),
@@ -30,13 +30,13 @@ def texts() -> Mapping[str, str]:
 
 
 def dashboards() -> Mapping[str, str]:
-    """Return the dashboards: files by path below the checkout.
+    """Return the files of the dashboards, by path below the checkout.
 
     Raises:
         ImportError: grafana-foundation-sdk is not installed.
 
     """
-    from monitoring.grafana import as_json  # noqa: PLC0415 - installed for make test WHAT=monitoring only
+    from monitoring.grafana import as_json  # noqa: PLC0415 - the SDK is only installed for make test WHAT=monitoring
 
     return {f"{FOLDER}/dashboards/{name}.json": as_json(board) for name, board in BOARDS.items()}
 
@@ -45,7 +45,7 @@ def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(prog="python -m monitoring", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is not current")
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # the store is nowhere
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # no store: hide that
     only_check = parser.parse_args().check
     made = dict(texts())
     lacking = ""

@@ -1,4 +1,4 @@
-"""The words that alert rules are made of: an expression, for how long it must hold, and examples for promtool."""
+"""The parts of an alert rule: an expression, how long it must hold, and examples for promtool."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -7,21 +7,21 @@ import msgspec
 
 
 class Example(msgspec.Struct, frozen=True):
-    """Series, in promtool's notation by name and labels, a value each minute; and the instant that is looked at."""
+    """Series by name and labels, one value a minute in promtool's notation, and when the rule is evaluated."""
 
     series: Mapping[str, str]
     at: str = "30m"
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule. ``fires`` must make exactly one alert with ``labels``, ``quiet`` none."""
+    """One rule. With the series of ``fires`` there must be exactly one alert, with ``labels``; with ``quiet`` none."""
 
     name: str
     expr: str
-    lasting: str  # "5m"
+    lasting: str  # how long the expression must hold: "5m"
     severity: Literal["critical", "warning", "info"]
-    summary: str  # may hold {{ $labels.x }}
+    summary: str  # may contain {{ $labels.x }}
     description: str  # what to do
-    labels: Mapping[str, str]  # beside the severity
+    labels: Mapping[str, str]  # without the severity
     fires: Example
     quiet: Example

@@ -1,4 +1,4 @@
-"""The alert rules: what somebody has to look at, and what to do about it."""
+"""The alert rules: for each its expression, and what to do when it fires."""
 
 from monitoring.alert import Alert, Example
 from monitoring.board import FAILED

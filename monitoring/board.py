@@ -1,4 +1,4 @@
-"""What dashboards are made of: boards, rows, panels and queries. Plain data, of which ``grafana`` makes JSON."""
+"""The parts of dashboards: boards, rows, panels and queries. Plain data, which ``grafana`` writes as JSON."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -10,8 +10,8 @@ class Kind(StrEnum):
     """How a panel shows its queries."""
 
     TIMES = "timeseries"
-    STAT = "stat"  # the present value
-    NAMES = "stat of names"  # the legends, where the value says nothing
+    STAT = "stat"  # the latest value
+    NAMES = "stat of names"  # the legends, where the value means nothing
     STATES = "state-timeline"
 
 
@@ -40,7 +40,7 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_instant(self) -> bool:
-        """Whether it shows the present only."""
+        """Whether the panel shows the latest values only."""
         return self.kind in {Kind.STAT, Kind.NAMES}
 
     @property
@@ -80,12 +80,12 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EMPTY = "Empty when healthy:"
-HERE = 'job=~"$job",instance=~"$instance"'  # of each query: the processes chosen at the top
+HERE = 'job=~"$job",instance=~"$instance"'  # in each query: the processes chosen at the top of the board
 JOB = Variable("job", "job", "holeshot_workers")
 INSTANCE = Variable("instance", "instance", 'holeshot_workers{job=~"$job"}')
 
 
-FAILED = 'status=~"5..|424|429|broken"'  # as everywhere: an error that was not the client's fault
+FAILED = 'status=~"5..|424|429|broken"'  # errors that are not the client's fault, as counted everywhere
 
 
 def rate(metric: str, labels: str = "", *, by: str = "") -> str:
@@ -95,7 +95,7 @@ def rate(metric: str, labels: str = "", *, by: str = "") -> str:
 
 
 def gauge(metric: str, labels: str = "", *, by: str = "", how: str = "sum") -> str:
-    """Return a gauge of all processes, put together ``how`` (sum, min, max), ``by`` labels."""
+    """Return a gauge over all processes, aggregated by ``how`` (sum, min, max), ``by`` labels."""
     together = f"{how} by ({by})" if by else how
     return f"{together} ({metric}{selected(labels)})"
 
@@ -106,5 +106,5 @@ def quantile(share: float, metric: str, labels: str = "", *, by: str) -> str:
 
 
 def selected(labels: str) -> str:
-    """Return the selector of the chosen processes, with more ``labels``."""
+    """Return the label selector of the chosen processes, with further ``labels``."""
     return f"{{{HERE},{labels}}}" if labels else f"{{{HERE}}}"

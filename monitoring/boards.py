@@ -1,4 +1,4 @@
-"""All dashboards, by the name of their file."""
+"""All dashboards, by their file names."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from monitoring.deployments import DEPLOYMENTS
 from monitoring.overview import OVERVIEW
 from monitoring.process import PROCESS
 
-# A row of targets (``slo:``) belongs at the end of the overview, once there are metrics of them.
+# A row for targets (``slo:``) belongs at the end of the overview, once they have metrics.
 BOARDS: Mapping[str, Board] = {
     "overview": OVERVIEW,
     "deployments": DEPLOYMENTS,

@@ -1,4 +1,4 @@
-"""Boards as Grafana's JSON, by the builders of grafana-foundation-sdk (requirements/monitoring.lock)."""
+"""Boards as Grafana's JSON, built with grafana-foundation-sdk (requirements/monitoring.lock)."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ HEIGHT, STAT_HEIGHT = 8, 4
 
 
 def as_json(board: Board) -> str:
-    """Return the file of a board."""
+    """Return a board as the text of its JSON file."""
     made = (
         dashboard.Dashboard(board.title)
         .uid(board.uid)

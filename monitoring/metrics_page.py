@@ -1,4 +1,4 @@
-"""docs/reference/metrics.md: every family of metrics, as the registry has it, by topic, and every alert rule."""
+"""docs/reference/metrics.md: every family of metrics in the registry, by topic, and every alert rule."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ it; begin there. [The rules](#alert-rules) come last.
 
 This page is made from the code by `python -m monitoring`, and a test compares them.
 """
-# Which metrics are of what, by the beginnings of their names after ``holeshot_``; the longest one counts.
+# Topics of metrics, by prefixes of their names after ``holeshot_``. The longest matching prefix decides.
 _TOPICS: Mapping[str, Sequence[str]] = {
     "Calls": ("calls_", "ttft_", "decode_", "overhead_", "tokens_", "cost_", "takeovers_", "win_on_", "would_"),
     "Attempts and deployments": (
@@ -86,14 +86,14 @@ def rules(alerts: Iterable[Alert]) -> list[str]:
 
 
 def topic_of(name: str) -> str:
-    """Return the heading below which a metric is listed."""
+    """Return the topic (heading) of a metric."""
     bare = name.removeprefix("holeshot_")
     fitting = [(len(begin), topic) for topic, begins in _TOPICS.items() for begin in begins if bare.startswith(begin)]
     return max(fitting, default=(0, _OTHERS))[1]
 
 
 def unit_of(family: Family) -> str:
-    """Return the unit, which the name ends with; without one it counts."""
+    """Return the unit, from the end of the name; "count" without one."""
     return next((unit for end, unit in _UNITS if family.name.endswith(end)), _COUNT)
 
 
@@ -106,10 +106,10 @@ def _entry(family: Family) -> list[str]:
 
 def _rule(alert: Alert) -> list[str]:
     lasts = "" if alert.lasting.startswith("0") else f"; for {alert.lasting}"
-    said = _LABEL.sub(lambda match: match[1].upper(), alert.summary)
+    summary = _LABEL.sub(lambda match: match[1].upper(), alert.summary)
     return [
         f"**{alert.name}** ({alert.severity}{lasts})",
-        f": {said} *What to do:* {marked(alert.description)}",
+        f": {summary} *What to do:* {marked(alert.description)}",
         "",
         f"  {code(alert.expr)}",
         "",

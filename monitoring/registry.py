@@ -1,4 +1,4 @@
-"""All families of metrics that a gateway can have: those of one with every store, composed and not started."""
+"""All families of metrics of a gateway: those of one with every kind of store, which is composed but not started."""
 
 import tempfile
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _NOWHERE = SecretStr("redis://127.0.0.1:1/0")
 
 
 async def families() -> Sequence[Family]:
-    """Return the families by name. Nothing is connected."""
+    """Return the families, sorted by name. Nothing is connected."""
     with tempfile.TemporaryDirectory(prefix="holeshot-families-") as folder:
         gateway = Gateway(
             Settings(

@@ -10,7 +10,7 @@ from monitoring.alert import Alert, Example
 
 RULES_FILE = "holeshot.rules.yml"
 _HEAD = "# Made by python -m monitoring from monitoring/alerts.py; a test holds it.\n"
-_SAYS = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
+_LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
 
 
 def rules(alerts: Iterable[Alert]) -> str:
@@ -29,7 +29,7 @@ def rules(alerts: Iterable[Alert]) -> str:
 
 
 def rule_tests(alerts: Iterable[Alert]) -> str:
-    """Return the file for ``promtool test rules``: of each rule a case in which it fires, and one in which not."""
+    """Return the file for ``promtool test rules``: for each rule a case in which it fires, and one in which not."""
     cases = []
     for alert in alerts:
         labels = {"severity": alert.severity, **alert.labels}
@@ -51,7 +51,7 @@ def _case(alert: Alert, example: Example, what: str, expected: list[dict[str, An
 
 
 def _filled(text: str, labels: Mapping[str, str]) -> str:
-    return _SAYS.sub(lambda found: labels[found[1]], text)
+    return _LABEL.sub(lambda found: labels[found[1]], text)
 
 
 def _yaml(what: object) -> str:

@@ -1,4 +1,4 @@
-"""Write providers/models.json: what the gateway reads of the table of prices and abilities inside litellm."""
+"""Write providers/models.json: the fields that the gateway uses from litellm's table of prices and abilities."""
 
 import json
 import sys
@@ -14,8 +14,8 @@ TARGET = Path(__file__).resolve().parents[1] / "providers" / "models.json"
 
 
 def main() -> None:
-    """Write the extract, a model a line, so that a change of a price is a change of a line."""
-    spec = find_spec("litellm")  # not imported: that would ask the network for a newer table
+    """Write the extract with one model per line, so that a changed price is one changed line in a diff."""
+    spec = find_spec("litellm")  # not imported: the import would download a newer table
     folder = next(iter(spec.submodule_search_locations or ()), None) if spec else None
     if folder is None:
         sys.exit("litellm is not installed")

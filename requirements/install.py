@@ -1,7 +1,7 @@
-"""Install what a lock lists, and say what is done while it is done: ``python requirements/install.py NAME``.
+"""Install the packages of a lock file, and show the progress: ``python requirements/install.py NAME``.
 
 ``NAME`` is ``runtime`` for ``requirements/runtime.lock``, and so on. ``--needed`` installs what the configuration needs
-beyond ``runtime.lock``. Needs pip and the standard library alone: it runs before anything is installed.
+beyond ``runtime.lock``. It needs only pip and the standard library: it runs before anything is installed.
 """
 
 import os
@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-# Not compiled: a third of the time and a quarter of the disk, most of it for modules that are never imported.
+# Compiling would take a third of the time and a quarter of the disk, mostly for modules that are never imported.
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--no-compile", "--progress-bar=off")
 _PIN = re.compile(r"^([\w.-]+)==([^\s;\\]+)", re.MULTILINE)
 _FOUND = re.compile(r"^Collecting ([\w.-]+)")
@@ -21,10 +21,10 @@ _WRITING = "Installing collected packages: "
 
 
 def main(name: str) -> int:
-    """Install, and return pip's exit code."""
+    """Install the lock ``name``, or with ``--needed`` litellm if a provider needs it. Return pip's exit code."""
     if name != "--needed":
         return install(name)
-    from providers.catalog import has_litellm  # noqa: PLC0415 - installed by then, and only then
+    from providers.catalog import has_litellm  # noqa: PLC0415 - its packages are installed only with --needed
 
     if has_litellm() and _installed("litellm") == _pins("litellm")["litellm"]:
         return 0
@@ -61,7 +61,7 @@ def install(name: str) -> int:
 
 
 def _missing(name: str) -> list[str]:
-    """Return what is not installed in the lock's version; some of it may be for another Python or machine."""
+    """Return the packages not installed in the lock's version; some may be for another Python or platform."""
     return [each for each, pinned in _pins(name).items() if _installed(each) != pinned]
 
 
@@ -77,7 +77,7 @@ def _installed(package: str) -> str | None:
 
 
 def _users_of_litellm() -> list[str]:
-    """Return the providers that need litellm; none if the configuration cannot be read, of which ``serve`` tells."""
+    """Return the providers that need litellm; none if the configuration cannot be read, which ``serve`` reports."""
     from gateway.settings import ConfigurationError, locate  # noqa: PLC0415 - likewise
     from gateway.settings.loader import through_litellm  # noqa: PLC0415 - likewise
 
@@ -93,7 +93,7 @@ def _say(text: str) -> None:
 
 
 def _show(text: str) -> None:
-    """Replace the line of progress; only a terminal has one."""
+    """Replace the progress line, which is only shown in a terminal."""
     if sys.stdout.isatty():
         sys.stdout.write(f"\r\x1b[K{text}")
         sys.stdout.flush()

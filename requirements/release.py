@@ -1,8 +1,8 @@
-"""``make release``: sdist, wheel and a bill of materials in dist/, checked, and installed as strangers would.
+"""``make release``: sdist, wheel and software bill of materials in dist/, checked, and installed as a user would.
 
-Strangers have pip, pipx or uv, and any Python that pyproject.toml names: each that the PATH has (``python3.12``) is
-tried with each of the three, in an empty environment, until it has raced. Nothing is published. It ends with 1 where
-something does not fit, and says what.
+Users have pip, pipx or uv, and any Python that pyproject.toml names. Each of these Pythons on the PATH (``python3.12``)
+is tried with each of the three installers, in an empty environment, until it has run a race. Nothing is published. The
+exit code is 1 after a message if a step fails.
 """
 
 import http.client
@@ -40,7 +40,7 @@ def main() -> None:
         for minor, python in pythons.items():
             with tempfile.TemporaryDirectory() as folder:
                 _race(f"Python {minor}, {name}", Path(folder), wheel, python, install)
-    _bill(wheel, version)
+    _write_bill(wheel, version)
     for path in sorted(DIST.iterdir()):
         _step(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1e6:.1f} MB")
 
@@ -55,7 +55,7 @@ def _version() -> str:
 
 
 def _interpreters() -> Iterator[tuple[str, Path]]:
-    """Yield the versions that the package names and the PATH has, each with its interpreter."""
+    """Yield each Python version that pyproject.toml names and the PATH has, with its interpreter."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for minor in re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"])):
         found = shutil.which(f"python{minor}")
@@ -67,7 +67,7 @@ def _interpreters() -> Iterator[tuple[str, Path]]:
 
 
 def _by_pip(python: Path, home: Path, wheel: Path) -> tuple[Path, Path]:
-    """Install into an environment of its own; return the command, and the interpreter that can import the package."""
+    """Install into a new environment; return the command, and the interpreter that can import the package."""
     _run(str(python), "-m", "venv", str(home))
     _run(str(home / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", str(wheel))
     _run(str(home / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "check")
@@ -96,34 +96,34 @@ _INSTALLERS = {"pip": _by_pip, "pipx": _by_pipx, "uv": _by_uv}
 def _race(
     what: str, folder: Path, wheel: Path, python: Path, install: Callable[[Path, Path, Path], tuple[Path, Path]]
 ) -> None:
-    """Install the wheel where nothing is, and race: a whole answer, a stream, and in a program, without a key."""
+    """Install the wheel in an empty environment, and race without a key: a whole answer, a stream, and in a program."""
     begun = time.monotonic()
     holeshot, inside = install(python, folder / "empty", wheel)
     installed_s = time.monotonic() - begun
     environ = {"HOME": str(folder), "PATH": os.environ["PATH"]}
     begun = time.monotonic()
     with serving(holeshot, folder, environ) as port:
-        answer, told = asked(port)
+        answer, body = asked(port)
         if answer.status != http.client.OK:
-            sys.exit(f"{what}: the first answer is {answer.status}: {told!r}")
+            sys.exit(f"{what}: the first answer is {answer.status}: {body!r}")
         raced_s = time.monotonic() - begun
         _, streamed = asked(port, stream=True)
         if not streamed.endswith(b"data: [DONE]\n\n"):
             sys.exit(f"{what}: the stream is not whole: {streamed!r}")
-        told_in_process = raced_in_process(inside, folder, environ, port)
-        if not told_in_process.startswith("2 "):
-            sys.exit(f"{what}: holeshot.race did not race two: {told_in_process}")
+        printed = raced_in_process(inside, folder, environ, port)
+        if not printed.startswith("2 "):
+            sys.exit(f"{what}: holeshot.race did not race two: {printed}")
     size_mb = sum(path.stat().st_size for path in (folder / "empty").rglob("*") if path.is_file()) / 1e6
     _step(f"{what}: installed in {installed_s:.0f} s, first raced answer {raced_s:.1f} s later; {size_mb:.0f} MB")
 
 
-def _bill(wheel: Path, version: str) -> None:
-    """Write what an empty environment holds after installing, and hold the command against the version."""
+def _write_bill(wheel: Path, version: str) -> None:
+    """Write the bill of materials of a new environment with the wheel, and check the version the command prints."""
     with tempfile.TemporaryDirectory() as folder:
         holeshot, python = _by_pip(Path(sys.executable), Path(folder) / "empty", wheel)
-        said = subprocess.run([str(holeshot), "version"], cwd=folder, check=True, capture_output=True, text=True).stdout
-        if not said.startswith(f"holeshot {version} "):
-            sys.exit(f"the installed command says: {said}")
+        line = subprocess.run([str(holeshot), "version"], cwd=folder, check=True, capture_output=True, text=True).stdout
+        if not line.startswith(f"holeshot {version} "):
+            sys.exit(f"the installed command says: {line}")
         bill = DIST / f"holeshot-{version}.cdx.json"
         _run(sys.executable, "-m", "cyclonedx_py", "environment", "--output-file", str(bill), str(python))
 

@@ -13,12 +13,12 @@ from gateway.alerts.alert import Alert, BookAway, Event, Message, Source
 from gateway.alerts.alert import Delivery as Delivered
 from gateway.alerts.alerts import Delivery, Watch
 from gateway.alerts.memory_book import MemoryBook
-from gateway.alerts.sender import Answered
+from gateway.alerts.sender import SendResult
 from gateway.alerts.sources import (
     BurnSource,
+    CachedSource,
     LedgerSource,
     OutageSource,
-    Seldom,
     Slowdown,
     SlowdownSource,
     SpendingSource,
@@ -153,13 +153,13 @@ class Simulation:
             await watch.look()
             await delivery.deliver()
 
-    async def send(self, webhook: WebhookSettings, message: Message) -> Answered:  # noqa: ARG002 - Sends' signature
+    async def send(self, webhook: WebhookSettings, message: Message) -> SendResult:  # noqa: ARG002 - MessageSender's signature
         """Be the receiver."""
         self.attempts += 1
         if self.month.has("receiver_dead", self.now_s):
-            return Answered(Delivered(ok=False, answer="503"))
+            return SendResult(Delivered(ok=False, answer="503"))
         self.delivered.append((self.now_s, message))
-        return Answered(Delivered(ok=True, answer="200"))
+        return SendResult(Delivered(ok=True, answer="200"))
 
     def alert_opened(self, kind: str) -> None:
         """Nobody counts."""
@@ -232,7 +232,7 @@ class Simulation:
                 behind_s=lambda: SETTINGS.ledger_behind_s,
                 utc_now=lambda: self.now,
             ),
-            Seldom(
+            CachedSource(
                 SpendingSource(
                     spent,
                     limits=lambda: LIMITS,
@@ -244,8 +244,8 @@ class Simulation:
                 every_s=60.0,
                 clock=clock,
             ),
-            Seldom(SlowdownSource(slowdowns), every_s=60.0, clock=clock),
-            Seldom(BurnSource(burns, least_bad=lambda: SETTINGS.burn_least_bad), every_s=30.0, clock=clock),
+            CachedSource(SlowdownSource(slowdowns), every_s=60.0, clock=clock),
+            CachedSource(BurnSource(burns, least_bad=lambda: SETTINGS.burn_least_bad), every_s=30.0, clock=clock),
         ]
 
     def _check_database(self) -> None:

@@ -1,1 +1,1 @@
-"""Alerts: what is wrong now, said once for each incident, with the SQL that shows it."""
+"""Alerts: one message for each incident, with the SQL that shows its evidence."""

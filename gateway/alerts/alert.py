@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-# Conditions: what a source sees that somebody should know, at one instant.
+# Conditions: problems that a source reports at one instant.
 
 Figure = float | int | str | None
 
@@ -23,7 +23,7 @@ class Severity(StrEnum):
 
 
 class Kind(StrEnum):
-    """What an alert is about."""
+    """The kinds of alerts."""
 
     BURN_FAST = "burn_fast"  # a target's error budget is used up within days
     BURN_SLOW = "burn_slow"  # … within its window
@@ -34,11 +34,11 @@ class Kind(StrEnum):
     SPOOL = "spool"
     SLOWER = "slower"  # a deployment got slower
     MODEL_CHANGED = "model_changed"  # a deployment's answers state another model than before
-    WRITES_OTHERWISE = "writes_otherwise"  # a deployment's answers to fixed prompts are unlike those of last week
+    WRITES_OTHERWISE = "writes_otherwise"  # a deployment's answers to fixed prompts differ from those of last week
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong now. ``key`` names the incident: the same one in every replica and after a restart."""
+    """A problem that exists now. ``key`` names the incident: the same one in every replica and after a restart."""
 
     kind: Kind
     subject: str  # the target, model, deployment, client or replica
@@ -46,9 +46,9 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     summary: str  # one sentence
     figures: Mapping[str, Figure]
     sql: str  # one statement that shows the evidence in ``holeshot sql``
-    after_s: float = 0.0  # it opens an alert only when it was seen for so long
-    opens: bool = True  # False: it only keeps an alert open that is open already
-    # Not opened while an alert with this key is open, or was within so many seconds: it would say the same again.
+    after_s: float = 0.0  # it opens an alert only if it lasts so long
+    opens: bool = True  # False: it only keeps an open alert open
+    # No alert is opened while one with this key is open, or was within ``covered_s``: both report the same.
     covered_by: str | None = None
     covered_s: float = 0.0
 
@@ -64,27 +64,27 @@ def key_of(kind: Kind, subject: str) -> str:
 
 
 class SourceUnavailable(Exception):
-    """A source cannot say what is wrong now: alerts of its kinds are neither opened nor resolved."""
+    """A source's conditions are unknown now: alerts of its kinds are neither opened nor resolved."""
 
 
 class Source(Protocol):
-    """Sees conditions."""
+    """A source of conditions."""
 
     @property
     def kinds(self) -> Collection[Kind]:
-        """The kinds of which it reports every condition there is."""
+        """The kinds of conditions that it reports completely."""
 
     async def conditions(self) -> Sequence[Condition]:
         """Return the conditions that hold now.
 
         Raises:
-            SourceUnavailable: it cannot tell now.
+            SourceUnavailable: they are unknown now.
 
         """
 
 
 class Scope(StrEnum):
-    """Among whom an alert is said once."""
+    """The processes among which an incident has one alert."""
 
     ALL = "all"  # all replicas
     PROCESS = "process"  # this process: the database was away
@@ -103,7 +103,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     opened_at: datetime
     seen_at: datetime  # when its condition last held, in any process
     resolved_at: datetime | None = None
-    replica: str  # which opened it
+    replica: str  # the one that opened it
     scope: Scope = Scope.ALL
 
     @property
@@ -113,7 +113,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(StrEnum):
-    """What a message says."""
+    """What a message reports."""
 
     OPENED = "alert.opened"
     RESOLVED = "alert.resolved"
@@ -128,11 +128,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     webhook: str  # its name in the settings
     event: Event
     created_at: datetime
-    tries: int = 0  # so many have failed
+    tries: int = 0  # failed attempts so far
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """What became of an attempt to deliver a message."""
+    """The result of an attempt to deliver a message."""
 
     ok: bool
     answer: str  # in words: "200", "503", "no answer within 10 s", …
@@ -143,18 +143,18 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 def signed_headers(key: bytes, message_id: str, unix_s: int, body: bytes) -> Mapping[str, str]:
-    """Return the headers that prove who sent ``body`` and when."""
+    """Return the headers that prove the sender and the time of ``body``."""
     signed = f"{message_id}.{unix_s}.".encode() + body
     digest = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
     return {**unsigned_headers(message_id, unix_s), "webhook-signature": f"v1,{digest}"}
 
 
 def unsigned_headers(message_id: str, unix_s: int) -> Mapping[str, str]:
-    """Return the headers that name a message: an attempt to deliver it again has the same id."""
+    """Return the headers that identify a message; every attempt to deliver it has the same id."""
     return {"webhook-id": message_id, "webhook-timestamp": str(unix_s)}
 
 
-# The book of alerts: who may open one, and which messages are due. ``gateway.ledger.books`` keeps it in SQL.
+# The book of alerts decides which process opens one, and which messages are due. ``gateway.ledger.books`` is in SQL.
 
 
 class BookAway(Exception):
@@ -162,7 +162,7 @@ class BookAway(Exception):
 
 
 class Book(Protocol):
-    """Alerts and messages that all replicas share. Every method raises ``BookAway`` if it cannot be reached."""
+    """The alerts and messages of all replicas. Every method raises ``BookAway`` if the book cannot be reached."""
 
     async def current(self, since: datetime) -> list[Alert]:
         """Return the alerts that are open, and those resolved after ``since``."""
@@ -183,16 +183,16 @@ class Book(Protocol):
         """
 
     async def take_due(self, now: datetime, *, lease: timedelta, webhooks: Collection[str]) -> list[Message]:
-        """Return messages that are to be sent now, each to one caller within ``lease``; some of them at a time.
+        """Return some of the messages that are due, each to one caller within ``lease``.
 
-        Those of a process that has died become due again. The end is said after the beginning.
+        Those of a process that died become due again. The message of an end is due only after that of the beginning.
         """
 
     async def settle(self, message: Message, delivery: Delivery, *, at: datetime, retry_at: datetime | None) -> None:
-        """Note what became of an attempt; ``retry_at`` None: it was the last one."""
+        """Store the result of an attempt; ``retry_at`` None: it was the last one."""
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close the connections."""
 
 
-MESSAGES_AT_ONCE = 32  # of what is asked for, each up to ten seconds
+MESSAGES_AT_ONCE = 32  # returned by one ``take_due``; sending each takes up to ten seconds

@@ -23,18 +23,18 @@ from gateway.alerts.alert import (
     SourceUnavailable,
 )
 from gateway.alerts.memory_book import MemoryBook
-from gateway.alerts.sender import Answered, Sender
+from gateway.alerts.sender import Sender, SendResult
 from gateway.settings import WebhookSettings
 
-# Opens an alert when a source sees a condition, and resolves it when nobody has seen it for a while.
+# Opens an alert when a source reports a condition, and resolves it when no process has seen it for a while.
 
-AGAIN = timedelta(hours=1)  # one that opens so soon after its end says that it is the same again
+AGAIN = timedelta(hours=1)  # an alert that reopens within this time after its end says so
 COVERED = timedelta(hours=6)  # the longest for which a resolved alert covers others
-_SEEN_PARTS = 4  # of the time after which it is resolved: so often it is noted that a condition still holds
+_SEEN_PARTS = 4  # how often, within the time to resolve, a condition that still holds is noted
 
 
 class Listener(Protocol):
-    """Hears of what this process opens and resolves."""
+    """Receives the alerts that this process opens and resolves."""
 
     def alert_opened(self, kind: str) -> None:
         """An alert was opened."""
@@ -44,10 +44,10 @@ class Listener(Protocol):
 
 
 class Watch:
-    """Looks at the sources; ``look`` must be called every some seconds.
+    """Reads the sources; ``look`` must be called every few seconds.
 
     The shared ``book`` makes each incident one alert among all replicas. While it cannot be reached, ``own`` does so
-    for this process alone, and what was opened there moves to the shared one later.
+    for this process alone; its alerts move to the shared book later.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Watch:
         replica: str,
         listener: Listener,
     ) -> None:
-        """``webhooks`` are the names of those that want messages of a severity; ``clock`` counts seconds."""
+        """``webhooks`` returns the names of those that get messages of a severity; ``clock`` is in seconds."""
         self._sources = sources
         self._book = book
         self._own = own
@@ -77,12 +77,12 @@ class Watch:
         self._listener = listener
         self._shared: list[Alert] = []  # as last read
         self._seen_since_s: dict[str, float] = {}  # by key
-        self._unseen_since_s: dict[str, tuple[datetime, float]] = {}  # by key, of open alerts: seen_at, and since when
+        self._unseen_since_s: dict[str, tuple[datetime, float]] = {}  # by key of open alerts: seen_at, and our clock
         self.book_is_away = False
         self.conditions: Mapping[Kind, int] = {}  # how many of each kind hold now
 
     async def look(self) -> None:
-        """Ask all sources once, and open and resolve alerts."""
+        """Read all sources once, and open and resolve alerts."""
         seen, unknown = await self._ask()
         self.conditions = {kind: sum(each.kind is kind and each.opens for each in seen.values()) for kind in Kind}
         try:
@@ -90,7 +90,7 @@ class Watch:
             self._shared = await self._book.current(self._utc_now() - COVERED)
             await self._update(self._book, self._shared, self._shared, seen, unknown)
         except BookAway as error:
-            self._say_away(error)
+            self._log_away(error)
             own = await self._own.current(self._utc_now() - COVERED)
             await self._update(self._own, [*self._shared, *own], own, seen, unknown)
         else:
@@ -108,13 +108,13 @@ class Watch:
         )
 
     async def _ask(self) -> tuple[dict[str, Condition], set[Kind]]:
-        """Return the conditions by key, and the kinds of which nothing is known now."""
+        """Return the conditions by key, and the kinds whose conditions are unknown now."""
         seen: dict[str, Condition] = {}
         unknown: set[Kind] = set()
         for source in self._sources:
             try:
                 seen.update({each.key: each for each in await source.conditions()})
-            except SourceUnavailable:  # its reason is in the log already: the database is away, or slow
+            except SourceUnavailable:  # the reason is logged already: the database is away, or slow
                 unknown.update(source.kinds)
             except Exception:  # noqa: BLE001 - a defect of one source must not silence the others
                 unknown.update(source.kinds)
@@ -134,7 +134,7 @@ class Watch:
         seen: Mapping[str, Condition],
         unknown: Collection[Kind],
     ) -> None:
-        """Open and resolve in ``book``; ``alerts`` are all that are known, ``resolvable`` those of this book."""
+        """Open and resolve alerts in ``book``; ``alerts`` are all known ones, ``resolvable`` those of this book."""
         now = self._utc_now()
         lasting = {each.key: each for each in alerts if each.resolved_at is None}
         await self._note_seen(book, [each for each in resolvable if each.resolved_at is None and each.key in seen], now)
@@ -148,14 +148,14 @@ class Watch:
                 await self._open(book, condition, now)
         gone = [each for each in lasting.values() if each.key not in seen and each.kind not in unknown]
         now_s = self._clock()
-        # Nothing is known of a kind whose source fails: its time begins again when the source is back.
+        # The conditions of a source that fails are unknown: their time begins again when the source is back.
         self._unseen_since_s = {each.key: self._unseen(each, now_s) for each in gone}
         for alert in gone:
             if alert in resolvable and now_s - self._unseen_since_s[alert.key][1] >= self._resolve_after_s():
                 await self._resolve(book, alert, now)
 
     def _unseen(self, alert: Alert, now_s: float) -> tuple[datetime, float]:
-        """Return since when no process has noted that it holds: by this process's clock, as others may be ahead."""
+        """Return ``seen_at``, and since when it is unchanged by this process's clock, as others' may be ahead."""
         known = self._unseen_since_s.get(alert.key)
         return known if known is not None and known[0] == alert.seen_at else (alert.seen_at, now_s)
 
@@ -186,7 +186,7 @@ class Watch:
             )
 
     def _before(self, key: str) -> Alert | None:
-        """Return the incident of this name that has ended last."""
+        """Return the incident of this name that ended last."""
         ended = [
             each for each in (*self._shared, *self._own.alerts) if each.key == key and each.resolved_at is not None
         ]
@@ -216,24 +216,24 @@ class Watch:
             await book.note_seen(late, now)
 
     async def _hand_over(self) -> None:
-        """Move what this process opened alone to the shared book, with what was not said of it yet.
+        """Move the alerts that this process opened alone to the shared book, with their unsent messages.
 
-        So the end is said after the beginning, also by another process. If another replica has opened the same, that
-        one is resolved later, and only once.
+        So the end is reported after the beginning, also by another process. If another replica has opened the same,
+        that one is resolved later, and only once.
         """
         own = self._own.alerts
-        if own:  # whether it answers: nobody sends what is withdrawn, and a database that hangs takes seconds
+        if own:  # first test the book: withdrawn messages are not sent, and a hanging database takes seconds
             await self._book.current(self._utc_now())
         for alert in own:
-            unsaid = self._own.withdraw(alert)
+            unsent = self._own.withdraw(alert)
             try:
-                await self._book.open(alert, [each.message.webhook for each in unsaid])
+                await self._book.open(alert, [each.message.webhook for each in unsent])
             except BookAway:
-                self._own.put_back(unsaid)
+                self._own.put_back(unsent)
                 raise
             self._own.forget(alert)
 
-    def _say_away(self, error: BookAway) -> None:
+    def _log_away(self, error: BookAway) -> None:
         if not self.book_is_away:
             self.book_is_away = True
             # Event alerts.database_away: The table of alerts cannot be reached. Each process now reports by itself, so
@@ -247,7 +247,7 @@ class Watch:
 
 
 def _again(condition: Condition, before: Alert | None, now: datetime) -> Condition:
-    """Return the condition, which says if the same incident has only just ended."""
+    """Return the condition; if the same incident has only just ended, its summary says so."""
     if before is None or before.resolved_at is None or now - before.resolved_at > AGAIN:
         return condition
     minutes = (now - before.resolved_at).total_seconds() / 60
@@ -275,7 +275,7 @@ def _alert(condition: Condition, alert_id: str, now: datetime, replica: str, sco
 
 
 def _is_covered(condition: Condition, seen: Mapping[str, Condition], alerts: Sequence[Alert], now: datetime) -> bool:
-    """Whether another alert says the same, is about to, or has just said it."""
+    """Whether another alert reports the same, is about to, or has just done so."""
     other = None if condition.covered_by is None else seen.get(condition.covered_by)
     return (other is not None and other.opens) or any(
         alert.key == condition.covered_by
@@ -284,35 +284,35 @@ def _is_covered(condition: Condition, seen: Mapping[str, Condition], alerts: Seq
     )
 
 
-# Delivers messages, again after failures: the book remembers them, so a restart loses none.
+# Delivers messages, with retries: they are in the book, so a restart loses none.
 
-# After each failure it is tried again this much later; about 17 hours in all, then it is given up.
+# The wait after each failed attempt; about 17 hours in all, then the message is given up.
 RETRIES_S = (10.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0)
-SPREAD = 0.2  # of a wait, at random, so that receivers that are back are not met by all at once
-LEASE = timedelta(seconds=60)  # longer than an attempt takes: then its process is dead, and others may send it
+SPREAD = 0.2  # random part of a wait, so that a receiver that is back does not get all messages at once
+LEASE = timedelta(seconds=60)  # longer than an attempt: after it, the process is dead, and another one sends
 
 
-class Sends(Protocol):
+class MessageSender(Protocol):
     """Sends one message once."""
 
-    async def send(self, webhook: WebhookSettings, message: Message) -> Answered:
-        """Return what became of it."""
+    async def send(self, webhook: WebhookSettings, message: Message) -> SendResult:
+        """Send it, and return the result."""
 
 
 class DeliveryListener(Protocol):
-    """Hears of attempts."""
+    """Receives the results of attempts."""
 
     def alert_message(self, webhook: str, result: str) -> None:
         """An attempt ended: ``sent``, ``failed`` (and is repeated) or ``given_up``."""
 
 
 class Delivery:
-    """Sends the messages of ``books`` that are due; ``deliver`` must be called every some seconds."""
+    """Sends the messages of ``books`` that are due; ``deliver`` must be called every few seconds."""
 
     def __init__(
         self,
         books: Sequence[Book],
-        sender: Sends,
+        sender: MessageSender,
         *,
         webhooks: Callable[[], Mapping[str, WebhookSettings]],
         utc_now: Callable[[], datetime],
@@ -327,14 +327,14 @@ class Delivery:
         self._listener = listener
 
     async def deliver(self) -> None:
-        """Send what is due, some of each book and webhook, all at once; a receiver that hangs delays no other."""
+        """Send due messages of each book and webhook, all at once; a receiver that hangs delays no other."""
         webhooks = self._webhooks()
         if not webhooks:
             return
         due: list[tuple[Book, Message]] = []
         for book in self._books:
             with suppress(BookAway):  # it was logged; its messages wait
-                for name in webhooks:  # each for itself: what waits for a dead one must not be all that is taken
+                for name in webhooks:  # separately: messages for a dead one must not displace the others
                     taken = await book.take_due(self._utc_now(), lease=LEASE, webhooks=[name])
                     due += [(book, each) for each in taken]
         async with asyncio.TaskGroup() as sending:
@@ -373,7 +373,7 @@ class Delivery:
         return timedelta(seconds=RETRIES_S[failed_before] * spread)
 
 
-FIRST_S = 1.0  # until the first look: a gateway that stops at once has asked nobody
+FIRST_S = 1.0  # until the first look: a gateway that stops at once has asked nothing
 LOOK_S = 15.0
 DELIVER_S = 10.0
 
@@ -404,7 +404,7 @@ class Alerts:
 
     @property
     def watch(self) -> Watch:
-        """What looks."""
+        """The watch of the sources."""
         return self._watch
 
     def start(self) -> None:
@@ -415,7 +415,7 @@ class Alerts:
         ]
 
     async def close(self) -> None:
-        """End the tasks, an attempt to deliver included."""
+        """End the tasks, and attempts to deliver with them."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""A book in memory: of one process, while the database is away, and of simulations."""
+"""A book in memory: for one process while the database is away, and for simulations."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
@@ -8,13 +8,13 @@ import msgspec
 
 from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, Delivery, Event, Message
 
-MOST_OPEN = 1000  # there are only so many deployments, models and clients
+MOST_OPEN = 1000  # more than there are deployments, models and clients
 MOST_RESOLVED = 200
 MOST_MESSAGES = 500  # beyond it the oldest are dropped
 
 
 class Queued(msgspec.Struct):
-    """A message that is not delivered."""
+    """A message that is not delivered yet."""
 
     message: Message
     due_at: datetime
@@ -22,7 +22,7 @@ class Queued(msgspec.Struct):
 
 
 class MemoryBook:
-    """Bounded: old alerts are forgotten, and old messages dropped, which ``dropped`` counts."""
+    """A bounded book: old alerts are forgotten, and old messages dropped, which ``dropped`` counts."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self.dropped = 0
@@ -33,23 +33,23 @@ class MemoryBook:
 
     @property
     def waiting(self) -> int:
-        """How many messages are not delivered."""
+        """The number of undelivered messages."""
         return len(self._messages)
 
     @property
     def alerts(self) -> list[Alert]:
-        """All alerts that are remembered, the oldest first."""
+        """All alerts in the book, the oldest first."""
         return sorted([*self._open.values(), *self._resolved], key=lambda each: each.opened_at)
 
     def forget(self, alert: Alert) -> None:
-        """Forget an alert, but not its messages."""
+        """Remove an alert, but not its messages."""
         if self._open.get(alert.key) is alert:
             del self._open[alert.key]
         elif alert in self._resolved:
             self._resolved.remove(alert)
 
     def withdraw(self, alert: Alert) -> list[Queued]:
-        """Remove queued messages that say an alert has opened, but those that are being sent."""
+        """Remove and return queued messages that an alert has opened, except those that are being sent."""
         if alert.resolved_at is not None:
             return []
         own = [each for each in self._messages.values() if each.message.alert.id == alert.id and not each.is_under_way]
@@ -62,7 +62,7 @@ class MemoryBook:
         self._messages = {each.message.id: each for each in messages} | self._messages
 
     async def current(self, since: datetime) -> list[Alert]:
-        """Return the alerts that are open, and those resolved after ``since``."""
+        """Return the open alerts, and those resolved after ``since``."""
         late = [each for each in self._resolved if each.resolved_at is not None and each.resolved_at > since]
         return [*self._open.values(), *late]
 
@@ -94,7 +94,7 @@ class MemoryBook:
         return True
 
     async def take_due(self, now: datetime, *, lease: timedelta, webhooks: Collection[str]) -> list[Message]:
-        """Return messages that are to be sent now."""
+        """Return the messages that are due."""
         taken: list[Message] = []
         for queued in self._messages.values():
             message = queued.message
@@ -107,7 +107,7 @@ class MemoryBook:
         return taken
 
     async def settle(self, message: Message, delivery: Delivery, *, at: datetime, retry_at: datetime | None) -> None:  # noqa: ARG002 - Book's signature
-        """Note what became of an attempt."""
+        """Store the result of an attempt."""
         if retry_at is None:
             self._messages.pop(message.id, None)
         elif message.id in self._messages:
@@ -118,7 +118,7 @@ class MemoryBook:
         """Do nothing: nothing is open."""
 
     def _is_early(self, message: Message) -> bool:
-        """Whether the beginning of this incident has not been said yet."""
+        """Whether the message of the incident's beginning is not delivered yet."""
         return message.event is Event.RESOLVED and any(
             each.message.alert.id == message.alert.id
             and each.message.webhook == message.webhook

@@ -18,7 +18,7 @@ from gateway.core.terminal_text import visible
 from gateway.settings import Format, WebhookSettings, key_of
 from providers import redact
 
-# Messages as JSON, and as Slack's incoming webhooks take them.
+# Messages as JSON, and in the format of Slack's incoming webhooks.
 
 MOST_TEXT = 2800  # characters of a block of Slack's, which takes 3000
 _ALONE = "The database is away, so each process says this by itself: the message may come several times."
@@ -84,7 +84,7 @@ def _lasted(alert: Alert, until: datetime) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text in which Slack sees no mention or link: a name from outside must not call everybody."""
+    """Return ``text`` without mentions and links for Slack: a name from outside must not notify a whole channel."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("```", "'''")
 
 
@@ -92,13 +92,13 @@ def _instant(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-TIMEOUT_S = 10.0  # of an attempt, from the name's look-up to the answer
+TIMEOUT_S = 10.0  # for an attempt, from the DNS lookup to the answer
 _SHOWN_BYTES = 500  # of an answer
-_GONE = 410  # "do not send any more", as the specification has it
+_GONE = 410  # by the specification: send no more
 _OK, _REDIRECTS = range(200, 300), range(300, 400)
 
-# Where clouds give credentials to programs on a machine. No receiver of alerts has such an address, but the name of one
-# whose owner has changed might lead there.
+# Addresses at which clouds give credentials to programs on a machine. No receiver of alerts is there, but its DNS name
+# may point there once its owner has changed.
 _METADATA = tuple(
     map(
         ip_network,
@@ -108,14 +108,14 @@ _METADATA = tuple(
         ),
     )
 )
-_NAT64 = ip_network("64:ff9b::/96")  # in its last four bytes is an address of IPv4
+_NAT64 = ip_network("64:ff9b::/96")  # the last four bytes are an IPv4 address
 
 
 class MetadataAddressError(OSError):
-    """The address of a receiver is one where a cloud gives credentials away."""
+    """A receiver's address is one at which a cloud gives out credentials."""
 
 
-# In this order: some are kinds of others.
+# In this order: some are subclasses of others.
 _CAUSES: Mapping[type[Exception], str] = {
     aiohttp.ClientConnectorDNSError: "the name of its host is not known",
     aiohttp.ClientConnectorCertificateError: "its certificate is not trusted",
@@ -128,7 +128,7 @@ _CAUSES: Mapping[type[Exception], str] = {
 
 
 class Sender:
-    """Sends messages. Redirects are not followed: an address that was checked must not name another receiver."""
+    """Sends messages. Redirects are not followed: a checked address must not lead to another receiver."""
 
     def __init__(self, *, unix_clock: Callable[[], float], user_agent: str, timeout_s: float = TIMEOUT_S) -> None:
         self._unix_clock = unix_clock
@@ -136,8 +136,8 @@ class Sender:
         self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
 
-    async def send(self, webhook: WebhookSettings, message: Message) -> "Answered":
-        """Try once; never raises but when cancelled."""
+    async def send(self, webhook: WebhookSettings, message: Message) -> "SendResult":
+        """Try once and return the result; raises only when cancelled."""
         content = body(message, webhook.format)
         headers = {
             **self._identity(webhook, message, content),
@@ -150,12 +150,12 @@ class Sender:
             async with session.post(
                 webhook.url.get_secret_value(), data=content, headers=headers, allow_redirects=False
             ) as response:
-                said = b""
-                with suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):  # its status has said it
-                    said = await response.content.read(_SHOWN_BYTES)
-                return _answered(response.status, said, webhook)
+                reply = b""
+                with suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):  # the status is enough
+                    reply = await response.content.read(_SHOWN_BYTES)
+                return _result(response.status, reply, webhook)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            return Answered(Delivery(ok=False, answer=self._cause(error)))
+            return SendResult(Delivery(ok=False, answer=self._cause(error)))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -173,13 +173,13 @@ class Sender:
         return aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=self._timeout_s),
             cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,  # what it says is of no matter
-            # One for each message, of which there are only so many at once: who hangs must not keep others waiting.
+            auto_decompress=False,  # the body is only shown
+            # One connection for each message, whose number is limited: a receiver that hangs must not delay others.
             connector=aiohttp.TCPConnector(limit=0, force_close=True, socket_factory=_socket),
         )
 
     def _cause(self, error: Exception) -> str:
-        """Return what went wrong, without the address, which may be a secret."""
+        """Return the cause in words, without the address, which may be a secret."""
         if isinstance(getattr(error, "os_error", error), MetadataAddressError):
             return "not sent: its host is an address of this machine's network or of the cloud's metadata"
         if isinstance(error, TimeoutError):
@@ -192,18 +192,18 @@ class Sender:
         return f"not sent: {type(error).__name__}"
 
 
-class Answered(msgspec.Struct, frozen=True):
-    """What became of an attempt, and the beginning of what the receiver said: shown to who tests it, never stored."""
+class SendResult(msgspec.Struct, frozen=True):
+    """The result of an attempt, and the beginning of the receiver's reply, which ``alerts test`` shows; not stored."""
 
     delivery: Delivery
-    said: str = ""
+    reply: str = ""
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:
-    """Return a socket for one address that a name stands for, however it was written.
+    """Return a socket for one of the addresses that a host name resolves to.
 
     Raises:
-        MetadataAddressError: no alert is sent there.
+        MetadataAddressError: it is one to which no alert is sent.
 
     """
     family, kind, protocol, _, (host, *_) = address
@@ -220,12 +220,12 @@ def _is_metadata(host: str) -> bool:
     return any(found in network for network in _METADATA if network.version == found.version)
 
 
-def _answered(status: int, said: bytes, webhook: WebhookSettings) -> Answered:
+def _result(status: int, reply: bytes, webhook: WebhookSettings) -> SendResult:
     address = webhook.url.get_secret_value()
     parts = urlsplit(address)
     secrets = [address, f"{parts.path}?{parts.query}", parts.path, parts.query]  # a page may say what was not found
     if webhook.secret is not None:
         secrets.append(webhook.secret.get_secret_value())
-    words = visible(redact(said.decode("utf-8", "replace"), secrets))
+    words = visible(redact(reply.decode("utf-8", "replace"), secrets))
     answer = f"{status}, a redirect, which is not followed" if status in _REDIRECTS else str(status)
-    return Answered(Delivery(ok=status in _OK, answer=answer, final=status == _GONE), words)
+    return SendResult(Delivery(ok=status in _OK, answer=answer, final=status == _GONE), words)

@@ -1,4 +1,4 @@
-"""Where alerts come from: a file for each kind of evidence."""
+"""The sources of alerts: burn rates, the ledger, outages, slowdowns and spending."""
 
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -13,16 +13,16 @@ from gateway.core.race_failures import NotAsked
 from gateway.targets.targets import Burn
 
 # Targets whose error budget burns too fast: several windows, several burn rates. The rules are those of the SRE
-# workbook (chapter 5, "Alerting on SLOs"): a long window shows that it matters, a short one that it still goes on, so
-# that an alert is soon resolved. A burn rate of 1 uses up the budget exactly within the target's window; 14.4 uses 2
-# % of a month's budget in an hour, 86.4 uses 1 % in five minutes. That last rule is ours: where all calls are bad, an
-# hour is too long to wait.
+# workbook (chapter 5, "Alerting on SLOs"): a long window shows that the burn matters, a short one that it still goes
+# on, so that an alert is soon resolved. A burn rate of 1 uses up the budget exactly within the target's window; 14.4
+# uses 2 % of a month's budget in an hour, 86.4 uses 1 % in five minutes. That last rule is ours: if all calls are bad,
+# an hour is too long to wait.
 
 HOUR_S = 3600
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """It holds if the budget burns at least ``factor`` times too fast in both windows."""
+    """A rule that applies if the budget burns at least ``factor`` times too fast in both windows."""
 
     kind: Kind
     severity: Severity
@@ -38,21 +38,21 @@ RULES = (
     Rule(Kind.BURN_SLOW, Severity.TICKET, 72 * HOUR_S, 6 * HOUR_S, 1.0),
 )
 WINDOWS_S = tuple(sorted({seconds for rule in RULES for seconds in (rule.long_s, rule.short_s)}))
-# An open alert lasts while both windows burn at this part of the factor: near the factor a rate goes up and down by
-# chance. A short window of few calls ends it only when chance does not explain that so few of them are bad.
+# An open alert lasts while both windows burn at this part of the factor: near the factor, a rate crosses it by chance.
+# A short window with few calls ends it only if chance does not explain that so few of them are bad.
 KEPT_AT = 0.5
 _CHANCE = 1.0  # standard deviations
-# After a fast burn, the windows of the slow rule are still full of it: that is no second incident. This ends with its
-# short window.
+# After a fast burn, the windows of the slow rule still contain it, which is no second incident, until its short window
+# has passed.
 COVERED_S = 6 * HOUR_S
-# A ledger that is younger than the long window shows a fast burn there first. Nothing slow is in such a hurry.
+# In a ledger that is younger than the long window, a fast burn first looks like a slow one, so the slow rule waits.
 SLOW_AFTER_S = float(HOUR_S)
 
 
 def opens_after_s(rule: Rule, share: float, objective: float) -> float | None:
-    """Return when a target that was kept until now burns by ``rule``, if from now on this ``share`` of calls is bad.
+    """Return after how many seconds ``rule`` applies to a target kept so far, if ``share`` of calls is bad from now on.
 
-    Calls come evenly, and there are enough of them. None: never.
+    It assumes that calls come evenly, and that there are enough of them. None: never.
     """
     burn = share / (1.0 - objective)
     return None if burn < rule.factor else rule.long_s * rule.factor / burn
@@ -66,7 +66,7 @@ class BurnSource:
     def __init__(
         self, burns: Callable[[Sequence[int]], Awaitable[Sequence[Burn]]], *, least_bad: Callable[[], int]
     ) -> None:
-        """``least_bad`` bad calls in the long window are needed: at night a single one may burn at a hundred."""
+        """``least_bad`` returns how many bad calls the long window needs: at night, a single one may be a high rate."""
         self._burns = burns
         self._least_bad = least_bad
 
@@ -82,7 +82,7 @@ class BurnSource:
         return [each for target, windows in by_target.items() for each in self._of(target, windows)]
 
     def _of(self, target: str, windows: Mapping[int, Burn]) -> list[Condition]:
-        """Return at most one condition of each kind: of the first rule that holds, else of one that holds nearly."""
+        """Return at most one condition of each kind: of the first rule that applies, else of one that keeps it open."""
         found: dict[Kind, Condition] = {}
         for rule in RULES:
             long, short = windows.get(rule.long_s), windows.get(rule.short_s)
@@ -96,7 +96,7 @@ class BurnSource:
 
 
 def _lasts(rule: Rule, long: Burn, short: Burn) -> bool:
-    """Whether an alert that is open stays so."""
+    """Whether an open alert stays open."""
     kept_at = KEPT_AT * rule.factor
     if _rate(long) < kept_at:
         return False
@@ -146,7 +146,7 @@ def _span(seconds: int) -> str:
     )
 
 
-# Values as SQL literals that Postgres and SQLite read alike, for the evidence of alerts.
+# Values as SQL literals for both Postgres and SQLite, for the evidence of alerts.
 
 
 def text(value: str) -> str:
@@ -160,7 +160,7 @@ def texts(values: Iterable[str]) -> str:
 
 
 def instant(at: datetime) -> str:
-    """Return an instant, for ``column >= …``. SQLite compares text: its rows have fractions, which come after the +."""
+    """Return an instant, for ``column >= …``. SQLite compares text, in which its rows' fractions sort after the "+"."""
     return f"'{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}+00'"
 
 
@@ -171,11 +171,11 @@ def day(at: datetime) -> str:
 
 # A ledger that falls behind, and a spool that cannot be written.
 
-BEFORE = timedelta(hours=1)  # of what the evidence shows
+BEFORE = timedelta(hours=1)  # covered by the evidence
 
 
 class LedgerState(Protocol):
-    """What a ledger says of itself."""
+    """The state of a ledger."""
 
     @property
     def pending(self) -> int:
@@ -191,7 +191,7 @@ class LedgerState(Protocol):
 
     @property
     def spool_problem(self) -> str | None:
-        """Why rows would be lost with this process."""
+        """Why rows would be lost with this process; None if they would not."""
 
     @property
     def lost(self) -> int:
@@ -199,7 +199,7 @@ class LedgerState(Protocol):
 
 
 class LedgerSource:
-    """Asks this process's own ledger; the incident is its replica's."""
+    """Reads the state of this process's ledger; the incident's subject is the replica."""
 
     kinds = (Kind.LEDGER_BEHIND, Kind.SPOOL)
 
@@ -217,7 +217,7 @@ class LedgerSource:
         self._utc_now = utc_now
 
     async def conditions(self) -> Sequence[Condition]:
-        """Return what is wrong with the ledger."""
+        """Return the problems of the ledger."""
         found = []
         oldest_s = self._ledger.oldest_pending_s
         if oldest_s is not None and oldest_s > self._behind_s():
@@ -251,7 +251,7 @@ class LedgerSource:
         )
 
     def _newest_rows(self) -> str:
-        """Return a statement that shows until when the database has rows: what waits cannot be in it."""
+        """Return a statement that shows the newest rows in the database; waiting rows are not in it yet."""
         return f"""\
 select replica, max(started_at) as newest, count(*) as calls
 from calls
@@ -260,13 +260,13 @@ group by replica
 order by replica"""  # noqa: S608 - quoted
 
 
-# Deployments that are out, and models of which no deployment can answer.
+# Deployments that are out, and models without a deployment that can answer.
 
-OUTAGES_BEFORE = timedelta(minutes=15)  # of what the evidence shows
+OUTAGES_BEFORE = timedelta(minutes=15)  # covered by the evidence
 
 
 class OutageSource:
-    """Asks this process's own health of the deployments, so it also works while the database is away."""
+    """Reads the health of deployments in this process, so it also works while the database is away."""
 
     kinds = (Kind.MODEL_OUT, Kind.DEPLOYMENT_OUT)
 
@@ -279,7 +279,7 @@ class OutageSource:
         deployment_out_s: Callable[[], float],
         utc_now: Callable[[], datetime],
     ) -> None:
-        """``models`` are the deployments by model, ``not_asked`` says which of some are not used now, and why."""
+        """``models`` returns the deployments by model, ``not_asked`` which of some are not used now, and why."""
         self._models = models
         self._not_asked = not_asked
         self._model_out_s = model_out_s
@@ -331,36 +331,36 @@ order by started_at desc
 limit 50"""  # noqa: S608 - quoted
 
 
-# A source that is dear to ask, asked at most once in a while.
+# A cache for a source that is expensive to read.
 
 
-class Seldom:
-    """Repeats what ``source`` said less than ``every_s`` seconds ago; a failure is repeated as well."""
+class CachedSource:
+    """Reads ``source`` at most every ``every_s`` seconds, and caches its conditions or its failure."""
 
     def __init__(self, source: Source, *, every_s: float, clock: Callable[[], float]) -> None:
         self._source = source
         self._every_s = every_s
         self._clock = clock
-        self._asked_at_s: float | None = None
-        self._said: Sequence[Condition] | None = None
+        self._read_at_s: float | None = None
+        self._cached: Sequence[Condition] | None = None
 
     @property
     def kinds(self) -> Collection[Kind]:
-        """Those of the source."""
+        """The kinds of the source."""
         return self._source.kinds
 
     async def conditions(self) -> Sequence[Condition]:
-        """Return what the source says, or has said."""
-        if self._asked_at_s is None or self._clock() - self._asked_at_s >= self._every_s:
-            self._asked_at_s = self._clock()
-            self._said = None
-            self._said = await self._source.conditions()
-        if self._said is None:
+        """Return the source's conditions, from the cache if they were read recently."""
+        if self._read_at_s is None or self._clock() - self._read_at_s >= self._every_s:
+            self._read_at_s = self._clock()
+            self._cached = None
+            self._cached = await self._source.conditions()
+        if self._cached is None:
             raise SourceUnavailable("it could not say a moment ago")
-        return self._said
+        return self._cached
 
 
-# Deployments that got slower, as the detector has found them.
+# Deployments that got slower, as found by the detector.
 
 
 class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
@@ -391,7 +391,7 @@ class SlowdownSource:
             found = await self._slowdowns()
         except ApiError as error:
             raise SourceUnavailable(str(error)) from error
-        worst: dict[tuple[str, str], Slowdown] = {}  # one incident, however many metrics show it
+        worst: dict[tuple[str, str], Slowdown] = {}  # one incident for all metrics of a deployment
         for each in found:
             known = worst.setdefault((each.deployment, each.model), each)
             if each.ratio > known.ratio:
@@ -413,17 +413,17 @@ def _slowdowns_condition(found: Slowdown) -> Condition:
     )
 
 
-# Clients that have used most of what they may spend, and a whole installation that spends more than expected.
+# Clients that have spent most of their limit, and an installation that spends more than expected.
 
 DAY, MONTH = "usd_per_day", "usd_per_month"
 _WORDS = {DAY: "today", MONTH: "this month"}
-_EVERYBODY = "all"
+_ALL_CLIENTS = "all"
 
 Spent = Mapping[str | None, tuple[float, float]]  # US dollars of this UTC day and month, by client
 
 
 class Thresholds(msgspec.Struct, frozen=True):
-    """The values from which an alert is opened."""
+    """The values above which an alert is opened."""
 
     share: float  # of a client's limit
     usd_per_day: float | None  # of all clients together
@@ -431,13 +431,13 @@ class Thresholds(msgspec.Struct, frozen=True):
 
     @property
     def of_all(self) -> dict[str, float]:
-        """Those of all clients that are set."""
+        """The thresholds for all clients together that are set."""
         both = {DAY: self.usd_per_day, MONTH: self.usd_per_month}
         return {name: limit for name, limit in both.items() if limit is not None}
 
 
 class SpendingSource:
-    """Compares what the ledger says was spent with limits. Rows on their way to the database are not in it yet."""
+    """Compares spending in the ledger with limits. Rows on their way to the database do not count yet."""
 
     kinds = (Kind.SPENDING,)
 
@@ -449,14 +449,14 @@ class SpendingSource:
         thresholds: Callable[[], Thresholds],
         utc_now: Callable[[], datetime],
     ) -> None:
-        """``limits`` are those of clients, by the limits' names; None: without a client."""
+        """``limits`` returns the limits of each client, by their names; None: without a client."""
         self._spent = spent
         self._limits = limits
         self._thresholds = thresholds
         self._utc_now = utc_now
 
     async def conditions(self) -> Sequence[Condition]:
-        """Return whose spending is above a threshold. The database is asked only if there is one."""
+        """Return the clients whose spending is above a threshold. The database is read only if there is one."""
         thresholds = self._thresholds()
         limited = {
             (client, name): limit
@@ -492,7 +492,7 @@ class SpendingSource:
 
     def _of_all(self, name: str, used_usd: float, limit_usd: float) -> Condition:
         return self._condition(
-            f"{_EVERYBODY}/{name}",
+            f"{_ALL_CLIENTS}/{name}",
             f"${used_usd:.2f} spent {_WORDS[name]} by all clients, alerts.{name} is ${limit_usd:.2f}",
             {"used_usd": round(used_usd, 6), "limit_usd": limit_usd, "limit": name},
             "",

@@ -1,10 +1,10 @@
-"""Sources of changes of the model behind a name: which one answers state, and whether it writes as it did.
+"""Sources of changes of the model behind a name: by the model that answers state, and by their texts.
 
-Noticing costs a call one look into a set, and needs no database. Only what is new to this process is looked for in the
-ledger, where all replicas' answers are: so a change is the same for all of them, and one that is old is none.
+The check costs a call one set lookup, and no database. Only values that are new to this process are looked up in the
+ledger, which has all replicas' answers: so a change is the same for all of them, and old values are no change.
 
-A model's name changes at once. A fingerprint differs from machine to machine at some providers, and is rolled out over
-hours: it is a change when no answer had it for a week, and then all have it.
+A model's name changes at once. A fingerprint differs by machine at some providers, and is rolled out over hours: it is
+a change if no answer had it for a week, and then all have it.
 """
 
 import asyncio
@@ -20,73 +20,73 @@ from gateway.core.errors import ApiError
 from gateway.core.reports import ReportTooSlow
 from gateway.detecting.writing import WEEK, Answers, Discrepancy, compared_weeks
 
-LEAST_ANSWERS = 3  # that state it: a single one may be a fluke
-LEAST_BEFORE = 20  # answers that stated others, before the first of them: two models in turn are no change
-LASTS = timedelta(hours=1)  # an alert; then the new model is what is usual
-HISTORY = timedelta(days=1)  # of the ledger that is looked through
+LEAST_ANSWERS = 3  # that state the new value: a single one may be an accident
+LEAST_BEFORE = 20  # answers with other values before the first of them: two alternating models are no change
+LASTS = timedelta(hours=1)  # how long an alert lasts; then the new model is usual
+HISTORY = timedelta(days=1)  # of the ledger that is searched
 MOST_DEPLOYMENTS = 1000  # clients may name any
-MOST_MODELS = 10  # of one deployment; with more, what it states is no version
+MOST_MODELS = 10  # of one deployment; with more, the stated value is no version
 MOST_FINGERPRINTS = 30  # likewise
-TAKES_OVER = 20  # answers in a row with the new fingerprint, of whichever replica, and none with another
-FINGERPRINTS = timedelta(days=7)  # of the ledger that are looked through for them
-ROLLED_OUT = timedelta(days=1)  # within so long; then several in turn are what is usual
-FIRST_LOOK, LONGEST_LOOK = timedelta(minutes=1), timedelta(minutes=30)  # until the next look whether it has taken over
+TAKES_OVER = 20  # answers in a row with the new fingerprint, in all replicas, and none with another
+FINGERPRINTS = timedelta(days=7)  # of the ledger that is searched for fingerprints
+ROLLED_OUT = timedelta(days=1)  # the longest rollout; after it, several alternating fingerprints are usual
+FIRST_LOOK, LONGEST_LOOK = timedelta(minutes=1), timedelta(minutes=30)  # intervals of looking whether it has taken over
 _log = structlog.get_logger(__name__)
-_SHOWN = 3  # of the models before, in a summary
+_SHOWN = 3  # earlier models in a summary
 
 
 class News(msgspec.Struct, frozen=True):
-    """A model that a deployment has begun to state, as far as this process knows; or a ``fingerprint`` of a model."""
+    """A model, or a ``fingerprint`` of one, that a deployment has begun to state, as far as this process knows."""
 
     deployment: str
     model: str | None
-    first_at: datetime  # of its answers in this process
+    first_at: datetime  # its first answer in this process
     fingerprint: str | None = None
 
 
-class Words:
-    """Words of one kind that deployments' answers have stated in this process: ``most`` of a deployment."""
+class StatedValues:
+    """Values of one field that deployments' answers have stated in this process, at most ``most`` of a deployment."""
 
     def __init__(self, utc_now: Callable[[], datetime], most: int) -> None:
-        # By deployment. None is in each: an answer may state nothing. Calls look here, and tell what is not in it.
+        # By deployment. None is in each: an answer may state nothing. Calls look here, and report only new values.
         self.known: dict[str, set[str | None]] = {}
         self._new: dict[tuple[str, str], tuple[int, datetime]] = {}  # answers so far, and the first one's time
         self._utc_now = utc_now
         self._most = most
 
-    def note(self, deployment: str, word: str | None) -> datetime | None:
-        """Note an answer that states a word that is not in ``known``; once it is news, return its first answer's time.
+    def note(self, deployment: str, value: str | None) -> datetime | None:
+        """Note an answer that states a value that is not in ``known``; once it is news, return its first answer's time.
 
-        What a deployment states at first is no news.
+        The first value of a deployment is no news.
         """
         known = self.known.get(deployment)
         if known is None:
             if len(self.known) >= MOST_DEPLOYMENTS:
                 self.known.clear()
-            self.known[deployment] = {None, word}
+            self.known[deployment] = {None, value}
             return None
-        if word is None or len(known) > self._most:
+        if value is None or len(known) > self._most:
             return None
         if len(known) == 1:
-            known.add(word)
+            known.add(value)
             return None
         if len(self._new) >= MOST_DEPLOYMENTS:
             self._new.clear()
-        answers, first_at = self._new.get((deployment, word)) or (0, self._utc_now())
-        self._new[deployment, word] = answers + 1, first_at
+        answers, first_at = self._new.get((deployment, value)) or (0, self._utc_now())
+        self._new[deployment, value] = answers + 1, first_at
         if answers + 1 < LEAST_ANSWERS:
             return None
-        del self._new[deployment, word]
-        known.add(word)
+        del self._new[deployment, value]
+        known.add(value)
         return first_at
 
 
-class StatedModels(Words):
+class StatedModels(StatedValues):
     """The models that deployments' answers have stated in this process, and their ``fingerprints``."""
 
     def __init__(self, utc_now: Callable[[], datetime]) -> None:
         super().__init__(utc_now, MOST_MODELS)
-        self.fingerprints = Words(utc_now, MOST_FINGERPRINTS)
+        self.fingerprints = StatedValues(utc_now, MOST_FINGERPRINTS)
         self._news: dict[tuple[str, str | None, str | None], News] = {}
 
     def add(self, deployment: str, model: str | None) -> None:
@@ -103,19 +103,19 @@ class StatedModels(Words):
 
     @property
     def news(self) -> Sequence[News]:
-        """What has not been settled yet, the oldest first."""
+        """News that are not settled yet, the oldest first."""
         return tuple(self._news.values())
 
     def settle(self, news: News) -> None:
-        """Forget what has been looked into."""
+        """Remove news that have been checked against the ledger."""
         self._news.pop((news.deployment, news.model, news.fingerprint), None)
 
 
 class Stated(msgspec.Struct, frozen=True):
-    """A model, or a model's fingerprint, that a deployment has stated lately, as the ledger has it.
+    """A model, or a model's fingerprint, that a deployment has stated lately, from the ledger.
 
-    ``earlier``: how many of its answers came before the first one of what is asked about; ``later``: how many came
-    after the last one of anything else.
+    ``earlier``: how many of its answers came before the first one with the new value; ``later``: how many came after
+    the last one with any other value.
     """
 
     model_version: str
@@ -127,7 +127,7 @@ class Stated(msgspec.Struct, frozen=True):
 
 
 class StatedModelSource:
-    """Says that a deployment's answers are from another model than before, for as long as that is new."""
+    """Reports that a deployment's answers state another model than before, for as long as that is new."""
 
     kinds = (Kind.MODEL_CHANGED,)
 
@@ -138,15 +138,15 @@ class StatedModelSource:
         *,
         utc_now: Callable[[], datetime],
     ) -> None:
-        """``read`` runs a statement that has the columns of ``Stated``."""
+        """``read`` runs a statement with the columns of ``Stated``."""
         self._stated = stated
         self._read = read
         self._utc_now = utc_now
-        self._open: dict[str, tuple[datetime, Condition]] = {}  # by deployment, with the end
-        self._due: dict[News, datetime] = {}  # fingerprints that have not taken over: when to look again
+        self._open: dict[str, tuple[datetime, Condition]] = {}  # by deployment, with the alert's end
+        self._due: dict[News, datetime] = {}  # fingerprints that have not taken over, with the time of the next look
 
     async def conditions(self) -> Sequence[Condition]:
-        """Return the changes that are new. The database is asked only when this process has noticed one."""
+        """Return the new changes. The database is read only if this process has noticed one."""
         for news in self._stated.news:
             if news.fingerprint is not None:
                 await self._follow(news)
@@ -160,11 +160,11 @@ class StatedModelSource:
         return [condition for _, condition in self._open.values()]
 
     async def _look_into(self, news: News) -> tuple[datetime, Condition] | None:
-        """Return the alert's end and condition; None if the ledger knows the model already."""
+        """Return the alert's end and condition; None if the ledger has the model already."""
         sql = evidence(news.deployment, news.model or "", self._utc_now() - HISTORY)
         try:
             rows = await self._read(sql)
-        except ReportTooSlow:  # it will be so each time, and rather a false alarm than none
+        except ReportTooSlow:  # as it will be each time: a false alarm is better than none
             return news.first_at + LASTS, _condition(news, news.first_at, [], sql)
         except ApiError as error:
             raise SourceUnavailable(str(error)) from error
@@ -178,14 +178,14 @@ class StatedModelSource:
         return ends_at, _condition(news, first_at, others, sql)
 
     async def _follow(self, news: News) -> None:
-        """Look whether a new fingerprint has taken over, now and then until it has, or is one of several in turn."""
+        """Look, at intervals, whether a new fingerprint has taken over, or is one of several that alternate."""
         now = self._utc_now()
         if now < self._due.get(news, now):
             return
         sql = evidence_of_fingerprint(news, now - FINGERPRINTS)
         try:
             rows = await self._read(sql)
-        except ReportTooSlow:  # rather none than one that is false: it is a hint at most
+        except ReportTooSlow:  # no alert is better than a false one: a fingerprint is only a hint
             self._forget(news)
             return
         except ApiError as error:
@@ -207,7 +207,7 @@ class StatedModelSource:
 
 
 def evidence(deployment: str, model: str, since: datetime) -> str:
-    """Return a statement that shows what a deployment has stated, and how many answers came before ``model``'s."""
+    """Return a statement that shows a deployment's stated models, and how many answers came before ``model``'s."""
     answers = (
         f"select model_version, started_at from attempts where deployment = {text(deployment)}"  # noqa: S608 - quoted
         f" and started_at >= {instant(since)} and model_version is not null"
@@ -223,7 +223,7 @@ order by first_at"""  # noqa: S608 - quoted
 
 
 def evidence_of_fingerprint(news: News, since: datetime) -> str:
-    """Return the same of the fingerprints of one model, and how many answers came after the last of any other."""
+    """Return the same for the fingerprints of one model, and how many answers came after the last of any other."""
     model = "is null" if news.model is None else f"= {text(news.model)}"
     own = f"system_fingerprint = {text(news.fingerprint or '')}"
     other = own.replace(" = ", " <> ", 1)
@@ -262,9 +262,9 @@ def _condition(news: News, first_at: datetime, others: Sequence[Stated], sql: st
     )
 
 
-# Whether a deployment still writes as it did: its answers to the fixed prompts of probes, of this week and the last.
+# Comparison of a deployment's texts by week: its answers to the fixed prompts of probes, of this week and the last.
 
-OPENS_BELOW = 0.001  # p, of a test each day: docs/appendix/bench.md has how often that is a false alarm
+OPENS_BELOW = 0.001  # p of the daily test: docs/appendix/bench.md has the rate of false alarms
 LASTS_BELOW = 0.05
 
 
@@ -279,7 +279,7 @@ class Written(msgspec.Struct, frozen=True):
 class WritingSource:
     """Compares, after each midnight (UTC), each deployment's last seven days with the seven before.
 
-    Every process does so, with the same result. One deployment is compared with each look.
+    Every process does so, with the same result. Each look compares one deployment.
     """
 
     kinds = (Kind.WRITES_OTHERWISE,)
@@ -291,14 +291,14 @@ class WritingSource:
         *,
         utc_now: Callable[[], datetime],
     ) -> None:
-        """``deployments`` are those that are asked; ``read`` runs a statement with the columns of ``Written``."""
+        """``deployments`` returns those that are probed; ``read`` runs a statement with the columns of ``Written``."""
         self._deployments = deployments
         self._read = read
         self._utc_now = utc_now
         self._found: dict[str, tuple[datetime, Condition | None]] = {}  # by deployment, with the end of the days
 
     async def conditions(self) -> Sequence[Condition]:
-        """Return the deployments that write otherwise. The database is asked once a day for each."""
+        """Return the deployments whose texts differ. The database is read once a day for each."""
         deployments = self._deployments()
         until = self._utc_now().replace(hour=0, minute=0, second=0, microsecond=0)
         self._found = {name: found for name, found in self._found.items() if name in deployments}
@@ -314,7 +314,7 @@ class WritingSource:
         sql = evidence_of_writing(deployment, until)
         try:
             rows = await self._read(sql)
-        except ReportTooSlow:  # nothing new is known until tomorrow: what was found stays
+        except ReportTooSlow:  # the last result stays until tomorrow
             return self._found[deployment][1] if deployment in self._found else None
         except ApiError as error:
             raise SourceUnavailable(str(error)) from error
@@ -350,7 +350,7 @@ def weeks(rows: Sequence[Written], until: datetime) -> tuple[Answers, Answers]:
 
 
 def evidence_of_writing(deployment: str, until: datetime, length: timedelta = 2 * WEEK) -> str:
-    """Return a statement that shows what a deployment has written in the ``length`` of time before ``until``."""
+    """Return a statement that shows a deployment's answers to fixed prompts in the time ``length`` before ``until``."""
     return f"""\
 select prompt, answer, started_at
 from probes

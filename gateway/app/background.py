@@ -1,4 +1,4 @@
-"""What alerts read from the parts of a gateway, and where they are stored."""
+"""Composes the background work of a gateway: alerts, the search for slowdowns, probes, and targets."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -17,9 +17,9 @@ from gateway.alerts.memory_book import MemoryBook
 from gateway.alerts.sender import Sender
 from gateway.alerts.sources import (
     BurnSource,
+    CachedSource,
     LedgerSource,
     OutageSource,
-    Seldom,
     SlowdownSource,
     SpendingSource,
     Thresholds,
@@ -70,21 +70,21 @@ def alerts(
     stated: StatedModels,
     metrics: Metrics,
 ) -> Alerts:
-    """Compose the alerts of a process. ``context`` has the settings and the fleet that are in force at each moment."""
+    """Compose the alerts of a process. ``context`` returns the settings and the fleet that are in force."""
 
-    def now() -> AlertSettings:
+    def current() -> AlertSettings:
         return context().settings.alerts
 
     own = MemoryBook(runtime.new_id)
-    book: Book = _instead_of_sql(runtime) or SqlAlertBook(database, new_id=runtime.new_id)
+    book: Book = _memory_book(runtime) or SqlAlertBook(database, new_id=runtime.new_id)
     watch = Watch(
-        _sources(context, now, replica=replica, runtime=runtime, ledger=ledger, reports=reports, stated=stated),
+        _sources(context, current, replica=replica, runtime=runtime, ledger=ledger, reports=reports, stated=stated),
         book=book,
         own=own,
         webhooks=lambda severity: [
-            name for name, each in now().webhooks.items() if each.tickets or severity is Severity.PAGE
+            name for name, each in current().webhooks.items() if each.tickets or severity is Severity.PAGE
         ],
-        resolve_after_s=lambda: now().resolve_after_s,
+        resolve_after_s=lambda: current().resolve_after_s,
         clock=runtime.clock,
         utc_now=runtime.utc_now,
         new_id=runtime.new_id,
@@ -95,7 +95,7 @@ def alerts(
     delivery = Delivery(
         [book, own],
         sender,
-        webhooks=lambda: now().webhooks,
+        webhooks=lambda: current().webhooks,
         utc_now=runtime.utc_now,
         random=runtime.random,
         listener=metrics,
@@ -117,17 +117,17 @@ def alerts(
         "Messages about alerts that were dropped, as too many waited while the database was away.",
         lambda: own.dropped,
     )
-    return Alerts(watch, delivery, sender=sender, book=book, own=own, enabled=lambda: now().enabled)
+    return Alerts(watch, delivery, sender=sender, book=book, own=own, enabled=lambda: current().enabled)
 
 
-def _instead_of_sql(runtime: Runtime) -> Book | None:
-    """Return a book in memory for a gateway whose database is elsewhere than in its settings."""
+def _memory_book(runtime: Runtime) -> Book | None:
+    """Return a book in memory for a gateway whose store is not the database of its settings, else None."""
     return None if runtime.store is None else MemoryBook(runtime.new_id)
 
 
 def _sources(
     context: Callable[[], Context],
-    now: Callable[[], AlertSettings],
+    current: Callable[[], AlertSettings],
     *,
     replica: str,
     runtime: Runtime,
@@ -139,32 +139,32 @@ def _sources(
         OutageSource(
             lambda: {name: each.deployments.keys() for name, each in context().fleet.models.items()},
             lambda deployments: context().steering.not_asked(deployments, ()),
-            model_out_s=lambda: now().model_out_s,
-            deployment_out_s=lambda: now().deployment_out_s,
+            model_out_s=lambda: current().model_out_s,
+            deployment_out_s=lambda: current().deployment_out_s,
             utc_now=runtime.utc_now,
         ),
-        LedgerSource(ledger, replica=replica, behind_s=lambda: now().ledger_behind_s, utc_now=runtime.utc_now),
+        LedgerSource(ledger, replica=replica, behind_s=lambda: current().ledger_behind_s, utc_now=runtime.utc_now),
     ]
     if runtime.store is not None:
         return sources  # there is no SQL to ask
     spending = SpendingSource(
         reports.spent,
         limits=lambda: _limits(context()),
-        thresholds=lambda: Thresholds(now().spending_share, now().usd_per_day, now().usd_per_month),
+        thresholds=lambda: Thresholds(current().spending_share, current().usd_per_day, current().usd_per_month),
         utc_now=runtime.utc_now,
     )
 
-    def written_by() -> Collection[str]:
+    def probed() -> Collection[str]:
         return [each.name for _, each in asked_fixed_prompts(context().settings, context().fleet)]
 
-    burns = BurnSource(reports.burns, least_bad=lambda: now().burn_least_bad)
+    burns = BurnSource(reports.burns, least_bad=lambda: current().burn_least_bad)
     return [
         *sources,
-        Seldom(burns, every_s=_BURNS_EVERY_S, clock=runtime.clock),
-        Seldom(spending, every_s=_SQL_EVERY_S, clock=runtime.clock),
-        Seldom(SlowdownSource(reports.open_slowdowns), every_s=_SQL_EVERY_S, clock=runtime.clock),
+        CachedSource(burns, every_s=_BURNS_EVERY_S, clock=runtime.clock),
+        CachedSource(spending, every_s=_SQL_EVERY_S, clock=runtime.clock),
+        CachedSource(SlowdownSource(reports.open_slowdowns), every_s=_SQL_EVERY_S, clock=runtime.clock),
         StatedModelSource(stated, reports.stated_models, utc_now=runtime.utc_now),
-        WritingSource(written_by, reports.written, utc_now=runtime.utc_now),
+        WritingSource(probed, reports.written, utc_now=runtime.utc_now),
     ]
 
 
@@ -176,17 +176,17 @@ def _limits(context: Context) -> Mapping[str | None, Mapping[str, float]]:
     return {client.name: client.limits for client in admission.keys.table.holders}
 
 
-# Looks for slowdowns every five minutes, in one process of all replicas. Of ``gateway.detecting`` it is the way in.
-# What is known is made again from the ledger's sums: another process goes on where this one ended.
+# Looks for slowdowns every five minutes, in one process of all replicas: the entry point to ``gateway.detecting``.
+# Its state is rebuilt from the ledger's sums, so another process can continue where this one ended.
 
-GRACE_S = 60  # after the end of a window, until rows of it are in the ledger
-LATE_S = 6 * WINDOW_S  # windows that are read again: rows come at the end of calls
+GRACE_S = 60  # after the end of a window, until its rows are in the ledger
+LATE_S = 6 * WINDOW_S  # how far back windows are read again: rows come at the end of calls
 _LEASE = timedelta(seconds=2 * WINDOW_S + GRACE_S)
-_AGAIN_S = 6 * HOUR_S  # between two conclusions
-_YOUNG_S = 2 * DAY_S  # until then after every hour
-_AT_ONCE_S = 3 * HOUR_S  # of hours that are read with one statement
-_LAST_WORDS_S = 1.0
-_PAUSE_S = 0.02  # between two of them, so that calls run first
+_CONCLUDE_EVERY_S = 6 * HOUR_S
+_YOUNG_S = 2 * DAY_S  # with less history, every hour
+_READ_SPAN_S = 3 * HOUR_S  # read with one statement
+_RESIGN_TIMEOUT_S = 1.0
+_PAUSE_S = 0.02  # between two statements, so that calls run first
 
 SLOWER = Family(
     "holeshot_deployment_slower",
@@ -198,7 +198,7 @@ SLOWER = Family(
 
 
 def slowdown_watch(database: Database, runtime: Runtime, *, holder: str) -> "Detection":
-    """Return what looks for slowdowns in the ledger.
+    """Return the search for slowdowns in the ledger.
 
     Raises:
         DatabaseUrlError: the ledger's address is invalid.
@@ -207,38 +207,38 @@ def slowdown_watch(database: Database, runtime: Runtime, *, holder: str) -> "Det
     return Detection(Slowdowns(database, Reader(database), holder), runtime.unix_clock)
 
 
-class Known(msgspec.Struct):
-    """What the process that looks has in memory. Times are begins of windows, unix seconds."""
+class DetectorState(msgspec.Struct):
+    """The state of the elected process. Times are starts of windows, in unix seconds."""
 
     models: dict[str, ModelWatch]
     made_s: int
-    hours_until_s: int  # hours before are learnt
-    windows_until_s: int  # windows before are added for good
+    hours_until_s: int  # earlier hours are learnt
+    windows_until_s: int  # earlier windows are added for good
     concluded_s: dict[str, int]  # by model
 
 
 class Detection:
-    """Finds slowdowns, and says so in the ledger, the log and the metrics. Nothing runs before ``run``."""
+    """Finds slowdowns, and reports them in the ledger, the log and the metrics. Nothing runs before ``run``."""
 
     def __init__(self, ledger: Slowdowns, unix_clock: Callable[[], float]) -> None:
         self._ledger = ledger
         self._unix_clock = unix_clock
-        self._known: Known | None = None
+        self._state: DetectorState | None = None  # None: another process is elected
         self._problem: str | None = None  # the last one logged
         self._log = structlog.get_logger()
 
     @property
     def slower(self) -> list[Slowdown]:
-        """The slowdowns that go on, if this process is the one that looks."""
-        known = self._known
-        return [] if known is None else [slowdown for watch in known.models.values() for slowdown in watch.open]
+        """The open slowdowns; none unless this process is elected."""
+        state = self._state
+        return [] if state is None else [slowdown for watch in state.models.values() for slowdown in watch.open]
 
     def ratios(self) -> Mapping[tuple[str, ...], float]:
-        """Return how many times as slow they are, by deployment and metric."""
+        """Return how many times as slow as expected they are, by deployment and metric."""
         return {(slowdown.deployment, str(slowdown.metric)): slowdown.ratio for slowdown in self.slower}
 
     async def run(self) -> None:
-        """Look after each window, until cancelled; a database that is away is asked again after the next."""
+        """Look after each window, until cancelled; if the database is away, again after the next."""
         try:
             while True:
                 now_s = self._unix_clock()
@@ -246,17 +246,17 @@ class Detection:
                 await self.look()
         finally:
             with suppress(LedgerError, TimeoutError):
-                async with asyncio.timeout(_LAST_WORDS_S):
+                async with asyncio.timeout(_RESIGN_TIMEOUT_S):
                     await self._ledger.resign()
             await self._ledger.aclose()
 
     async def look(self) -> list[Change]:
-        """Look once, if it is this process that looks; return what has happened."""
+        """Look once, if this process is elected; return the slowdowns that began or ended."""
         now_s = int(self._unix_clock())
         try:
             changes = await self._look(now_s)
         except (LedgerError, ApiError) as error:
-            self._known = None
+            self._state = None
             if str(error) != self._problem:
                 # Event detector.not_run: The search for slowdowns could not read the database. It looks again, and
                 # finds them later.
@@ -269,34 +269,34 @@ class Detection:
 
     async def _look(self, now_s: int) -> list[Change]:
         if not await self._ledger.elected(datetime.fromtimestamp(now_s, UTC), _LEASE):
-            self._known = None
+            self._state = None
             return []
-        known = self._known
-        # What is usual is read again each day, and when the clock went back: what was to come then counts as read.
-        if known is None or now_s - known.made_s >= DAY_S or now_s < max(known.made_s, known.windows_until_s):
-            known = self._known = await self._remembered(now_s)
-        await self._learn(known, now_s)
-        changes = await self._add(known, now_s)
-        changes += [change for watch in known.models.values() for change in watch.look_at(now_s)]
+        state = self._state
+        # The baseline is read again each day, and when the clock went back: else its future windows count as read.
+        if state is None or now_s - state.made_s >= DAY_S or now_s < max(state.made_s, state.windows_until_s):
+            state = self._state = await self._load(now_s)
+        await self._learn(state, now_s)
+        changes = await self._add(state, now_s)
+        changes += [change for watch in state.models.values() for change in watch.look_at(now_s)]
         for change in changes:
             if await self._ledger.store(change):
-                self._tell(change)
+                self._log_change(change)
         return changes
 
-    async def _remembered(self, now_s: int) -> Known:
-        """Return what the ledger knows: yardsticks of days, hours, and what has been found already."""
+    async def _load(self, now_s: int) -> DetectorState:
+        """Return the state that follows from the ledger: yardsticks from days, and the slowdowns already found."""
         day_s = now_s // DAY_S * DAY_S
         first_s = day_s - DAYS * DAY_S
         models: dict[str, ModelWatch] = {}
         await self._measure(models, await self._ledger.windows(DAY_S, first_s, day_s + DAY_S))
-        known = Known(models, now_s, first_s, (now_s - DAY_S) // WINDOW_S * WINDOW_S, {})
+        state = DetectorState(models, now_s, first_s, (now_s - DAY_S) // WINDOW_S * WINDOW_S, {})
         for past in await self._ledger.past(datetime.fromtimestamp(first_s, UTC)):
             watch = models.get(past.slowdown.model)
             if watch is not None:
                 watch.take(Change(Happened.BEGAN, past.slowdown))
                 if past.ended_s is not None:
                     watch.take(Change(Happened.ENDED, past.slowdown, past.ended_s))
-        return known
+        return state
 
     async def _measure(self, models: dict[str, ModelWatch], days: Windows) -> None:
         """Make the yardsticks of all deployments."""
@@ -315,35 +315,35 @@ class Detection:
             if yardstick is not None:
                 models[model].deployment(name).yardsticks[metric] = yardstick
 
-    async def _learn(self, known: Known, now_s: int) -> None:
-        """Learn the hours that are complete, and conclude from time to time what is usual."""
+    async def _learn(self, state: DetectorState, now_s: int) -> None:
+        """Learn the hours that are complete, and from time to time compute what is usual."""
         complete_s = (now_s - LATE_S) // HOUR_S * HOUR_S
-        while known.hours_until_s < complete_s:
-            until_s = min(complete_s, known.hours_until_s + _AT_ONCE_S)
-            hours = await self._ledger.windows(HOUR_S, known.hours_until_s, until_s)
+        while state.hours_until_s < complete_s:
+            until_s = min(complete_s, state.hours_until_s + _READ_SPAN_S)
+            hours = await self._ledger.windows(HOUR_S, state.hours_until_s, until_s)
             for start_s in sorted(hours):
                 for model, windows in hours[start_s].items():
-                    watch = known.models.setdefault(model, ModelWatch(model))
+                    watch = state.models.setdefault(model, ModelWatch(model))
                     for name, window in windows.items():
                         watch.deployment(name).learn(window)
                     await asyncio.sleep(0)
-            known.hours_until_s = until_s
+            state.hours_until_s = until_s
             await asyncio.sleep(_PAUSE_S)
-        for model, watch in known.models.items():
+        for model, watch in state.models.items():
             is_young = any(one.history_s(metric) < _YOUNG_S for one in watch.deployments.values() for metric in SPEEDS)
-            if now_s - known.concluded_s.get(model, 0) >= (HOUR_S if is_young else _AGAIN_S):
+            if now_s - state.concluded_s.get(model, 0) >= (HOUR_S if is_young else _CONCLUDE_EVERY_S):
                 await asyncio.to_thread(watch.conclude, now_s)
-                known.concluded_s[model] = now_s
+                state.concluded_s[model] = now_s
 
-    async def _add(self, known: Known, now_s: int) -> list[Change]:
-        """Add the windows that are complete for good, and look at those that are not yet."""
+    async def _add(self, state: DetectorState, now_s: int) -> list[Change]:
+        """Add the windows that are final, and preview those whose rows may still be incomplete."""
         until_s = (now_s - GRACE_S) // WINDOW_S * WINDOW_S
         final_s = until_s - LATE_S
         found: Windows = {}
-        for since_s in range(known.windows_until_s, until_s, _AT_ONCE_S):
-            found = {**found, **await self._ledger.windows(WINDOW_S, since_s, min(until_s, since_s + _AT_ONCE_S))}
+        for since_s in range(state.windows_until_s, until_s, _READ_SPAN_S):
+            found = {**found, **await self._ledger.windows(WINDOW_S, since_s, min(until_s, since_s + _READ_SPAN_S))}
         changes = []
-        for model, watch in known.models.items():
+        for model, watch in state.models.items():
             windows = [(start_s, found[start_s].get(model, {})) for start_s in sorted(found)]
             for start_s, some in windows:
                 if start_s < final_s:
@@ -353,10 +353,10 @@ class Detection:
                 watch.take(change)
             changes += seen
             await asyncio.sleep(0)
-        known.windows_until_s = max(known.windows_until_s, final_s)
+        state.windows_until_s = max(state.windows_until_s, final_s)
         return changes
 
-    def _tell(self, change: Change) -> None:
+    def _log_change(self, change: Change) -> None:
         slowdown = change.slowdown
         facts = {"model": slowdown.model, "deployment": slowdown.deployment, "metric": str(slowdown.metric)}
         began_at = datetime.fromtimestamp(slowdown.began_s, UTC).isoformat()
@@ -375,11 +375,11 @@ class Detection:
             self._log.info("deployment.as_usual", **facts, began_at=began_at, ending=str(change.ending))
 
 
-# Composes the prober of a gateway: what it sees of it, and who hears of its probes.
+# Composes the prober of a gateway: its view of the gateway, and the recorder of its probes.
 
 
 def prober(context: Context, runtime: Runtime, database: Database, ledger: Ledger, metrics: Metrics) -> Prober:
-    """Return what probes quiet deployments; it does nothing until it is started, and nothing while that is off."""
+    """Return the prober of quiet deployments; it does nothing until it is started, and while probes are off."""
     spent = _SpentToday(runtime)
     metrics.gauge(
         "holeshot_probes_today_usd",
@@ -407,7 +407,7 @@ def prober(context: Context, runtime: Runtime, database: Database, ledger: Ledge
 
 
 class _View:
-    """The gateway as probes see it, whatever is reloaded."""
+    """The prober's view of the gateway, with the current settings and fleet."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -433,7 +433,7 @@ class _View:
 
 
 class _SpentToday:
-    """What has been spent since the last midnight (UTC), by this process."""
+    """The probes' cost in this process since the last midnight (UTC), in US dollars."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._now = runtime.utc_now
@@ -458,7 +458,7 @@ class _SpentToday:
         return self._now().date()
 
 
-# Keeps the counts of targets up to date, and shows in the metrics where the targets stand.
+# Keeps the counts of targets up to date, and shows the state of the targets in the metrics.
 
 EVERY_S = 30.0
 Reading = tuple[tuple[str, ...], float | None]  # the values of labels, and a figure if it is known
@@ -472,7 +472,7 @@ def target_watch(
     metrics: Metrics,
     targets: Callable[[], Sequence[Target]],
 ) -> "TargetWatch":
-    """Compose the watch of a process. ``targets`` are those in force at each moment."""
+    """Compose the watch of a process. ``targets`` returns those that are in force."""
     counting = TargetCounting(database, targets, utc_now=runtime.utc_now, clock=runtime.clock)
     return TargetWatch(counting, reports, metrics, targets)
 
@@ -486,7 +486,7 @@ class TargetFigures:
             metrics.read_series(family, partial(self._readings, read))
 
     def show(self, standings: Sequence[Standing]) -> None:
-        """Show these from now on."""
+        """Replace the published standings."""
         self._standings = standings
 
     def _readings(self, read: Callable[[Standing], Iterator[Reading]]) -> Readings:

@@ -1,4 +1,4 @@
-"""The engine: what plans, races and learns, without a server. ``Gateway`` and ``holeshot.Racer`` are built on it."""
+"""The engine: plans, races and learns, without a server. ``Gateway`` and ``holeshot.Racer`` are built on it."""
 
 import asyncio
 import time
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from gateway.limits import Times
     from gateway.steering import Lateness, RedisBoard
 
-# What an engine takes from its process: clocks, randomness, ids, and access to the outside. Everything that does not
-# depend on settings and input is here, so that a test can run a whole gateway in virtual time with simulated
-# providers, reproducibly.
+# An engine's dependencies: clocks, randomness, ids, and access to the outside. Whatever does not depend on settings and
+# input is here, so that a test can run a whole gateway in virtual time with simulated providers, reproducibly.
 
 
 def _utc_now() -> datetime:
@@ -39,7 +38,7 @@ def _utc_now() -> datetime:
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
-    """The process's own by default."""
+    """The dependencies of an engine; by default, those of the process."""
 
     clock: Callable[[], float] = time.monotonic  # seconds
     unix_clock: Callable[[], float] = time.time  # seconds since 1970
@@ -53,9 +52,9 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """Callbacks for what calls meet besides their own records: metrics, where there are any."""
+    """Optional callbacks for the metrics of events that are in no record."""
 
-    waited: Callable[[str, str, float], None] | None = None  # for a seat: model, end of the wait, seconds
+    waited: Callable[[str, str, float], None] | None = None  # for a slot: model, how the wait ended, seconds
     refused: Callable[[str, str], None] | None = None  # an extra attempt: model, the limit
 
 
@@ -63,7 +62,7 @@ _AFTER_A_BUG_S = 10.0
 
 
 class Engine:
-    """Fleets, steering, seats, limits and the owners of tasks: ``start`` it, give its parts to calls, ``close`` it.
+    """Fleets, steering, slots, limits and the owners of tasks: ``start`` it, give its parts to calls, close it.
 
     It is made in two steps, as recorders need its steering: ``services`` completes it.
     """
@@ -83,9 +82,9 @@ class Engine:
         outages: Outages | None = None,
         watch: Watch | None = None,
     ) -> None:
-        """Build the fleet of ``settings``. What is not given is of this engine alone, and in memory.
+        """Build the fleet of ``settings``. Parts that are not given are in memory, and of this engine alone.
 
-        ``lateness`` is that of the event loop.
+        ``lateness`` measures the delay of the event loop.
 
         Raises:
             ValueError: a provider's configuration cannot be used.
@@ -123,7 +122,7 @@ class Engine:
         self._use(settings, self.fleet)
 
     def services(self, recorder: Recorder) -> Services:
-        """Return what all running calls share; ``recorder`` is told of each."""
+        """Return the services that all calls share; ``recorder`` receives their events."""
         runtime = self._runtime
         return Services(
             recorder=recorder,
@@ -136,12 +135,12 @@ class Engine:
         )
 
     def start(self) -> None:
-        """Warm up what providers need, and keep the standings up to date."""
+        """Import and fetch what providers need, and keep the standings up to date."""
         self.fleets.warm_up(self.fleet)
         self.tasks.start(self._keep_fresh())
 
     def build(self, settings: Settings) -> Fleet:
-        """Return the fleet of another configuration, which ``replace`` puts in force.
+        """Return the fleet of another configuration, for ``replace``.
 
         Raises:
             ValueError: a provider's configuration cannot be used.
@@ -157,7 +156,7 @@ class Engine:
         self.fleets.warm_up(new)
 
     def close_with(self, last_first: AsyncExitStack) -> None:
-        """Have ``last_first`` close all of it. What is pushed before is closed after it: recorders and stores."""
+        """Push the closing of all parts on ``last_first``. What is there already is closed later: recorders, stores."""
         last_first.push_async_callback(self.fleets.aclose)
         last_first.push_async_callback(self.fleet.aclose)
         last_first.push_async_callback(self.fleets.close_retired)
@@ -175,7 +174,7 @@ class Engine:
             await asyncio.sleep(REFRESH_EVERY_S)
             try:
                 self.steering.refresh()
-            except Exception:  # noqa: BLE001 - the next slice may succeed, and without any, calls compute their own
+            except Exception:  # noqa: BLE001 - the next slice may succeed; without it, calls compute their own
                 # Event steering.not_refreshed: The ranking could not be computed in the background. Calls compute their
                 # own.
                 # Do: It is a bug: report it with the trace.
@@ -184,7 +183,7 @@ class Engine:
 
 
 class EngineRecorder:
-    """The least that must hear of calls: the ledger, if there is one, then limits and steering."""
+    """The minimal recorder: the ledger, if there is one, then limits and steering."""
 
     def __init__(self, engine: Engine, ledger: "Ledger | None" = None) -> None:
         self._limits, self._steering, self._ledger = engine.limits, engine.steering, ledger
@@ -216,7 +215,7 @@ class EngineRecorder:
         self._steering.call_finished(record)
 
     def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
-        """Spool the row of a loser that was watched beyond its call."""
+        """Spool the row of a loser that was measured beyond its call."""
         del model, duplicate_usd
         self._limits.attempt_audited(attempt)
         if self._ledger is not None:

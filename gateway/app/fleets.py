@@ -1,4 +1,4 @@
-"""The fleets of a gateway, one after the other: built from settings, and closed when no call uses them any more."""
+"""The successive fleets of a gateway: built from settings, and closed when no call uses them any more."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from providers.http import TlsContexts
 class Upstreams:
     """Opens upstreams, which share the litellm library and the TLS context.
 
-    With ``rotates`` it remembers each provider's keys, so that a new one takes over from the former without a failed
-    call. A command that opens one upstream for each key does not.
+    With ``rotates`` it remembers each provider's keys, so that a new one replaces the former without a failed call. A
+    command that opens one upstream for each key does not need this.
     """
 
     def __init__(self, *, rotates: bool = False) -> None:
@@ -80,7 +80,7 @@ class Upstreams:
         return upstream
 
     async def aclose(self) -> None:
-        """Close what is shared, after every upstream is closed."""
+        """Close the shared parts, after every upstream is closed."""
         await self._litellm.aclose()
 
 
@@ -117,7 +117,7 @@ class Fleets:
             self._tasks.start(upstream.warm_up())
 
     def retire(self, old: Fleet, new: Fleet) -> None:
-        """Close in the background what ``new`` did not take over from ``old``, when no call uses that any more."""
+        """Close in the background the upstreams that ``new`` did not take over, once no call uses ``old`` any more."""
         self._retired[old] = new
         self.retiring = self._tasks.start(self._retire(old, new, self.retiring))
 
@@ -127,7 +127,7 @@ class Fleets:
             await old.aclose(successor=new)
 
     async def aclose(self) -> None:
-        """Close what upstreams share, after every fleet is closed."""
+        """Close the parts that upstreams share, after every fleet is closed."""
         await self._upstreams.aclose()
 
     async def _retire(self, old: Fleet, new: Fleet, after: asyncio.Task[None] | None) -> None:

@@ -19,7 +19,7 @@ from gateway.api.routes import application
 from gateway.app.background import SLOWER, alerts, prober, slowdown_watch, target_watch
 from gateway.app.engine import Engine, Runtime, Watch
 from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
-from gateway.app.recorders import Recollection, Recorders
+from gateway.app.recorders import Recorders, StartupHistory
 from gateway.app.stores import client_keys, client_tokens, leases, live_sharing, redis_board, response_store
 from gateway.ledger import (
     CONNECTIONS,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def _database(settings: Settings) -> Database:
-    """Return the ledger's database: of Postgres, the connections that all share, but the store of keys."""
+    """Return the ledger's database; for Postgres, a pool that all its users share but the store of keys."""
     url = settings.database_url.get_secret_value()
     return url if is_sqlite(parse_url(url)) else Pool(url, CONNECTIONS - (settings.keys == "database"))
 
@@ -133,9 +133,9 @@ class Gateway:
         )
         self.steering, self.fleets, self._tasks = engine.steering, engine.fleets, engine.tasks
         self._reports = self._reports_of(settings.database_url, Reader(database), runtime)
-        self._shown = self._shown_reports(settings, runtime)
+        self._page_reports = self._reports_for_page(settings, runtime)
         log = CallLog()
-        self._recollection = Recollection(
+        self._history = StartupHistory(
             self.ledger,
             self.steering,
             self.leases,
@@ -176,7 +176,7 @@ class Gateway:
             replica=replica,
         )
         self.operations = Operations(
-            reports=self._shown,
+            reports=self._page_reports,
             live=self.live,
             alerts=alerts(
                 lambda: self.context,
@@ -240,13 +240,13 @@ class Gateway:
             await self.redis_board.start()
         if self.live_sharing is not None:
             await self.live_sharing.start()
-        if self.context.settings.limits_dollars and not await self._recollection.of_spending():
-            self._tasks.start(self._recollection.of_spending_later())
+        if self.context.settings.limits_dollars and not await self._history.load_spending():
+            self._tasks.start(self._history.retry_spending())
         await self.leases.start()
         self.tracing.start()
         self.engine.start()
         self.probes.start()
-        self._tasks.start(self._recollection.of_figures())
+        self._tasks.start(self._history.load_sums())
         self.operations.alerts.start()
         self._tasks.start_later_ones()
         if self.metrics.shared:
@@ -266,7 +266,7 @@ class Gateway:
                 last_first.push_async_callback(self.context.admission.tokens.close)
             last_first.push_async_callback(self.operations.sign_in.close)
             last_first.push_async_callback(self._reports.aclose)
-            last_first.push_async_callback(self._shown.aclose)
+            last_first.push_async_callback(self._page_reports.aclose)
             last_first.push_async_callback(self.tracing.close)
             if self.redis_board is not None:
                 last_first.push_async_callback(self.redis_board.close)
@@ -295,8 +295,8 @@ class Gateway:
             tokens.fetch()
         self.engine.replace(settings, new)
 
-    def _shown_reports(self, settings: Settings, runtime: Runtime) -> LedgerReports:
-        """Return what people read, maybe of a replica: alerts and metrics are made of what the primary has."""
+    def _reports_for_page(self, settings: Settings, runtime: Runtime) -> LedgerReports:
+        """Return the reports for people, which may read a replica; those for alerts and metrics read the primary."""
         url = settings.reports_database_url
         if url is None:
             return self._reports

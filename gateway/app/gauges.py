@@ -1,4 +1,4 @@
-"""What the metrics read from the parts of a gateway, each time they are rendered."""
+"""The metrics that are read from the parts of a gateway each time they are rendered."""
 
 import asyncio
 from collections import Counter
@@ -153,7 +153,7 @@ def _add_intake(metrics: Metrics, intake: Intake) -> None:
     )
 
 
-# What the metrics read of deployments, of limits in dollars, and of the stores, each time they are rendered.
+# The metrics of deployments, of limits in dollars, and of the stores.
 
 STATE = Family(
     "holeshot_deployment_state",
@@ -307,7 +307,7 @@ def add_health(
 def add_budgets(
     metrics: Metrics, *, steering: Steering, spending: Spending, limits: Limits, fleet: Callable[[], Fleet]
 ) -> None:
-    """Add what models and clients may still spend to ``metrics``."""
+    """Add the remaining budgets of models and clients to ``metrics``."""
     metrics.read_series(EXTRA_LEFT, lambda: {(name,): steering.extra_attempts_left(name) for name in fleet().models})
     metrics.read_series(
         EXTRA_USD,
@@ -339,9 +339,9 @@ def _states(conditions: Mapping[str, Condition]) -> Readings:
 
 def _slots(seats: Seats) -> Readings:
     found: dict[tuple[str, ...], float] = {}
-    for name, line in seats.leased.items():
-        found[name, "leased"] = float(max(line.most, line.taken))
-        found[name, "used"] = float(line.taken)
+    for name, slots in seats.leased.items():
+        found[name, "leased"] = float(max(slots.most, slots.taken))
+        found[name, "used"] = float(slots.taken)
     return found
 
 
@@ -365,7 +365,7 @@ _BANDS: Mapping[str, float] = {"none": 0.0, "under_10_percent": 0.1, "under_25_p
 
 
 def readiness(ledger: Ledger, redis_board: "RedisBoard | None", keys: Keys[Any], *, models: int) -> dict[str, Any]:
-    """Return the state of each store; the database is watched for a while from now on."""
+    """Return the state of each store. For a while from now on, the database's state is checked in the background."""
     ledger.watch()
     return {
         "database": {

@@ -96,7 +96,7 @@ class Recorders:
                     self._stated.add_fingerprint(attempt.deployment, stated, attempt.model_version)
 
     def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
-        """Spool the row of a loser that was watched beyond its call, and count its cost."""
+        """Spool the row of a loser that was measured beyond its call, and count its cost."""
         self._limits.attempt_audited(attempt)
         self._metrics.attempt_audited(model, attempt, duplicate_usd)
         self._ledger.attempts_ended(attempt.call_id, (attempt,))
@@ -104,17 +104,17 @@ class Recorders:
             tracing.attempt_audited(attempt)
 
 
-# What a gateway learns from its ledger at the start: figures of the last day, and what was spent.
+# Loaded from the ledger at the start: the figures of the last day, and the spending of this day and month.
 
-_SUMS_AT_ONCE = 2000  # take some milliseconds of the event loop
-_SPENT_EVERY_S = 10.0  # it is tried to learn what was spent
-_SPENT_WITHIN_S = 3.0  # of the start; a database that is away must not hold it up
+_SUMS_PER_SLICE = 2000  # take some milliseconds of the event loop
+_SPENDING_RETRY_S = 10.0
+_SPENDING_TIMEOUT_S = 3.0  # a database that is away must not delay the start
 _SUMS_AFTER_S = (0.0, 10.0, 60.0)  # the database may start together with the gateway
 
 _log = structlog.get_logger(__name__)
 
 
-class Recollection:
+class StartupHistory:
     """Loads from ``ledger`` what steering and limits knew before a restart. The database may be away."""
 
     def __init__(
@@ -126,21 +126,21 @@ class Recollection:
         teams: Callable[[], Mapping[str, str]],
         unix_clock: Callable[[], float],
     ) -> None:
-        """``teams`` are those of clients, by name."""
+        """``teams`` returns the team of each client, by the client's name."""
         self._teams = teams
         self._ledger = ledger
         self._steering = steering
         self._leases = leases
         self._unix_clock = unix_clock
 
-    async def of_figures(self) -> None:
+    async def load_sums(self) -> None:
         """Load the ledger's sums of the last day into steering. No call waits for this."""
         for wait_s in _SUMS_AFTER_S:
             await asyncio.sleep(wait_s)
             try:
                 sums = await self._ledger.remembered()
-                for start in range(0, len(sums), _SUMS_AT_ONCE):
-                    self._steering.recollect(sums[start : start + _SUMS_AT_ONCE])
+                for start in range(0, len(sums), _SUMS_PER_SLICE):
+                    self._steering.recollect(sums[start : start + _SUMS_PER_SLICE])
                     await asyncio.sleep(0)
             except LedgerError as error:
                 # Event steering.not_recollected: The figures of the last day could not be read at the start. Steering
@@ -153,13 +153,13 @@ class Recollection:
                 _log.debug("steering.recollected", models=len({each.model for each in sums}))
                 return
 
-    async def of_spending(self) -> bool:
-        """Load what was spent today and this month, so that a restart does not begin the limits from zero.
+    async def load_spending(self) -> bool:
+        """Load what was spent today and this month, so that a restart does not reset the limits.
 
         Return whether the database answered.
         """
         try:
-            async with asyncio.timeout(_SPENT_WITHIN_S):
+            async with asyncio.timeout(_SPENDING_TIMEOUT_S):
                 rows = await self._ledger.spent()
         except (LedgerError, TimeoutError) as error:
             # Event limits.not_recollected: What clients have spent before the start could not be read, so limits in
@@ -174,15 +174,16 @@ class Recollection:
         self._leases.recollect(spent_by_quota(rows, self._unix_clock(), self._teams()))
         return True
 
-    async def of_spending_later(self) -> None:
+    async def retry_spending(self) -> None:
         """Try again until the database answers."""
         while True:
-            await asyncio.sleep(_SPENT_EVERY_S)
-            if await self.of_spending():
+            await asyncio.sleep(_SPENDING_RETRY_S)
+            if await self.load_spending():
                 return
 
 
-# Who hears of a probe: steering and the ledger's attempts. Nothing that counts calls, clients or their money.
+# Probes are recorded by steering, by metrics of attempts and in the ledger's attempts, not where calls, clients or
+# their money are counted.
 
 NUMBER = 0  # of a probe's attempt: it belongs to no call
 
@@ -190,45 +191,45 @@ NUMBER = 0  # of a probe's attempt: it belongs to no call
 class ProbeRecorder:
     """The recorder of probes."""
 
-    def __init__(self, learns: Steering, counts: Metrics, stores: Ledger) -> None:
-        self._learns = learns
-        self._counts = counts
-        self._stores = stores
+    def __init__(self, steering: Steering, metrics: Metrics, ledger: Ledger) -> None:
+        self._steering = steering
+        self._metrics = metrics
+        self._ledger = ledger
 
     def call_started(self, start: CallStart) -> None:
-        """Do nothing: the book has it."""
+        """Do nothing: the probe is in the book already."""
 
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
         """Count it as in flight."""
         start = _started(start)
-        self._learns.attempt_started(call.model, start)
-        self._counts.attempt_started(call.model, start)
+        self._steering.attempt_started(call.model, start)
+        self._metrics.attempt_started(call.model, start)
 
     def first_token(
         self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
     ) -> None:
         """Count it on the board."""
-        self._learns.first_token(model, prompt_class, _started(start), ttft_s, ago_s)
+        self._steering.first_token(model, prompt_class, _started(start), ttft_s, ago_s)
 
     def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
         """Update board, health and metrics."""
         attempt = as_probe(attempt)
-        self._learns.attempt_ended(model, prompt_class, attempt, ago_s)
-        self._counts.attempt_ended(model, attempt)
+        self._steering.attempt_ended(model, prompt_class, attempt, ago_s)
+        self._metrics.attempt_ended(model, attempt)
 
     def call_finished(self, record: CallRecord) -> None:
         """Store its attempt, not the call: there was none."""
         if record.attempts:
-            self._stores.attempts_ended(record.id, tuple(as_probe(attempt) for attempt in record.attempts))
+            self._ledger.attempts_ended(record.id, tuple(as_probe(attempt) for attempt in record.attempts))
 
     def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
-        """Never called: nothing else runs, so nothing loses."""
+        """Never called: a probe has one attempt, so there is no loser."""
 
 
 def as_probe(attempt: AttemptRecord) -> AttemptRecord:
     """Return the record of a probe's attempt.
 
-    It is without what figures of calls and clients are made of: gaps between chunks, caches and the quality of answers.
+    It lacks the fields from which figures of calls and clients are made: gaps between chunks, caches, answer quality.
     """
     return msgspec.structs.replace(
         attempt,

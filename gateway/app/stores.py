@@ -1,4 +1,4 @@
-"""What a gateway shares with others through Redis: its leases, its board, its live view, and who made which response.
+"""The stores of a gateway: leases, board, live view and stored responses shared through Redis, and clients' keys.
 
 redis-py takes 14 MB that most gateways do not need, so it is imported only if Redis is configured.
 """
@@ -39,15 +39,15 @@ async def check_redis(settings: Settings) -> None:
 
 
 class RedisFound(msgspec.Struct, frozen=True):
-    """What ``redis_url`` leads to. ``topology`` is what it consists of, in words; ``away`` the error if it is away."""
+    """The Redis at ``redis_url``. ``topology`` describes its servers in words; ``away`` is the error if it is away."""
 
     topology: str
     away: str | None = None
-    doubts: tuple[str, ...] = ()  # what is set there and costs limits or standings
+    doubts: tuple[str, ...] = ()  # its settings that can lose limits or standings
 
 
 async def ask_redis(settings: Settings, *, doubts: bool = False) -> RedisFound | None:
-    """Ask Redis what it consists of, and with ``doubts`` how it is set; None if there is none.
+    """Ask Redis for its topology, and with ``doubts`` for its settings; None if none is configured.
 
     Raises:
         UnusableTopologyError: limits and standings cannot be shared over it.
@@ -71,7 +71,7 @@ async def ask_redis(settings: Settings, *, doubts: bool = False) -> RedisFound |
 
 
 def leases(settings: Settings, runtime: Runtime) -> Leases:
-    """Return how far this process may use limits: by leases from Redis, or without it by its own share."""
+    """Return this process's share of the limits: leases from Redis, or without Redis a fixed share."""
     if settings.redis_url is None:
         return OwnShare(settings.workers, clock=runtime.clock, unix_clock=runtime.unix_clock)
     from gateway.limits import USUAL, SharedLeases  # noqa: PLC0415 - only with Redis
@@ -90,7 +90,7 @@ def leases(settings: Settings, runtime: Runtime) -> Leases:
 
 
 def response_store(settings: Settings) -> "Nodes | None":
-    """Return where the makers of stored responses are known to all; None without Redis."""
+    """Return the Redis that records which deployment made each stored response; None without Redis."""
     if settings.redis_url is None:
         return None
     from gateway.topology.nodes import connect  # noqa: PLC0415 - 14 MB
@@ -112,7 +112,7 @@ def redis_board(
 
 
 def live_sharing(settings: Settings, live: Live, runtime: Runtime) -> "Sharing | None":
-    """Return what shares ``live`` with other workers and replicas; None without Redis."""
+    """Return the sharing of ``live`` with other workers and replicas; None without Redis."""
     if settings.redis_url is None:
         return None
     from gateway.live.sharing import TIMEOUT_S, Sharing  # noqa: PLC0415 - 14 MB
@@ -146,9 +146,9 @@ def client_keys(settings: Settings, runtime: Runtime) -> Keys[Client]:
 def client_tokens(
     settings: Settings, runtime: Runtime, keys: Keys[Client], running: "Tokens[Client] | None" = None
 ) -> "Tokens[Client] | None":
-    """Return what finds the clients of tokens, configured by ``settings``; None while no issuer ever was.
+    """Return the lookup of clients by token, configured by ``settings``; None while no issuer has been configured.
 
-    ``running`` is that of the configuration before: it knows the keys of issuers, and which tokens calls run with.
+    ``running`` is the lookup of the former configuration, with the issuers' keys and the tokens of running calls.
     """
     if running is None:
         if not settings.issuers:

@@ -1,4 +1,4 @@
-"""The figures of a bench: of each deployment at each level of concurrency, for each class of prompts and for all.
+"""The figures of a bench: for each deployment, level of concurrency and class of prompts, and for all classes.
 
 Each figure of an answer is the column of the same name of the ledger's ``attempts`` (docs/sql.md).
 """
@@ -22,7 +22,7 @@ _MOST_STEPS = 300
 _HALVINGS = 50
 _PRECISION = 1e-12
 _TINY = 1e-300
-_WIDEST = 1e6  # beyond this no quantile is looked for
+_WIDEST = 1e6  # the largest quantile that is searched
 
 
 def two_sided_p(t: float, freedom: int) -> float:
@@ -43,7 +43,7 @@ def quantile(share: float, freedom: int) -> float:
 
 
 def share_limits(hits: float, number: float, tail: float) -> tuple[float, float]:
-    """Return Clopper and Pearson's limits of a share, each of which is passed with at most the probability ``tail``.
+    """Return Clopper and Pearson's limits of a share; the probability beyond each is at most ``tail``.
 
     ``hits`` of ``number`` need not be whole.
     """
@@ -53,7 +53,7 @@ def share_limits(hits: float, number: float, tail: float) -> tuple[float, float]
 
 
 def _where(is_above: Callable[[float], bool]) -> float:
-    """Return the place between 0 and 1 from which on ``is_above`` holds."""
+    """Return the point between 0 and 1 above which ``is_above`` holds, by bisection."""
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -92,9 +92,9 @@ def _not_zero(value: float) -> float:
     return value if abs(value) > _TINY else _TINY
 
 
-# Intervals of 95 % by the bootstrap over rounds, and how many comparisons at a time are corrected for. A round asks
-# every deployment the same, one shortly after the other. What slows a provider for a minute slows several of its
-# answers, so rounds are drawn, not answers, and the same rounds for all deployments. The percentile interval is too
+# Intervals of 95 % by the bootstrap over rounds, and the correction for multiple comparisons. In a round every
+# deployment gets the same requests, one shortly after the other. A provider that is slow for a minute slows several of
+# its answers, so rounds are drawn, not answers, and the same rounds for all deployments. The percentile interval is too
 # short with few rounds. Its levels are those of Hesterberg's expanded interval (What Teachers Should Know about the
 # Bootstrap, 2015, section 5.3): the normal quantile is replaced by that of Student's t times sqrt(n / (n - 1)).
 
@@ -102,10 +102,10 @@ CONFIDENCE = 0.95
 DRAWS = 2000
 FLIPS = 20_000
 FEWEST_ROUNDS = 8  # with fewer no interval is given: the bootstrap's would be too short
-_POWER = 0.8  # the chance with which a difference that is there is to be shown
-_RATHER = 0.5  # a quantile is given if its largest value is rather beyond it than not: p95 from 14 values on
+_POWER = 0.8  # the probability with which an existing difference is to be shown
+_RATHER = 0.5  # a quantile needs so many values that the largest is probably beyond it: 14 for p95
 
-Weights = Sequence[int]  # of a draw: how often each round was drawn
+Weights = Sequence[int]  # for one draw: how often each round was drawn
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -138,7 +138,7 @@ class Draws:
             self._tail = NormalDist().cdf(-t * sqrt(n / (n - 1)))
 
     def interval(self, figure: Callable[[Weights], float | None]) -> tuple[float | None, float | None]:
-        """Return the interval of ``figure``, which is None for a draw that has no data."""
+        """Return the interval of ``figure``, which returns None for a draw without data."""
         values = sorted(value for weights in self._weights if (value := figure(weights)) is not None)
         if not self._weights or len(values) < len(self._weights) / 2:
             return None, None
@@ -148,7 +148,7 @@ class Draws:
     def quantile(self, values: Sequence[tuple[int, float]], share: float) -> Estimate:
         """Return a quantile of ``values``, each with its round.
 
-        The bootstrap alone is too short near the ends, so the interval also has that of the order statistics, which
+        The bootstrap's interval is too short near the ends, so it is joined with that of the order statistics, which
         holds for any distribution. It needs so many values that the largest is very probably beyond the quantile.
         """
         ordered = sorted((value, self._place[round_]) for round_, value in values)
@@ -176,7 +176,7 @@ class Draws:
         return Estimate(len(ordered), point, min(low, amounts[below]), max(high, amounts[above]))
 
     def ratio(self, parts: Sequence[tuple[int, float, float]]) -> Estimate:
-        """Return the sum of the second over the sum of the third of ``parts``, each with its round: a mean, a rate."""
+        """Return the ratio of two sums, such as a mean or a rate. ``parts``: round, numerator and denominator."""
         above, below = [0.0] * len(self.rounds), [0.0] * len(self.rounds)
         for round_, numerator, denominator in parts:
             above[self._place[round_]] += numerator
@@ -196,10 +196,10 @@ class Draws:
         return self.ratio([(round_, value, 1.0) for round_, value in values])
 
     def share(self, values: Sequence[tuple[int, bool]], tail: float = (1.0 - CONFIDENCE) / 2) -> Estimate:
-        """Return the share of true ``values``, each with its round; each end of the interval is passed with ``tail``.
+        """Return the share of true ``values``, each with its round; ``tail`` is the probability beyond each end.
 
         The interval is Clopper and Pearson's, which holds for shares near 0 and 1 too, where the bootstrap has nothing
-        to draw from. Where rounds differ more than chance explains, the number of values is reduced accordingly.
+        to draw from. If rounds differ more than chance explains, the number of values is reduced accordingly.
         """
         n = len(values)
         if not n:
@@ -214,9 +214,9 @@ class Draws:
 
 @cache
 def order_limits(number: int, share: float) -> tuple[int, int]:
-    """Return the places of two of ``number`` ordered values, between which a quantile lies with 95 %.
+    """Return the indices of two of ``number`` ordered values between which a quantile lies with a probability of 95 %.
 
-    Each is passed with at most 2.5 %: as few values are below the quantile as a binomial distribution says.
+    The probability beyond each is at most 2.5 %: the number of values below the quantile is binomial.
     """
     most, tail = (1.0 - CONFIDENCE) / 2, 0.0
     low = high = None
@@ -241,7 +241,7 @@ def share_difference(a: Estimate, b: Estimate) -> Estimate:
 
 
 def flipped_p(differences: Sequence[float], seed: int) -> float:
-    """Return the p-value of "the differences of rounds are as often positive as negative", by flipping their signs.
+    """Return the p-value of the sign-flip test that the rounds' differences are as often positive as negative.
 
     For shares, whose differences take few values, so that Student's test does not fit. All flips are tried if there are
     few rounds, else ``FLIPS`` random ones.
@@ -264,7 +264,7 @@ def flipped_p(differences: Sequence[float], seed: int) -> float:
 
 
 def paired_p(differences: Sequence[float]) -> float:
-    """Return the p-value of "the mean difference is 0" by Student's test; ``differences`` are of rounds."""
+    """Return the p-value of Student's test that the mean of the rounds' ``differences`` is 0."""
     n = len(differences)
     if n < FEWEST_ROUNDS:
         return 1.0
@@ -276,10 +276,10 @@ def paired_p(differences: Sequence[float]) -> float:
 
 
 def rounds_needed(differences: Sequence[float], amount: float, comparisons: int) -> int | None:
-    """Return how many rounds would show a mean difference of ``amount`` in four of five benches; None: too few to tell.
+    """Return how many rounds show a mean difference of ``amount`` in four of five benches; None: too few to estimate.
 
-    ``differences`` are of the rounds there are, whose variance is taken for that of all. The paired test's level is
-    that of the most severe of so many ``comparisons`` (``holm``).
+    ``differences`` are of the finished rounds, whose variance is assumed for all. The paired test's level is that of
+    the strictest of so many ``comparisons`` (``holm``).
     """
     n = len(differences)
     if n < FEWEST_ROUNDS:
@@ -294,7 +294,7 @@ def rounds_needed(differences: Sequence[float], amount: float, comparisons: int)
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Return the p-values of one family, corrected so that among all of them a false finding has at most its level."""
+    """Return the p-values of one family, corrected by Holm's method, so that they bound the chance of any false one."""
     corrected: dict[str, float] = {}
     worst = 0.0
     for place, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
@@ -304,7 +304,7 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _design_effect(share: float, rounds: Sequence[Sequence[bool]]) -> float:
-    """Return by how much the rounds' shares vary more than independent values would; at least 1."""
+    """Return the ratio of the variance of the rounds' shares to that of independent values; at least 1."""
     n, number = sum(map(len, rounds)), len(rounds)
     expected = share * (1.0 - share) / n
     if number < FEWEST_ROUNDS or not expected:
@@ -318,7 +318,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float | None:
 
 
 def _between(ordered: Sequence[float], at: float) -> float:
-    """Return the value at place ``at``, between two of them on the straight line."""
+    """Return the value at the fractional index ``at``, by linear interpolation."""
     below = int(at)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (ordered[above] - ordered[below]) * (at - below)
@@ -387,10 +387,10 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     kind: str  # the class, or ``ALL``
     requests: int
     error_kinds: dict[str, int]
-    connected: int  # requests that had to connect first, which counts as time to their first token
+    connected: int  # requests that opened a connection, which counts as time to their first token
     estimated_tokens: int  # answers whose provider reported no usage: a quarter of their characters
     in_flight_mean: float | None  # when requests were sent
-    figures: dict[str, Estimate]  # by the metric's name; without those that nothing is known of
+    figures: dict[str, Estimate]  # by the metric's name; without unknown ones
 
 
 def measured(samples: Iterable[Sample]) -> list[Sample]:
@@ -457,12 +457,12 @@ def _figures(plan: Plan, samples: Sequence[Sample], draws: Draws, kind: str) -> 
 
 
 def judged(goal: Goal, samples: Iterable[Sample]) -> list[tuple[int, bool]]:
-    """Return whether each sample met the goal, with its round; without those of which it is unknown."""
+    """Return each sample's round, and whether it met the goal; without samples for which this is unknown."""
     return [(sample.key.round, met) for sample in samples if (met := goal.met(sample)) is not None]
 
 
 def _rates(goal: Goal | None, samples: Sequence[Sample], draws: Draws) -> dict[str, Estimate]:
-    """Return what a deployment does per second of its turns, from a turn's first request to its last answer."""
+    """Return the rates per second of a deployment's turns; a turn lasts from its first request to its last answer."""
     by_turn: dict[tuple[int, int], list[Sample]] = {}
     for sample in samples:
         by_turn.setdefault((sample.key.round, sample.sitting), []).append(sample)

@@ -1,4 +1,4 @@
-"""The gate of a bench: goals that its figures break, what is worse than before, and the reports for pipelines."""
+"""The gate of a bench: conditions on its figures, comparison with an earlier run, and the reports for pipelines."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -33,8 +33,8 @@ from gateway.settings import nearest
 
 # Goals: ``ttft_p95_ms > 800`` breaks the gate. A figure is an estimate, so a goal has three outcomes. It is broken if
 # the whole interval of 95 % breaks it: chance alone does that to at most one of forty goals that are just kept. It
-# holds if the estimate keeps it. In between, where the estimate breaks it and a part of the interval does not, and
-# where there are too few answers for an interval, there is too little data.
+# holds if the estimate keeps it. It is undecided in between, where the estimate breaks it and a part of the interval
+# does not, and if there are too few answers for an interval.
 
 EXAMPLE = "ttft_p95_ms > 800"
 _CONDITION = re.compile(r"\s*(?:(\S+):\s*)?([a-z]\w*)\s*(>=|<=|>|<)\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|%|)\s*")
@@ -44,7 +44,7 @@ _UNITS: Mapping[str, Mapping[str, float]] = {"ms": {"": 1.0, "ms": 1.0, "s": 100
 _BARE: Mapping[str, float] = {"": 1.0}
 _BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}
 _OF_GOAL = ("goodput", "goodput_per_s")  # unknown without ``--goal``
-_WITH_LENGTH = (PromptKind.LONG_ANSWER, PromptKind.LONG_PROMPT)  # two runs may ask these with other lengths
+_WITH_LENGTH = (PromptKind.LONG_ANSWER, PromptKind.LONG_PROMPT)  # their lengths may differ between two runs
 
 
 class GateError(ValueError):
@@ -60,7 +60,7 @@ class Outcome(StrEnum):
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """What breaks the gate. ``limit`` is in the metric's unit; without a deployment it is about each."""
+    """A condition that breaks the gate. ``limit`` is in the metric's unit; ``deployment`` None: it is for each."""
 
     text: str
     deployment: str | None
@@ -74,7 +74,7 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that was judged, of one deployment at one level of concurrency."""
+    """The outcome of one condition or comparison, for one deployment at one level of concurrency."""
 
     name: str
     deployment: str
@@ -84,7 +84,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Gate(msgspec.Struct, frozen=True):
-    """All checks of a bench, and what they say together: broken before undecided before holds."""
+    """All checks of a bench, and the outcome of all: broken if one is, else undecided if one is."""
 
     outcome: Outcome
     checks: list[Check]
@@ -92,14 +92,14 @@ class Gate(msgspec.Struct, frozen=True):
 
 
 class Saved(msgspec.Struct, frozen=True):
-    """A bench of before."""
+    """An earlier bench."""
 
     plan: Plan
     samples: list[Sample]
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What a gate judges: conditions, and a run of before with its file's name."""
+    """What a gate checks: conditions, and an earlier run with its file's name."""
 
     conditions: tuple[Condition, ...] = ()
     against: Saved | None = None
@@ -110,7 +110,7 @@ def read_condition(text: str) -> Condition:
     """Return the condition that ``text`` states, as in ``groq/llama: ttft_p95_ms > 800``.
 
     Raises:
-        GateError: it is not understood, or good figures would break it.
+        GateError: it is not understood, or better figures would break it.
 
     """
     found = _CONDITION.fullmatch(text)
@@ -154,10 +154,10 @@ def read_saved(path: Path) -> Saved:
 
 
 def check_plan(wanted: Wanted, plan: Plan) -> None:
-    """Refuse, before anything is sent, what this bench cannot judge.
+    """Check, before anything is sent, that the gate fits this bench.
 
     Raises:
-        GateError: a deployment or a goal that a condition is about is not in the plan, or nothing can be compared.
+        GateError: a condition's deployment or goal is not in the plan, or nothing can be compared.
 
     """
     names = [contender.name for contender in plan.contenders]
@@ -180,7 +180,7 @@ def check_plan(wanted: Wanted, plan: Plan) -> None:
 
 
 def judge(wanted: Wanted, report: Report) -> Gate:
-    """Return what the gate says of a report."""
+    """Return the gate's checks of a report."""
     checks, notes = list[Check](), list[str]()
     for condition in wanted.conditions:
         checks += [
@@ -199,8 +199,8 @@ def judge(wanted: Wanted, report: Report) -> Gate:
         checks += _compared(report, wanted.against, wanted.name)
         notes += _differences(report.plan, wanted.against.plan, wanted.name)
     outcomes = {check.outcome for check in checks}
-    together = next((each for each in (Outcome.BROKEN, Outcome.UNDECIDED) if each in outcomes), Outcome.HOLDS)
-    return Gate(together, checks, notes)
+    outcome = next((each for each in (Outcome.BROKEN, Outcome.UNDECIDED) if each in outcomes), Outcome.HOLDS)
+    return Gate(outcome, checks, notes)
 
 
 def _rounds(samples: Sequence[Sample], cell: Cell) -> int:
@@ -229,16 +229,16 @@ def _judged(condition: Condition, cell: Cell, rounds: int) -> Check:
     return Check(condition.text, cell.deployment, cell.concurrency, outcome, said)
 
 
-# Worse than before: two runs have no round in common, so nothing is paired. Each answer is compared with the usual one
-# of its class (the mean logarithm over both runs), and the means of rounds by Welch's interval; errors by Newcombe's.
-# With m comparisons each interval is of 1 - 5 % / m (Bonferroni), and only worse breaks the gate: where nothing has
-# changed, chance alone breaks at most one gate in forty. What differs from hour to hour is a difference all the same.
+# Comparison with an earlier run: two runs have no round in common, so nothing is paired. Each answer is compared with
+# the mean of its class (of logarithms, over both runs), and the means of rounds by Welch's interval; errors by
+# Newcombe's. With m comparisons each interval is of 1 - 5 % / m (Bonferroni), and only worse breaks the gate: where
+# nothing has changed, chance alone breaks at most one gate in forty. Differences by hour of day count as differences.
 
 _WORSE = {"ttft": "more time", "total": "more time", "decode_tps": "fewer tok/s", "errors": "points more errors"}
 
 
 def _places(plan: Plan, before: Plan) -> list[tuple[Contender, int, tuple[str, ...]]]:
-    """Return the deployments and levels that two runs have in common, each with the classes of prompts."""
+    """Return the deployments and levels that two runs have in common, each with the common classes of prompts."""
     known = {contender.name: contender for contender in before.contenders}
     found = []
     for contender in plan.contenders:
@@ -256,7 +256,7 @@ def _alike(kind: str, plan: Plan, before: Plan) -> bool:
 
 
 def _differences(plan: Plan, before: Plan, name: str) -> list[str]:
-    """Return what of the two runs is not alike."""
+    """Return notes on the differences between the plans of two runs."""
     notes = []
     known = {contender.name for contender in before.contenders}
     new = [contender.name for contender in plan.contenders if contender.name not in known]
@@ -271,7 +271,7 @@ def _differences(plan: Plan, before: Plan, name: str) -> list[str]:
 
 
 def _compared(report: Report, saved: Saved, name: str) -> list[Check]:
-    """Return for each deployment, level and aspect whether it is worse than in ``saved``."""
+    """Return a check for each deployment, level and aspect: whether it is worse than in ``saved``."""
     places = _places(report.plan, saved.plan)
     aspects = [aspect for aspect in COMPARED if aspect.name in _WORSE]
     tail = (1.0 - CONFIDENCE) / 2 / max(1, len(places) * len(aspects))
@@ -319,13 +319,13 @@ def _mean_tokens(run: Sequence[Sample]) -> float:
 
 
 def _as_points(aspect: Aspect, worse: float) -> float:
-    """Return by how much it is worse, in percent of before, or in points; with one decimal."""
+    """Return the deterioration in percent of the earlier value, or in points, with one decimal."""
     of_log = exp(worse) - 1.0 if aspect.less_is_better else 1.0 - exp(-worse)
     return round((worse if aspect.is_share else of_log) * 100, 1) + 0.0  # never -0
 
 
 def _time_worse(aspect: Aspect, new: Sequence[Sample], old: Sequence[Sample], tail: float) -> Estimate:
-    """Return the difference of the mean logarithms, positive where ``new`` is worse, with Welch's interval."""
+    """Return the difference of the mean logarithms, positive if ``new`` is worse, with Welch's interval."""
     logs = [
         [
             (each.key.kind, each.key.round, log(value))
@@ -351,7 +351,7 @@ def _time_worse(aspect: Aspect, new: Sequence[Sample], old: Sequence[Sample], ta
 
 
 def _welch(new: Sequence[float], old: Sequence[float], tail: float) -> Estimate:
-    """Return the difference of two means with Welch's interval, each end of which is passed with ``tail``."""
+    """Return the difference of two means with Welch's interval; ``tail`` is the probability beyond each end."""
     parts = []
     for run in (new, old):
         mean = sum(run) / len(run)
@@ -383,7 +383,7 @@ _COLUMNS = ("ttft_p50_ms", "ttft_p95_ms", "decode_tps_p50", "total_p50_ms", "err
 
 
 class GatedReport(Report, frozen=True, kw_only=True):
-    """A bench's results, with what the gate says of them."""
+    """A bench's results, with those of its gate."""
 
     gate: Gate
 
@@ -433,7 +433,7 @@ def markdown(report: Report, gate: Gate | None) -> str:
     if gate is not None:
         lines += [f"**{MARKS[gate.outcome]}**", "", *_table_head("deployment", "check", "outcome", "found")]
         lines += [
-            _row(placed(plan, check.deployment, check.concurrency), check.name, MARKS[check.outcome], check.words)
+            _row(label_of(plan, check.deployment, check.concurrency), check.name, MARKS[check.outcome], check.words)
             for check in gate.checks
         ]
         lines += ["", *(f"- {_cell(note)}" for note in gate.notes), ""]
@@ -441,7 +441,7 @@ def markdown(report: Report, gate: Gate | None) -> str:
     for cell in report.cells:
         if cell.kind == ALL:
             figures = [shown(name, cell.figures.get(name)) for name in known]
-            lines.append(_row(placed(plan, cell.deployment, cell.concurrency), str(cell.requests), *figures))
+            lines.append(_row(label_of(plan, cell.deployment, cell.concurrency), str(cell.requests), *figures))
     verdicts = [verdict.words for verdict in report.verdicts if verdict.is_shown]
     lines += ["", *(f"- {_cell(words)}" for words in verdicts)]
     spent = UNKNOWN if report.spent_usd is None else f"${report.spent_usd:.4f}"
@@ -449,7 +449,7 @@ def markdown(report: Report, gate: Gate | None) -> str:
     return "\n".join(lines)
 
 
-def placed(plan: Plan, deployment: str, concurrency: int) -> str:
+def label_of(plan: Plan, deployment: str, concurrency: int) -> str:
     """Return the deployment's name, with the level of concurrency if there are several."""
     return deployment if len(plan.concurrencies) == 1 else f"{deployment} × {concurrency}"  # noqa: RUF001 - times
 

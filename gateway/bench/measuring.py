@@ -48,33 +48,33 @@ class Moments(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A sample, and what is not stored of it."""
+    """A sample, and the facts about it that are not stored."""
 
     sample: Sample
     message: str | None  # of its error, without secrets
     retry_after_s: float | None
 
 
-def asked_of(plan: Plan, contender: Contender, key: Key, sitting: int) -> ParsedRequest:
+def request_for(plan: Plan, contender: Contender, key: Key, sitting: int) -> ParsedRequest:
     """Return the request for ``key``."""
-    words = body(key.kind, plan.lengths, salt(plan, key, sitting), contender.model)
-    return read_chat(Contents.of(words), None)
+    content = body(key.kind, plan.lengths, salt(plan, key, sitting), contender.model)
+    return read_chat(Contents.of(content), None)
 
 
-def unfit_for(asked: ParsedRequest, deployment: Deployment) -> str | None:
-    """Return why ``deployment`` cannot be asked this; None if it can."""
+def unfit_for(parsed: ParsedRequest, deployment: Deployment) -> str | None:
+    """Return why ``deployment`` cannot answer this request; None if it can."""
     try:
-        _wordings(asked, deployment)
+        _translations(parsed, deployment)
     except ApiError as error:
         return str(error)
     return None
 
 
 async def measure(
-    asked: ParsedRequest, deployment: Deployment, key: Key, *, sitting: int, in_flight: int, moments: Moments
+    parsed: ParsedRequest, deployment: Deployment, key: Key, *, sitting: int, in_flight: int, moments: Moments
 ) -> Measured:
-    """Send a request and return what was measured. An error is a sample too. ``in_flight`` counts this one."""
-    wordings, dropped = _wordings(asked, deployment)
+    """Send a request and return its sample, also after an error. ``in_flight`` counts this request, too."""
+    wordings, dropped = _translations(parsed, deployment)
     began_s, started = moments.unix_clock(), moments.clock()
     kind = kind_of(key.kind)
     call = Call(
@@ -82,16 +82,16 @@ async def measure(
         received_at=started,
         started_at=datetime.fromtimestamp(began_s, UTC),
         client=None,
-        model=asked.model,
-        endpoint=asked.dialect.endpoint,
+        model=parsed.model,
+        endpoint=parsed.dialect.endpoint,
         streamed=True,
         mode=Mode.SINGLE,
         objective=Objective.FIRST_TOKEN,
         win_on=WinOn.ANY,
-        prompt_class=asked.prompt_class,
-        prompt_tokens=asked.needs.prompt_tokens,
+        prompt_class=parsed.prompt_class,
+        prompt_tokens=parsed.needs.prompt_tokens,
         wants_usage=True,
-        fields=asked.fields,
+        fields=parsed.fields,
         wordings=wordings,
         dropped=dropped,
         headers={},
@@ -103,7 +103,7 @@ async def measure(
     )
     request = _Request(call, deployment, moments.clock)
     error = await request.run()
-    record = _priced(request.record(key, error, in_flight), deployment, asked)
+    record = _priced(request.record(key, error, in_flight), deployment, parsed)
     sample = _sample(key, record, request, sitting=sitting, began_s=began_s, in_flight=in_flight)
     return Measured(sample, error.message if error else None, error.retry_after_s if error else None)
 
@@ -115,10 +115,10 @@ class _Request:
         self._call = call
         self._deployment = deployment
         self._clock = clock
-        self._sendings = SendCount()
+        self._sends = SendCount()
         self._exchange: Exchange | None = None
         self.measurement = Measurement(clock())
-        self.passage: AnswerStream | None = None
+        self.answer: AnswerStream | None = None
         self.ended_at = 0.0
 
     async def run(self) -> UpstreamError | None:
@@ -131,16 +131,16 @@ class _Request:
         try:
             await self._read(clocks)
         except UpstreamError as broken:
-            error = self._forgiven(broken.without_frames())
+            error = self._unless_complete(broken.without_frames())
         except asyncio.CancelledError:
             expired = clocks.take_expiry()
             if expired is None:
                 raise
-            error = self._forgiven(expired)
+            error = self._unless_complete(expired)
         finally:
             clocks.forget()
             self.ended_at = self._clock()
-            if self._exchange is not None and (error is not None or self.passage is None):
+            if self._exchange is not None and (error is not None or self.answer is None):
                 self._exchange.abort()
         if error is None and self._exchange is not None and not self._exchange.ended:
             await drain(self._exchange)  # so that the connection is used again
@@ -158,53 +158,54 @@ class _Request:
             launch_offset_ms=0.0,
             in_flight=in_flight - 1,
         )
-        outcome, sendings = Outcome.WON if error is None else outcome_of(error), self._sendings
-        ending = Ending(outcome, self._clock(), sendings.times, sendings.key_name, error)
+        outcome, sends = Outcome.WON if error is None else outcome_of(error), self._sends
+        ending = Ending(outcome, self._clock(), sends.times, sends.key_name, error)
         return attempt_record(self._call, start, ending, self.measurement, exchange=self._exchange, censored_at=None)
 
     async def _read(self, clocks: AttemptClocks) -> None:
-        exchange = self._exchange = await open_exchange(self._deployment, self._call, self._call.id, self._sendings)
+        exchange = self._exchange = await open_exchange(self._deployment, self._call, self._call.id, self._sends)
         measurement = self.measurement
         measurement.headers_at, measurement.connect_ms = self._clock(), exchange.connect_ms
         answered_by = exchange.headers.get(_ANSWERED_BY)
         if answered_by is not None and answered_by != self._deployment.name:
             raise UpstreamError(ErrorKind.NOT_FOUND, f"the gateway asked {answered_by} instead")
-        passage = self.passage = AnswerStream(self._call, measurement, clocks, self._clock)
-        passage.reader.mask(exchange.secrets)
-        while not passage.reader.done:
+        answer = self.answer = AnswerStream(self._call, measurement, clocks, self._clock)
+        answer.reader.mask(exchange.secrets)
+        while not answer.reader.done:
             data = await exchange.read()
-            block = passage.read(data, self._clock(), finishing=exchange.finishing)
+            block = answer.read(data, self._clock(), finishing=exchange.finishing)
             if block.error is not None:
                 raise block.error
             if not data:
                 break
         clocks.stop()
-        passage.check_whole()
+        answer.check_whole()
 
-    def _forgiven(self, error: UpstreamError) -> UpstreamError | None:
+    def _unless_complete(self, error: UpstreamError) -> UpstreamError | None:
         """Return None if the answer was complete when ``error`` came, as in a race."""
-        complete = self.passage is not None and self.passage.reader.finished
+        complete = self.answer is not None and self.answer.reader.finished
         return None if complete and error.kind in _ENDS else error
 
 
-def _wordings(
-    asked: ParsedRequest, deployment: Deployment
+def _translations(
+    parsed: ParsedRequest, deployment: Deployment
 ) -> tuple[Mapping[str, Mapping[str, msgspec.Raw]], Mapping[str, tuple[str, ...]]]:
-    """Return what ``deployment`` is sent if it differs from the request, and what is left out.
+    """Return the body for ``deployment`` where it differs from the request, and the fields that are left out.
 
     Raises:
-        ApiError: it cannot be asked this.
+        ApiError: it cannot answer this request.
 
     """
-    question = Question(asked.model, asked.dialect, asked.fields, asked.needs, DataPolicy())
+    question = Question(parsed.model, parsed.dialect, parsed.fields, parsed.needs, DataPolicy())
     fitting = fitted(question, [deployment])
     return fitting.wordings, fitting.dropped
 
 
-def _priced(record: AttemptRecord, deployment: Deployment, asked: ParsedRequest) -> AttemptRecord:
-    """Return the record with its cost, as that of an attempt of a call."""
+def _priced(record: AttemptRecord, deployment: Deployment, parsed: ParsedRequest) -> AttemptRecord:
+    """Return the record with its cost, computed as for an attempt of a call."""
     winner = record if record.outcome is Outcome.WON else None
-    bill = settle([record], winner, {record.deployment: deployment}, asked.needs.prompt_tokens, asked.needs.max_tokens)
+    needs = parsed.needs
+    bill = settle([record], winner, {record.deployment: deployment}, needs.prompt_tokens, needs.max_tokens)
     return bill.attempts[0]
 
 
@@ -242,19 +243,19 @@ def _sample(
 
 
 def _text(request: _Request) -> str | None:
-    return None if request.passage is None or request.passage.text is None else request.passage.text.whole()
+    return None if request.answer is None or request.answer.text is None else request.answer.text.whole()
 
 
 def _as_asked(kind: PromptKind, request: _Request) -> bool | None:
-    """Whether the answer has the form that was asked for; None if none was, or if the limit cut it off."""
-    reported, passage = request.measurement.reported, request.passage
+    """Whether the answer has the requested form; None if none was requested, or if the token limit cut it off."""
+    reported, answer = request.measurement.reported, request.answer
     if reported.finish_reason in CUT_SHORT:
         return None
     if kind is PromptKind.TOOL_CALL:
         tools = reported.tool_calls
         return False if tools is None or not tools.number() else tools.valid()
-    if kind is PromptKind.JSON and passage is not None and passage.text is not None:
-        text = passage.text.whole()
+    if kind is PromptKind.JSON and answer is not None and answer.text is not None:
+        text = answer.text.whole()
         return None if text is None else _is_object(text)
     return None
 

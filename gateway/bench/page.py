@@ -1,4 +1,4 @@
-"""The report as one HTML file, which asks nothing of any host: style and plots are in it, and there is no script."""
+"""The report as one HTML file that loads nothing: style and plots are in it, and there is no script."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -9,16 +9,16 @@ from pathlib import Path
 import msgspec
 
 from gateway.bench.figures import ALL, METRICS, Cell
-from gateway.bench.gate import MARKS, Gate, Outcome, placed
+from gateway.bench.gate import MARKS, Gate, Outcome, label_of
 from gateway.bench.plan import Plan, Sample
 from gateway.bench.report import ASPECTS, UNKNOWN, Report, number, shown, unit_of
 
-# The axes of plots: where a value is, in percent of the width, and the ticks that are named.
+# The axes of plots: positions of values, in percent of the width, and labelled ticks.
 
-_WIDE = 20.0  # from this ratio of the largest to the smallest value on, an axis is logarithmic
+_WIDE = 20.0  # above this ratio of the largest to the smallest value, an axis is logarithmic
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _MOST_TICKS = 5
-_FEW_DECADES = 2.2  # up to this many, 2 and 5 are named too
+_FEW_DECADES = 2.2  # up to this many, ticks at 2 and 5 are labelled too
 
 
 class Scale(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class Scale(msgspec.Struct, frozen=True):
     is_log: bool = False
 
     def at(self, value: float) -> float:
-        """Return the place of ``value`` in percent of the axis."""
+        """Return the position of ``value``, in percent of the axis."""
         if self.is_log:
             value = max(value, self.low)
             place = (log10(value) - log10(self.low)) / (log10(self.high) - log10(self.low))
@@ -40,7 +40,7 @@ class Scale(msgspec.Struct, frozen=True):
 
 
 def scale_of(values: Iterable[float], *, most: float | None = None) -> Scale:
-    """Return an axis on which all ``values`` are; from 0 unless they are too different. ``most``: it ends there."""
+    """Return an axis for ``values``, from 0 unless they differ too much for a linear one. ``most``: its end."""
     known = sorted(values)
     high = known[-1] if known else 1.0
     positive = [value for value in known if value > 0]
@@ -66,7 +66,7 @@ def _step(high: float) -> float:
     return next((size * step for step in _STEPS if high / (size * step) <= _MOST_TICKS), size * 10)
 
 
-# Plots as inline SVG, as wide as their place: positions are percentages, so that text keeps its size on a phone.
+# Plots as inline SVG, as wide as their container: positions are percentages, so that text keeps its size on a phone.
 # Colours are classes of the page's style (``series-0`` to ``series-7``), so they follow light and dark.
 
 SERIES = 8  # colours
@@ -74,9 +74,9 @@ _ROW_PX = 22
 _END_PX = 10
 _CURVE_PX = 240
 _AXIS_PX = 22
-_LAST = 96.0  # percent: a tick's name beyond ends there instead of being centred
+_LAST = 96.0  # percent: a tick's label beyond this is right-aligned instead of centred
 _FIRST = 4.0
-_ROOM = 13.0  # percent: of a tick's name, on a phone
+_ROOM = 13.0  # percent: the width of a tick's label on a phone
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ Named = Callable[[float], str]
 
 
 def intervals(groups: Mapping[str, Sequence[Row]], named: Named, *, most: float | None = None) -> str:
-    """Return rows of dots with intervals, in groups, on one axis whose ticks are ``named``."""
+    """Return rows of dots with intervals, in groups, on one axis; ``named`` returns the text of a tick."""
     marks = [row.mark for rows in groups.values() for row in rows if row.mark is not None]
     ends = [value for mark in marks for value in (mark.value, mark.low, mark.high, mark.tick) if value is not None]
     scale = scale_of(ends, most=most)
@@ -124,7 +124,7 @@ def intervals(groups: Mapping[str, Sequence[Row]], named: Named, *, most: float 
 
 
 def curves(lines: Sequence[Curve], names: tuple[Named, Named], *, most: float | None = None, said: str) -> str:
-    """Return lines over an axis; ``names`` name the ticks of x and y, ``said`` is what a screen reader says."""
+    """Return a line plot; ``names`` return the texts of ticks on x and y, ``said`` is for screen readers."""
     x = scale_of([point[0] for line in lines for point in line.points])
     y = scale_of([point[1] for line in lines for point in line.points], most=most)
     grid = labels = ""
@@ -143,7 +143,7 @@ def curves(lines: Sequence[Curve], names: tuple[Named, Named], *, most: float | 
 
 
 def legend(entries: Sequence[tuple[str, int]]) -> str:
-    """Return the names of colours."""
+    """Return the legend, a label for each colour."""
     items = (f'<li class="series-{series % SERIES}"><i></i>{escape(label)}</li>' for label, series in entries)
     return f'<ul class="legend">{"".join(items)}</ul>'
 
@@ -172,13 +172,13 @@ def _row(row: Row, scale: Scale, named: Named) -> str:
 
 
 def _upright(kind: str, at: float, height: float) -> str:
-    """Return an upright line in the middle of a row."""
+    """Return a vertical line in the middle of a row."""
     top, bottom = (_ROW_PX - height) / 2, (_ROW_PX + height) / 2
     return f'<line class="{kind}" x1="{at}%" x2="{at}%" y1="{top}" y2="{bottom}"/>'
 
 
 def _axis(scale: Scale, named: Named) -> str:
-    """Return the names of the ticks; those without room on a phone are left out."""
+    """Return the labels of the ticks; those without room on a phone are left out."""
     ticks = ""
     before = -_ROOM
     for tick in scale.ticks:
@@ -202,7 +202,7 @@ def _curve(line: Curve, x: Scale, y: Scale) -> str:
     return f'<polyline class="curve series-{line.series % SERIES}" points="{points}"/>'
 
 
-# The cards of the HTML report: each a plot, what it shows, and the same figures as a table.
+# The cards of the HTML report: each has a plot, its caption, and the same figures as a table.
 
 # The plots of intervals: title, explanation, the figure of the dot, that of the tick.
 _INTERVALS: tuple[tuple[str, str, str, str | None], ...] = (
@@ -272,7 +272,7 @@ def _row_of(plan: Plan, cell: Cell, dot: str, tick: str | None) -> Row:
 
 
 def _spread_card(plan: Plan, samples: Sequence[Sample]) -> str:
-    """Return the share of answers whose first token had come, by time."""
+    """Return the plot of the share of answers that had their first token, by time."""
     lines = []
     rows = []
     for contender in plan.contenders:
@@ -301,7 +301,7 @@ _SPREAD = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 def _rounds_card(plan: Plan, samples: Sequence[Sample]) -> str:
-    """Return the median time to the first token, round by round: whether something changed meanwhile."""
+    """Return the plot of the median time to the first token by round, which shows changes during the bench."""
     lines, rows = [], []
     rounds = sorted({sample.key.round for sample in samples})
     for contender in plan.contenders:
@@ -326,7 +326,7 @@ def _rounds_card(plan: Plan, samples: Sequence[Sample]) -> str:
                     *(number("ttft_ms", by_round[at + 1.0]) if at + 1.0 in by_round else UNKNOWN for at in rounds),
                 ]
             )
-    if len(rounds) < 3 or not lines:  # noqa: PLR2004 - no line to look at
+    if len(rounds) < 3 or not lines:  # noqa: PLR2004 - too few points for a line
         return ""
     said = "Median time to the first token in each round: a slope or a step means that something changed meanwhile."
     drawn = curves(lines, (lambda value: f"{value:g}", _ms), said=said)
@@ -413,7 +413,7 @@ _MINUTE_S = 60.0
 
 
 def page(report: Report, gate: Gate | None = None) -> str:
-    """Return the document; with what the gate says, if there is one."""
+    """Return the HTML document, with the gate's results if there is one."""
     plan = report.plan
     title = f"Bench of {', '.join(dict.fromkeys(each.model for each in plan.contenders))}"
     parts = [
@@ -440,7 +440,7 @@ def page(report: Report, gate: Gate | None = None) -> str:
 
 def _gate(plan: Plan, gate: Gate) -> str:
     rows = [
-        (placed(plan, check.deployment, check.concurrency), check.name, MARKS[check.outcome], check.words)
+        (label_of(plan, check.deployment, check.concurrency), check.name, MARKS[check.outcome], check.words)
         for check in gate.checks
     ]
     kind = "" if gate.outcome is Outcome.HOLDS else " class=warn"

@@ -1,4 +1,4 @@
-"""What a bench asks, of whom, how often and in which order, which follows from the seed, also after a resumption."""
+"""The plan of a bench: prompts, deployments, rounds, and their order, which follows from the seed also when resumed."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,12 +11,12 @@ import msgspec
 
 from gateway.detecting.writing import WRITTEN_PROMPTS
 
-# One request of a bench and what was measured of it: a line of the journal. No text of a prompt, and of an answer only
-# where what is written is compared.
+# One request of a bench and its measurements: a line of the journal. Prompts are never stored, the texts of answers
+# only with ``--same-model``.
 
 
 class Key(msgspec.Struct, frozen=True, order=True):
-    """Which request of the plan it is."""
+    """The position of a request in the plan."""
 
     round: int  # 0, 1, …; -1: warm-up
     concurrency: int
@@ -53,10 +53,10 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost_high_usd: float | None = None  # at most
     error_kind: str | None = None
     status_code: int | None = None
-    text: str | None = None  # what was written; with ``--same-model`` only
+    text: str | None = None  # of the answer; with ``--same-model`` only
 
 
-# What an answer must be like to count as good: ``ttft<500ms,tps>45``.
+# Goals, which an answer must meet to count for goodput: ``ttft<500ms,tps>45``.
 
 _PART = re.compile(r"\s*([a-z][a-z0-9]*)\s*([<>])\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|)\s*")
 _MS = {"ms": 1.0, "s": 1000.0}
@@ -86,7 +86,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """All conditions of a goal, which an answer must meet together."""
+    """A goal: an answer must meet all its conditions."""
 
     text: str
     parts: tuple[Part, ...]
@@ -133,7 +133,7 @@ def read_goal(text: str) -> Goal:
     return Goal(text.replace(" ", ""), tuple(parts))
 
 
-# The prompts of a bench: five classes, always the same words, on request with a salt that no prompt cache knows.
+# The prompts of a bench: five classes, with fixed texts; a salt in front defeats prompt caches, unless it is disabled.
 
 
 class PromptKind(StrEnum):
@@ -144,11 +144,11 @@ class PromptKind(StrEnum):
     LONG_PROMPT = "long_prompt"  # a long text, and a question about it
     TOOL_CALL = "tool_call"  # a tool must be called
     JSON = "json"  # an answer in JSON
-    WRITTEN = "written"  # one of ``WRITTEN_PROMPTS``, with its number behind a colon: what is written is compared
+    WRITTEN = "written"  # one of ``WRITTEN_PROMPTS``, with its number after a colon: the texts of answers are compared
 
 
-CLASSES = tuple(kind for kind in PromptKind if kind is not PromptKind.WRITTEN)  # of a bench of times
-FIXED = ":fixed"  # after the name of a class: its prompt is the same each time, so that a cache may know it
+CLASSES = tuple(kind for kind in PromptKind if kind is not PromptKind.WRITTEN)  # for a bench of times
+FIXED = ":fixed"  # after the name of a class: its prompt has no salt, so it may be cached
 
 
 class Lengths(msgspec.Struct, frozen=True):
@@ -159,7 +159,7 @@ class Lengths(msgspec.Struct, frozen=True):
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """The tokens of an answer, to estimate its cost: about, and at most (``max_tokens``)."""
+    """The number of tokens in an answer, to estimate its cost: expected, and at most (``max_tokens``)."""
 
     about: int
     at_most: int
@@ -209,7 +209,7 @@ def kind_of(name: str) -> PromptKind:
 
 
 def expected_answer(name: str, lengths: Lengths) -> Expected:
-    """Return how long the answer to a class of prompts is."""
+    """Return the expected length of an answer to a class of prompts."""
     match kind_of(name):
         case PromptKind.SHORT:
             return Expected(40, 64)
@@ -306,7 +306,7 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
     model: str  # of the gateway, which it belongs to
     input_usd: float | None = None  # per million tokens; None: unknown
     output_usd: float | None = None
-    leaves_out: dict[str, str] = {}  # the classes it cannot be asked, each with the reason
+    leaves_out: dict[str, str] = {}  # the classes of prompts that it cannot answer, each with the reason
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -329,7 +329,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_written(self) -> bool:
-        """Whether what is written is compared, not the times."""
+        """Whether the texts of answers are compared, not their times."""
         return any(kind in WRITTEN_KINDS for kind in self.kinds)
 
     @property
@@ -370,7 +370,7 @@ def turns(plan: Plan, round_: int) -> Iterator[Turn]:
 
 
 def warm_up(plan: Plan) -> Iterator[Turn]:
-    """Yield the requests that open connections and wake what sleeps."""
+    """Yield the requests that open connections and wake idle deployments."""
     for contender in plan.contenders:
         kinds = plan.kinds_of(contender)
         if kinds and plan.warm_up:
@@ -381,7 +381,7 @@ def warm_up(plan: Plan) -> Iterator[Turn]:
 
 
 def salt(plan: Plan, key: Key, sitting: int) -> str:
-    """Return words for ``key`` that were never sent before: another start of the bench has others."""
+    """Return hexadecimal digits for ``key`` that differ in each start of the bench, so no prompt cache knows them."""
     return f"{Random(f'salt/{plan.seed}/{key}/{sitting}').getrandbits(64):016x}"  # noqa: S311 - no secret
 
 

@@ -1,4 +1,4 @@
-"""The report of a bench: everything that is printed, written as JSON or CSV, or drawn."""
+"""The report of a bench: all results that are printed, written as JSON or CSV, or drawn."""
 
 import csv
 import io
@@ -27,24 +27,24 @@ from gateway.bench.figures import (
 )
 from gateway.bench.plan import Key, Plan, Sample, expected_answer
 
-# Who is better than whom: two deployments at a time, by the same requests of the same rounds, in words. The two
-# answers to the same request of a round are compared by the logarithm of their ratio, so one slow answer does not
-# outweigh many others. A verdict needs Student's paired test over the rounds' means, corrected by Holm's method for
-# all pairs, figures and levels of the bench; the interval is the bootstrap's, of this one comparison.
+# Verdicts: comparisons of two deployments by the same requests of the same rounds, in words. The two answers to the
+# same request of a round are compared by the logarithm of their ratio, so one slow answer does not outweigh many
+# others. A verdict needs Student's paired test over the rounds' means, corrected by Holm's method for all pairs,
+# figures and levels of the bench; the interval is the bootstrap's, of this one comparison.
 
-NOTICED = 0.10  # less time, or cost: the difference for which it is said how many rounds would show it
-_OTHER_LENGTH = 0.10  # answers of which the mean lengths differ by more than this are not of one length
+NOTICED = 0.10  # less time, or cost: the difference for which the number of rounds is computed that would show it
+_OTHER_LENGTH = 0.10  # if the mean lengths of answers differ by more than this, the verdict has a note
 
 
 class Aspect(msgspec.Struct, frozen=True):
-    """Something in which two deployments are compared."""
+    """A figure by which two deployments are compared."""
 
     name: str
     what: str  # after "a is faster than b"
     better: str  # "faster"
     of: Callable[[Sample], float | None]
     less_is_better: bool
-    more: str  # after the percentage: what the better one has less or more of
+    more: str  # after the percentage: "less time"
     is_share: bool = False  # compared by the difference, in points
 
 
@@ -83,11 +83,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     a: str  # the better one, as far as this bench has seen
     b: str
     rounds: int  # in which both answered
-    difference: Estimate  # by how much: a share (0.23: 23 %); of errors and goodput the difference of two shares
-    p: float  # that chance alone makes as large a difference, of this comparison
+    difference: Estimate  # a share (0.23: 23 %); for errors and goodput the difference of two shares
+    p: float  # the p-value of this comparison
     p_corrected: float  # by Holm's method, for all comparisons of the bench
     is_shown: bool
-    rounds_needed: int | None = None  # in all, to show a difference of NOTICED most probably; of times and costs only
+    rounds_needed: int | None = None  # in all, to show NOTICED in four of five benches; only of times and costs
     words: str
     note: str | None = None
 
@@ -106,7 +106,7 @@ def verdicts(plan: Plan, samples: Sequence[Sample], draws: Draws) -> list[Verdic
             Aspect("goodput", "at the goal", "better", good, False, "points more requests meet it", is_share=True)  # noqa: FBT003 - a row
         )
     found: dict[str, Verdict] = {}
-    differences: dict[str, list[float]] = {}  # of the rounds, of what is compared by its logarithm
+    differences: dict[str, list[float]] = {}  # of the rounds; only for figures compared by their logarithm
     for concurrency in plan.concurrencies:
         by_name: dict[str, dict[Key, Sample]] = {contender.name: {} for contender in plan.contenders}
         for sample in samples:
@@ -125,8 +125,8 @@ def verdicts(plan: Plan, samples: Sequence[Sample], draws: Draws) -> list[Verdic
     for name, each in differences.items():
         needed = rounds_needed(each, log1p(NOTICED), len(found))
         found[name] = msgspec.structs.replace(found[name], rounds_needed=needed)
-    told = [_told(verdict, corrected[name], len(found), by_aspect, plan.labels) for name, verdict in found.items()]
-    return sorted(told, key=lambda verdict: not verdict.is_shown)
+    worded = [_with_words(each, corrected[name], len(found), by_aspect, plan.labels) for name, each in found.items()]
+    return sorted(worded, key=lambda verdict: not verdict.is_shown)
 
 
 class _Pair(msgspec.Struct, frozen=True):
@@ -140,7 +140,7 @@ class _Pair(msgspec.Struct, frozen=True):
 
 
 def _pairs(aspect: Aspect, of_a: Mapping[Key, Sample], of_b: Mapping[Key, Sample], b: str) -> list[_Pair]:
-    """Return the requests of which both have a value."""
+    """Return the pairs of values of requests for which both have one."""
     found = []
     for key, sample in of_a.items():
         other = of_b.get(msgspec.structs.replace(key, deployment=b))
@@ -154,7 +154,7 @@ def _pairs(aspect: Aspect, of_a: Mapping[Key, Sample], of_b: Mapping[Key, Sample
 
 
 def _means(aspect: Aspect, pairs: Sequence[_Pair]) -> list[tuple[int, float]]:
-    """Return each round's mean difference: of shares in points, else of the logarithms."""
+    """Return each round's mean difference: of shares the plain one, else that of the logarithms."""
     by_round: dict[int, list[float]] = {}
     for pair in pairs:
         value = pair.a - pair.b if aspect.is_share else log(pair.a) - log(pair.b)
@@ -165,7 +165,7 @@ def _means(aspect: Aspect, pairs: Sequence[_Pair]) -> list[tuple[int, float]]:
 def _compared(
     aspect: Aspect, concurrency: int, by_name: Mapping[str, Mapping[Key, Sample]], names: tuple[str, str], draws: Draws
 ) -> Verdict | None:
-    """Return the comparison, yet without words; None if the two have no request in common."""
+    """Return the comparison, without its words; None if the two have no request in common."""
     a, b = names
     pairs = _pairs(aspect, by_name[a], by_name[b], b)
     if not pairs:
@@ -208,7 +208,7 @@ def _negative(value: float | None) -> float | None:
 
 
 def _as_difference(aspect: Aspect, estimate: Estimate) -> Estimate:
-    """Return by how much the better one is better, as a share of the other; positive where it is."""
+    """Return the advantage of the better one as a share of the other's value; positive for an advantage."""
 
     def of(value: float | None) -> float | None:
         if value is None:
@@ -224,7 +224,7 @@ def _as_difference(aspect: Aspect, estimate: Estimate) -> Estimate:
 
 
 def length_note(aspect: Aspect, tokens_a: float, tokens_b: float) -> str | None:
-    """Return that the first answers are longer or shorter than the others, if that explains times or cost."""
+    """Return a note if ``a``'s answers are longer or shorter than ``b``'s, for aspects that depend on their length."""
     if aspect.name not in ("total", "cost") or not tokens_a or not tokens_b:
         return None
     off = tokens_a / tokens_b - 1.0
@@ -233,7 +233,7 @@ def length_note(aspect: Aspect, tokens_a: float, tokens_b: float) -> str | None:
     return f"its answers are {abs(off) * 100:.0f} % {'longer' if off > 0 else 'shorter'}"
 
 
-def _told(
+def _with_words(
     verdict: Verdict, p_corrected: float, comparisons: int, aspects: Mapping[str, Aspect], labels: Mapping[str, str]
 ) -> Verdict:
     """Return the verdict with its words."""
@@ -271,7 +271,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     requests: int
     spent_usd: float | None  # by reported usage and known prices; None: no price is known
     at_most_usd: float  # with what may have been billed for broken requests
-    is_whole: bool  # everything in the plan was asked
+    is_whole: bool  # every request of the plan was sent
     cells: list[Cell]
     verdicts: list[Verdict]
     method: list[str]
@@ -304,11 +304,11 @@ def report(plan: Plan, samples: Sequence[Sample], *, sittings: int, at_most_usd:
 
 
 def method(plan: Plan) -> list[str]:
-    """Return how it was measured, in sentences."""
+    """Return the description of the method, in paragraphs."""
     at_most = ", ".join(f"{kind} {expected_answer(kind, plan.lengths).at_most}" for kind in plan.kinds)
     way = "through the gateway" if plan.url else "directly to the providers, without a gateway"
     levels = ", ".join(map(str, plan.concurrencies))
-    said = f"""
+    text = f"""
 Requests went {way}, streamed. In each round every deployment was asked the same, in turns, in a random order (seed
 {plan.seed}). No two deployments were measured at the same time.
 
@@ -341,7 +341,7 @@ together: the chance that any of them is false is 5 %. Intervals in verdicts are
 
 The figures are of these minutes and from this machine. Providers differ by hour and place.
 """
-    return [" ".join(paragraph.split()) for paragraph in said.split("\n\n")]
+    return [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
 
 
 def as_csv(of: Report) -> str:

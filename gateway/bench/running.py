@@ -1,4 +1,4 @@
-"""Runs a bench: round by round, deployment by deployment, as many requests at a time as its level says."""
+"""Runs a bench: round by round, deployment by deployment, with the plan's concurrency."""
 
 import asyncio
 import fcntl
@@ -10,15 +10,15 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gateway.bench.measuring import Measured, Moments, asked_of, measure
+from gateway.bench.measuring import Measured, Moments, measure, request_for
 from gateway.bench.plan import Contender, Key, Plan, Sample, Turn, turns, warm_up
 from gateway.fleet.models import Deployment
 from gateway.racing import MISCOUNT
 from providers import ErrorKind, Price
 
-# The journal of a bench: a file of JSON lines, one for each request sent and each one finished. A line is one
-# ``write``, so a bench that is killed loses nothing but the requests under way. These are known to have been sent, so
-# their cost counts against the cap, and they are asked again.
+# The journal of a bench: a file of JSON lines, one when a request is sent and one when it has finished. A line is one
+# ``write``, so a bench that is killed loses only the running requests. The journal has that they were sent, so their
+# cost counts against the cap, and they are sent again.
 
 VERSION = 1
 _LONGEST_LINE = 1_000_000
@@ -29,7 +29,7 @@ class JournalError(Exception):
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """A request that was sent, and what it costs at most."""
+    """A request that was sent, and its maximum cost."""
 
     key: Key
     sitting: int
@@ -37,7 +37,7 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 class Past(msgspec.Struct):
-    """What a journal knows."""
+    """The content of a journal."""
 
     plan: Plan
     sittings: int = 0  # how often the bench was started
@@ -68,7 +68,7 @@ class Journal:
         self._write(Line(sitting=number))
 
     def rounds(self, number: int) -> None:
-        """Record that the bench is to have so many rounds from now on."""
+        """Record a new total number of rounds."""
         self._write(Line(rounds=number))
 
     def sent(self, key: Key, sitting: int, most_usd: float) -> None:
@@ -111,10 +111,10 @@ def new_journal(path: Path, plan: Plan) -> Iterator[Journal]:
 
 @contextmanager
 def continued_journal(path: Path) -> Iterator[tuple[Journal, Past]]:
-    """Open a journal to go on with it. A last line that was cut off is removed.
+    """Open a journal to continue it. An incomplete last line is removed.
 
     Raises:
-        JournalError: it is none, cannot be written, or another process is writing it.
+        JournalError: the file is no journal, cannot be written, or another process is writing it.
 
     """
     try:
@@ -128,10 +128,10 @@ def continued_journal(path: Path) -> Iterator[tuple[Journal, Past]]:
 
 
 def read_journal(path: Path) -> Past:
-    """Return what a journal knows, without changing it.
+    """Return the content of a journal, without changing it.
 
     Raises:
-        JournalError: it is none, or cannot be read.
+        JournalError: the file is no journal, or cannot be read.
 
     """
     return _read(path)[0]
@@ -152,7 +152,7 @@ def _owned(descriptor: int, path: Path) -> Iterator[Journal]:
 
 
 def _read(path: Path) -> tuple[Past, int]:
-    """Return what the journal knows, and the length of its whole lines."""
+    """Return the content of the journal, and the length of its complete lines in bytes."""
     past: Past | None = None
     whole = 0
     decoder: Any = msgspec.json.Decoder(Line)
@@ -195,64 +195,64 @@ def _plan(line: Line, path: Path) -> Plan:
     return line.plan
 
 
-# What a bench may cost: an estimate before it starts, and a cap that holds while it runs. A request costs at most its
-# prompt at the dearest price of input (our estimate of tokens may be too low by half), and an answer as long as
-# ``max_tokens`` allows. A round begins only if all of it can be paid, whatever it costs. What a killed request has
-# cost is unknown, so it counts with its most.
+# The cost of a bench: an estimate before it starts, and a cap while it runs. The maximum cost of a request is its
+# prompt at the highest input price (our estimate of its tokens may be too low by half), plus an answer of
+# ``max_tokens``. A round begins only if the maximum cost of its requests is left. The cost of a killed request is
+# unknown, so its maximum counts.
 
-_FRAME_TOKENS = 64  # what a chat's template adds to a prompt
-_LONGER = 1.25  # once an answer has cost more than its most, the next ones may cost this many times as much
+_FRAME_TOKENS = 64  # added to a prompt by the chat template
+_LONGER = 1.25  # if an answer has cost more than its maximum, the next maximum is this many times its cost
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What a request costs, about and at most, in US dollars."""
+    """The cost of a request, expected and at most, in US dollars."""
 
     about_usd: float
     most_usd: float
 
 
 def cost_of(price: Price | None, prompt_tokens: int, about_tokens: int, most_tokens: int) -> Cost:
-    """Return what a request may cost; an unknown price counts as nothing."""
+    """Return the cost of a request; an unknown price counts as 0."""
     if price is None:
         return Cost(0.0, 0.0)
     about = prompt_tokens * price.input_usd + about_tokens * price.output_usd
-    dearest_input = max(price.input_usd, price.cache_write_usd or 0.0)
-    dearest_output = max(price.output_usd, price.reasoning_usd or 0.0)
+    highest_input = max(price.input_usd, price.cache_write_usd or 0.0)
+    highest_output = max(price.output_usd, price.reasoning_usd or 0.0)
     prompt = prompt_tokens * MISCOUNT + _FRAME_TOKENS
-    return Cost(about, prompt * dearest_input + most_tokens * dearest_output)
+    return Cost(about, prompt * highest_input + most_tokens * highest_output)
 
 
 class Purse:
-    """Counts what was spent, and says whether more may be."""
+    """Counts the cost of requests against a cap."""
 
     def __init__(self, cap_usd: float | None, costs: Mapping[tuple[str, str], Cost]) -> None:
-        """``costs``: of a request, by deployment and class. ``cap_usd`` None: no cap."""
+        """``costs``: the cost of a request, by deployment and class. ``cap_usd`` None: no cap."""
         self.cap_usd = cap_usd
-        self.spent_usd = 0.0  # at most
+        self.spent_usd = 0.0  # upper bound
         self._costs = dict(costs)
         self._open: dict[tuple[Key, int], float] = {}
 
     def most_usd(self, key: Key) -> float:
-        """Return what a request costs at most."""
+        """Return the maximum cost of a request."""
         return self._costs[key.deployment, key.kind].most_usd
 
     def pays(self, keys: Iterable[Key]) -> bool:
-        """Whether all of these requests can be paid, whatever they and those under way will cost."""
+        """Whether these requests stay within the cap, even if they and the running ones cost their maximum."""
         if self.cap_usd is None:
             return True
         return self.committed_usd + sum(map(self.most_usd, keys)) <= self.cap_usd
 
     @property
     def committed_usd(self) -> float:
-        """What was spent, and what is under way may cost."""
+        """The upper bound of the cost so far, plus the maximum cost of running requests."""
         return self.spent_usd + sum(self._open.values())
 
     def sent(self, key: Key, sitting: int, most_usd: float) -> None:
-        """Reserve what a request may cost."""
+        """Reserve the maximum cost of a request."""
         self._open[key, sitting] = most_usd
 
     def done(self, sample: Sample) -> None:
-        """Replace the reservation by what the request did cost, at most."""
+        """Replace the reservation by the upper bound of the request's cost."""
         reserved = self._open.pop((sample.key, sample.sitting), 0.0)
         paid = sample.cost_high_usd if sample.cost_high_usd is not None else reserved
         self.spent_usd += paid
@@ -263,7 +263,7 @@ class Purse:
 
 
 _LONGEST_WAIT_S = 60.0  # after a rate limit
-_HOPELESS = frozenset(
+_PERMANENT = frozenset(
     {
         ErrorKind.PROVIDER_AUTH,
         ErrorKind.NOT_FOUND,
@@ -279,20 +279,20 @@ class BenchError(Exception):
 
 
 class Watcher(Protocol):
-    """Is told of what happens."""
+    """Receives the events of a running bench."""
 
     def turn(self, turn: Turn) -> None:
-        """Tell whose turn it is."""
+        """The turn of a deployment begins."""
 
     def measured(self, measured: Measured, spent_usd: float) -> None:
-        """Tell of a finished request."""
+        """A request has finished."""
 
     def waits(self, deployment: str, seconds: float) -> None:
-        """Tell of a wait for a rate limit."""
+        """A deployment is rate-limited, so the bench waits."""
 
 
 class Bench:
-    """A bench that runs. ``stopped_at_cap`` is set when the next round could not be paid."""
+    """A running bench. ``stopped_at_cap`` is set when the cap does not allow the next round."""
 
     def __init__(
         self,
@@ -305,7 +305,7 @@ class Bench:
         watcher: Watcher,
         moments: Moments,
     ) -> None:
-        """``past``: what the journal knows already; it is extended with new samples."""
+        """``past``: the journal's content; new samples are appended to it."""
         self.stopped_at_cap = False
         self._plan = plan
         self._deployments = deployments
@@ -323,10 +323,10 @@ class Bench:
             purse.done(sample)
 
     async def run(self) -> Sequence[Sample]:
-        """Run what is left of the plan; return all samples, those of earlier starts too.
+        """Run the rest of the plan; return all samples, with those of earlier starts.
 
         Raises:
-            BenchError: a deployment cannot be asked at all.
+            BenchError: a deployment cannot be reached, or refuses every request.
             JournalError: the journal cannot be written.
 
         """
@@ -342,24 +342,24 @@ class Bench:
                 self.stopped_at_cap = True
                 break
             for turn in left:
-                await self._take(turn)
+                await self._run_turn(turn)
         return self._past.samples
 
     async def _warm_up(self, first: int) -> None:
-        """Warm up, and fail if one deployment could not be asked at all."""
+        """Warm up, and fail if a deployment answered nothing, for a reason that will not pass."""
         warming = list(warm_up(self._plan))
         needed = [key for turn in [*warming, *self._left(turns(self._plan, first))] for key in turn.keys]
         if not self._purse.pays(needed):
             self.stopped_at_cap = True
             return
         for turn in warming:
-            measured = await self._take(turn)
+            measured = await self._run_turn(turn)
             errors = [each for each in measured if each.sample.error_kind is not None]
-            if len(errors) == len(measured) and errors[-1].sample.error_kind in _HOPELESS:
+            if len(errors) == len(measured) and errors[-1].sample.error_kind in _PERMANENT:
                 raise BenchError(f"{turn.contender.name} cannot be asked: {errors[-1].message}")
 
-    async def _take(self, turn: Turn) -> list[Measured]:
-        """Send the requests of a turn, ``concurrency`` at a time: the next one when one has ended."""
+    async def _run_turn(self, turn: Turn) -> list[Measured]:
+        """Send the requests of a turn, ``concurrency`` at a time: the next one starts when one has ended."""
         self._watcher.turn(turn)
         waiting, results = list(reversed(turn.keys)), list[Measured]()
 
@@ -384,11 +384,11 @@ class Bench:
         most_usd = self._purse.most_usd(key)
         self._purse.sent(key, self._sitting, most_usd)
         self._journal.sent(key, self._sitting, most_usd)
-        asked = asked_of(self._plan, contender, key, self._sitting)
+        request = request_for(self._plan, contender, key, self._sitting)
         self._in_flight[contender.name] += 1
         try:
             measured = await measure(
-                asked,
+                request,
                 self._deployments[contender.name],
                 key,
                 sitting=self._sitting,

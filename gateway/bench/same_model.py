@@ -1,4 +1,4 @@
-"""Whether two deployments, or one now and before, write alike: a permutation test on their answers to fixed prompts."""
+"""Tests whether two deployments, or two runs of one, write alike: a permutation test on answers to fixed prompts."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ from gateway.bench.report import Report, report
 from gateway.detecting.writing import A_WEEK, LEAST_KNOWN, Discrepancy, discrepancy
 
 LEVEL = 0.01
-LEAST_SAMPLES = 10  # of each prompt, that a bench asks for
-_LEAST_PROMPTS = 0.5  # of all prompts, that must count
+LEAST_SAMPLES = 10  # answers to each prompt
+_LEAST_PROMPTS = 0.5  # the share of prompts that must have enough answers
 _MORE_TOKENS = "a model that reasons first may need more --answer-tokens"
 MORE_PROBES = f"switch on probes.same_model, which asks each prompt {A_WEEK} times a week"
 _OF_PROBES = (
@@ -24,10 +24,10 @@ _OF_PROBES = (
 
 
 def check_same(plan: Plan, wanted: Wanted | None) -> None:
-    """Refuse, before anything is sent, what cannot be compared.
+    """Check, before anything is sent, that the bench can be compared.
 
     Raises:
-        GateError: there would be too few answers, or the run of before cannot be compared with.
+        GateError: there would be too few answers, or the earlier run is not comparable.
 
     """
     samples = plan.rounds * sum(plan.concurrencies)
@@ -52,7 +52,7 @@ def check_same(plan: Plan, wanted: Wanted | None) -> None:
 
 
 def judge_same(report: Report, wanted: Wanted | None, advice: str = _MORE_TOKENS) -> Gate:
-    """Compare each deployment with the first, or with itself in the run of before; ``advice``: what brings answers."""
+    """Compare each deployment with the first, or with its earlier run; ``advice`` says how to get more answers."""
     now = written_by(report.samples)
     names = [contender.name for contender in report.plan.contenders]
     if wanted is not None and wanted.against is not None:
@@ -67,7 +67,7 @@ def judge_same(report: Report, wanted: Wanted | None, advice: str = _MORE_TOKENS
     found = {name: discrepancy(a, b, seed=report.plan.seed) for name, _, a, b in pairs}
     corrected = holm({name: each.p for name, each in found.items() if each is not None})
     checks = [
-        _told(name, other, found[name], corrected.get(name, 1.0), report.plan, advice=advice)
+        _check_of(name, other, found[name], corrected.get(name, 1.0), report.plan, advice=advice)
         for name, other, _, _ in pairs
     ]
     notes += [
@@ -76,11 +76,11 @@ def judge_same(report: Report, wanted: Wanted | None, advice: str = _MORE_TOKENS
         if (answers := now.get(name)) and all(len(set(texts)) == 1 for texts in answers.values())
     ]
     outcomes = {check.outcome for check in checks}
-    together = next((each for each in (Outcome.BROKEN, Outcome.UNDECIDED) if each in outcomes), Outcome.HOLDS)
-    return Gate(together, checks, notes)
+    outcome = next((each for each in (Outcome.BROKEN, Outcome.UNDECIDED) if each in outcomes), Outcome.HOLDS)
+    return Gate(outcome, checks, notes)
 
 
-def _told(name: str, other: str, found: Discrepancy | None, p: float, plan: Plan, *, advice: str) -> Check:
+def _check_of(name: str, other: str, found: Discrepancy | None, p: float, plan: Plan, *, advice: str) -> Check:
     level = max(plan.concurrencies)
     title = f"same model as {other}"
     if found is None or found.prompts < _LEAST_PROMPTS * len(plan.kinds):
@@ -107,7 +107,7 @@ def written_by(samples: Sequence[Sample]) -> dict[str, dict[str, list[str]]]:
 
 
 def stored_report(written: Mapping[str, Sequence[Written]], tokens: int, seed: int) -> Report:
-    """Return as a bench what probes stored of each deployment, whose answers had at most ``tokens``."""
+    """Return a report on stored answers to probes, by deployment; they have at most ``tokens`` tokens."""
     plan = Plan(
         seed=seed,
         contenders=tuple(Contender(name=name, model=",".join(written)) for name in written),

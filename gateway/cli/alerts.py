@@ -1,4 +1,4 @@
-"""``holeshot alerts``: what is wrong and was, and whether webhooks arrive."""
+"""``holeshot alerts``: open and past alerts, and a test of the webhooks."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from gateway.cli.terminal import FAILED, MISUSED, fail, json_text, say, write_js
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
-    from gateway.alerts.sender import Answered
+    from gateway.alerts.sender import SendResult
     from gateway.settings import WebhookSettings
 
 _COLUMNS = ("opened_at", "resolved_at", "severity", "kind", "subject", "summary", "messages")
@@ -81,7 +81,7 @@ def _try(
         fail("no webhook is configured: add one to alerts.webhooks (docs/alerts.md)")
     answers = asyncio.run(_send(webhooks, settings.replica or "test"))
     rows = [
-        {"webhook": name, "ok": each.delivery.ok, "answer": each.delivery.answer, "said": each.said}
+        {"webhook": name, "ok": each.delivery.ok, "answer": each.delivery.answer, "said": each.reply}
         for name, each in answers.items()
     ]
     if as_json:
@@ -111,7 +111,7 @@ def _cell(row: dict[str, Any], column: str) -> object:
     return ", ".join(f"{row[name]} {words}" for words, name in named.items() if row[name]) or None
 
 
-async def _send(webhooks: "dict[str, WebhookSettings]", replica: str) -> "dict[str, Answered]":
+async def _send(webhooks: "dict[str, WebhookSettings]", replica: str) -> "dict[str, SendResult]":
     """Send all at once; a receiver that hangs delays no other."""
     from gateway import __version__  # noqa: PLC0415 - as above
     from gateway.alerts.alert import Alert, Event, Kind, Message, Severity  # noqa: PLC0415 - likewise
@@ -136,7 +136,7 @@ async def _send(webhooks: "dict[str, WebhookSettings]", replica: str) -> "dict[s
         messages = {
             name: Message(id=new_id(), alert=alert, webhook=name, event=Event.TEST, created_at=now) for name in webhooks
         }
-        said = await asyncio.gather(*(sender.send(webhook, messages[name]) for name, webhook in webhooks.items()))
-        return dict(zip(webhooks, said, strict=True))
+        results = await asyncio.gather(*(sender.send(webhook, messages[name]) for name, webhook in webhooks.items()))
+        return dict(zip(webhooks, results, strict=True))
     finally:
         await sender.aclose()

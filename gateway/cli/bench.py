@@ -165,19 +165,19 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         "--journal": journal,
     }
     others = {"--fail-if": fail_if, "--html": html, "--csv": as_csv or None}
-    _refuse({**plan, **others, "--json": as_json or None, "--resume": resume}, plan, same_model=same_model)
+    _check_options({**plan, **others, "--json": as_json or None, "--resume": resume}, plan, same_model=same_model)
     if from_probes:
         spent = {"--rounds": rounds, "--max-usd": max_usd, "--resume": resume, "--against": against}
         names = _names_of_probes(model, {**plan, **spent}, same_model=same_model)
-        _end(_stored(names, config, seed or 0), None, None, files, as_json=as_json, as_csv=as_csv)
+        _finish(_report_on_probes(names, config, seed or 0), None, None, files, as_json=as_json, as_csv=as_csv)
         return
     from gateway.bench.running import JournalError, read_journal  # noqa: PLC0415 - only where it is needed
     from gateway.cli.bench_field import (  # noqa: PLC0415 - likewise
         Spending,
         Wanted,
+        parse_goal,
         read_classes,
         read_levels,
-        the_goal,
         written_kinds,
     )
     from gateway.watching import logs  # noqa: PLC0415 - likewise
@@ -195,7 +195,7 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         warm_up=(0 if same_model else 2) if warm_up is None else warm_up,
         answer_tokens=answer_tokens or (_WRITTEN_TOKENS if same_model else 512),
         prompt_tokens=prompt_tokens or 4000,
-        goal=the_goal(goal),
+        goal=parse_goal(goal),
         seed=random.randrange(2**31) if seed is None else seed,  # noqa: S311 - an order
     )
     path = resume or journal or Path(time.strftime("bench-%Y%m%d-%H%M%S.jsonl"))
@@ -219,19 +219,19 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         if path.exists():
             say(f"holeshot: stopped; `holeshot bench --resume {path}` goes on", err=True)
         raise typer.Exit(STOPPED) from None
-    _end(report, path, gate, files, as_json=as_json, as_csv=as_csv)
+    _finish(report, path, gate, files, as_json=as_json, as_csv=as_csv)
 
 
-_OF_TIMES = ("--classes", "--prompt-tokens", "--goal", "--fail-if", "--html", "--csv")
+_FOR_TIMES = ("--classes", "--prompt-tokens", "--goal", "--fail-if", "--html", "--csv")
 
 
-def _refuse(given: "Mapping[str, object]", plan: "Iterable[str]", *, same_model: bool) -> None:
-    """Fail if options that were given do not go together; ``plan``: those that a journal has settled."""
+def _check_options(given: "Mapping[str, object]", plan: "Iterable[str]", *, same_model: bool) -> None:
+    """Fail if options contradict each other; ``plan``: those that are fixed by the journal of ``--resume``."""
     known = [name for name, value in given.items() if value is not None]
     if "--json" in known and "--csv" in known:
         fail("give --json or --csv, not both", MISUSED)
-    if same_model and not set(known).isdisjoint(_OF_TIMES):
-        odd = ", ".join(name for name in known if name in _OF_TIMES)
+    if same_model and not set(known).isdisjoint(_FOR_TIMES):
+        odd = ", ".join(name for name in known if name in _FOR_TIMES)
         fail(f"--same-model compares what is written, not times: leave out {odd}", MISUSED)
     if "--resume" in known and not set(known).isdisjoint(plan):
         settled = ", ".join(name for name in plan if name in known)
@@ -242,7 +242,7 @@ _WITH_PROBES = ("MODEL", "--seed")
 
 
 def _names_of_probes(model: list[str] | None, given: "Mapping[str, object]", *, same_model: bool) -> list[str]:
-    """Return the deployments to compare by what probes stored."""
+    """Return the deployments whose stored answers to probes are compared."""
     if not same_model:
         fail("--from-probes compares what is written: add --same-model", MISUSED)
     odd = [name for name, value in given.items() if value is not None and name not in _WITH_PROBES]
@@ -254,8 +254,8 @@ def _names_of_probes(model: list[str] | None, given: "Mapping[str, object]", *, 
     return names
 
 
-def _stored(names: "Iterable[str]", config: Path | None, seed: int) -> "Report":
-    """Return as a bench what probes have stored of these deployments."""
+def _report_on_probes(names: "Iterable[str]", config: Path | None, seed: int) -> "Report":
+    """Return a report on the answers to probes that the ledger has of these deployments."""
     url = read_database_url(config, for_reports=True)
     from gateway.bench.same_model import stored_report  # noqa: PLC0415 - only where it is needed
     from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
@@ -280,7 +280,7 @@ async def _written(url: str, names: "Iterable[str]") -> "dict[str, list[Written]
 
 
 def _read_gate(fail_if: list[str], against: Path | None) -> "WantedGate | None":
-    """Return what is to be judged; None if nothing is."""
+    """Return the gate's conditions and earlier run; None without either."""
     if not fail_if and against is None:
         return None
     from gateway.bench.gate import GateError, Wanted, read_condition, read_saved  # noqa: PLC0415 - as above
@@ -295,28 +295,34 @@ def _read_gate(fail_if: list[str], against: Path | None) -> "WantedGate | None":
 async def _bench(
     wanted: "Wanted", past: "Past | None", path: Path, spending: "Spending", gate: "WantedGate | None"
 ) -> "Report":
-    """Run what is left of a bench; return its report."""
+    """Run the rest of a bench; return its report."""
     from gateway.bench.measuring import Moments  # noqa: PLC0415 - as above
     from gateway.bench.report import report  # noqa: PLC0415 - likewise
     from gateway.bench.running import Bench, BenchError, Past, Purse  # noqa: PLC0415 - likewise
-    from gateway.cli.bench_field import agree, open_field, paid, unpriced_of, watching  # noqa: PLC0415 - likewise
+    from gateway.cli.bench_field import (  # noqa: PLC0415 - likewise
+        confirm,
+        open_field,
+        shown_progress,
+        spent_at_most_usd,
+        unpriced_of,
+    )
 
     if past is not None and _is_whole(past):
         _check(gate, past.plan)
-        return report(past.plan, past.samples, sittings=past.sittings, at_most_usd=paid(past))
+        return report(past.plan, past.samples, sittings=past.sittings, at_most_usd=spent_at_most_usd(past))
     async with AsyncExitStack() as stack:
         field = await stack.enter_async_context(open_field(wanted, None if past is None else past.plan))
         plan = field.plan(wanted) if past is None else past.plan
         _check(gate, plan)
         costs = field.costs(plan)
-        agree(plan, field, costs, spending, Past(plan) if past is None else past)
+        confirm(plan, field, costs, spending, Past(plan) if past is None else past)
         journal, past = stack.enter_context(_journal(path, plan, is_new=past is None))
         if plan.rounds > past.plan.rounds:
             journal.rounds(plan.rounds)
             past.plan = plan
         cap_usd = None if spending.unpriced and unpriced_of(field) else spending.cap_usd
         purse = Purse(cap_usd, costs)
-        with watching(plan, past.samples) as watcher:
+        with shown_progress(plan, past.samples) as watcher:
             run = Bench(
                 plan,
                 field.deployments,
@@ -352,7 +358,7 @@ def _journal(path: Path, plan: "Plan", *, is_new: bool) -> "Iterator[tuple[Journ
 
 
 def _is_whole(past: "Past") -> bool:
-    """Whether nothing is left to ask."""
+    """Whether every request of the plan was sent."""
     from gateway.bench.figures import measured  # noqa: PLC0415 - as above
 
     return len(measured(past.samples)) >= past.plan.requests
@@ -382,10 +388,10 @@ class _Files(NamedTuple):
     markdown: Path | None
 
 
-def _end(
+def _finish(
     report: "Report", journal: Path | None, wanted: "WantedGate | None", files: _Files, *, as_json: bool, as_csv: bool
 ) -> None:
-    """Print and write the report, and exit with what the gate says. Without a journal it is of what probes stored."""
+    """Print and write the report, and exit with the gate's code. Without a journal, the answers are those of probes."""
     gate: Gate | None = None
     if journal is None:
         from gateway.bench.same_model import MORE_PROBES, judge_same  # noqa: PLC0415 - as above
@@ -430,7 +436,7 @@ def _show(report: "Report", journal: Path | None, gate: "Gate | None", *, as_jso
 
 
 def _write(report: "Report", gate: "Gate | None", files: _Files) -> None:
-    """Write the files that are wanted."""
+    """Write the requested files."""
     if files.html is not None:
         from gateway.bench.page import page  # noqa: PLC0415 - as above
 

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from gateway.app.fleets import Fleets
 from gateway.bench.figures import ALL, FEWEST_ROUNDS, Cell, measured
 from gateway.bench.gate import Gate, Outcome
-from gateway.bench.measuring import Measured, asked_of, unfit_for
+from gateway.bench.measuring import Measured, request_for, unfit_for
 from gateway.bench.plan import WARM_UP, Contender, Goal, Key, Lengths, Plan, Sample, Turn, expected_answer
 from gateway.bench.report import NOTICED, Report, shown
 from gateway.bench.running import Cost, Past, Purse, cost_of
@@ -30,7 +30,7 @@ from gateway.settings import Settings
 from providers import LiteLLM, Price, open_upstream
 from providers.http import TlsContexts
 
-_CLOCKS = Clocks(connect_s=5.0, ttft_s=300.0, stall_s=300.0, total_s=None)  # of the gateway, which has its own
+_CLOCKS = Clocks(connect_s=5.0, ttft_s=300.0, stall_s=300.0, total_s=None)  # for a gateway, which has shorter ones
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """Who runs: deployments by name, each with the model it belongs to, open until the bench ends."""
+    """The deployments to measure, by name, each with its model. They are open until the bench ends."""
 
     deployments: Mapping[str, Deployment]
     models: Mapping[str, str]
@@ -76,14 +76,14 @@ class Field(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(plan, contenders=fitted)
 
     def costs(self, plan: Plan) -> dict[tuple[str, str], Cost]:
-        """Return what a request costs, by deployment and class."""
+        """Return the cost of a request, by deployment and class."""
         costs = {}
         for contender in plan.contenders:
             price = self.deployments[contender.name].price
             for kind in plan.kinds_of(contender):
-                asked = asked_of(plan, contender, _key(contender.name, kind), 0)
+                request = request_for(plan, contender, _key(contender.name, kind), 0)
                 answer = expected_answer(kind, plan.lengths)
-                costs[contender.name, kind] = cost_of(price, asked.needs.prompt_tokens, answer.about, answer.at_most)
+                costs[contender.name, kind] = cost_of(price, request.needs.prompt_tokens, answer.about, answer.at_most)
         return costs
 
     def _contender(self, name: str) -> Contender:
@@ -98,8 +98,8 @@ class Field(msgspec.Struct, frozen=True):
     def _left_out(self, plan: Plan, contender: Contender) -> dict[str, str]:
         reasons = {}
         for kind in plan.kinds:
-            asked = asked_of(plan, contender, _key(contender.name, kind), 0)
-            reason = unfit_for(asked, self.deployments[contender.name])
+            request = request_for(plan, contender, _key(contender.name, kind), 0)
+            reason = unfit_for(request, self.deployments[contender.name])
             if reason is not None:
                 reasons[kind] = reason
         return reasons
@@ -111,7 +111,7 @@ def _key(deployment: str, kind: str) -> Key:
 
 @asynccontextmanager
 async def open_field(wanted: Wanted, past: Plan | None) -> AsyncIterator[Field]:
-    """Open the deployments that ``wanted`` names, or those of an earlier start, and close them at the end."""
+    """Open the deployments that ``wanted`` names, or those of the plan ``past``, and close them at the end."""
     url = wanted.url if past is None else past.url
     async with AsyncExitStack() as stack:
         if url is not None:
@@ -142,8 +142,8 @@ async def _from_configuration(wanted: Wanted, past: Plan | None, stack: AsyncExi
     names = list(dict.fromkeys(each.model for each in past.contenders)) if past is not None else [wanted.model]
     deployments: dict[str, Deployment] = {}
     models: dict[str, str] = {}
-    for asked in names:
-        name = asked or next(iter(fleet.models), None)
+    for requested in names:
+        name = requested or next(iter(fleet.models), None)
         if name is None:
             fail("no model is configured; name deployments: holeshot bench provider/model,provider/model", MISUSED)
         try:
@@ -193,8 +193,8 @@ def _through_gateway(url: str, wanted: Wanted, past: Plan | None, stack: AsyncEx
         stack.push_async_callback(upstream.aclose)
         deployments: dict[str, Deployment] = {}
         models: dict[str, str] = {}
-        for asked in wanted_models:
-            model = _find(listed, asked)
+        for requested in wanted_models:
+            model = _find(listed, requested)
             for name in _chosen(list(model.deployments), wanted, past):
                 price = _priced(base, wanted.key, name) or model.price
                 models[name] = model.id
@@ -232,20 +232,20 @@ class _Listed(msgspec.Struct):
 
     @property
     def price(self) -> Price | None:
-        """The price of its dearest deployment."""
+        """The price of its most expensive deployment."""
         if self.pricing is None:
             return None
-        said = self.pricing
+        pricing = self.pricing
 
         def usd(text: str | None) -> float | None:
             return None if text is None else float(text)
 
         return Price(
-            input_usd=float(said.prompt),
-            output_usd=float(said.completion),
-            cached_input_usd=usd(said.input_cache_read),
-            cache_write_usd=usd(said.input_cache_write),
-            reasoning_usd=usd(said.internal_reasoning),
+            input_usd=float(pricing.prompt),
+            output_usd=float(pricing.completion),
+            cached_input_usd=usd(pricing.input_cache_read),
+            cache_write_usd=usd(pricing.input_cache_write),
+            reasoning_usd=usd(pricing.internal_reasoning),
         )
 
 
@@ -257,7 +257,7 @@ def _models(base: str, key: str | None) -> list[_Listed]:
     """Return the models of a gateway.
 
     Raises:
-        GatewayError: it cannot be asked, or is none of ours.
+        GatewayError: it does not answer, or is no Holeshot gateway.
 
     """
     try:
@@ -267,7 +267,7 @@ def _models(base: str, key: str | None) -> list[_Listed]:
 
 
 def _priced(base: str, key: str | None, deployment: str) -> Price | None:
-    """Return the price of one deployment, if this key may name it."""
+    """Return the price of one deployment; None if it is unknown, or this key may not name the deployment."""
     try:
         return msgspec.json.decode(get(f"{base}/v1/models/{quote(deployment)}", key), type=_Listed).price
     except (GatewayError, msgspec.DecodeError, ValueError):
@@ -286,11 +286,11 @@ def _find(listed: list[_Listed], name: str | None) -> _Listed:
 
 def _chosen(names: list[str], wanted: Wanted, past: Plan | None) -> list[str]:
     """Return the deployments that are measured."""
-    asked = wanted.deployments if past is None else tuple(each.name for each in past.contenders)
-    unknown = [name for name in asked if name not in names]
+    requested = wanted.deployments if past is None else tuple(each.name for each in past.contenders)
+    unknown = [name for name in requested if name not in names]
     if unknown and past is None:
         fail(f"there is no deployment {unknown[0]!r} here; there are {', '.join(names)}", MISUSED)
-    return [name for name in names if not asked or name in asked]
+    return [name for name in names if not requested or name in requested]
 
 
 def shown_url(url: str) -> str:
@@ -299,18 +299,18 @@ def shown_url(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-# Reads the options of ``holeshot bench``; wrong ones end it with a sentence.
+# Parses the options of ``holeshot bench``; it exits with a message at invalid ones.
 
 _MOST_AT_A_TIME = 256
 
 
-def read_classes(said: str | None) -> tuple[str, ...]:
+def read_classes(text: str | None) -> tuple[str, ...]:
     """Return the classes of prompts in a comma list; all of them by default."""
     from gateway.bench.plan import CLASSES, FIXED, kind_of  # noqa: PLC0415 - only where it is needed
 
-    if said is None:
+    if text is None:
         return CLASSES
-    names = tuple(dict.fromkeys(name.strip() for name in said.split(",")))
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         try:
             known = kind_of(name) in CLASSES
@@ -325,38 +325,38 @@ def read_classes(said: str | None) -> tuple[str, ...]:
 
 
 def written_kinds() -> tuple[str, ...]:
-    """Return the prompts whose answers are compared by what they say."""
+    """Return the fixed prompts, the texts of whose answers are compared."""
     from gateway.bench.plan import WRITTEN_KINDS  # noqa: PLC0415 - only where it is needed
 
     return WRITTEN_KINDS
 
 
-def read_levels(said: str | None) -> tuple[int, ...]:
+def read_levels(text: str | None) -> tuple[int, ...]:
     """Return the levels of concurrency in a comma list; 1 by default."""
-    levels = [level.strip() for level in (said or "1").split(",")]
+    levels = [level.strip() for level in (text or "1").split(",")]
     if not all(level.isascii() and level.isdigit() and 1 <= int(level) <= _MOST_AT_A_TIME for level in levels):
         fail(
-            f"--concurrency is a comma list of numbers from 1 to {_MOST_AT_A_TIME}, as in 1,4,16; not {said!r}", MISUSED
+            f"--concurrency is a comma list of numbers from 1 to {_MOST_AT_A_TIME}, as in 1,4,16; not {text!r}", MISUSED
         )
     return tuple(dict.fromkeys(map(int, levels)))
 
 
-def the_goal(said: str | None) -> "Goal | None":
+def parse_goal(text: str | None) -> "Goal | None":
     """Return the goal, if there is one."""
     from gateway.bench.plan import GoalError, read_goal  # noqa: PLC0415 - as above
 
     try:
-        return None if said is None else read_goal(said)
+        return None if text is None else read_goal(text)
     except GoalError as error:
         fail(str(error), MISUSED)
 
 
-# Shows how far a bench is, on standard error, if that is a terminal; errors are told in any case, once each.
+# The progress of a bench, on standard error, if that is a terminal. Errors are printed in any case, each kind once.
 
 
 @contextmanager
-def watching(plan: Plan, done: Sequence[Sample]) -> Iterator["Watch"]:
-    """Show the progress until the block ends. ``done``: what was measured before."""
+def shown_progress(plan: Plan, done: Sequence[Sample]) -> Iterator["ProgressDisplay"]:
+    """Show the progress until the block ends. ``done``: the samples of earlier starts."""
     progress = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
@@ -369,61 +369,61 @@ def watching(plan: Plan, done: Sequence[Sample]) -> Iterator["Watch"]:
     )
     with progress:
         task = progress.add_task("warming up", total=plan.requests, completed=len(measured(done)), spent="")
-        yield Watch(plan, progress, task)
+        yield ProgressDisplay(plan, progress, task)
 
 
-class Watch:
-    """Is told of what happens, and shows it."""
+class ProgressDisplay:
+    """Shows the events of a running bench."""
 
     def __init__(self, plan: Plan, progress: Progress, task: object) -> None:
         self._plan = plan
         self._progress = progress
         self._task = task
-        self._told: set[tuple[str, str]] = set()
+        self._printed: set[tuple[str, str]] = set()
 
     def turn(self, turn: Turn) -> None:
-        """Show whose turn it is."""
+        """Show which deployment is measured now."""
         round_ = turn.keys[0].round
         at = "warming up" if round_ == WARM_UP else f"round {round_ + 1} of {self._plan.rounds}"
         level = f" x {turn.concurrency}" if turn.concurrency > 1 else ""
         self._update(description=visible(f"{at}: {turn.contender.name}{level}"))
 
     def measured(self, measured: Measured, spent_usd: float) -> None:
-        """Count a finished request; tell of the first error of each kind."""
+        """Count a finished request; print the first error of each kind."""
         sample = measured.sample
         self._update(advance=0 if sample.key.round == WARM_UP else 1, spent=f"at most ${spent_usd:.4f}")
         place = sample.key.deployment, sample.error_kind or ""
-        if sample.error_kind is not None and place not in self._told:
-            self._told.add(place)
-            self._tell(f"note: {sample.key.deployment}: {sample.error_kind}: {measured.message}")
+        if sample.error_kind is not None and place not in self._printed:
+            self._printed.add(place)
+            self._print(f"note: {sample.key.deployment}: {sample.error_kind}: {measured.message}")
 
     def waits(self, deployment: str, seconds: float) -> None:
-        """Tell of a wait for a rate limit."""
+        """Show a wait for a rate limit."""
         self._update(description=visible(f"{deployment} is at its rate limit: waiting {seconds:.0f} s"))
 
     def _update(self, **changes: object) -> None:
         self._progress.update(self._task, **changes)  # type: ignore[arg-type] # rich's own ids and fields
 
-    def _tell(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         if self._progress.disable:
             say(text, err=True)
         else:
             self._progress.console.print(visible(text))
 
 
-# What a bench costs: stated before it starts, and agreed to.
+# The cost of a bench: printed before it starts, and confirmed by the user.
 
 
 class Spending(NamedTuple):
-    """What the user allows."""
+    """The spending that the user allows."""
 
     cap_usd: float
     unpriced: bool
     yes: bool
 
 
-def paid(past: Past) -> float:
-    """Return what an earlier start has cost at most."""
+def spent_at_most_usd(past: Past) -> float:
+    """Return the upper bound of what earlier starts have cost, in US dollars."""
     purse = Purse(None, {})
     for sent in past.sent:
         purse.sent(sent.key, sent.sitting, sent.most_usd)
@@ -438,15 +438,15 @@ def unpriced_of(field: Field) -> list[str]:
 
 
 class _Estimate(NamedTuple):
-    """US dollars: of a round about and at most, and of warming up at most."""
+    """US dollars: the expected and the maximum cost of a round, and the maximum cost of warming up."""
 
     about: float
     most: float
     warming: float
 
 
-def agree(plan: Plan, field: Field, costs: Mapping[tuple[str, str], Cost], spending: Spending, past: Past) -> None:
-    """State what it will cost, and ask; exit if the user does not agree."""
+def confirm(plan: Plan, field: Field, costs: Mapping[tuple[str, str], Cost], spending: Spending, past: Past) -> None:
+    """Print the expected cost, and ask for confirmation; exit without it."""
     unpriced = unpriced_of(field)
     if unpriced and not spending.unpriced:
         fail(
@@ -454,12 +454,12 @@ def agree(plan: Plan, field: Field, costs: Mapping[tuple[str, str], Cost], spend
             " (0 if it is yours), or add --unpriced",
             MISUSED,
         )
-    _note(plan)
+    _note_omissions(plan)
     round_ = _estimate(plan, costs)
-    left_usd = spending.cap_usd - paid(past)
+    left_usd = spending.cap_usd - spent_at_most_usd(past)
     if not unpriced and round_.most + round_.warming > left_usd:
         what = f"--max-usd {spending.cap_usd:g} does not pay for one round"
-        after = f" after the ${paid(past):.4f} that are spent" if past.samples else ""
+        after = f" after the ${spent_at_most_usd(past):.4f} that are spent" if past.samples else ""
         fail(f"{what}{after}: it may cost ${round_.most + round_.warming:.4f}", MISUSED)
     requests = plan.requests - len(measured(past.samples))
     rounds = plan.rounds * requests / plan.requests
@@ -479,8 +479,8 @@ def agree(plan: Plan, field: Field, costs: Mapping[tuple[str, str], Cost], spend
         raise typer.Exit(FAILED)
 
 
-def _note(plan: Plan) -> None:
-    """Tell what will be missing."""
+def _note_omissions(plan: Plan) -> None:
+    """Print which figures will be missing, and why."""
     for contender in plan.contenders:
         for kind, reason in contender.leaves_out.items():
             prose(f"note: {contender.name} is not asked {kind}: {reason}", err=True)
@@ -540,14 +540,14 @@ def write_report(report: Report, journal: Path) -> None:
         prose(
             f"no difference shown in {len(silent)} of {len(report.verdicts)} comparisons (--json and --html list them)"
         )
-    _offer(report, journal)
+    _suggest_rounds(report, journal)
     if not report.is_whole:
         say(f"note: {report.requests} of {plan.requests} requests were sent")
     say(f"spent: {_money(report)}")
 
 
-def _offer(report: Report, journal: Path) -> None:
-    """Say how many rounds would show what was not shown, and how to run them."""
+def _suggest_rounds(report: Report, journal: Path) -> None:
+    """Print how many rounds would probably show a difference, and how to run them."""
     needed: dict[str, int] = {}
     for verdict in report.verdicts:
         if not verdict.is_shown and verdict.rounds_needed is not None and verdict.rounds_needed > verdict.rounds:
@@ -572,16 +572,16 @@ def _row(cell: Cell, names: list[str]) -> list[str]:
     return [shown(name, cell.figures.get(name)) for name in names]
 
 
-_SAID = {Outcome.HOLDS: "holds", Outcome.BROKEN: "BROKEN", Outcome.UNDECIDED: "too little data"}
+_OUTCOMES = {Outcome.HOLDS: "holds", Outcome.BROKEN: "BROKEN", Outcome.UNDECIDED: "too little data"}
 
 
 def write_gate(gate: Gate, *, err: bool = False) -> None:
-    """Print each check, the broken ones last, and what they say together; ``err``: on standard error."""
+    """Print each check, the broken ones last, and the gate's outcome; ``err``: on standard error."""
     order = (Outcome.HOLDS, Outcome.UNDECIDED, Outcome.BROKEN)
     for check in sorted(gate.checks, key=lambda check: order.index(check.outcome)):
         at = f" ({check.concurrency} at a time)" if check.concurrency > 1 else ""
-        prose(f"{_SAID[check.outcome]}: {check.deployment}{at}: {check.words}", err=err)
+        prose(f"{_OUTCOMES[check.outcome]}: {check.deployment}{at}: {check.words}", err=err)
     for note in gate.notes:
         prose(f"note: {note}", err=err)
     if gate.checks:
-        say(f"gate: {_SAID[gate.outcome]}", err=err)
+        say(f"gate: {_OUTCOMES[gate.outcome]}", err=err)

@@ -101,7 +101,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
         *summary.warnings(settings, deployments, catalog),
         *summary.withheld(settings, os.environ, catalog),
         *keys_in_clear(path),
-        *_silent(liveness),
+        *_liveness_notes(liveness),
         *(each.note for each in unlisted),
         *endings,
         *unusable,
@@ -155,7 +155,7 @@ def _ask(settings: "Settings", catalog: "Catalog") -> "tuple[dict[str, Liveness]
 
 
 def _ask_replica(settings: "Settings") -> list[str]:
-    """Return what is wrong with the replica that reports read, if there is one."""
+    """Return the problem of the replica that reports read, as a list; empty if there is none."""
     if settings.reports_database_url is None:
         return []
     from gateway.ledger import LedgerError, queries  # noqa: PLC0415 - SQLAlchemy only where it is needed
@@ -168,7 +168,7 @@ def _ask_replica(settings: "Settings") -> list[str]:
 
 
 def _ask_clickhouse(settings: "Settings") -> list[str]:
-    """Return why the second store of the ledger cannot be used, if there is one."""
+    """Return why ClickHouse, the ledger's second store, cannot be used, as a list; empty if it can, or is not set."""
     if settings.ledger.clickhouse is None:
         return []
     from gateway.ledger import ClickHouse, LedgerError  # noqa: PLC0415 - only where it is needed
@@ -188,7 +188,7 @@ def _ask_clickhouse(settings: "Settings") -> list[str]:
 
 
 def _ask_redis(settings: "Settings") -> "tuple[RedisFound | None, list[str]]":
-    """Return what Redis consists of, and why it cannot be used, if so."""
+    """Return the topology of Redis, and a list with the reason if it cannot be used."""
     from gateway.app.stores import ask_redis  # noqa: PLC0415 - imports the whole gateway, only for --live
     from gateway.topology.urls import UnusableTopologyError  # noqa: PLC0415 - likewise
 
@@ -201,7 +201,7 @@ def _ask_redis(settings: "Settings") -> "tuple[RedisFound | None, list[str]]":
     return None, [f"redis_url: Redis does not answer ({found.away})"]
 
 
-def _silent(liveness: "dict[str, Liveness]") -> list[str]:
+def _liveness_notes(liveness: "dict[str, Liveness]") -> list[str]:
     return [f"{name}: {answer.message}" for name, answer in liveness.items() if not answer.works]
 
 
@@ -218,7 +218,7 @@ def _write_deployments(deployments: "list[DeploymentLine]", fallbacks: "list[Fal
         prices = [name for name, usd in _PRICES.items() if name in _ALWAYS or any(map(usd, deployments))]
         columns = ["model", "deployment", *prices, "bills after cancel"]
         write_table(columns, [_price_cells(line, prices) for line in deployments])
-        _write_asking(deployments)
+        _write_calling(deployments)
         _write_abilities(deployments)
 
 
@@ -235,24 +235,24 @@ def _write_models(deployments: "list[DeploymentLine]", fallbacks: "list[Fallback
     write_table(["model", "mode", "objective", "budget", *(["falls back to"] if others else [])], rows)
 
 
-def _write_asking(deployments: "list[DeploymentLine]") -> None:
+def _write_calling(deployments: "list[DeploymentLine]") -> None:
     """Print how each deployment is called, with its models if they differ."""
-    asked = dict.fromkeys((line.deployment, _apis(line), ", ".join(_said(line))) for line in deployments)
-    by_model = len({name for name, *_ in asked}) < len(asked)
-    said = any(words for *_, words in asked)
+    known = dict.fromkeys((line.deployment, _apis(line), ", ".join(_facts(line))) for line in deployments)
+    by_model = len({name for name, *_ in known}) < len(known)
+    has_facts = any(facts for *_, facts in known)
     rows = (
-        [[line.model, line.deployment, _apis(line), ", ".join(_said(line))] for line in deployments]
+        [[line.model, line.deployment, _apis(line), ", ".join(_facts(line))] for line in deployments]
         if by_model
-        else [list(cells) if said else cells[:2] for cells in asked]
+        else [list(cells) if has_facts else cells[:2] for cells in known]
     )
-    write_table([*(["model"] if by_model else []), "deployment", "APIs", *(["settings"] if said else [])], rows)
+    write_table([*(["model"] if by_model else []), "deployment", "APIs", *(["settings"] if has_facts else [])], rows)
 
 
 def _apis(line: "DeploymentLine") -> str:
     return ", ".join(line.apis) if line.apis_known else "chat; others are tried when asked"
 
 
-def _said(line: "DeploymentLine") -> list[str]:
+def _facts(line: "DeploymentLine") -> list[str]:
     """Return facts about a deployment besides prices and capabilities, in words."""
     words = [
         ("disabled", not line.enabled),
@@ -263,7 +263,7 @@ def _said(line: "DeploymentLine") -> list[str]:
         (f"region {line.region}", line.region is not None),
         (line.quantization or "", line.quantization is not None),
     ]
-    return [word for word, is_said in words if is_said]
+    return [word for word, applies in words if applies]
 
 
 def _write_policies(policies: "list[PolicyLine]") -> None:
@@ -293,7 +293,7 @@ def _write_abilities(deployments: "list[DeploymentLine]") -> None:
 
 
 def _ability_rows(deployments: "list[DeploymentLine]") -> list[list[object]]:
-    """Return a row for each deployment, only one for all models with the same capabilities."""
+    """Return a row for each deployment and set of capabilities; models with the same set share a row."""
     rows: list[list[object]] = []
     for name, can in dict.fromkeys((line.deployment, line.capabilities) for line in deployments):
         flags = (can.tools, can.json_schema, can.vision, can.audio, can.documents, can.reasoning)

@@ -22,7 +22,7 @@ ConfigOption = Annotated[
     ),
 ]
 
-# Of the running gateway, where a command asks one.
+# For commands that ask a running gateway.
 LOCAL_URL = "http://127.0.0.1:4000"
 UrlOption = Annotated[str, typer.Option(envvar="HOLESHOT_URL", help="URL of the running gateway.")]
 KeyOption = Annotated[
@@ -56,7 +56,7 @@ def read_settings(
 def read_database_url(config: Path | None, *, for_reports: bool = False) -> str:
     """Return ``database_url``, even if the rest of the configuration is not usable.
 
-    ``for_reports``: ``reports_database_url`` instead, if there is one, for what only reads.
+    ``for_reports``: ``reports_database_url`` instead, if there is one, for commands that only read.
     """
     from gateway.settings import ConfigurationError, load_database_url, locate  # noqa: PLC0415 - as above
 

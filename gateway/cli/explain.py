@@ -82,19 +82,19 @@ def explain(  # noqa: PLR0917 - options are named on the command line
     """
     from gateway.cli.remote import GatewayError  # noqa: PLC0415 - only where it is needed
 
-    asked = {
+    query = {
         "model": model,
         "prompt_tokens": prompt_tokens,
         "max_tokens": max_tokens,
         "stream": str(stream).lower(),
-        **{name: "true" for name, said in (("tools", tools), ("json_schema", json_schema), ("vision", vision)) if said},
+        **{name: "true" for name, on in (("tools", tools), ("json_schema", json_schema), ("vision", vision)) if on},
         "objective": objective,
         "profile": profile,
         "mode": mode,
         "hold": None if hold is None else str(hold).lower(),
     }
     try:
-        explained = _fetch(url, key, {name: value for name, value in asked.items() if value is not None})
+        explained = _fetch(url, key, {name: value for name, value in query.items() if value is not None})
     except GatewayError as error:
         fail(str(error))
     if as_json:
@@ -103,7 +103,7 @@ def explain(  # noqa: PLR0917 - options are named on the command line
         _write(explained)
 
 
-def _fetch(url: str, key: str | None, asked: Mapping[str, object]) -> Mapping[str, Any]:
+def _fetch(url: str, key: str | None, query: Mapping[str, object]) -> Mapping[str, Any]:
     """Return the gateway's explanation for one model.
 
     Raises:
@@ -115,7 +115,7 @@ def _fetch(url: str, key: str | None, asked: Mapping[str, object]) -> Mapping[st
     from gateway.cli.remote import GatewayError, get  # noqa: PLC0415 - likewise
 
     address = url.rstrip("/").removesuffix("/leaderboard") + "/leaderboard"
-    body = get(f"{address}?{urlencode({'explain': 1, **asked})}", key)
+    body = get(f"{address}?{urlencode({'explain': 1, **query})}", key)
     try:
         [explained] = msgspec.json.decode(body, type=dict[str, list[dict[str, Any]]])["models"]
         return explained | {"explanation": msgspec.convert(explained["explanation"], dict[str, Any])}
@@ -126,25 +126,25 @@ def _fetch(url: str, key: str | None, asked: Mapping[str, object]) -> Mapping[st
 def _write(explained: Mapping[str, Any]) -> None:
     plan = explained["explanation"]
     prose(_head(explained, plan))
-    value = "" if plan.get("value_usd_per_s") is None else f"; a second is worth ${_said(plan, 'value_usd_per_s')}"
-    prose(f"extra attempts: {_said(plan, 'budget')} a call on average, {_said(plan, 'budget_tokens')} saved up{value}")
+    value = "" if plan.get("value_usd_per_s") is None else f"; a second is worth ${_text(plan, 'value_usd_per_s')}"
+    prose(f"extra attempts: {_text(plan, 'budget')} a call on average, {_text(plan, 'budget_tokens')} saved up{value}")
     if plan.get("extra_usd_per_call") is not None:
-        saved = f"{_said(plan, 'budget_usd')} saved up"
-        prose(f"dollars for extra attempts: {_said(plan, 'extra_usd_per_call')} a call, {saved}")
+        saved = f"{_text(plan, 'budget_usd')} saved up"
+        prose(f"dollars for extra attempts: {_text(plan, 'extra_usd_per_call')} a call, {saved}")
     if plan.get("cost_alone_usd") is not None:
         prose(
-            f"expected cost: ${_said(plan, 'cost_alone_usd')} with the primary alone, at most"
-            f" ${_said(plan, 'cost_expected_usd')} with extra attempts, by the chance that they start"
+            f"expected cost: ${_text(plan, 'cost_alone_usd')} with the primary alone, at most"
+            f" ${_text(plan, 'cost_expected_usd')} with extra attempts, by the chance that they start"
         )
     for name, floor in _FLOORS.items():
         if plan.get(name) is not None:
-            prose(f"floor: {floor.format(_said(plan, name))}")
+            prose(f"floor: {floor.format(_text(plan, name))}")
     for note in plan.get("notes", ()):
         prose(f"note: {note}")
     if plan.get("launches"):
         _write_rows("Who runs", _LAUNCHES, plan["launches"])
     elif plan.get("retry_after_s") is not None:
-        prose(f"no deployment runs: retry in {_said(plan, 'retry_after_s')} s")
+        prose(f"no deployment runs: retry in {_text(plan, 'retry_after_s')} s")
     else:
         prose("no deployment runs: none can answer")
     if plan.get("rest"):
@@ -157,16 +157,16 @@ def _write(explained: Mapping[str, Any]) -> None:
 def _head(explained: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
     profile = explained.get("profile")
     return (
-        f"{explained.get('model')}: objective {_said(plan, 'objective')}, mode {_said(plan, 'mode')}"
+        f"{explained.get('model')}: objective {_text(plan, 'objective')}, mode {_text(plan, 'mode')}"
         f"{f', profile {profile}' if profile else ''};"
         f" {'a first token may wait for a faster answer' if plan.get('hold') else 'the first token wins at once'};"
-        f" a prompt of {_said(plan, 'prompt_tokens')} tokens,"
-        f" an answer of about {_said(plan, 'answer_tokens')}"
-        f"{', read at ' + _said(plan, 'reading_tok_s') + ' tok/s' if plan.get('reading_tok_s') is not None else ''}"
+        f" a prompt of {_text(plan, 'prompt_tokens')} tokens,"
+        f" an answer of about {_text(plan, 'answer_tokens')}"
+        f"{', read at ' + _text(plan, 'reading_tok_s') + ' tok/s' if plan.get('reading_tok_s') is not None else ''}"
     )
 
 
-def _said(plan: Mapping[str, Any], name: str) -> str:
+def _text(plan: Mapping[str, Any], name: str) -> str:
     value = plan.get(name)
     return UNKNOWN if value is None else f"{value:g}" if isinstance(value, int | float) else str(value)
 

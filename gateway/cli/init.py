@@ -99,7 +99,7 @@ def write_configuration(
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:
-    """Write a configuration, and besides it the schema that its first line names."""
+    """Write a configuration, and beside it the schema that its first line names."""
     from gateway.settings import EDITOR_LINE, FILE_NAME, json_schema  # noqa: PLC0415 - as above
 
     write_file(path, EDITOR_LINE + text, force=force)
@@ -115,7 +115,7 @@ def _write(path: Path, text: str, *, force: bool) -> None:
 
 
 def _ask(environ: Mapping[str, str], catalog: "Catalog", top: int) -> "Market":
-    """Return what the vendors with a key in ``environ`` sell."""
+    """Return the models that vendors with a key in ``environ`` sell."""
     from gateway.cli.live import ask_with_progress  # noqa: PLC0415 - an HTTP client, only for --live
     from gateway.settings import TRAINED_ONLY, found, found_vendors, proposed_market, same_models  # noqa: PLC0415 - likewise
 
@@ -212,15 +212,15 @@ def litellm(
     except ConfigurationError as error:
         report(error)
         raise typer.Exit(FAILED) from None
-    _importing_write(converted.text, output, force=force, to_standard_output=not as_json)
+    _write_import(converted.text, output, force=force, to_standard_output=not as_json)
     problems = [] if output == _STANDARD_OUTPUT else _problems(output)
     if as_json:
-        _tell_machines(converted, output, problems)
+        _print_json_result(converted, output, problems)
     else:
-        _tell_people(converted, output, problems)
+        _print_result(converted, output, problems)
 
 
-def _importing_write(text: str, output: Path, *, force: bool, to_standard_output: bool) -> None:
+def _write_import(text: str, output: Path, *, force: bool, to_standard_output: bool) -> None:
     if output == _STANDARD_OUTPUT:
         if to_standard_output:
             typer.echo(text, nl=False)
@@ -239,7 +239,7 @@ def _problems(output: Path) -> "list[Problem]":
     return []
 
 
-def _tell_people(converted: "Converted", output: Path, problems: "list[Problem]") -> None:
+def _print_result(converted: "Converted", output: Path, problems: "list[Problem]") -> None:
     if converted.notes:
         say("to be done by hand, or converted differently:", err=True)
     for note in converted.notes:
@@ -257,7 +257,7 @@ def _tell_people(converted: "Converted", output: Path, problems: "list[Problem]"
     say("next: holeshot check --live, then holeshot serve")
 
 
-def _tell_machines(converted: "Converted", output: Path, problems: "list[Problem]") -> None:
+def _print_json_result(converted: "Converted", output: Path, problems: "list[Problem]") -> None:
     write_json(
         {
             "config": None if output == _STANDARD_OUTPUT else str(output),

@@ -1,4 +1,4 @@
-"""``holeshot keys``: makes, lists, changes, rotates and revokes clients' keys; a file for each verb."""
+"""``holeshot keys``: makes, lists, changes, rotates and revokes clients' keys."""
 
 import asyncio
 import getpass
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from gateway.keys.stored import Change, Decide, KeyStore, NewKey
     from gateway.settings import ClientSettings, Installation
 
-# The installation whose keys are meant: where they are, and what its configuration says of clients. It is read
-# without what the command does not need: an administrator's machine may have no provider's key.
+# The installation that a command works on: where its keys are, and the clients in its configuration. Settings that the
+# command does not need are not read: an administrator's machine may have no provider's key.
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ def demand_database(installation: "Installation", instead: str) -> None:
 
 
 def ask(installation: "Installation", question: "Callable[[KeyStore], Awaitable[T]]") -> T:
-    """Return the answer of the database, or print why there is none and exit."""
+    """Return the result of ``question`` on the database's keys, or print the error and exit."""
     from gateway.core.errors import ApiError, InvalidRequest  # noqa: PLC0415 - SQLAlchemy only where it is needed
     from gateway.ledger import LedgerError, SqlKeyStore, check_schema, create_engine  # noqa: PLC0415 - likewise
 
@@ -78,7 +78,7 @@ def ask(installation: "Installation", question: "Callable[[KeyStore], Awaitable[
 
 
 def change(installation: "Installation", name: str, decide: "Decide") -> "Change":
-    """Carry out a change and return it; a client of the file is left alone."""
+    """Make a change and return it; fail for a client of the file."""
     from gateway.keys.keys import check_not_configured  # noqa: PLC0415 - as above
 
     async def carry_out(store: "KeyStore") -> "Change":
@@ -101,7 +101,7 @@ def now() -> datetime:
 
 
 def who() -> str:
-    """Return who runs this command, for the table of changes."""
+    """Return user and host of this command, for the table of changes."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):  # a container's user need not have a name
@@ -158,7 +158,7 @@ def _lines(client: dict[str, Any]) -> list[list[object]]:
             key.get("created_by"),
             json_text(settings) if settings else "",
         ]
-        for key in client["keys"] or ({"state": "tokens"},)  # only tokens name it
+        for key in client["keys"] or ({"state": "tokens"},)  # a client that signs in with tokens only
     ]
 
 
@@ -251,7 +251,7 @@ def _assign(fields: dict[str, Any], assignment: str) -> None:
     inner[field] = value
 
 
-# ``holeshot keys limits``: what a client may do, shown or changed.
+# ``holeshot keys limits``: shows or changes the rights and limits of a client.
 
 
 def limits(

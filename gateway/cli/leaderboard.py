@@ -87,7 +87,7 @@ def _parts(model: Mapping[str, Any], width: int) -> Iterator[Any]:
     from rich.text import Text  # noqa: PLC0415 - only where it is needed
 
     listed = [row for row in model.get("deployments", []) if isinstance(row, Mapping)]
-    rows = [{**row, "place": place} for place, row in enumerate(listed, start=1)]  # the gateway's order, and no other
+    rows = [{**row, "place": place} for place, row in enumerate(listed, start=1)]  # in the gateway's order
     cells = {name: [_figure(name, row) for row in rows] for name in _COLUMNS}
     known = [name for name in _COLUMNS if name in _ALWAYS or any(value is not None for value in cells[name])]
     shown, widths = _fitting(known, cells, width)
@@ -99,23 +99,23 @@ def _parts(model: Mapping[str, Any], width: int) -> Iterator[Any]:
     left_out = [_COLUMNS[name] for name in known if name not in shown]
     notes = [f"a wider terminal also shows: {', '.join(left_out)}"] if left_out else []
     notes += [f"{mark} {meaning}" for mark, meaning in _LEGEND.items() if mark in marks]
-    notes += [f"{row.get('deployment')}: {why}" for row in rows if (why := _why(row))]
-    notes += [f"{row.get('deployment')}: {seen}" for row in rows if (seen := _seen(row))]
+    notes += [f"{row.get('deployment')}: {reason}" for row in rows if (reason := _state_reason(row))]
+    notes += [f"{row.get('deployment')}: {probe}" for row in rows if (probe := _last_probe(row))]
     for note in notes:
         yield Text(visible(note))
     if notes:
         yield ""
 
 
-def _why(row: Mapping[str, Any]) -> str | None:
+def _state_reason(row: Mapping[str, Any]) -> str | None:
     """Return why a deployment's state is not ok: the gateway's reason, else the meaning of the state."""
     state = str(row.get("state") or "")
     reason = row.get("reason") or _STATES.get(state.partition(" ")[0])
     return f"{state}, {reason}" if state and reason else None
 
 
-def _seen(row: Mapping[str, Any]) -> str | None:
-    """Return that a deployment was last asked by a probe, and when."""
+def _last_probe(row: Mapping[str, Any]) -> str | None:
+    """Return how long ago a probe was a deployment's last request; None if it was a call."""
     probed_s_ago = row.get("probed_s_ago")
     if not isinstance(probed_s_ago, int | float):
         return None
@@ -262,7 +262,7 @@ def _fetch(url: str, key: str | None, model: str | None) -> Models:
 
 
 def _look_back(database_url: str, window_s: int, model: str | None) -> Models:
-    """Return what the gateway would have published for the last ``window_s`` seconds, in whole half-minutes.
+    """Return the boards that the gateway would have published for the last ``window_s`` seconds, in whole half-minutes.
 
     Raises:
         GatewayError: the ledger cannot be queried, or has no such model.

@@ -1,6 +1,6 @@
-"""Asks every provider for its models: it may be unreachable, refuse the key, or lack the models.
+"""Checks every provider by its list of models: it may be unreachable, refuse the key, or lack the models.
 
-A model that its provider does not list is asked for one token: lists leave out aliases and fine-tunes.
+A model that its provider does not list is checked by a request for one token: lists omit aliases and fine-tunes.
 """
 
 import asyncio
@@ -36,21 +36,21 @@ from providers.dialects import DIALECTS
 # Answers that mean there is no API: unknown path, unknown method, or a web page for every path.
 _DOUBTS = frozenset({ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API, ErrorKind.INVALID_RESPONSE, ErrorKind.SERVER_ERROR})
 _LACKING = frozenset({404, 405})
-_ASKED: Mapping[Api, str] = {**{name: dialect.path for name, dialect in DIALECTS.items()}, "embeddings": "embeddings"}
+_PATHS: Mapping[Api, str] = {**{name: dialect.path for name, dialect in DIALECTS.items()}, "embeddings": "embeddings"}
 
 Open = Callable[[str], Upstream]
 
 
 class AtOwnUrl:
-    """Lists the models of a provider, and looks for the right base URL if there is no list.
+    """Lists the models of a provider with an operator's base URL, and looks for the right URL if there is no list.
 
-    Some servers have no list. They are sent a request for an answer with an empty body, which they refuse without
-    computing anything; if even that path is unknown, the base URL is wrong.
+    Servers without a list are sent a request for an answer with an empty body, which they refuse without computing
+    anything; if that path is unknown too, the base URL is wrong.
     """
 
     def __init__(self, base_url: str, apis: tuple[Api, ...], upstream: Upstream, opened: Open) -> None:
         self._base_url = base_url
-        self._api = next((api for api in apis if api in _ASKED), None)
+        self._api = next((api for api in apis if api in _PATHS), None)
         self._upstream = upstream
         self._open = opened
 
@@ -82,10 +82,12 @@ class AtOwnUrl:
         await self._upstream.aclose()
 
     def _wrong(self, error: UpstreamError) -> str:
-        asked = f"{without_secrets(self._base_url).rstrip('/')}/models"
-        said = error.status if error.kind is not ErrorKind.INVALID_RESPONSE else "something other than a list of models"
-        also = "" if self._api is None else f" and there is no {_ASKED[self._api]} beside it"
-        return f"{asked} answers {said}{also}"
+        url = f"{without_secrets(self._base_url).rstrip('/')}/models"
+        answer = (
+            error.status if error.kind is not ErrorKind.INVALID_RESPONSE else "something other than a list of models"
+        )
+        also = "" if self._api is None else f" and there is no {_PATHS[self._api]} beside it"
+        return f"{url} answers {answer}{also}"
 
     async def _found(self) -> str | None:
         """Return the first of the usual base URLs of this server that has an API."""
@@ -102,7 +104,7 @@ class AtOwnUrl:
         return None
 
     async def _answers(self, upstream: Upstream, *, surely: bool = False) -> bool:
-        """Whether the API that a call would use exists; ``surely``: a web page does not count."""
+        """Whether the API that a call would use exists; with ``surely``, only an answer of the API itself counts."""
         if self._api is None:
             return not surely
         try:
@@ -176,19 +178,19 @@ class Unlisted(msgspec.Struct, frozen=True):
     model: str  # the public name
     near: str | None  # the most similar model that the provider lists
     answers: bool | None  # None: not asked, as its APIs cannot be asked for one token
-    said: str | None = None  # by the provider that refused it
+    refusal: str | None = None  # the provider's message
 
     @property
     def note(self) -> str:
-        """What there is to say of it."""
+        """A sentence for the notes of ``check``."""
         provider, _, name = self.deployment.partition("/")
         note = f"{provider} does not list {name!r} (model {self.model!r})"
         if self.answers:
             return f"{note}, but answers a request for it"
         if self.answers is not None:
-            note += f", and refuses a request for it: {self.said}"
-        is_said = self.near is None or repr(self.near) in note
-        return note if is_said else f"{note}; did you mean {self.near!r}?"
+            note += f", and refuses a request for it: {self.refusal}"
+        names_it = self.near is None or repr(self.near) in note
+        return note if names_it else f"{note}; did you mean {self.near!r}?"
 
 
 class Unopened:
@@ -215,9 +217,9 @@ def _ignored(provider: str, answer: Liveness) -> None:
 
 
 async def ask_for_unlisted(settings: Settings, catalog: Catalog, liveness: Mapping[str, Liveness]) -> list[Unlisted]:
-    """Ask for one token of each deployment that its provider, which has a list, does not list.
+    """Request one token from each deployment that is missing in its provider's list.
 
-    Providers whose paths contain the customer's deployments, like Azure's, are left out: their lists are of models.
+    Providers whose paths name the customer's own deployments, like Azure's, are left out: they list models.
     """
     upstreams = Upstreams()
     found = []
@@ -229,17 +231,17 @@ async def ask_for_unlisted(settings: Settings, catalog: Catalog, liveness: Mappi
             if not offered or wanted in offered or (vendor is not None and "{model}" in vendor.chat_path):
                 continue
             apis = item.apis or settings.providers[provider].apis or apis_of(vendor, settings.providers[provider].kind)
-            answers, said = await _ask_for_a_token(
+            answers, refusal = await _ask_for_a_token(
                 upstreams.open(provider, settings.providers[provider], vendor), wanted, apis
             )
             near = difflib.get_close_matches(wanted, offered, n=1)
-            found.append(Unlisted(item.deployment, name, near[0] if near else None, answers, said))
+            found.append(Unlisted(item.deployment, name, near[0] if near else None, answers, refusal))
     await upstreams.aclose()
     return found
 
 
 async def _ask_for_a_token(upstream: Upstream, model: str, apis: Sequence[Api]) -> tuple[bool | None, str | None]:
-    """Return whether ``model`` answers, and what is said if it does not; (None, None) if it cannot be asked cheaply."""
+    """Return whether ``model`` answers, and the error if not; (None, None) if it has no API for so small a request."""
     api = next((api for api in apis if api in _SMALLEST), None)
     if api is None:
         return None, None
@@ -261,9 +263,9 @@ async def _ask_for_a_token(upstream: Upstream, model: str, apis: Sequence[Api]) 
 
 
 async def ask_for_endings(settings: Settings, catalog: Catalog, liveness: Mapping[str, Liveness]) -> list[str]:
-    """Return a note for each server whose streams end with [DONE] and no finish reason: they count as broken off.
+    """Return a note for each server whose streams end with [DONE] and no finish reason, so that they count as broken.
 
-    One deployment of each provider with a URL of the operator's is asked for one token; vendors are known.
+    Each provider with an operator's base URL is asked for one token at one deployment; vendors are known.
     """
     upstreams = Upstreams()
     found = []
@@ -291,7 +293,7 @@ async def ask_for_endings(settings: Settings, catalog: Catalog, liveness: Mappin
 
 
 async def _lacks_finish_reason(upstream: Upstream, model: str, api: Api) -> bool:
-    """Whether a stream of one token ends with [DONE] alone; an error says nothing of that."""
+    """Whether a stream of one token ends with [DONE] alone; False after an error, which does not tell."""
     dialect, splitter = DIALECTS[api], EventSplitter()
     finished = done = meaningful = False
     try:
@@ -359,7 +361,7 @@ async def ask(open_upstreams: OpenLists, on_answer: OnAnswer = _ignored) -> dict
     async def ask_one(name: str, upstreams: Sequence[ListsModels]) -> Liveness:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_ask_one(upstream)) for upstream in upstreams]
-        answer = _together([task.result() for task in tasks])
+        answer = _combined([task.result() for task in tasks])
         on_answer(name, answer)
         return answer
 
@@ -370,18 +372,18 @@ async def ask(open_upstreams: OpenLists, on_answer: OnAnswer = _ignored) -> dict
 
 def ask_with_progress(providers: Mapping[str, ProviderSettings], catalog: Catalog) -> dict[str, Liveness]:
     """Ask these providers; on a terminal, show which ones have not answered yet."""
-    with _progress() as tell:
+    with _progress() as show:
         awaited: set[str] = set()
 
         def open_all() -> Lists:
             opened = open_lists(providers, catalog)
             awaited.update(opened)
-            tell(awaited)
+            show(awaited)
             return opened
 
         def on_answer(provider: str, _: Liveness) -> None:
             awaited.discard(provider)
-            tell(awaited)
+            show(awaited)
 
         return asyncio.run(ask(open_all, on_answer))
 
@@ -399,7 +401,7 @@ def _progress() -> Iterator[Callable[[set[str]], None]]:
         yield lambda awaited: status.update(f"waiting for {', '.join(sorted(awaited))}")
 
 
-def _together(answers: Sequence[Liveness]) -> Liveness:
+def _combined(answers: Sequence[Liveness]) -> Liveness:
     """Combine the answers for several keys of one provider."""
     if len(answers) == 1:
         return answers[0]

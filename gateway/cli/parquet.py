@@ -19,7 +19,7 @@ from gateway.cli.terminal import json_text
 if TYPE_CHECKING:
     from gateway.ledger import queries
 
-GROUP_ROWS = 20_000  # of a row group, which is kept in memory: about 20 MB of attempts
+GROUP_ROWS = 20_000  # in a row group, which is kept in memory: about 20 MB of attempts
 HOW_TO_INSTALL = "--parquet needs pyarrow; run: pip install 'holeshot[parquet]'"
 
 
@@ -107,7 +107,7 @@ async def write_parquet(answer: "queries.Answer", kinds: Sequence[Kind], path: P
 
 @contextmanager
 def _whole_or_not(path: Path) -> Iterator[Path]:
-    """Yield a temporary file besides ``path`` that is renamed at the end, or deleted after a failure."""
+    """Yield a temporary file beside ``path`` that is renamed at the end, or deleted after a failure."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield part

@@ -75,7 +75,7 @@ def race(  # noqa: PLR0917 - options are named on the command line
     except KeyboardInterrupt:
         raise typer.Exit(STOPPED) from None
     except BrokenPipeError:
-        _forget_standard_output()
+        _discard_standard_output()
         raise typer.Exit(FAILED) from None
     if not answered:
         raise typer.Exit(FAILED)
@@ -83,25 +83,25 @@ def race(  # noqa: PLR0917 - options are named on the command line
 
 async def _race(settings: "Settings", question: "Question", view: "View", times: int) -> bool:
     """Run the races; return whether all were answered."""
-    from gateway.cli.race_run import check_model, open_gateway, run_heat  # noqa: PLC0415 - as above
+    from gateway.cli.race_run import check_model, open_gateway, run_race  # noqa: PLC0415 - as above
     from gateway.core.errors import ApiError  # noqa: PLC0415 - likewise
     from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
 
     try:
         if question.model:
             await check_model(settings, question.model)
-        async with open_gateway(settings, _tell_of_the_demo) as gateway:
+        async with open_gateway(settings, _announce_demo) as gateway:
             question = _with_model(question, gateway.context.fleet.models)
-            heats = [await run_heat(gateway, question, view) for _ in range(times)]
+            races = [await run_race(gateway, question, view) for _ in range(times)]
     except typer.Exit:  # a RuntimeError too, but already reported
         raise
     except (ApiError, LedgerError, RuntimeError) as error:
         fail(str(error))
     if times > 1:
-        view.sums_up([lanes.record for lanes in heats if lanes.record is not None])
+        view.sums_up([lanes.record for lanes in races if lanes.record is not None])
     if gateway.ledger.pending:
         say(f"holeshot: the database is unreachable; the rows wait in {settings.spool_dir}", err=True)
-    return all(lanes.error is None for lanes in heats)
+    return all(lanes.error is None for lanes in races)
 
 
 def _with_model(question: "Question", models: "Iterable[str]") -> "Question":
@@ -124,10 +124,10 @@ def _view(*, as_json: bool, times: int) -> "View":
     return PlainView(progress=sys.stderr.isatty())
 
 
-def _tell_of_the_demo() -> None:
+def _announce_demo() -> None:
     say("no provider keys were found: racing simulated providers", err=True)
 
 
-def _forget_standard_output() -> None:
+def _discard_standard_output() -> None:
     """Redirect standard output, so that nothing is flushed into a closed pipe at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

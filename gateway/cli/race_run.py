@@ -31,7 +31,7 @@ TAGS = {"from": "holeshot race"}  # to exclude these calls in SQL
 
 
 class Question(msgspec.Struct, frozen=True):
-    """The prompt and race settings. None: the model's configuration, or the provider's default."""
+    """A prompt, and settings of its race. None: the model's configuration, or the provider's default."""
 
     model: str
     prompt: str
@@ -40,8 +40,8 @@ class Question(msgspec.Struct, frozen=True):
     mode: Mode | None = None
     width: int | None = None
 
-    def asked(self) -> ParsedRequest:
-        """Return it as a request for a streamed chat completion.
+    def request(self) -> ParsedRequest:
+        """Return the request for a streamed chat completion.
 
         Raises:
             InvalidRequest: a value is invalid.
@@ -59,8 +59,8 @@ class Question(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def open_gateway(settings: Settings, demo_starts: Callable[[], None]) -> AsyncIterator[Gateway]:
-    """Run a gateway without a server. Without configured providers it uses simulated ones and calls ``demo_starts``.
+async def open_gateway(settings: Settings, on_demo: Callable[[], None]) -> AsyncIterator[Gateway]:
+    """Run a gateway without a server. Without configured providers it uses simulated ones, after calling ``on_demo``.
 
     Raises:
         LedgerError: the database cannot be used.
@@ -71,7 +71,7 @@ async def open_gateway(settings: Settings, demo_starts: Callable[[], None]) -> A
         if not settings.providers:
             from gateway.server.demo import simulated_fleet, with_demo  # noqa: PLC0415 - only for users without a key
 
-            demo_starts()
+            on_demo()
             seed = random.randrange(2**32)  # noqa: S311 - else every first race would be the same
             settings = with_demo(settings, await stack.enter_async_context(simulated_fleet(seed)))
         await prepare_schema(settings.database_url.get_secret_value())
@@ -102,30 +102,30 @@ async def check_model(settings: Settings, name: str) -> None:
         await fleets.aclose()
 
 
-async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
+async def run_race(gateway: Gateway, question: Question, view: View) -> Lanes:
     """Race ``question`` as the gateway would, with ledger and leaderboard, and show it in ``view``.
 
-    Returns the final lanes; without a complete answer they have an ``error``.
+    Return the final lanes; without a complete answer they have an ``error``.
 
     Raises:
         ApiError: the model is unknown, or the question is invalid.
 
     """
     context = gateway.context
-    asked = question.asked()
+    request = question.request()
     services = context.services
     lanes = Lanes(services.clock, view, services.outbox.drain)
-    both = msgspec.structs.replace(services, recorder=_Both(services.recorder, lanes))
+    shown = msgspec.structs.replace(services, recorder=_TwoRecorders(services.recorder, lanes))
 
-    def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
-        origin = ClientContext(client=LOCAL, tags=TAGS)
-        return plan_call(context, asked, origin, name=name, fleet=fleet, instead_of=instead_of, allow=_affordable)
+    def plan(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
+        client = ClientContext(client=LOCAL, tags=TAGS)
+        return plan_call(context, request, client, name=name, fleet=fleet, instead_of=instead_of, allow=_with_budget)
 
     with context.fleet:
-        journey = CallRunner(context, asked.model, asked.preferences, entered, may_fall_back=False, services=both)
+        runner = CallRunner(context, request.model, request.preferences, plan, may_fall_back=False, services=shown)
         view.begins(lanes)
         try:
-            await journey.run(partial(journey.stream, lanes))
+            await runner.run(partial(runner.stream, lanes))
         except RaceFailed as error:
             lanes.error = f"{error.message}; `holeshot check --live` asks each provider"
         finally:
@@ -133,15 +133,15 @@ async def run_heat(gateway: Gateway, question: Question, view: View) -> Lanes:
     return lanes
 
 
-def _affordable(model: Model) -> Model:
-    """Return ``model`` with the budget for its width: the user has asked for it explicitly."""
+def _with_budget(model: Model) -> Model:
+    """Return ``model`` with the budget that its width needs: the user requested the race explicitly."""
     race = model.race
     if race.mode is not Mode.RACE or race.budget >= race.width - 1.0:
         return model
     return msgspec.structs.replace(model, race=race.model_copy(update={"budget": race.width - 1.0}))
 
 
-class _Both:
+class _TwoRecorders:
     """Passes records to the gateway's own recorder and to the lanes."""
 
     def __init__(self, recorder: Recorder, lanes: Lanes) -> None:

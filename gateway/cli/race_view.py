@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("deployment", "launched", "won", "cancelled", "failed", "ttft_p50_ms", "decode_p50_tps")
 
 
-def podium(calls: Sequence[CallRecord]) -> Any:
+def wins_table(calls: Sequence[CallRecord]) -> Any:
     """Return a ``rich`` table of ``calls``."""
     return table(_COLUMNS, rows(calls), title=f"{counted(len(calls), 'race')}, TTFT and speed of the wins")
 
@@ -42,11 +42,11 @@ def rows(calls: Sequence[CallRecord]) -> list[tuple[object, ...]]:
         for attempt in call.attempts:
             by_name.setdefault(attempt.deployment, []).append(attempt)
     ranked = sorted(by_name.items(), key=lambda item: -len(_won(item[1])))
-    everybody = [attempt for attempts in by_name.values() for attempt in attempts]
+    all_attempts = [attempt for attempts in by_name.values() for attempt in attempts]
     ttft_ms = _p50([call.ttft_ms for call in calls if call.winner_attempt_id is not None])
     return [
         *(_row(name, attempts, _p50([each.ttft_ms for each in _won(attempts)])) for name, attempts in ranked),
-        _row("all", everybody, ttft_ms),
+        _row("all", all_attempts, ttft_ms),
     ]
 
 
@@ -66,7 +66,7 @@ def _p50(values: Sequence[float | None]) -> float | None:
     return median(known) if known else None
 
 
-# One race as it is shown: a lane for each attempt, and the answer as it arrives.
+# The state of one race for its display: a lane for each attempt, and the answer as it arrives.
 
 _TEXT_KINDS = ("content", "refusal")
 _THOUGHT_KINDS = ("reasoning", "reasoning_content")
@@ -88,7 +88,7 @@ class Lane:
         return self.start.deployment
 
 
-class Spectator(Protocol):
+class LaneListener(Protocol):
     """Receives the events of the lanes as they happen."""
 
     def changed(self, lane: Lane, at_ms: float) -> None:
@@ -104,25 +104,25 @@ class Spectator(Protocol):
 
 
 class Lanes(ClientSink):
-    """A recorder and a sink that keep what they receive. ``clock`` is the gateway's own, monotonic seconds.
+    """A recorder and a sink that keep what they receive. ``clock`` is the gateway's own, in monotonic seconds.
 
-    ``catch_up`` has recorders told what has happened.
+    ``catch_up`` delivers the events that recorders have not received yet.
     """
 
     streams = True
     understands = False
 
     def __init__(
-        self, clock: Callable[[], float], spectator: Spectator, catch_up: Callable[[], None] = lambda: None
+        self, clock: Callable[[], float], listener: LaneListener, catch_up: Callable[[], None] = lambda: None
     ) -> None:
         self.lanes: list[Lane] = []
         self.record: CallRecord | None = None  # set when the call has ended
         self.error: str | None = None  # why there is no answer, or an incomplete one
-        self.tokens = 0  # of the answer so far: its meaningful chunks, at most providers one token each
-        self.claimed_ms: float | None = None  # the claim, since the call began
+        self.tokens = 0  # meaningful chunks of the answer so far: one token each at most providers
+        self.claimed_ms: float | None = None  # when an attempt claimed the win, since the call began
         self._clock = clock
         self._catch_up = catch_up
-        self._spectator = spectator
+        self._listener = listener
         self._began_at: float | None = None
         self._thoughts: list[str] = []
         self._text: list[str] = []
@@ -159,7 +159,7 @@ class Lanes(ClientSink):
         del call
         lane = Lane(start)
         self.lanes.append(lane)
-        self._spectator.changed(lane, self.elapsed_ms)
+        self._listener.changed(lane, self.elapsed_ms)
 
     def first_token(
         self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
@@ -169,10 +169,10 @@ class Lanes(ClientSink):
         for lane in self.lanes:
             if lane.start.id == start.id:
                 lane.first_token_ms = ttft_s * 1000
-                self._spectator.changed(lane, self.elapsed_ms - ago_s * 1000)
+                self._listener.changed(lane, self.elapsed_ms - ago_s * 1000)
 
     def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
-        """Close a lane; ignore losers that were watched longer than the race."""
+        """Close a lane; ignore losers that were measured longer than the race."""
         del model, prompt_class
         if self.record is not None:
             return
@@ -181,15 +181,15 @@ class Lanes(ClientSink):
                 at_ms = self.elapsed_ms - ago_s * 1000
                 lane.record = attempt
                 lane.ended_ms = at_ms - attempt.launch_offset_ms
-                self._spectator.changed(lane, at_ms)
+                self._listener.changed(lane, at_ms)
 
     def call_finished(self, record: CallRecord) -> None:
-        """Keep the record, whose attempts have their costs."""
+        """Keep the record; its attempts have their costs."""
         self.record = record
         attempts = {attempt.id: attempt for attempt in record.attempts}
         for lane in self.lanes:
             lane.record = attempts.get(lane.start.id, lane.record)
-            if record.winner_attempt_id is not None:  # maybe of another attempt, which has finished the answer
+            if record.winner_attempt_id is not None:  # after a takeover, the attempt that finished the answer
                 lane.won = lane.start.id == record.winner_attempt_id
 
     def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
@@ -205,7 +205,7 @@ class Lanes(ClientSink):
             # A deployment that races against itself has two lanes; the winner's has a first token.
             if len(running) == 1 or lane.first_token_ms is not None:
                 lane.won = True
-                self._spectator.changed(lane, self.elapsed_ms)
+                self._listener.changed(lane, self.elapsed_ms)
                 return
 
     async def write(self, block: Block) -> None:
@@ -221,7 +221,7 @@ class Lanes(ClientSink):
             if text:
                 self._text.append(text)
                 try:
-                    self._spectator.text_added(text)
+                    self._listener.text_added(text)
                 except OSError as error:
                     raise ClientGone from error
 
@@ -233,7 +233,7 @@ class Lanes(ClientSink):
         """Do nothing: no connection waits."""
 
     async def close(self) -> None:
-        """Do nothing, likewise."""
+        """Do nothing: likewise."""
 
     async def fail(self, error: UpstreamError) -> None:
         """Record that the answer broke off."""
@@ -272,8 +272,8 @@ _DRAWN = Glyphs("━", "●", "✕")
 _TYPED = Glyphs("-", "o", "x")  # for terminals without Unicode
 
 
-class Track:
-    """A picture of the current state of ``lanes``."""
+class RacePicture:
+    """The picture of ``lanes`` in their current state."""
 
     def __init__(self, lanes: Lanes, answer: Literal["tail", "whole", "none"]) -> None:
         """``tail`` shows the end of the answer that fits the screen, ``whole`` all of it, for the last picture."""
@@ -350,9 +350,9 @@ def summary(record: CallRecord) -> str:
 def _grid(lanes: Lanes, width: int, glyphs: Glyphs) -> RenderableType:
     names = max((len(lane.deployment) for lane in lanes.lanes), default=0)
     name_width = min(names, int(width * _NAME_SHARE))
-    told_width = max((len(state(lane, lanes)) for lane in lanes.lanes), default=0)
+    state_width = max((len(state(lane, lanes)) for lane in lanes.lanes), default=0)
     role_width = max((len(lane.start.role) for lane in lanes.lanes), default=0)
-    spare = width - name_width - _CLOCK_WIDTH - max(told_width, _TOLD_WIDTH) - 3 * 2
+    spare = width - name_width - _CLOCK_WIDTH - max(state_width, _STATE_WIDTH) - 3 * 2
     with_role = spare - role_width - 2 >= _NARROWEST_BAR
     bar_width = min(_WIDEST_BAR, spare - (role_width + 2 if with_role else 0))
     grid = Table.grid(padding=(0, 2))
@@ -376,7 +376,7 @@ def _grid(lanes: Lanes, width: int, glyphs: Glyphs) -> RenderableType:
 
 
 _CLOCK_WIDTH = 8
-_TOLD_WIDTH = 16  # "won, 1234 tok/s": so that bars do not move when it appears
+_STATE_WIDTH = 16  # of "won, 1234 tok/s", so that bars do not move when it appears
 
 
 def _bar(lane: Lane, lanes: Lanes, width: int, glyphs: Glyphs) -> Text:
@@ -404,7 +404,7 @@ def _bar(lane: Lane, lanes: Lanes, width: int, glyphs: Glyphs) -> Text:
 
 
 def _scale_ms(lanes: Lanes) -> float:
-    """Return the time of a bar's whole length, in ms. It grows until the claim and is then fixed."""
+    """Return the time that a whole bar stands for, in ms. It grows until the claim and is then fixed."""
     decided_ms = lanes.elapsed_ms if lanes.claimed_ms is None else lanes.claimed_ms
     return next((float(step) for step in _STEPS_MS if decided_ms <= step * _CLAIM_SHARE), decided_ms / _CLAIM_SHARE)
 
@@ -425,7 +425,7 @@ def _answer(lanes: Lanes) -> Text:
 
 
 def _live_speed(lane: Lane, lanes: Lanes) -> str:
-    """Estimate the winner's speed while it runs, with chunks for tokens. Its row will have the reported figure."""
+    """Return the running winner's speed, counting chunks as tokens; its row will have the provider's figure."""
     assert lane.first_token_ms is not None
     seconds = (lanes.elapsed_ms - lane.start.launch_offset_ms - lane.first_token_ms) / 1000
     return f"~{(lanes.tokens - 1) / seconds:.0f} tok/s" if seconds > _SHORTEST_S and lanes.tokens > 1 else "..."
@@ -443,8 +443,8 @@ def _ms(value: float | None) -> str:
 FRAMES_PER_S = 20
 
 
-class View(Spectator, Protocol):
-    """A spectator that shows everything: each race from ``begins`` to ``ends``, and a table after several."""
+class View(LaneListener, Protocol):
+    """A listener that shows each race from ``begins`` to ``ends``, and a table after several."""
 
     def begins(self, lanes: Lanes) -> None:
         """Show these lanes."""
@@ -473,9 +473,9 @@ class DrawnView:
         """Start drawing."""
         from rich.live import Live  # noqa: PLC0415 - as above
 
-        track = Track(lanes, "tail")
+        picture = RacePicture(lanes, "tail")
         self._live = Live(
-            get_renderable=lambda: track, console=self._console, refresh_per_second=FRAMES_PER_S, transient=True
+            get_renderable=lambda: picture, console=self._console, refresh_per_second=FRAMES_PER_S, transient=True
         )
         self._live.start()
 
@@ -490,16 +490,16 @@ class DrawnView:
         if self._live is not None:
             self._live.stop()
             self._live = None
-        self._console.print(Track(lanes, "none" if self._brief else "whole"))
+        self._console.print(RacePicture(lanes, "none" if self._brief else "whole"))
         if lanes.record is not None:
             self._console.print(summary(lanes.record), style="bold")
         if self._brief:
             self._console.print()
-        _complain(lanes)
+        _print_error(lanes)
 
     def sums_up(self, calls: Sequence[CallRecord]) -> None:
         """Draw the table."""
-        self._console.print(podium(calls))
+        self._console.print(wins_table(calls))
 
 
 class PlainView:
@@ -511,7 +511,7 @@ class PlainView:
 
     def __init__(self, *, progress: bool = False) -> None:
         self._progress = progress
-        self._held: list[str] = []
+        self._lines: list[str] = []
         self._answering = False
 
     def begins(self, lanes: Lanes) -> None:
@@ -526,9 +526,9 @@ class PlainView:
         words = "won" if lane.won and lane.record is None else state(lane, self._lanes)
         if lane.record is not None and lane.record.ttft_ms is None:
             words += f" after {clock_ms(lane, self._lanes):.0f} ms"
-        self._held.append(f"{at_ms:8.0f} ms  {lane.deployment} ({lane.start.role}): {words}")
+        self._lines.append(f"{at_ms:8.0f} ms  {lane.deployment} ({lane.start.role}): {words}")
         if not self._answering:
-            self._tell()
+            self._flush()
 
     def text_added(self, text: str) -> None:
         """Print a piece of the answer; on a terminal, control characters are escaped."""
@@ -540,21 +540,21 @@ class PlainView:
         """End the line, and print the figures."""
         if lanes.answer and not lanes.answer.endswith("\n"):
             self.text_added("\n")
-        self._tell()
+        self._flush()
         if self._progress and lanes.record is not None:
             say(summary(lanes.record), err=True)
-        _complain(lanes)
+        _print_error(lanes)
 
-    def _tell(self) -> None:
-        for line in self._held:
+    def _flush(self) -> None:
+        for line in self._lines:
             say(line, err=True)
-        self._held.clear()
+        self._lines.clear()
 
     def sums_up(self, calls: Sequence[CallRecord]) -> None:
         """Print the table."""
         from rich.console import Console  # noqa: PLC0415 - as above
 
-        Console(stderr=True, highlight=False, markup=False, emoji=False).print(podium(calls))
+        Console(stderr=True, highlight=False, markup=False, emoji=False).print(wins_table(calls))
 
 
 class JsonView:
@@ -587,6 +587,6 @@ class JsonView:
         """Do nothing: the reader can count the lines."""
 
 
-def _complain(lanes: Lanes) -> None:
+def _print_error(lanes: Lanes) -> None:
     if lanes.error is not None:
         say(f"holeshot: {lanes.error}", err=True)

@@ -12,7 +12,7 @@ from gateway.cli.terminal import MISUSED, fail, prose, say, write_json, write_ta
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
-    from gateway.cli.replaying import Found, Request, Told
+    from gateway.cli.replaying import Found, OnProgress, Request
     from gateway.replay.draws import Outcome
     from gateway.replay.sample import Need
     from gateway.replay.settings import Figure
@@ -61,13 +61,13 @@ def replay(  # noqa: PLR0917 - options are named on the command line
     window_s = _window_s(window)
     budgets = _budgets(budget)
     url = database_url or read_database_url(config, for_reports=True)
-    from gateway.cli.replaying import ReplayError, Request, found  # noqa: PLC0415 - SQLAlchemy only where it is needed
+    from gateway.cli.replaying import ReplayError, Request, replay_ledger  # noqa: PLC0415 - SQLAlchemy only where it is needed
     from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
 
     request = Request(url, window, window_s, model, tuple(without or ()), budgets, most)
     try:
-        with _progress() as told:
-            _, answers = found(request, told)
+        with _progress() as on_progress:
+            _, answers = replay_ledger(request, on_progress)
     except (LedgerError, ReplayError) as error:
         fail(str(error))
     except KeyboardInterrupt:
@@ -100,8 +100,8 @@ def _budgets(budget: str | None) -> tuple[float, ...]:
 
 
 @contextmanager
-def _progress() -> Iterator["Told"]:
-    """Show on standard error, if it is a terminal, what is done and how far."""
+def _progress() -> Iterator["OnProgress"]:
+    """Show the progress on standard error, if it is a terminal."""
     from rich.console import Console  # noqa: PLC0415 - slow imports only where they are used
     from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - likewise
 
@@ -110,11 +110,11 @@ def _progress() -> Iterator["Told"]:
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
         task = progress.add_task("reading", total=None, model="ledger")
 
-        def told(model: str, words: str, share: float | None) -> None:
+        def on_progress(model: str, words: str, share: float | None) -> None:
             total = None if share is None else 1.0
             progress.update(task, model=model, description=words, total=total, completed=share or 0.0)
 
-        yield told
+        yield on_progress
 
 
 def _show(answers: "Sequence[Found]", request: "Request", *, as_json: bool, as_yaml: bool) -> None:
@@ -126,19 +126,19 @@ def _show(answers: "Sequence[Found]", request: "Request", *, as_json: bool, as_y
         write_json({"window": request.window, "models": data})
         return
     for number, each in enumerate(answers):
-        told = advice(each.replayed)
-        written = yaml(each.model, told.race) if told.race else None
+        advised = advice(each.replayed)
+        written = yaml(each.model, advised.race) if advised.race else None
         if as_yaml:
             say(
                 "\n".join(
-                    f"# {line}" for line in [told.why, *[f"As if {name} had not been there." for name in without]]
+                    f"# {line}" for line in [advised.why, *[f"As if {name} had not been there." for name in without]]
                 )
             )
         else:
             if number:
                 say("")
             _table(each, request)
-            prose(told.why if told.setting is None else f"Recommended: {told.setting}. {told.why}")
+            prose(advised.why if advised.setting is None else f"Recommended: {advised.setting}. {advised.why}")
             _write_needs(each.replayed.needs)
         if written is not None:
             say(written)

@@ -1,6 +1,7 @@
 """Reads the ledger and replays it: for ``holeshot replay``, and as a child process for a gateway's page.
 
-The child is asked on standard input and answers on standard output, both JSON: the gateway's event loop only waits.
+The child reads a request on standard input and writes the result to standard output, both as JSON, so that the
+gateway's event loop only waits.
 """
 
 import asyncio
@@ -26,11 +27,11 @@ _SEED = 1
 
 
 class ReplayError(Exception):
-    """There is nothing of what was asked for; the message says so in a sentence."""
+    """The ledger has no calls that match the request; the message says why."""
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is to be replayed. ``model`` None: all models; ``busiest``: then only the one with most calls."""
+    """The calls and settings to replay. ``model`` None: all models; ``busiest``: then only the one with most calls."""
 
     url: str
     window: str
@@ -43,18 +44,18 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The answer for one model."""
+    """The result for one model."""
 
     model: str
     calls: int  # in the ledger
     replayed: Replayed
 
 
-Told = Callable[[str, str, float | None], None]  # model, what is done, and the share that is done
+OnProgress = Callable[[str, str, float | None], None]  # model, description of the step, and its finished share
 
 
-def found(request: Request, told: Told = lambda *_: None) -> tuple[list[str], list[Found]]:
-    """Return the models that were asked, the busiest first, and what is replayed of them.
+def replay_ledger(request: Request, on_progress: OnProgress = lambda *_: None) -> tuple[list[str], list[Found]]:
+    """Return the models of the ledger, the busiest first, and the results for those that are requested.
 
     Raises:
         LedgerError: the ledger cannot be read.
@@ -71,7 +72,7 @@ def found(request: Request, told: Told = lambda *_: None) -> tuple[list[str], li
     if request.busiest:
         wanted = wanted[:1]
     return list(known), [
-        Found(name, known[name], _replayed(request, name, known[name], since, told)) for name in wanted
+        Found(name, known[name], _replayed(request, name, known[name], since, on_progress)) for name in wanted
     ]
 
 
@@ -79,7 +80,7 @@ def _near(request: Request, known: Sequence[str] | dict[str, int]) -> str:
     return nearest(str(request.model), tuple(known))
 
 
-def _replayed(request: Request, model: str, count: int, since: datetime, told: Told) -> Replayed:
+def _replayed(request: Request, model: str, count: int, since: datetime, on_progress: OnProgress) -> Replayed:
     calls = asyncio.run(
         raced_calls(
             request.url,
@@ -87,7 +88,7 @@ def _replayed(request: Request, model: str, count: int, since: datetime, told: T
             since,
             count=count,
             most=request.most,
-            progress=lambda rows: told(model, f"{rows:,} rows read", None),
+            progress=lambda rows: on_progress(model, f"{rows:,} rows read", None),
         )
     )
     providers = sorted({each.provider for call in calls for each in call.tries})
@@ -100,12 +101,12 @@ def _replayed(request: Request, model: str, count: int, since: datetime, told: T
         Random(_SEED),  # noqa: S311 - no secrets; the same rows give the same figures
         window_s=_lasted_s(calls, request.window_s),
         without=request.without,
-        progress=lambda share: told(model, "replaying", share),
+        progress=lambda share: on_progress(model, "replaying", share),
     )
 
 
 def _lasted_s(calls: Sequence[Call], window_s: float) -> float:
-    """Return for how long there have been calls: a young ledger has not had a week."""
+    """Return the seconds since the first call, at most ``window_s``: a young ledger does not cover the window."""
     if not calls:
         return window_s
     began = min(call.started_s for call in calls)
@@ -114,7 +115,7 @@ def _lasted_s(calls: Sequence[Call], window_s: float) -> float:
 
 def _answered(request: Request) -> dict[str, Any]:
     try:
-        known, answers = found(request)
+        known, answers = replay_ledger(request)
     except ReplayError as error:
         return {"models": [], "data": [], "note": str(error)}
     except LedgerError as error:

@@ -1,4 +1,4 @@
-"""A provider's month as a page: Markdown to paste into a letter, or one HTML file without any request."""
+"""The report of a provider's month: Markdown to paste into a letter, or one HTML file that loads nothing."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,17 @@ from gateway.core.terminal_text import visible
 from gateway.ledger import Words, counts_since, is_sqlite, parse_url, queries
 from gateway.steering import LEAST_AUDITS, Row, of_counts
 
-# What a month of one provider's attempts shows: figures to send to it, with its own request ids.
+# The evidence: figures of one provider's attempts, to send to it, with its own request ids.
 
 PATIENCE_S = 600.0  # a month may have millions of rows
 STEP_S = 300
-FEWEST = 3  # errors of a window that is shown
-CHANCE = 1e-4  # that so many errors come in five minutes by chance, at the month's own rate
-LEAST_RATE = 0.002  # below it a few errors would always be a surprise
-APART = timedelta(minutes=10)  # windows that are closer are one
+FEWEST = 3  # errors in a window that is shown
+CHANCE = 1e-4  # a window's errors must be less probable than this, at the month's own rate
+LEAST_RATE = 0.002  # with a lower one, a few errors would always be improbable
+APART = timedelta(minutes=10)  # windows that are closer are merged
 SAMPLES_OF_A_STEP, SAMPLES_OF_A_WINDOW, MOST_SAMPLES = 3, 5, 5_000
 SLOWEST = 10
-_EXACT = 2_000  # attempts in five minutes, beyond which the chance is bounded instead of summed up
+_EXACT = 2_000  # with more attempts in five minutes, the probability is bounded instead of summed
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class ErrorWindow(msgspec.Struct, frozen=True):
-    """A time in which more attempts failed than the month's own rate explains."""
+    """A period in which more attempts failed than the month's own rate explains."""
 
     deployment: str
     began: datetime
@@ -62,7 +62,7 @@ class Refused(msgspec.Struct, frozen=True):
 class Figures(msgspec.Struct, frozen=True):
     """One deployment's figures for one of our models, as the leaderboard has them.
 
-    ``requests`` are all that were sent, ``errors`` those that failed: whole numbers, where the row has a rounded share.
+    ``requests`` and ``errors`` are the exact numbers of those sent and failed; the row has a rounded share.
     """
 
     model: str
@@ -72,7 +72,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Outage(msgspec.Struct, frozen=True):
-    """A time in which we asked a deployment no more, but for a try now and then. ``ended`` None: unknown."""
+    """A period in which we sent a deployment nothing but an occasional probe. ``ended`` None: unknown."""
 
     deployment: str
     began: datetime
@@ -81,7 +81,7 @@ class Outage(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """All of it, of attempts launched from ``since`` until before ``until``."""
+    """The whole report, of attempts launched at or after ``since`` and before ``until``."""
 
     provider: str
     since: datetime
@@ -97,31 +97,31 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class UnknownProviderError(Exception):
-    """The ledger has no attempts of this provider; the message says of whom it has."""
+    """The ledger has no attempts of this provider; the message names those it has."""
 
 
 async def evidence(url: str, provider: str, since: datetime, until: datetime) -> Evidence:
-    """Read a provider's attempts of some time.
+    """Return the report of a provider's attempts in a period.
 
     Raises:
-        UnknownProviderError: there are none of it, or none at that time.
+        UnknownProviderError: it has none, or none in this period.
         QueryError: it takes longer than ten minutes.
         DatabaseUnreachableError: the database cannot be reached.
 
     """
-    asking = _Asking(url, provider, since, until)
-    found = (await asking.rows(_ATTEMPTS))[0]
+    statements = _Statements(url, provider, since, until)
+    found = (await statements.rows(_ATTEMPTS))[0]
     if not found["n"]:
-        raise UnknownProviderError(await asking.nothing())
+        raise UnknownProviderError(await statements.why_empty())
     boards = await counts_since(url, since, until=until, provider=provider, timeout_s=PATIENCE_S)
     seconds = (until - since).total_seconds()
-    sent = {(row["model"], row["deployment"]): row for row in await asking.rows(_SENT)}
+    sent = {(row["model"], row["deployment"]): row for row in await statements.rows(_SENT)}
     figures = tuple(
         Figures(model, row, sent[model, row.deployment]["requests"], sent[model, row.deployment]["errors"])
         for model, slots in sorted(boards.items())
         for row in sorted(of_counts(model, slots, seconds).deployments, key=lambda row: row.deployment)
     )
-    samples = [_sample(row) for row in await asking.rows(_ERRORS)]
+    samples = [_sample(row) for row in await statements.rows(_ERRORS)]
     return Evidence(
         provider=provider,
         since=since,
@@ -130,8 +130,8 @@ async def evidence(url: str, provider: str, since: datetime, until: datetime) ->
         last=_instant(found["last"]),
         attempts=found["n"],
         figures=figures,
-        refused=tuple(Refused(**row) for row in await asking.rows(_REFUSED)),
-        windows=error_windows(await asking.rows(_STEPS), samples),
+        refused=tuple(Refused(**row) for row in await statements.rows(_REFUSED)),
+        windows=error_windows(await statements.rows(_STEPS), samples),
         outages=tuple(
             Outage(
                 deployment=row["deployment"],
@@ -139,16 +139,16 @@ async def evidence(url: str, provider: str, since: datetime, until: datetime) ->
                 ended=None if row["ended_at"] is None else _instant(row["ended_at"]),
                 reason=row["reason"],
             )
-            for row in await asking.rows(_OUTAGES)
+            for row in await statements.rows(_OUTAGES)
         ),
-        slowest=tuple(_sample(row) for row in await asking.rows(_SLOWEST)),
+        slowest=tuple(_sample(row) for row in await statements.rows(_SLOWEST)),
     )
 
 
 def error_windows(steps: Sequence[Mapping[str, Any]], samples: Sequence[Sample]) -> tuple[ErrorWindow, ...]:
-    """Return the times with more errors than chance explains, those with the most errors first.
+    """Return the periods with more errors than chance explains, those with the most errors first.
 
-    ``steps``: of each deployment and five minutes ``deployment``, ``step`` (seconds since 1970), ``n`` and ``errors``.
+    ``steps`` has, for each deployment and five minutes, ``deployment``, ``step`` (unix seconds), ``n`` and ``errors``.
     """
     found: list[ErrorWindow] = []
     by_deployment: dict[str, list[Mapping[str, Any]]] = {}
@@ -180,13 +180,13 @@ def _counted(deployment: str, began: datetime, ended: datetime, steps: Sequence[
 
 
 def _of_window(window: ErrorWindow, samples: Sequence[Sample]) -> tuple[Sample, ...]:
-    """Return a window's samples, those first that the provider can look up."""
+    """Return a window's samples; those that the provider can look up come first."""
     own = [each for each in samples if each.deployment == window.deployment and window.began <= each.at < window.ended]
     return tuple(sorted(own, key=lambda each: (each.request_id is None, each.at)))
 
 
 def _chance(errors: int, n: int, rate: float) -> float:
-    """Return the chance of so many errors or more among ``n``: binomial, for many attempts an upper bound of it."""
+    """Return the binomial probability of at least ``errors`` among ``n``; for many attempts, an upper bound of it."""
     share = errors / n
     if share <= rate:
         return 1.0
@@ -238,7 +238,7 @@ where began_at < {until} and (began_at >= {since} or ended_at > {since}) and dep
 order by began_at limit {most}"""
 
 
-class _Asking:
+class _Statements:
     """The statements of one report."""
 
     def __init__(self, url: str, provider: str, since: datetime, until: datetime) -> None:
@@ -265,8 +265,8 @@ class _Asking:
         result = await queries.run(self._url, sql.format(**self._words), timeout_s=PATIENCE_S)
         return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
 
-    async def nothing(self) -> str:
-        """Say why there is nothing to report."""
+    async def why_empty(self) -> str:
+        """Return the message for a report without attempts."""
         found = await self.rows("select distinct provider from rollup_series where provider <> '' order by provider")
         known = [str(row["provider"]) for row in found]
         if not known:
@@ -290,7 +290,7 @@ def _sample(row: Mapping[str, Any]) -> Sample:
 
 
 def _instant(value: datetime | str) -> datetime:
-    """Return an instant of either database: SQLite has text, in UTC."""
+    """Return an instant from either database: SQLite returns text, in UTC."""
     if isinstance(value, datetime):
         return value.astimezone(UTC)
     return datetime.fromisoformat(value).replace(tzinfo=UTC)
@@ -483,7 +483,7 @@ def _windows(found: Evidence) -> Part:
                 _span(window.began, window.ended) if first else "",
                 window.deployment if first else "",
                 f"{window.errors:,} of {window.attempts:,}" if first else "",
-                *(_looked_up(sample) if sample is not None else (_NONE,) * 3),
+                *(_sample_cells(sample) if sample is not None else (_NONE,) * 3),
             ))  # fmt: skip
     words = "Times (UTC) with more failures than chance explains, and some of their requests."
     left = _left_out(len(found.windows) - MOST_WINDOWS, ", with fewer failures each,")
@@ -496,10 +496,10 @@ def _windows(found: Evidence) -> Part:
     )
 
 
-def _looked_up(sample: Sample) -> tuple[str, str, str]:
-    told = " ".join(filter(None, (str(sample.status or ""), sample.error, sample.message)))
+def _sample_cells(sample: Sample) -> tuple[str, str, str]:
+    answer = " ".join(filter(None, (str(sample.status or ""), sample.error, sample.message)))
     named = sample.request_id or f"none came; ours is {sample.attempt}"
-    return named, f"{sample.at:%H:%M:%S}", told[:200]
+    return named, f"{sample.at:%H:%M:%S}", answer[:200]
 
 
 def _outages(found: Evidence) -> Part:

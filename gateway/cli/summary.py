@@ -45,7 +45,7 @@ class DeploymentLine(msgspec.Struct, frozen=True):
     bills_after_disconnect: bool | None
     capabilities: Capabilities
     apis: tuple[Api, ...]
-    apis_known: bool  # False: a server of one's own, of which nothing is said; they are what a call may try
+    apis_known: bool  # False for a server of one's own: then ``apis`` are those that a call may try
     enabled: bool
     weight: float
     canary: float | None  # its share of the model's calls

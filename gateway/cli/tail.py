@@ -60,17 +60,17 @@ def tail(  # noqa: PLR0917 - options are named on the command line
             _check_model(url, key, model)
             if sys.stderr.isatty():
                 prose(_waiting_for(url, wanted, failed=failed, slower_than_ms=slower_than_ms), err=True)
-            for told in tailed(_events(address, key)):
-                if isinstance(told, str):
-                    say(f"holeshot: {told}", err=True)
-                elif is_wanted(told):
-                    _show(told, as_json=as_json)
+            for item in ended_calls(_events(address, key)):
+                if isinstance(item, str):
+                    say(f"holeshot: {item}", err=True)
+                elif is_wanted(item):
+                    _show(item, as_json=as_json)
         except GatewayError as error:
             fail(str(error))
 
 
 def _waiting_for(url: str, wanted: Mapping[str, str | None], *, failed: bool, slower_than_ms: float | None) -> str:
-    """Return what is waited for, in a line."""
+    """Return the line shown while no call has ended: the filter and the gateway's URL."""
     kinds = [f"{name} {value}" for name, value in wanted.items() if value is not None]
     kinds += ["failed"] if failed else []
     kinds += [f"slower than {slower_than_ms:g} ms"] if slower_than_ms is not None else []
@@ -97,10 +97,10 @@ def _check_model(url: str, key: str | None, model: str | None) -> None:
 
 
 def _events(address: str, key: str | None) -> Iterator[tuple[str, Any]]:
-    """Yield the live events; "lost", with the reason, when the connection breaks, which is then opened again.
+    """Yield the live events, and reconnect when the connection breaks, after yielding "lost" with the reason.
 
     Raises:
-        GatewayError: there is no gateway at the start, or it refuses.
+        GatewayError: the first connection fails, or is refused.
 
     """
     import time  # noqa: PLC0415 - only where it is needed
@@ -109,12 +109,12 @@ def _events(address: str, key: str | None) -> Iterator[tuple[str, Any]]:
 
     from gateway.cli.remote import GatewayError, lines  # noqa: PLC0415 - likewise
 
-    was_open = is_told = False
+    was_open = is_reported = False
     while True:
         try:
             kind = ""
             for line in lines(address, key, _SILENT_S):
-                was_open, is_told = True, False
+                was_open, is_reported = True, False
                 field, _, value = line.partition(b": ")
                 if field == b"event":
                     kind = value.decode()
@@ -127,8 +127,8 @@ def _events(address: str, key: str | None) -> Iterator[tuple[str, Any]]:
             why = str(error)
         except msgspec.DecodeError:
             raise GatewayError(f"{address} does not answer like a Holeshot gateway") from None
-        if not is_told:
-            is_told = True
+        if not is_reported:
+            is_reported = True
             yield "lost", why
         time.sleep(_RETRY_S)
 
@@ -142,16 +142,16 @@ def _show(call: Any, *, as_json: bool) -> None:
         say(call.line().plain)
 
 
-# Calls put together from the events of the live stream, and their lines.
+# Calls assembled from the events of the live stream, and their lines.
 
-_WAITS = 10_000  # running calls that are remembered; the oldest is forgotten first
+_MOST_RUNNING = 10_000  # calls kept until they end; the oldest is dropped first
 _COLOURS = {"won": "green", "failed": "red", "timeout": "red", "stalled": "red"}
 _WORDS = {"lost": "cut", "superseded": "later", "client_gone": "left", "interrupted": "interrupted"}
 _FAILED = 400
 
 
 class TailedCall(msgspec.Struct):
-    """One call as far as its events have told. Times are milliseconds since its receipt, or since a launch."""
+    """One call, from the events so far. Times are milliseconds since it was received, or since an attempt's launch."""
 
     began: dict[str, Any]
     attempts: dict[str, dict[str, Any]] = {}  # by id, in the order of their launch
@@ -197,8 +197,8 @@ class TailedCall(msgspec.Struct):
         return line
 
 
-def tailed(events: Iterable[tuple[str, Any]]) -> Iterator[TailedCall | str]:
-    """Yield each call when it ends, and words about what was not seen."""
+def ended_calls(events: Iterable[tuple[str, Any]]) -> Iterator[TailedCall | str]:
+    """Yield each call when it ends, and a message when events were lost."""
     calls: dict[str, TailedCall] = {}
     for kind, data in events:
         match kind:
@@ -206,7 +206,7 @@ def tailed(events: Iterable[tuple[str, Any]]) -> Iterator[TailedCall | str]:
                 calls = {each["id"]: _running(each) for each in data["running"]}
             case "call" | "running":
                 calls[data["id"]] = _running(data)
-                if len(calls) > _WAITS:
+                if len(calls) > _MOST_RUNNING:
                     del calls[next(iter(calls))]
             case "launch" if data["call"] in calls:
                 calls[data["call"]].attempts[data["attempt"]] = data
@@ -232,7 +232,7 @@ def _running(data: dict[str, Any]) -> TailedCall:
 
 
 def _attempt(attempt: dict[str, Any]) -> "Text":
-    """Return where it ran, and how it ended: with its first token, or how long it was waited for."""
+    """Return an attempt's deployment, outcome, and time: to its first token, or without one to its end."""
     from rich.text import Text  # noqa: PLC0415 - as above
 
     outcome = attempt.get("outcome")

@@ -52,7 +52,7 @@ def prose(text: str, *, err: bool = False) -> None:
 
 @contextmanager
 def waiting(words: str) -> Iterator[None]:
-    """Show ``words`` while something takes long: on a line of standard error that goes, if that is a terminal."""
+    """Show ``words`` on standard error during a slow step, if it is a terminal; the line is erased afterwards."""
     if not sys.stderr.isatty():
         yield
         return
@@ -233,7 +233,7 @@ def _are_figures(texts: Iterable[str]) -> bool:
 def _parts(
     heads: Sequence[str], rows: Sequence[Sequence[object]], screen: int, narrowest: int
 ) -> list[tuple[list[int], list[int]]]:
-    """Return which columns each part has, the first one always, and their widths; nothing if there are too many."""
+    """Return each part's columns, always with the first one, and their widths; empty if there are too many parts."""
     parts: list[tuple[list[int], list[int]]] = []
     indices = [0]
     widths: list[int] | None = None
@@ -258,7 +258,7 @@ def _widths_of(
 
 
 def _on_its_side(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> Any:
-    """Return a table with a line for each column; the first column's values are its headings."""
+    """Return the transposed table: a line for each column, with the first column's values as headings."""
     head, *rest = columns
     turned = [[column, *(cell(row[index], column) for row in rows)] for index, column in enumerate(rest, start=1)]
     return table([head, *(cell(row[0], head) for row in rows)], turned, title=title)

@@ -61,7 +61,7 @@ class Outcome(StrEnum):
     was_sent: bool  # the provider surely had the whole prompt
 
     def __init__(self, value: str) -> None:
-        """Set what it means, as plain attributes: they are read several times a call."""
+        """Set the flags as plain attributes: they are read several times a call."""
         self.was_cancelled_by_race = value in {"lost", "superseded"}
         self.client_left = value == "client_gone"
         self.was_cut = self.was_cancelled_by_race or self.client_left
@@ -75,7 +75,7 @@ class TokensSource(StrEnum):
 
     REPORTED = "reported"
     ESTIMATED = "estimated"
-    IMPLAUSIBLE = "implausible"  # reported, and more than can be: the most there may be counts instead
+    IMPLAUSIBLE = "implausible"  # reported, but more than is possible: the largest possible count is used instead
 
 
 class AnswerKind(StrEnum):
@@ -109,7 +109,7 @@ class AttemptStart(msgspec.Struct, frozen=True, gc=False):
     deployment: str
     launch_offset_ms: float  # since the call was received
     audited: bool = False  # watched after the claim if it loses, so that its figures are not censored
-    model: str | None = None  # for which it runs: after a fallback not the requested one
+    model: str | None = None  # the model it runs for; after a fallback not the requested one
     in_flight: int | None = None  # running attempts of this deployment in this process
     asked_tokens: int | None = None  # of the prompt, estimated; not a column
     continues: str | None = None  # the attempt whose answer it finishes
@@ -147,7 +147,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cached_tokens: int | None = None  # of the prompt: read from the provider's prompt cache
     cache_write_tokens: int | None = None  # of the prompt: written to it
     tokens_source: TokensSource | None = None
-    reported_tokens: int | None = None  # the largest count of the provider's, where it is more than can be
+    reported_tokens: int | None = None  # the provider's largest count, if it is implausible
     decode_tps: float | None = None
     e2e_tps: float | None = None
     itl_p50_ms: float | None = None
@@ -160,7 +160,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cost_usd: float | None = None
     cost_is_lower_bound: bool = False
     cache_saved_usd: float | None = None  # cached tokens at the price of input, minus their own price
-    model: str | None = None  # for which it ran: after a fallback not the requested one
+    model: str | None = None  # the model it ran for; after a fallback not the requested one
     client: str | None = None
     api: str | None = None  # the call's ``endpoint``
     size_class: int | None = None  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
@@ -174,16 +174,16 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tool_calls_valid: bool | None = None  # whether the arguments of all are JSON; None without any
     key_name: str | None = None  # which of several keys: its name, "…" and its last four characters, or "#2"
     model_version: str | None = None  # the model that answered, as the provider reports it
-    system_fingerprint: str | None = None  # of what answered, as the provider reports it
+    system_fingerprint: str | None = None  # as the provider reports it
     provider_request_id: str | None = None
     in_flight: int | None = None  # at the launch: other attempts at this deployment in this process
-    sends: int | None = None  # how often the request was sent: 2 after an open connection was lost with it
+    sends: int | None = None  # how often the request was sent: 2 if the first one was lost with a reused connection
     cost_low_usd: float | None = None  # lower and upper bound
     cost_high_usd: float | None = None
     is_overtaken: bool | None = None  # another attempt had won before its own first token was due
-    overtaken_at_ms: float | None = None  # its age then
-    would_take_over: bool | None = None  # a winner of a stream: it dribbled, so that somebody else could take over
-    would_take_over_ms: float | None = None  # its age when it had
+    overtaken_at_ms: float | None = None  # its age at that time
+    would_take_over: bool | None = None  # a streaming winner: so slow that another deployment could have taken over
+    would_take_over_ms: float | None = None  # its age at that time
     is_kept: bool | None = None  # it ran on behind the winner, to answer if that breaks (race.keep_rival)
     predicted_ms: float | None = None  # of an overtaken primary: the predicted time of its first token
     judged_as: AnswerKind | None = None  # of a winner whose complete answer could be judged

@@ -1,8 +1,8 @@
-"""The records of calls, and the protocol of their recorders. ``attempt_records.py`` has those of attempts.
+"""The records of calls, and the protocol of their recorders. ``attempts.py`` has the records of attempts.
 
-Everything here is frozen and has no behaviour but what a call shows of itself. Times within a call are milliseconds
-since it was fully received (calls) or since the launch (attempts), on the monotonic clock; instants are UTC. An unknown
-figure is ``None``, never zero: docs/appendix/policy.md#measurement has the rules.
+Everything here is frozen and has no behaviour but a call's ``repr``. Times within a call are milliseconds since it was
+fully received (calls) or since the launch (attempts), on the monotonic clock; instants are UTC. An unknown figure is
+``None``, never zero: docs/appendix/policy.md#measurement has the rules.
 
 Records are ``gc=False``: their values are plain and form no cycles, and thousands may wait for a database.
 """
@@ -28,8 +28,8 @@ _ERRORS = 400  # HTTP's first error
 def has_failed(status_code: int, error_kind: str | None) -> bool:
     """Whether a call failed: it ended with an error that was not its client's own fault.
 
-    A stream that broke counts, though its status is 200. 424 is the operator's fault, 429 is no answer either. Sums,
-    views, targets and reports say the same in SQL (``gateway/ledger/reports/words.py``).
+    A stream that broke counts, though its status is 200. So do 424, which is the operator's fault, and 429. Sums,
+    views, targets and reports have the same rule in SQL.
     """
     is_clients = _ERRORS <= status_code <= CLIENT_LEFT and status_code not in {424, 429}
     return error_kind is not None and not is_clients
@@ -55,7 +55,7 @@ class Objective(StrEnum):
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is known about a call in advance that predicts the length of its answer."""
+    """What is known of a call in advance and predicts the length of its answer."""
 
     endpoint: str = PIVOT.endpoint
     structured: bool = False  # tools are offered, or JSON is requested
@@ -66,9 +66,9 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Level(msgspec.Struct, frozen=True, gc=False):
-    """One of those whose limits count a call: its key, the key's team, its end user.
+    """An owner of limits that a call counts against: its key, the key's team, or its end user.
 
-    ``whose`` begins the error: "this key". ``is_of_body``: it is known from the body, so nothing of it is held before.
+    ``whose`` begins the error message: "this key". ``is_of_body``: known from the body, so nothing is held before that.
     """
 
     owner: str
@@ -93,10 +93,10 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     objective: Objective  # resolved; never auto
     win_on: WinOn
     sentence_words: int = 0  # win_on sentence: so many words can be spoken, even if their sentence has not ended
-    invalid: Invalid = Invalid.ERROR  # win_on valid: what the client has if no answer is
+    invalid: Invalid = Invalid.ERROR  # win_on valid: what the client gets if no answer is valid
     prompt_class: PromptClass
     prompt_tokens: int  # estimated from the size of the body
-    inline_bytes: int | None = None  # of the body, if the prompt is text, all of it in the body; else unknown
+    inline_bytes: int | None = None  # of the body, if the whole prompt is text in it; else unknown
     wants_usage: bool  # the client itself asked for usage in the stream
     fields: Mapping[str, msgspec.Raw]  # the body's top level, without the gateway's own fields
     wordings: Mapping[str, Mapping[str, msgspec.Raw]] = {}  # deployment → what is sent instead, if it differs
@@ -110,18 +110,18 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     kind: Kind | None = None  # None: the answer does not consist of tokens
     answer_kind: AnswerKind = AnswerKind.PLAIN
     deadline_ms: float | None = None  # for the first token, since ``received_at``
-    profile: str | None = None  # how it is raced, of the request, its client or its model
+    profile: str | None = None  # the racing profile, named by the request, its client or its model
     is_narrowed: bool = False  # the request restricts or orders the deployments
-    levels: Sequence[Level] = ()  # whose limits count it: its key, then the team and the end user
+    levels: Sequence[Level] = ()  # whose limits it counts against: its key, then the team and the end user
     trace: TraceContext | None = None  # None: calls are not traced
 
     @property
     def deadline_at(self) -> float | None:
-        """When its client wants the first token, monotonic seconds; None: whenever it comes."""
+        """The deadline for the first token, in monotonic seconds; None: there is none."""
         return None if self.deadline_ms is None else self.received_at + self.deadline_ms / 1000
 
     def shown(self) -> Iterator[tuple[str, object]]:
-        """Yield what the ledger would say of it: neither texts, nor the values of headers and tags."""
+        """Yield the fields of its ``repr``: neither texts, nor the values of headers and tags."""
         yield "id", self.id
         yield "client", self.client
         yield "model", self.model
@@ -171,8 +171,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     request_id: str | None = None  # the client's id of the request
     answered_model: str | None = None  # the fallback that answered; None: the requested model
     launched: int  # attempts started
-    takeover: str | None = None  # of an answer that broke: "finished" or "rescued" by somebody else, or why not
-    takeovers: int | None = None  # how often somebody else went on with it
+    takeover: str | None = None  # of an answer that broke: "finished" or "rescued" by another deployment, or why not
+    takeovers: int | None = None  # how often another deployment continued the answer
     first_was_invalid: bool | None = None  # win_on valid: of the answer that began first; None: it was cut before
     winner_attempt_id: str | None
     status_code: int  # sent to the client; 499 if it disconnected
@@ -182,7 +182,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     overhead_ms: float | None  # the gateway's share of the time to the first byte
     held_ms: float | None = None  # how long the winner's first token was held back; None: it was not
     held_for: str | None = None  # the deployment that it waited for
-    held_gain_ms: float | None = None  # how much less that should have taken after its first token, as was predicted
+    held_gain_ms: float | None = None  # predicted: how much less time that deployment takes after its first token
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     reasoning_tokens: int | None = None
@@ -245,10 +245,10 @@ class Spent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Recorder(Protocol):
-    """Receives the events of calls: ledger, leaderboard, metrics and log, combined by ``app.py``.
+    """Receives the events of calls: ledger, leaderboard, metrics and log, combined in ``gateway/app/recorders.py``.
 
-    Every method is synchronous and fast, and should not raise. Of first tokens and ends it is told a little later, when
-    the bytes that clients wait for are written: ``ago_s`` is how many seconds ago it was.
+    Every method is synchronous and fast, and should not raise. First tokens and ends are reported a little later, when
+    the bytes that clients wait for are written: ``ago_s`` is how many seconds ago the event was.
     """
 
     def call_started(self, start: CallStart) -> None:
@@ -263,7 +263,7 @@ class Recorder(Protocol):
         """An attempt has its first token (by the model's ``win_on``), ``ttft_s`` seconds after its launch."""
 
     def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
-        """An attempt has ended, however; a loser's end comes before its call's."""
+        """An attempt has ended, for any reason; a loser's end comes before its call's."""
 
     def call_finished(self, record: CallRecord) -> None:
         """A call has ended: called before the last byte goes to the client."""

@@ -4,7 +4,7 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── InvalidRequest              400  the request itself is at fault
 ├── Unauthorized                401
 │   ├── NoKey                         none was sent
-│   │   └── NotSignedIn               the page asks whether anybody has signed in; not counted as a refusal
+│   │   └── NotSignedIn               the page checks for a session, and there is none; not counted as a refusal
 │   ├── WrongKey                      no client has it; such answers to an address that guesses are delayed
 │   │   └── SignerUnknown             a token by a key that is not known yet; its issuer is asked before this is sent
 │   ├── KeyExpired                    it has expired
@@ -31,8 +31,8 @@ ApiError                        status, type, code, and a sentence that says wha
 │   ├── CutByRevocation         499  the same; its key was revoked, replaced or removed
 │   └── CutByExpiry             499  the same; its key expired
 ├── InternalError               500  a defect of the gateway; details are in the log only
-├── KeysNotLoaded               503  the database has not told yet which keys are good
-├── KeysUnreachable             503  the database cannot be asked, so keys cannot be changed
+├── KeysNotLoaded               503  the keys are not yet loaded from the database
+├── KeysUnreachable             503  the database cannot be reached, so keys cannot be changed
 ├── KeyUnusable                 503  this version cannot use the settings of the key's client
 ├── SignInUnavailable           503  the provider where people sign in to the page cannot be used
 ├── ShuttingDown                503
@@ -134,8 +134,8 @@ class WrongKey(Unauthorized):
 class SignerUnknown(WrongKey):
     """The request has a token whose issuer has not told of the key that signed it. ``ask`` asks it again.
 
-    ``ask`` returns whether its keys are others now, so that the request is to be judged again. It raises
-    ``KeysNotLoaded`` if none are known at all.
+    ``ask`` fetches the issuer's keys again, and returns whether they have changed: then the token must be verified
+    again. It raises ``KeysNotLoaded`` if no keys are known at all.
     """
 
     def __init__(self, message: str, *, ask: Callable[[], Awaitable[bool]]) -> None:

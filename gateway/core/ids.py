@@ -28,9 +28,9 @@ def new_id() -> str:
     return uuid7(time.time_ns() // 1_000_000, random.getrandbits(74))
 
 
-# The trace of a call (W3C Trace Context): what its client sent of it, and what providers are sent. Ids are made of
-# the ledger's: a span's id is the last 16 digits of the call's or attempt's id, and so is the trace's id all 32 of
-# the call's, if its client sent none. Of a UUIDv7 the last 62 bits are random, as the standard wants them.
+# The trace of a call (W3C Trace Context): read from the client's headers, and sent on to providers. Ids derive from
+# the ledger's: a span's id is the last 16 digits of the call's or attempt's id; a trace's id is all 32 of the call's,
+# if the client sent none. The last 62 bits of a UUIDv7 are random, as the standard wants them.
 
 SAMPLED = 1
 RANDOM = 2  # the last 56 bits of the trace's id are random
@@ -42,7 +42,7 @@ _PARENT = re.compile("([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(
 
 
 class TraceContext(msgspec.Struct, frozen=True, gc=False):
-    """The trace that a call belongs to."""
+    """The trace of a call."""
 
     trace_id: str  # 32 hexadecimal digits
     parent_id: str | None  # the client's span, 16 hexadecimal digits; None: the trace begins here
@@ -56,7 +56,7 @@ class TraceContext(msgspec.Struct, frozen=True, gc=False):
         return bool(self.flags & SAMPLED)
 
     def traceparent(self, record_id: str) -> str:
-        """Return the header of which the span of a call or attempt is the parent."""
+        """Return the ``traceparent`` header whose parent is the span of a call or attempt."""
         return f"00-{self.trace_id}-{span_id(record_id)}-{self.flags:02x}"
 
     def sent_with(self, headers: Mapping[str, str], attempt_id: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The logger of what an engine loads: structlog, which is imported with the first line."""
+"""The logger for modules that an engine loads; structlog is imported when the first line is logged."""
 
 from typing import Any
 

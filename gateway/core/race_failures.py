@@ -13,7 +13,7 @@ from providers import ErrorKind, UpstreamError
 
 # Errors in a provider's configuration: they stay until the operator changes it.
 OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API})
-RETRY_FULL_S = 1.0  # retry-after of a call without a free seat; it has already waited for queue_timeout_s
+RETRY_FULL_S = 1.0  # retry-after of a call without a free slot; it has already waited for queue_timeout_s
 _TIMEOUTS = frozenset(
     {ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT, ErrorKind.STALL_TIMEOUT, ErrorKind.TOTAL_TIMEOUT}
 )
@@ -143,14 +143,14 @@ class OutOfResources(RaceFailed):
         super().__init__(message, headers={"retry-after": "1", "retry-after-ms": "1000"})
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _ErrorObject(msgspec.Struct, frozen=True):
     code: str | int | None = None
     type: str | None = None
     message: str | None = None
 
 
-class _Answer(msgspec.Struct, frozen=True):
-    error: _Said = _Said()
+class _ErrorBody(msgspec.Struct, frozen=True):
+    error: _ErrorObject = _ErrorObject()
 
 
 class RejectedByProvider(RaceFailed):
@@ -174,19 +174,19 @@ class RejectedByProvider(RaceFailed):
     @property
     def code_there(self) -> str | None:
         """The provider's code of the error, or its type."""
-        said = self._said()
-        return said.code if isinstance(said.code, str) else said.type
+        error = self._error()
+        return error.code if isinstance(error.code, str) else error.type
 
     def said(self) -> tuple[str, str]:
         """Return the provider's own type and message."""
-        said = self._said()
-        return said.type or "", said.message or self.message
+        error = self._error()
+        return error.type or "", error.message or self.message
 
-    def _said(self) -> "_Said":
+    def _error(self) -> "_ErrorObject":
         try:
-            return msgspec.json.decode(self._body or b"{}", type=_Answer).error
+            return msgspec.json.decode(self._body or b"{}", type=_ErrorBody).error
         except msgspec.DecodeError:
-            return _Said()
+            return _ErrorObject()
 
     @property
     def status_code(self) -> int:
@@ -214,7 +214,7 @@ def race_failed(
 ) -> RaceFailed:
     """Return one error for ``failures``, pairs of a deployment's name and its error.
 
-    ``full`` are deployments without a free seat under ``max_in_flight``: a retry may succeed. ``out`` are deployments
+    ``full`` are deployments without a free slot under ``max_in_flight``: a retry may succeed. ``out`` are deployments
     that were not used. ``adhoc``: the request names the deployments itself.
     """
     for _, error in failures:
@@ -233,8 +233,8 @@ def race_failed(
         return AtCapacity(message, retry_after_s=RETRY_FULL_S)
     if kinds == {ErrorKind.RATE_LIMITED}:
         least = min(error.retry_after_s or 1.0 for _, error in failures)
-        whoever = "is rate-limited" if not out else "that is available is rate-limited"
-        return AllRateLimited(f"every deployment of {model!r} {whoever} ({causes})", retry_after_s=least)
+        state = "is rate-limited" if not out else "that is available is rate-limited"
+        return AllRateLimited(f"every deployment of {model!r} {state} ({causes})", retry_after_s=least)
     if kinds and kinds <= OPERATORS and all(each.for_good for each in out):
         fault = _FAULT_OF_CALLER if adhoc else _LACKING if kinds == {ErrorKind.NO_SUCH_API} else _FAULT_OF_OPERATOR
         return ProviderMisconfigured(f"no deployment of {model!r} {fault} ({causes})", kinds)
@@ -244,8 +244,8 @@ def race_failed(
         if is_invalid
         else f"every deployment of {model!r} failed ({causes})"
     )
-    whole = AllTimedOut if kinds and kinds <= _TIMEOUTS else NoValidAnswer if is_invalid else AllProvidersFailed
-    return whole(message)
+    error_type = AllTimedOut if kinds and kinds <= _TIMEOUTS else NoValidAnswer if is_invalid else AllProvidersFailed
+    return error_type(message)
 
 
 _FAULT_OF_OPERATOR = (

@@ -13,7 +13,7 @@ class OutageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     id: str
     deployment: str
-    model: str | None  # whose call has shown it; None: others have reported it
+    model: str | None  # the model whose call detected it; None: other replicas have reported it
     began_at: datetime
     ended_at: datetime | None = None  # None: it lasts, or its process was killed and left no spool
     reason: str | None  # the kind of the last error, or "slow", "hangs", "silent", "other replicas"
@@ -36,9 +36,9 @@ class RefusalRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     replica: str
 
 
-# The records of probes, the gateway's own small calls to quiet deployments, and the protocol of the book they are in.
-# A probe is in the book before it is sent, with the most that it can cost, so that neither a crash nor another
-# replica can make probes cost more in a day than they may.
+# The records of probes, the gateway's own small calls to quiet deployments, and the protocol of their store, the book.
+# A probe is stored before it is sent, with its maximum cost, so that neither a crash nor another replica can make
+# probes exceed their daily limit.
 
 PROBES = "probe"  # the ``api`` of their attempts, so that sums can tell them from those of calls
 
@@ -60,7 +60,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     deployment: str
     replica: str
     reserved_usd: float  # the most that it can cost
-    prompt: int | None = None  # which of the fixed prompts it asks; None: it is of a quiet deployment
+    prompt: int | None = None  # the number of its fixed prompt; None: an ordinary probe of a quiet deployment
 
 
 class ProbeEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,29 +75,29 @@ class ProbeEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the book knows of a deployment, and of the day, of all replicas."""
+    """The probes of a deployment, and the day's totals, over all replicas."""
 
-    spent_usd: float  # today (UTC): what ended probes cost at most, and what running ones have reserved
+    spent_usd: float  # today (UTC): upper bound of what ended probes cost, plus the reservations of running ones
     probes: int  # today
     probed_at: datetime | None = None  # the last probe of this deployment
     failures: int = 0  # its last probes that failed, in a row
     called_at: datetime | None = None  # its last attempt in the ledger, if it is recent
     is_broken: bool = False  # a replica has its breaker open
-    written_at: datetime | None = None  # its last probe with a fixed prompt, if this one has one
+    written_at: datetime | None = None  # its last probe with a fixed prompt; None unless the new one has one too
 
 
 class NotProbed(StrEnum):
     """Why a deployment is not probed now."""
 
     STOPPING = "stopping"
-    OVERLOADED = "overloaded"  # calls need what there is
+    OVERLOADED = "overloaded"  # calls need the capacity
     IN_USE = "in_use"  # it is not quiet
     BROKEN = "broken"  # its breaker is open here or in another replica
     OUT = "out"  # it refuses the key, or does not know the model
     COOLING = "cooling"  # rate-limited, or told to wait
     HEADROOM = "headroom"  # little is left of its rate limit
     FULL = "full"  # max_in_flight
-    UNFIT = "unfit"  # it has no API in which an answer can be asked for
+    UNFIT = "unfit"  # it serves none of the APIs that return answers
     NO_PRICE = "no_price"  # what it would cost is unknown
     MONEY = "usd_per_day"
     NUMBER = "max_per_day"
@@ -121,13 +121,13 @@ class ProbeBook(Protocol):
     """
 
     async def reserve(self, probe: Probe, decide: Decide, *, since: datetime) -> NotProbed | None:
-        """Write ``probe`` down unless ``decide`` says why not. No other process decides meanwhile.
+        """Store ``probe``, or return the reason of ``decide`` not to. No other process decides meanwhile.
 
         ``since`` is the instant after which calls count as recent.
         """
 
     async def settle(self, probe_id: str, end: ProbeEnd) -> None:
-        """Write down how a probe ended, and what it cost."""
+        """Store how a probe ended, and what it cost."""
 
     async def aclose(self) -> None:
         """Close the connections."""

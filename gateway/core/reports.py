@@ -1,6 +1,6 @@
-"""Reports: what the page asks of the ledger, and the protocol of who answers. ``gateway.ledger.reports`` does.
+"""The page's reports: their queries and results, and the protocol that ``gateway.ledger.reports`` implements.
 
-Each answer made from SQL has its ``sql``: one statement that gives the same figures in ``holeshot sql``.
+Each result made from SQL has its ``sql``: one statement that gives the same figures in ``holeshot sql``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ class Ended(StrEnum):
 
     OK = "ok"  # without an error
     FAILED = "failed"  # with an error that was not the client's fault, before the answer or in the middle of it
-    REJECTED = "rejected"  # with one that was: the request was wrong
+    REJECTED = "rejected"  # with an error that was the client's fault
     LEFT = "left"  # the client disconnected
 
 
@@ -62,7 +62,7 @@ class HeatMetric(StrEnum):
 
 
 class By(StrEnum):
-    """What the value of racing is summed up by."""
+    """How the value of racing is grouped."""
 
     MODEL = "model"
     CLIENT = "client"
@@ -87,7 +87,7 @@ class Position(msgspec.Struct, frozen=True):
 class CallsWanted(msgspec.Struct, frozen=True, kw_only=True):
     """Which calls are listed. ``window`` None: of all time; ``client`` "": calls without a client.
 
-    With ``attempts`` each has its attempts, in the columns of their table that a picture of a race needs.
+    With ``attempts`` each call has its attempts, with the columns that are needed to draw the race.
     """
 
     window: Window | None
@@ -98,14 +98,14 @@ class CallsWanted(msgspec.Struct, frozen=True, kw_only=True):
     deployment: str | None = None  # the winner's
     tag: tuple[str, str] | None = None
     outcome: Ended | None = None
-    slower_than_ms: float | None = None  # until the first token, or without one in all
+    slower_than_ms: float | None = None  # to the first token, or to the end of a call without one
     error: str | None = None
     request_id: str | None = None
     attempts: bool = False
 
 
 class HistoryWanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which attempts a history is of. With a ``client`` ("": without one) it is made from rows, not from sums."""
+    """The attempts that a history covers. With a ``client`` ("": without one) it is made from rows, not from sums."""
 
     window: Window
     model: str | None = None
@@ -114,7 +114,7 @@ class HistoryWanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeatWanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which attempts a heat map is of."""
+    """The attempts that a heat map covers."""
 
     metric: HeatMetric
     window: Window
@@ -123,7 +123,7 @@ class HeatWanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplayWanted(msgspec.Struct, frozen=True):
-    """What is replayed. ``model`` None: the busiest one."""
+    """The calls and settings to replay. ``model`` None: the busiest one."""
 
     window: Window
     model: str | None
@@ -132,7 +132,7 @@ class ReplayWanted(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Rows by the names of their columns, and the statement that returns them."""
+    """Rows as mappings by column name, and the statement that returns them."""
 
     rows: list[dict[str, Any]]
     sql: str
@@ -142,7 +142,7 @@ class FoundCall(msgspec.Struct, frozen=True):
     """One call with its attempts, in the columns of their tables.
 
     ``source``: "ledger" if its row is stored, "memory" if it is not stored yet, "running" if it has not ended; then
-    what only the end tells is missing.
+    the fields that are known only at the end are missing.
     """
 
     call: dict[str, Any]
@@ -153,10 +153,10 @@ class FoundCall(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """Series of equal length, each already JSON, as a month of all deployments is large."""
+    """Series of equal length, each already encoded as JSON: a month of all deployments is large."""
 
     since: datetime
-    until: datetime  # the end of the step that runs
+    until: datetime  # the end of the current step
     step_s: int
     series: list[msgspec.Raw]
     outages: list[dict[str, Any]]  # in the columns of their table
@@ -186,7 +186,7 @@ class Reports(Protocol):
         """Return figures of deployments over time."""
 
     async def slowdowns(self, wanted: SlowdownsWanted) -> Table:
-        """Return slowdowns that went on in the window, the newest first."""
+        """Return the slowdowns in the window, also those that began before it, the newest first."""
 
     async def heat(self, wanted: HeatWanted) -> Table:
         """Return a figure by deployment, weekday (0 is Monday) and hour (UTC), with the number of attempts, ``n``."""
@@ -201,16 +201,16 @@ class Reports(Protocol):
         """Return refused requests by client and reason, and addresses that sent unknown keys."""
 
     async def usage(self, window: Window) -> Table:
-        """Return what clients have used."""
+        """Return the usage of clients."""
 
     async def payers(self, window: Window) -> Table:
-        """Return what teams have used, the dearest first, then the end users of each that cost most.
+        """Return the usage of teams, the most expensive first, then the most expensive end users of each.
 
         Rows of end users have an ``end_user``, and without a team the ``client`` whose key they used.
         """
 
     async def sums_trail_s(self) -> float | None:
-        """Return for how long the oldest row waits that no sum has yet, in seconds; 0: none does, None: not known."""
+        """Return the age of the oldest row that is in no sum yet, in seconds; 0: there is none, None: not known."""
 
     @property
     def have_replica(self) -> bool:
@@ -223,10 +223,10 @@ class Reports(Protocol):
         """Return what clients have spent in this UTC day and month, US dollars."""
 
     async def spent_by_teams(self) -> Mapping[str | None, tuple[float, float]]:
-        """Return the same of teams, by their tag; of calls that were answered."""
+        """Return the same for teams, by their tag; only answered calls count."""
 
     async def alerts(self) -> Table:
-        """Return the alerts that are open, and the newest of the others, with how many messages were sent."""
+        """Return the open alerts and the newest closed ones, each with the number of messages sent."""
 
     async def gaps(self) -> Gaps:
         """Return p50 and p95 of the gaps between chunks in the last 24 hours, by model and deployment; ms.
@@ -238,7 +238,7 @@ class Reports(Protocol):
         """Return where each target of ``slo:`` stands, in the order of the configuration."""
 
     async def burns(self, windows_s: Sequence[int]) -> Sequence[Burn]:
-        """Return how fast the budget of each target was spent in each of these windows, in seconds."""
+        """Return the burn rate of each target's budget over each of these windows, whose lengths are in seconds."""
 
 
 class ReportsUnreachable(ApiError):

@@ -1,4 +1,4 @@
-"""The tasks of a gateway that belong to no call: its timers, and what is done behind a change."""
+"""A gateway's background tasks, and its process: watched files, signals, the end of the parent, child processes."""
 
 import asyncio
 import gc
@@ -30,7 +30,7 @@ class BackgroundTasks:
         self._later.append(work)
 
     def start_later_ones(self) -> None:
-        """Start what was to run later."""
+        """Start the tasks that were given to ``later``."""
         for work in self._later:
             self.start(work())
         self._later.clear()
@@ -61,7 +61,7 @@ class WatchedFiles:
         self._taken = self._last = tuple(map(_state, self._paths))
 
     def watch(self, paths: Sequence[Path]) -> None:
-        """Watch these instead; if they are others, their current state is a change."""
+        """Watch ``paths`` instead; if they differ from the old ones, their current state is a change."""
         if paths != self._paths:
             self._paths, self._taken, self._last = paths, (), ()
 
@@ -85,7 +85,7 @@ def _state(path: Path) -> tuple[int, ...] | None:
 
 
 def mask_signals(numbers: Iterable[int], *, blocked: bool) -> None:
-    """Block signals in this thread, or no longer: they then reach the main thread, or wait.
+    """Block or unblock signals in this thread; blocked ones reach the main thread, or wait.
 
     Without pthread_sigmask it does nothing. Python's handlers run in the main thread all the same, and its wakeup
     descriptor is written by whichever thread is interrupted.
@@ -118,7 +118,7 @@ class Lifeline:
                 import ctypes  # noqa: PLC0415 - some builds have none
 
                 ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
-        if os.getppid() != self._parent:  # it ended before the kernel was told to signal us
+        if os.getppid() != self._parent:  # it ended before prctl was called
             os._exit(1)
 
     def on_end(self, then: Callable[[], None]) -> None:

@@ -1,4 +1,5 @@
-"""Notices that a deployment got slower, or fails more often, than it and its peers let expect (docs/detector.md).
+"""Detects that a deployment got slower, or fails more often, than expected from its past and its peers.
 
-Pure: counts of windows go in, slowdowns come out. Who reads and stores them is ``gateway.ledger.books``.
+docs/detector.md has the method. Pure: counts of windows go in, slowdowns come out; ``gateway.ledger.books`` reads and
+stores them.
 """

@@ -1,11 +1,11 @@
-"""The level of a window: by which factor its values are larger than usual, with censored ones heeded.
+"""The level of a window: the factor by which its values are larger than usual, taking censored values into account.
 
-A value's *place* is the share of usual values below it. In a window as usual the places of all values are on average
-in the middle. The level is the factor by which the window's values have to be divided to make it so. A value that was
-cut at an age is somewhere above it: its place is on average half way between that age's place and the end.
+A value's *place* is the share of usual values below it. In a usual window the mean place of all values is one half. The
+level is the factor by which the window's values must be divided to make it so. A value that was cut at an age is
+somewhere above it: its expected place is half way between that age's place and 1.
 
 This is the Wilcoxon estimate of a shift (Hodges and Lehmann 1963) with Gehan's scores for censored values (1965). One
-wild value moves it by no more than any other large one.
+outlier moves it by no more than any other large value.
 """
 
 from bisect import bisect_left
@@ -21,16 +21,16 @@ from gateway.detecting.slowdowns import DAY_S, HOUR_S, WINDOW_S, Counts, Histogr
 STEP = log(2) / 8  # a bucket's width, in natural logarithms
 LOWEST, HIGHEST = -56, 111  # numbers of the ledger's buckets
 FAR = 40.0  # buckets: no level is further than a factor of 32 from usual
-ENOUGH = 50  # values, before it is known what is usual
+ENOUGH = 50  # values that an estimate of the usual ones needs
 _ROUNDS = 30
 _EXACT = 0.01  # buckets: 0.1 %
 _NONE = 1e-9
-_PRIOR = 0.25  # values at each of two usual places, if some are cut: where all are cut, the level stays finite
+_PRIOR = 0.25  # values added at each quartile, if some are cut: if all are cut, the level stays finite
 _BINS = HIGHEST - LOWEST + 1
 
 
 class Level(msgspec.Struct, frozen=True):
-    """The logarithm of the factor, its variance by chance alone, and of how many values it is."""
+    """The logarithm of the factor, its variance by chance alone, and the number of its values."""
 
     log_ratio: float
     variance: float
@@ -38,15 +38,15 @@ class Level(msgspec.Struct, frozen=True):
 
 
 class Yardstick(msgspec.Struct, frozen=True):
-    """The usual values of a deployment: the share below each edge of the buckets, from ``LOWEST`` on."""
+    """The distribution of a deployment's usual values: the share below each edge of the buckets, from ``LOWEST`` on."""
 
     below: tuple[float, ...]
-    steepness: float  # how fast a value's place rises as it grows by one bucket, on average over usual values
+    steepness: float  # by how much a value's place rises per bucket, on average over usual values
     quartiles: tuple[float, float]  # in buckets
 
     @classmethod
     def of(cls, seen: Counts, cut: Counts) -> "Yardstick | None":
-        """Return the yardstick of many values: the Kaplan-Meier estimate. None if they are too few."""
+        """Return the Kaplan-Meier estimate from many values; None if they are too few."""
         if sum(seen.values()) < ENOUGH:
             return None
         at_risk = sum(seen.values()) + sum(cut.values())
@@ -61,7 +61,7 @@ class Yardstick(msgspec.Struct, frozen=True):
         below = tuple(1.0 - share for share in above)
         known = below[-1]
         shares = [after - before for before, after in pairwise(below)]
-        # Values of one bucket lie anywhere in it: two of them differ by a third of its width on average.
+        # Values are spread evenly within a bucket: two of them differ by a third of its width on average.
         steepness = max(2.0 * sum(share * share for share in shares), 1e-6)
         quartiles = [LOWEST + max(0, bisect_left(below, known * q) - 1) + 0.5 for q in (0.25, 0.75)]
         return cls(below, steepness, (quartiles[0], quartiles[1]))
@@ -78,7 +78,7 @@ class Yardstick(msgspec.Struct, frozen=True):
         return low + (position - whole) * (self.below[whole + 1] - low)
 
     def level(self, histogram: Histogram) -> Level | None:
-        """Return how the values of a window compare; None without values."""
+        """Return the level of a window's values; None without values."""
         seen = [(bucket + 0.5, n) for bucket, n in histogram.seen.items()]
         cut = [(bucket + 0.5, n) for bucket, n in histogram.cut.items()]
         number = sum(n for _, n in seen)
@@ -89,7 +89,7 @@ class Yardstick(msgspec.Struct, frozen=True):
         shift = self._shift(seen, cut)
         answers = number if histogram.answers is None else min(number, histogram.answers)
         thinned = answers / number if number else 1.0
-        # The places of what is seen are spread evenly (variance 1/3 of 2 F - 1). What is cut tells less.
+        # The places of observed values are uniform (2 F - 1 has variance 1/3). Censored ones carry less information.
         spread = slope = 0.0
         for at, n in cut:
             place = self.place(at - shift)
@@ -102,7 +102,7 @@ class Yardstick(msgspec.Struct, frozen=True):
         return Level(shift * STEP, spread / (slope * slope) / thinned * STEP * STEP, answers + sum(n for _, n in cut))
 
     def _excess(self, seen: list[tuple[float, float]], cut: list[tuple[float, float]], shift: float) -> float:
-        """Return the sum of scores: above zero while the values, divided by the shift, are still larger than usual."""
+        """Return the sum of scores: above zero if the values, divided by the shift, are still larger than usual."""
         known = self.below[-1]
         below, place = self.below, self.place
         total = 0.0
@@ -136,7 +136,7 @@ class Yardstick(msgspec.Struct, frozen=True):
 
 
 def _root(excess: Callable[[float], float], one: float, at_one: float, other: float, at_other: float) -> float:
-    """Return where a function is zero, between two places at which its signs differ (Illinois algorithm)."""
+    """Return the zero of a function between two points at which its signs differ (Illinois algorithm)."""
     for _ in range(_ROUNDS):
         if abs(other - one) < _EXACT or abs(at_other - at_one) < _NONE:
             break
@@ -158,41 +158,41 @@ def added(one: dict[int, float], other: Counts) -> None:
         one[bucket] = one.get(bucket, 0.0) + n
 
 
-# What to expect of a deployment at an hour of the week, from its own past, and how far off that is by itself.
-# Everything here is in natural logarithms of the level. The expectation of an hour is a sum: the level of the last
-# week (the median of what the others leave), what is usual at this hour of the day, on this day of the week, and at
-# this hour of the week. Of these only as much is believed as stands out of their noise.
+# The expected level of a deployment at an hour of the week, from its own past, and the variance around it. Everything
+# here is in natural logarithms of the level. The expectation of an hour is a sum: the level of the last week (the
+# median of the residuals), and the effects of the hour of the day, the day of the week and the hour of the week. The
+# effects are shrunk by their noise.
 
 DAYS = 28  # of the past
-FEW_HOURS = 6  # below which nothing is expected
+FEW_HOURS = 6  # with fewer, there is no expectation
 WEEK_S = 7 * DAY_S
-LEAST_SPREAD = 0.03  # of five minutes: nothing real is steadier
-_WILD = 3.0  # standard deviations, beyond which a value counts as just that far off
-_LAGS = 6  # hours over which what is left may hang together
-_CLOSE = 0.01  # the variance of an hour beside that by chance, when hours are weighted
+LEAST_SPREAD = 0.03  # the least standard deviation of five minutes
+_WILD = 3.0  # standard deviations at which outliers are clipped
+_LAGS = 6  # hours over which residuals may be correlated
+_CLOSE = 0.01  # the variance of an hour besides chance, when hours are weighted
 
 
 class Hour(msgspec.Struct, frozen=True):
-    """The level of one hour (unix time, of its begin)."""
+    """The level of one hour, by its start in unix seconds."""
 
     start_s: int
     level: Level
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """Expectations, and the variance with which five minutes are off, besides chance.
+    """The expected levels, and the variance of five minutes around them, besides chance.
 
-    ``variance`` is that which matters in a sum over many windows: what is left hangs together over hours, so it is
-    larger than that of one window. ``history_s``: how far back it reaches.
+    ``variance`` is for sums over many windows: as residuals are correlated over hours, it is larger than that of one
+    window. ``history_s``: how far back it reaches.
     """
 
-    by_hour: tuple[float, ...]  # 168, from Thursday midnight on, as unix time has it
+    by_hour: tuple[float, ...]  # 168, from Thursday midnight on, where unix time begins
     variance: float
     history_s: int
-    left: dict[int, Level]  # of each hour: what the expectation does not explain
+    left: dict[int, Level]  # by hour: the residual, which the expectation does not explain
 
     def expected(self, at_s: float) -> float:
-        """Return the expectation at an instant, between those of the two nearest hours."""
+        """Return the expected level at an instant, interpolated between the two nearest hours."""
         position = (at_s / HOUR_S - 0.5) % 168
         whole = int(position)
         here, there = self.by_hour[whole], self.by_hour[(whole + 1) % 168]
@@ -209,16 +209,16 @@ class Profile(msgspec.Struct, frozen=True):
         weights = [1.0 / (hour.level.variance + _CLOSE) for hour in hours]
         of_day = [hour.start_s // HOUR_S % 24 for hour in hours]
         of_week = [hour.start_s // HOUR_S % 168 for hour in hours]
-        # How much each hour pulls its own expectation: it may not count as its own proof.
-        pulls = [0.0] * len(hours)
-        left, days = _explained(values, weights, of_day, 24, pulls)
-        left, weekdays = _explained(left, weights, [slot // 24 for slot in of_week], 7, pulls)
-        left, weeks = _explained(left, weights, of_week, 168, pulls)
+        # Each hour's leverage on its own expectation, by which its residual is corrected.
+        leverages = [0.0] * len(hours)
+        left, days = _explained(values, weights, of_day, 24, leverages)
+        left, weekdays = _explained(left, weights, [slot // 24 for slot in of_week], 7, leverages)
+        left, weeks = _explained(left, weights, of_week, 168, leverages)
         recent = [value for value, hour in zip(left, hours, strict=True) if now_s - hour.start_s <= WEEK_S]
         level = median(recent) if len(recent) >= FEW_HOURS else median(left)
         by_hour = tuple(middle + level + days[hour % 24] + weekdays[hour // 24] + weeks[hour] for hour in range(168))
         alone = _without_drift(left, hours)
-        alone = [value / (1.0 - min(pull, 0.8)) for value, pull in zip(alone, pulls, strict=True)]
+        alone = [value / (1.0 - min(leverage, 0.8)) for value, leverage in zip(alone, leverages, strict=True)]
         variance = _variance(alone, hours)
         kept = {
             hour.start_s: Level(value, hour.level.variance, hour.level.n)
@@ -228,14 +228,14 @@ class Profile(msgspec.Struct, frozen=True):
 
 
 def variance_of(hours: Sequence[Hour]) -> float:
-    """Return the variance of five minutes for a sum over many, of hours that should be about zero."""
+    """Return the variance of five minutes in a sum over many, from hours whose expectation is zero."""
     return _variance([hour.level.log_ratio for hour in hours], hours)
 
 
 def _explained(
-    values: list[float], weights: list[float], slots: list[int], number: int, pulls: list[float]
+    values: list[float], weights: list[float], slots: list[int], number: int, leverages: list[float]
 ) -> tuple[list[float], list[float]]:
-    """Return what is left without the effects of the slots, and the effects; add to each value's ``pulls``."""
+    """Return the residuals without the effects of the slots, and the effects; add to each value's ``leverages``."""
     sums, whole, count = [0.0] * number, [0.0] * number, [0] * number
     for value, weight, slot in zip(values, weights, slots, strict=True):
         sums[slot] += weight * value
@@ -248,19 +248,19 @@ def _explained(
         for value, slot, is_one in zip(values, slots, several, strict=True)
         if is_one
     )
-    # Without a second week all is noise, as far as can be known.
+    # Without a second week, all variance counts as noise.
     noise = within / sum(several) if any(several) else sum(value * value for value in values) / len(values)
     filled = [slot for slot in range(number) if count[slot]]
     between = sum(means[slot] ** 2 - noise / count[slot] for slot in filled) / len(filled)
-    believed = [max(between, 0.0) / (max(between, 0.0) + noise / n + 1e-12) if n else 0.0 for n in count]
-    effects = [mean * share for mean, share in zip(means, believed, strict=True)]
+    shrinkage = [max(between, 0.0) / (max(between, 0.0) + noise / n + 1e-12) if n else 0.0 for n in count]
+    effects = [mean * share for mean, share in zip(means, shrinkage, strict=True)]
     for index, (slot, weight) in enumerate(zip(slots, weights, strict=True)):
-        pulls[index] += believed[slot] * weight / whole[slot]
+        leverages[index] += shrinkage[slot] * weight / whole[slot]
     return [value - effects[slot] for value, slot in zip(values, slots, strict=True)], effects
 
 
 def _without_drift(values: list[float], hours: Sequence[Hour]) -> list[float]:
-    """Return values without the median of their own week: a slow drift is no noise."""
+    """Return values minus the median of their own week: a slow drift is no noise."""
     of_week: dict[int, list[float]] = {}
     last = hours[-1].start_s
     for value, hour in zip(values, hours, strict=True):
@@ -270,7 +270,7 @@ def _without_drift(values: list[float], hours: Sequence[Hour]) -> list[float]:
 
 
 def _variance(values: list[float], hours: Sequence[Hour]) -> float:
-    """Return twelve times the variance of an hour's mean, with what hangs together over hours, without chance."""
+    """Return twelve times the variance of an hour's mean, with autocovariance over hours, without chance."""
     tamed = _tamed(values)
     number = len(tamed)
     chance = sum(hour.level.variance for hour in hours) / number
@@ -280,35 +280,35 @@ def _variance(values: list[float], hours: Sequence[Hour]) -> float:
     for lag in range(1, _LAGS + 1):
         products = sum(value * place.get(start_s + lag * HOUR_S, 0.0) for start_s, value in place.items())
         together += 2.0 * (1.0 - lag / (_LAGS + 1)) * products / number
-    # Few hours may be steady by luck: two standard errors are added.
+    # A few hours may be steady by chance: two standard errors are added.
     caution = 1.0 + 2.0 * sqrt(2.0 / number)
     own = max(known - chance, 0.0) + max(together, 0.0)
     return max(HOUR_S / WINDOW_S * own * caution, LEAST_SPREAD * LEAST_SPREAD)
 
 
 def _tamed(values: list[float]) -> list[float]:
-    """Return values, the wild ones only as far from the middle as a usual one may be."""
+    """Return values with outliers clipped."""
     middle = median(values)
     spread = 1.4826 * median(abs(value - middle) for value in values)
     far = _WILD * max(spread, 0.02)
     return [min(middle + far, max(middle - far, value)) for value in values]
 
 
-# What a deployment's peers tell of it: how much of what happens to it happens to all of them.
+# Comparison with a deployment's peers: the part of its changes that all of them share.
 
-_MEDIAN = 1.5  # times the variance of a mean
+_MEDIAN = 1.5  # the variance of a median, over that of a mean
 _PAIR = 2
-_APART = 3.0  # standard deviations, from which two do not do the same
+_APART = 3.0  # standard deviations, beyond which two peers behave differently
 _FEW_HOURS = 6
-_USUAL_LUCK = 2.0  # standard deviations, by which peers may be faster than usual before it is their own doing
+_USUAL_LUCK = 2.0  # standard deviations; if peers are faster than usual by more, the excess is not shared
 
 
 class Peers(msgspec.Struct, frozen=True):
-    """How a deployment and its peers moved together in the past.
+    """How a deployment and its peers changed together in the past.
 
     ``common``: the covariance of an hour; ``moves``: the variance of the peers' hour, without chance. ``beside``: the
-    variance of five minutes of the difference, ``itself``: of what is left if that part of the peers' movement is taken
-    away which it usually shares.
+    variance of five minutes of the difference to the peers; ``itself``: that of the level minus the part of the peers'
+    change that it usually shares.
     """
 
     common: float
@@ -318,7 +318,7 @@ class Peers(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, own: Mapping[int, Level], peers: Mapping[int, Level]) -> "Peers | None":
-        """Return it, of what is left of hours; None if they have too few in common."""
+        """Return it from the residuals of hours, ``own`` and the peers'; None if they have too few in common."""
         both = [(start_s, level, peers[start_s]) for start_s, level in own.items() if start_s in peers]
         number = len(both)
         if number < _FEW_HOURS:
@@ -337,16 +337,16 @@ class Peers(msgspec.Struct, frozen=True):
         return cls(known.common, known.moves, variance_of(beside), variance_of(itself))
 
     def without(self, own: Level, peers: Level) -> Level:
-        """Return a level without what its peers' movement explains. Peers that got much faster explain nothing."""
+        """Return a level without the part that its peers explain. Of peers that got much faster, a part is ignored."""
         share = min(1.0, self.common / (self.moves + peers.variance)) if self.common else 0.0
         moved = max(peers.log_ratio, -_USUAL_LUCK * self.moves**0.5)
         return Level(own.log_ratio - share * moved, own.variance + share * share * peers.variance, own.n)
 
 
 def together(levels: Iterable[Level]) -> Level | None:
-    """Return one level of several peers: the median. Of two that are too far apart the more usual one counts.
+    """Return one level for several peers: the median. Of two that are too far apart, the more usual one counts.
 
-    So one of two peers that changes by itself explains little.
+    So if one of two peers changes alone, it explains little.
     """
     found = list(levels)
     if len(found) <= 1:

@@ -1,4 +1,4 @@
-"""Watches all deployments of one model, each beside the others."""
+"""Watches all deployments of one model, and compares each with the others."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import exp, log
@@ -21,17 +21,17 @@ from gateway.detecting.slowdowns import (
     Window,
 )
 
-# How often attempts fail: the base rate of a deployment, how much it varies, and what a window says against it.
+# The error rate of a deployment, its dispersion, and the likelihood ratio of a window.
 
 WORSE = 2.0  # times as many errors
 LEAST = 0.02  # and at least so many more, as a share of attempts
 MOST = 0.95
-_RATES_FEW = 20.0  # attempts in all, below which no rate is known
-_RATES_BOUND = 400.0  # an hour that is 20 standard deviations off says no more than that
+_RATES_FEW = 20.0  # attempts in all that a rate needs
+_RATES_BOUND = 400.0  # an hour counts as at most 20 standard deviations off
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """The share of attempts that fail, and by how much more it varies than by chance (1: not at all)."""
+    """The share of attempts that fail, and its variance over that by chance (1: equal)."""
 
     share: float
     dispersion: float
@@ -50,31 +50,31 @@ class Rate(msgspec.Struct, frozen=True):
         return cls(share, max(1.0, sum(squares) / len(squares) * (1.0 + 2.0 * (2.0 / len(squares)) ** 0.5)))
 
     def worse(self, beyond: float) -> tuple[float, float]:
-        """Return the usual share, and the one that is worse, while peers fail by ``beyond`` more than usual."""
+        """Return the usual share and the worse one, while peers fail by ``beyond`` more than usual."""
         usual = min(MOST, self.share + max(0.0, beyond))
         return usual, min((1.0 + usual) / 2, max(WORSE * usual, usual + LEAST))
 
     def ratio(self, seen: Tally, beyond: float) -> float:
-        """Return the logarithm of the likelihood ratio: worse against usual."""
+        """Return the logarithm of the likelihood ratio of the worse share to the usual one."""
         usual, worse = self.worse(beyond)
         gained = seen.errors * log(worse / usual) + (seen.n - seen.errors) * log((1 - worse) / (1 - usual))
         return gained / self.dispersion
 
 
-# Evidence that adds up window by window until it is enough: Page's CUSUM (1954) of log-likelihood ratios.
+# Evidence that adds up over windows: Page's CUSUM (1954) of log-likelihood ratios.
 
 FACTORS = (1.3, 1.6, 2.0)
-# A false alarm needs evidence of e^h : 1, so it comes after e^h windows at the earliest, on average: with four metrics,
-# three factors and 8,640 windows a month this is less than one a month in all.
+# A false alarm needs evidence of e^h : 1, so on average it takes at least e^h windows: with four metrics, three factors
+# and 8,640 windows a month, there is less than one a month in all.
 ENOUGH = log(8640 * 4 * 3)
-SHARE = 3  # no window gives more than a third of it: whatever happens within two windows is no alarm
+SHARE = 3  # no window adds more than a third of it, so events within two windows raise no alarm
 
 
 class Evidence:
     """The evidence that values are about ``shift`` too large; all in natural logarithms."""
 
     __slots__ = ("limit", "n", "other", "shift", "since_s", "sum", "weight", "weighted")
-    most: ClassVar[float] = 4 * ENOUGH  # so that it does not take as long to notice the end
+    most: ClassVar[float] = 4 * ENOUGH  # bounds the time to notice the end
 
     def __init__(self, shift: float, limit: float = ENOUGH) -> None:
         self.shift = shift
@@ -82,13 +82,13 @@ class Evidence:
         self.forget()
 
     def forget(self) -> None:
-        """Begin again."""
+        """Reset to zero."""
         self.sum = 0.0
         self.since_s: int | None = None  # when the first of the windows that made up the sum began
         self.weight = self.weighted = self.other = self.n = 0.0
 
     def copy(self) -> "Evidence":
-        """Return one that goes on from here by itself."""
+        """Return an independent copy."""
         new = Evidence(self.shift, self.limit)
         new.sum, new.since_s = self.sum, self.since_s
         new.weight, new.weighted, new.other, new.n = self.weight, self.weighted, self.other, self.n
@@ -97,7 +97,7 @@ class Evidence:
     def add(
         self, value: float, variance: float, n: float, start_s: int, other: tuple[float, float] | None = None
     ) -> None:
-        """Add one window's value, of this variance if nothing has changed; ``other``: seen in another way."""
+        """Add one window's value, with its variance if nothing has changed; ``other``: those of another comparison."""
         self.add_ratio(self._ratio(value, variance), value, 1.0 / variance, n, start_s)
         if self.weight:
             self.other += self._bounded(self._ratio(*(other or (value, variance))))
@@ -116,7 +116,7 @@ class Evidence:
 
     @property
     def is_enough(self) -> bool:
-        """Whether it is as much as an alarm needs."""
+        """Whether it suffices for an alarm."""
         return self.sum >= self.limit
 
     @property
@@ -137,9 +137,9 @@ class Evidence:
         return min(bound, max(-bound, ratio))
 
 
-# Watches one metric of one deployment: whether a slowdown is open, and what ends it.
+# Watches one metric of one deployment: the begin and the end of its slowdowns.
 
-SETTLED_S = 7 * DAY_S  # until then only what is twice as bad is told; after as long, what is new is usual
+SETTLED_S = 7 * DAY_S  # with less history, only a factor of two is reported; a slowdown that lasts so long is usual
 SILENT_S = DAY_S  # without calls
 BACK = 6.0  # evidence that it is as usual again: e^6 : 1
 _OTHER = TypeVar("_OTHER", bound="Watch")
@@ -149,15 +149,15 @@ _SURE = 1.96  # standard errors on each side: 95 %
 class Watch:
     """Collects evidence that a metric got worse, and then that it is as usual again.
 
-    Subclasses add windows; they say which evidence they collect in ``_evidence``.
+    Subclasses add windows, and set ``_evidence`` to the evidence that they collect.
     """
 
     def __init__(self, model: str, deployment: str, metric: Metric) -> None:
         self._key = (model, deployment, metric)
         self._evidence: list[Evidence] = []
         self._back = Evidence(0.0, BACK)
-        self._last_s = 0  # begin of the newest window
-        self._since_s = 0  # windows before count no more
+        self._last_s = 0  # start of the newest window
+        self._since_s = 0  # earlier windows do not count
         self.open: Slowdown | None = None
 
     def _copied(self, new: _OTHER) -> _OTHER:
@@ -167,7 +167,7 @@ class Watch:
         return new
 
     def began(self, slowdown: Slowdown) -> None:
-        """Note a slowdown that was seen elsewhere, or before a restart."""
+        """Note a slowdown that was detected elsewhere, or before a restart."""
         self.open = slowdown
         self._forget()
 
@@ -178,7 +178,7 @@ class Watch:
         self._forget()
 
     def look_at(self, now_s: int) -> Change | None:
-        """Return the end of a slowdown of which nothing more is heard, or that has become usual."""
+        """Return the end of a slowdown whose deployment has no more calls, or that has become usual."""
         if self.open is None:
             return None
         last_s = max(self._last_s + WINDOW_S, self.open.noticed_s)
@@ -231,12 +231,12 @@ class Watch:
 
 # Watches the errors of one deployment, window by window.
 
-_MANY = 5.0  # errors, without which nothing is said
-_MUCH_WORSE = 3.0  # times as many, until a week is known
+_MANY = 5.0  # errors that an alarm needs
+_MUCH_WORSE = 3.0  # times as many, with less than a week of history
 
 
 class ErrorWatch(Watch):
-    """Collects evidence that twice as many attempts fail, beyond what its peers' attempts do."""
+    """Collects evidence that twice as many attempts fail, apart from an increase that its peers share."""
 
     def __init__(self, model: str, deployment: str) -> None:
         super().__init__(model, deployment, Metric.ERRORS)
@@ -244,11 +244,11 @@ class ErrorWatch(Watch):
         self._back = Evidence(0.0, BACK)
 
     def copy(self) -> "ErrorWatch":
-        """Return one that goes on from here by itself."""
+        """Return an independent copy."""
         return self._copied(ErrorWatch(*self._key[:2]))
 
     def add(self, start_s: int, seen: Tally, rate: Rate, beyond: float, *, history_s: float) -> Change | None:
-        """Add a window, in which peers failed by ``beyond`` more than usual; return what has happened by it."""
+        """Add a window, in which peers failed by ``beyond`` more than usual; return the begin or end it causes."""
         if seen.n <= 0.0 or not self._counts(start_s):
             return None
         usual, _ = rate.worse(beyond)
@@ -267,15 +267,15 @@ class ErrorWatch(Watch):
 
 # Watches a time, a speed or gaps of one deployment, window by window.
 
-_ALMOST_TWICE = log(1.8)  # what is twice as bad may be seen as a little less
-_SPEED_WATCH_OTHER = 4.0  # evidence of the other comparison since then; by chance it is ever so much in 2 % of cases
-_BLURRED = 6.0  # times the variance: if its peers blur the comparison so much, it is compared with itself only
+_ALMOST_TWICE = log(1.8)  # a factor of two may be estimated a little lower
+_SPEED_WATCH_OTHER = 4.0  # evidence that the other comparison needs; chance alone ever gives it in 2 % of cases
+_BLURRED = 6.0  # times the variance: with such imprecise peers, it is compared with its own past only
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """A window's value beyond what is expected, in natural logarithms, and its variance if nothing has changed.
+    """A window's value minus the expected one, in natural logarithms, and its variance if nothing has changed.
 
-    ``beside``: the same beyond its peers' at that time, and its variance; None: nothing is known of them.
+    ``beside``: the same minus its peers' at that time, and its variance; None: the peers' is unknown.
     """
 
     start_s: int
@@ -286,7 +286,7 @@ class Compared(msgspec.Struct, frozen=True):
 
     @property
     def views(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """The two comparisons, each with its variance, the sharper one first. Peers that tell little are left out."""
+        """The two comparisons, each with its variance, the more precise one first. Imprecise peers are left out."""
         itself = self.value, self.variance
         if self.beside is None or self.beside[1] > _BLURRED * self.variance:
             return itself, itself
@@ -294,9 +294,10 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class SpeedWatch(Watch):
-    """An alarm needs enough evidence by the sharper comparison, and some by the other.
+    """Watches a time, a speed or gaps.
 
-    So neither prompts that all got longer, nor a peer that got faster, is an alarm.
+    An alarm needs enough evidence by the more precise comparison, and some by the other. So neither longer prompts
+    everywhere nor a faster peer is an alarm.
     """
 
     def __init__(self, model: str, deployment: str, metric: Metric) -> None:
@@ -305,16 +306,16 @@ class SpeedWatch(Watch):
         self._back = Evidence(log(FACTORS[0]), BACK)
 
     def copy(self) -> "SpeedWatch":
-        """Return one that goes on from here by itself."""
+        """Return an independent copy."""
         return self._copied(SpeedWatch(*self._key))
 
     def add(self, seen: Compared, *, history_s: float) -> Change | None:
-        """Add a window; return what has happened by it."""
+        """Add a window; return the begin or end that it causes."""
         if not self._counts(seen.start_s):
             return None
         (value, variance), other = seen.views
         if self.open is not None:
-            # Either is enough: it is as usual, or its peers are as slow.
+            # Either is enough: it is as usual, or its peers are equally slow.
             self._back.add(self._back.shift - min(value, other[0]), variance, seen.n, seen.start_s)
             return self._is_back(seen.start_s)
         for one in self._evidence:
@@ -328,10 +329,10 @@ class SpeedWatch(Watch):
         return self._begin(found, seen.start_s + WINDOW_S, found.mean, found.error)
 
 
-# What is known of one deployment: what is usual for it, by the hour, and what is watched.
+# The state of one deployment: its usual levels by the hour, and its watches.
 
 _SLOWER_IS = {Metric.TTFT: 1.0, Metric.TPS: -1.0, Metric.ITL: 1.0}  # a speed gets worse as it gets smaller
-_FEW = 5.0  # values, of which a level is not known well: it is kept within a factor of e
+_FEW = 5.0  # values; with fewer, a level is imprecise, and kept within a factor of e
 _BOUND = 1.0
 
 
@@ -351,11 +352,11 @@ class Deployment:
 
     @property
     def watches(self) -> Mapping[Metric, SpeedWatch | ErrorWatch]:
-        """All that watch it, by metric."""
+        """Its watches by metric."""
         return {**self.speed_watches, Metric.ERRORS: self.error_watch}
 
     def levels(self, window: Window) -> dict[Metric, Level]:
-        """Return the levels of a window, as far as they are known."""
+        """Return the known levels of a window."""
         found = {}
         for metric, histogram in window.histograms.items():
             yardstick = self.yardsticks.get(metric)
@@ -366,14 +367,14 @@ class Deployment:
         return found
 
     def learn(self, hour: Window) -> None:
-        """Remember an hour."""
+        """Store the levels of an hour."""
         for metric, level in self.levels(hour).items():
             self.hours[metric][hour.start_s] = level
         if hour.tally.n:
             self.tallies[hour.start_s] = hour.tally
 
     def conclude(self, now_s: int, apart: Mapping[Metric, list[tuple[int, int]]]) -> None:
-        """Make expectations of the remembered hours, but those ``apart`` (from, to), in which it was slow."""
+        """Compute expectations from the stored hours, without the spans ``apart`` (from, to), in which it was slow."""
         oldest = now_s - DAYS * DAY_S
         for metric in SPEEDS:
             levels = self.hours[metric]
@@ -395,7 +396,7 @@ class Deployment:
         self.rate = Rate.of([one for start_s, one in self.tallies.items() if not _is_within(start_s, spans)])
 
     def history_s(self, metric: Metric) -> float:
-        """Return how far back is known what is usual."""
+        """Return the length of the history, in seconds."""
         if metric is Metric.ERRORS:
             return float(max(self.tallies, default=0) - min(self.tallies, default=0))
         profile = self.profiles.get(metric)
@@ -403,7 +404,7 @@ class Deployment:
 
 
 def tamed(value: float, n: float) -> float:
-    """Return a window's value beyond what is expected: of a few calls within bounds."""
+    """Return a window's deviation from the expected value, within bounds if it has only a few calls."""
     return value if n >= _FEW else min(_BOUND, max(-_BOUND, value))
 
 
@@ -411,11 +412,11 @@ def _is_within(start_s: int, spans: Sequence[tuple[int, int]]) -> bool:
     return any(began < start_s + HOUR_S and start_s < ended for began, ended in spans)
 
 
-LEAST_HISTORY_S = DAY_S  # before nothing is told
+LEAST_HISTORY_S = DAY_S  # with less, nothing is reported
 
 
 class ModelWatch:
-    """Windows of a model's deployments go in, in the order of time; slowdowns come out."""
+    """Takes windows of a model's deployments in the order of time, and returns slowdowns."""
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -429,7 +430,7 @@ class ModelWatch:
         return self.deployments[name]
 
     def conclude(self, now_s: int) -> None:
-        """Make expectations of the hours that were learnt, but those in which a deployment was slow."""
+        """Compute expectations from the stored hours, without those in which a deployment was slow."""
         apart = self._apart(now_s)
         for one in self.deployments.values():
             one.conclude(now_s, {metric: apart.get((one.name, metric), []) for metric in Metric})
@@ -437,18 +438,18 @@ class ModelWatch:
             self._compare(metric)
 
     def add(self, start_s: int, windows: Mapping[str, Window]) -> list[Change]:
-        """Add the windows of five minutes that began at ``start_s``, by deployment; return what has happened."""
+        """Add the five-minute windows that began at ``start_s``, by deployment; return the changes."""
         for name in windows:
             self.deployment(name)
         return self._noted([*self._add_speeds(start_s, windows), *self._add_errors(start_s, windows)])
 
     def look_at(self, now_s: int) -> list[Change]:
-        """Return the ends of slowdowns that need no more calls to be over."""
+        """Return the ends of slowdowns that are over without further calls."""
         changes = [watch.look_at(now_s) for one in self.deployments.values() for watch in one.watches.values()]
         return self._noted([change for change in changes if change is not None])
 
     def preview(self, windows: Iterable[tuple[int, Mapping[str, Window]]]) -> list[Change]:
-        """Return what these windows, in the order of time, would change. They may be added later, with more in them."""
+        """Return the changes that these windows, in order of time, would cause. They may be added later, completed."""
         kept = [(one, one.speed_watches, one.error_watch) for one in self.deployments.values()]
         past = list(self._past)
         for one in self.deployments.values():
@@ -461,7 +462,7 @@ class ModelWatch:
         return changes
 
     def take(self, change: Change) -> None:
-        """Note what was seen by a preview, or before a restart."""
+        """Apply a change that was detected by a preview, or before a restart."""
         slowdown = change.slowdown
         watch = self.deployment(slowdown.deployment).watches[slowdown.metric]
         if change.happened is Happened.BEGAN:
@@ -472,7 +473,7 @@ class ModelWatch:
 
     @property
     def open(self) -> list[Slowdown]:
-        """The slowdowns that go on."""
+        """The open slowdowns."""
         found = [watch.open for one in self.deployments.values() for watch in one.watches.values()]
         return [slowdown for slowdown in found if slowdown is not None]
 
@@ -481,9 +482,9 @@ class ModelWatch:
         return changes
 
     def _apart(self, now_s: int) -> dict[tuple[str, Metric], list[tuple[int, int]]]:
-        """Return, by deployment and metric, from when to when it was slow: not what is usual.
+        """Return the spans in which a deployment was slow, by deployment and metric; they do not count as usual.
 
-        What has lasted for a week, and is not over, is usual now.
+        A slowdown that has lasted for a week is usual.
         """
         self._past = [change for change in self._past if (change.ended_s or 0) > now_s - DAYS * DAY_S]
         found: dict[tuple[str, Metric], list[tuple[int, int]]] = {}
@@ -495,7 +496,7 @@ class ModelWatch:
         return found
 
     def _compare(self, metric: Metric) -> None:
-        """Learn how much deployments move with their peers."""
+        """Estimate how much deployments change together with their peers."""
         left = {name: one.profiles[metric].left for name, one in self.deployments.items() if metric in one.profiles}
         for name, one in self.deployments.items():
             others = [hours for peer, hours in left.items() if peer != name]
@@ -553,7 +554,7 @@ class ModelWatch:
         return changes
 
     def _beyond(self, name: str, windows: Mapping[str, Window]) -> float:
-        """Return by how much more of its peers' attempts fail than usual."""
+        """Return by how much the share of its peers' failed attempts exceeds the usual one."""
         n = errors = expected = 0.0
         for peer, window in windows.items():
             other = self.deployments[peer]
@@ -565,7 +566,7 @@ class ModelWatch:
 
 
 def _compared(start_s: int, one: Deployment, metric: Metric, own: Level, peers: Level | None) -> Compared:
-    """Return a window's level beside the peers' and beside its own past."""
+    """Return a window's level compared with the peers' and with its own past."""
     known = one.peers.get(metric)
     if peers is None or known is None:
         return Compared(start_s, own.log_ratio, own.variance + one.profiles[metric].variance, own.n)

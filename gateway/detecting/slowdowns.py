@@ -1,11 +1,11 @@
-"""Slowdowns, and what of them is told: they begin, go on, and end."""
+"""Slowdowns, their begins and ends, and the counts from which they are detected."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
 
-# What the detector reads: counts of attempts in one window of time, and the names of what it watches.
+# The input of the detector: counts of attempts in a window of time, by metric.
 
 WINDOW_S = 300
 HOUR_S = 3600
@@ -15,7 +15,7 @@ Counts = Mapping[int, float]  # by bucket
 
 
 class Metric(StrEnum):
-    """What may get worse: times and gaps get longer, speeds smaller, errors more frequent."""
+    """The watched metrics: times and gaps may get longer, speeds lower, errors more frequent."""
 
     TTFT = "ttft"
     TPS = "tps"
@@ -28,9 +28,9 @@ NOTHING: Counts = {}
 
 
 class Histogram(msgspec.Struct, frozen=True):
-    """Values in the ledger's buckets, eight to an octave. ``cut``: by the age at which it was cut, "more than this".
+    """Values in the ledger's buckets, eight per octave. ``cut``: censored values, by the age at which they were cut.
 
-    ``answers``: how many answers the values are of; gaps of one answer are alike, so that they count as one.
+    ``answers``: the number of answers that the values come from; gaps of one answer are alike, so they count as one.
     """
 
     seen: Counts = NOTHING
@@ -46,7 +46,7 @@ class Tally(msgspec.Struct, frozen=True):
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Attempts of one deployment that were launched within five minutes, or an hour, from ``start_s`` (unix time)."""
+    """Attempts of one deployment launched in the five minutes, or the hour, that began at ``start_s`` (unix time)."""
 
     start_s: int
     histograms: Mapping[Metric, Histogram]
@@ -56,9 +56,9 @@ class Window(msgspec.Struct, frozen=True):
 class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     """A deployment is worse than usual by one metric.
 
-    ``ratio``: how many times as long, as slow or as often as expected, with an interval of 95 %; ``n``: of how many
-    first tokens, answers or attempts. Times are unix seconds: begin of the first window that was worse, the end of the
-    one with which there was enough evidence.
+    ``ratio``: how many times as long, slow or frequent as expected, with an interval of 95 %; ``n``: the number of
+    first tokens, answers or attempts behind it. Times are unix seconds: ``began_s`` is the start of the first window
+    that was worse, ``noticed_s`` the end of the one that made the evidence sufficient.
     """
 
     model: str
@@ -73,22 +73,22 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Happened(StrEnum):
-    """What has happened to a slowdown."""
+    """Whether a slowdown began or ended."""
 
     BEGAN = "began"
     ENDED = "ended"
 
 
 class Ending(StrEnum):
-    """Why it is over."""
+    """Why a slowdown is over."""
 
     AS_USUAL = "as_usual"  # it is as fast as before, or its peers are as slow
-    NEW_USUAL = "new_usual"  # it has lasted so long that this is what is usual now
+    NEW_USUAL = "new_usual"  # it has lasted so long that it is usual now
     NO_CALLS = "no_calls"
 
 
 class Change(msgspec.Struct, frozen=True):
-    """The begin, or the end, of a slowdown."""
+    """The begin or the end of a slowdown."""
 
     happened: Happened
     slowdown: Slowdown

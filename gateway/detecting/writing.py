@@ -1,4 +1,4 @@
-"""Whether answers are from one model: prompts that never change, and a permutation test on what was written to them."""
+"""Tests whether answers are from one model: fixed prompts, and a permutation test on the answers to them."""
 
 from collections.abc import Generator, Mapping, Sequence
 from datetime import timedelta
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-# Open questions, of which the answers of two models soon differ. They never change: runs are compared over months.
+# Open questions, to which the answers of two models soon differ. They never change: runs are compared over months.
 WRITTEN_PROMPTS = (
     "Describe a street market on a rainy morning.",
     "Tell me something surprising about octopuses.",
@@ -39,15 +39,15 @@ WRITTEN_PROMPTS = (
 
 # The test is that of Gao, Liang and Guestrin (Model Equality Testing: Which Model Is This API Serving?, ICLR 2025):
 # the squared maximum mean discrepancy (MMD) between two samples of answers, with the Hamming kernel: the share of
-# positions at which two texts have the same character, the shorter one padded. Its distribution where both are from one
-# model is that of permutations: whose answer is whose is drawn again, within each prompt. So chance alone finds a
-# difference as often as the level says, whatever the model writes and however many answers there are.
+# positions at which two texts have the same character, the shorter one padded. Its distribution for one model comes
+# from permutations: the answers of each prompt are assigned to the two samples at random. So the rate of false findings
+# is the test's level, whatever the model writes and however many answers there are.
 
 WEEK = timedelta(days=7)
-A_WEEK = 20  # answers of a deployment to each prompt, that probes ask for
+A_WEEK = 20  # answers of a deployment to each prompt, from probes
 
 PERMUTATIONS = 2000
-LEAST_KNOWN = 5  # answers of each side, for a prompt to count: some requests fail
+LEAST_KNOWN = 5  # answers of each side that a prompt needs to count, as some requests fail
 _EQUAL = 1e-12
 
 Result = TypeVar("Result")
@@ -55,7 +55,7 @@ Answers = Mapping[str, Sequence[str]]  # by the prompt's name
 
 
 class Discrepancy(msgspec.Struct, frozen=True):
-    """How unlike two sets of answers are: ``mmd2``, the mean over prompts, and how probable that is for one model."""
+    """The difference between two sets of answers: ``mmd2``, the mean over prompts, and its p-value for one model."""
 
     mmd2: float
     p: float
@@ -66,7 +66,7 @@ class Discrepancy(msgspec.Struct, frozen=True):
 def discrepancy(
     a: Answers, b: Answers, *, seed: int, permutations: int = PERMUTATIONS, enough: int | None = None
 ) -> Discrepancy | None:
-    """Return how unlike the answers are; None if no prompt has enough of both."""
+    """Return the difference between the answers; None if no prompt has enough of both."""
     return finished(comparing(a, b, seed=seed, permutations=permutations, enough=enough))
 
 
@@ -89,10 +89,10 @@ def comparing(
     enough: int | None = None,
     least: int = LEAST_KNOWN,
 ) -> Generator[None, None, Discrepancy | None]:
-    """Do the same in steps of some milliseconds at most.
+    """Do the same in steps of a few milliseconds at most.
 
-    After ``enough`` permutations that are as unlike it ends: p is known well enough, and large (Besag and Clifford,
-    Sequential Monte Carlo p-values, 1991). ``least``: answers of each side for a prompt to count.
+    It ends after ``enough`` permutations with at least the same difference: then p is large, and known well enough
+    (Besag and Clifford, Sequential Monte Carlo p-values, 1991). ``least``: answers of each side that a prompt needs.
     """
     known = [name for name in a if min(len(a[name]), len(b.get(name, ()))) >= least]
     if not known:
@@ -114,22 +114,22 @@ def comparing(
     return Discrepancy(seen / len(known), p, len(known), answers)
 
 
-LEAST_A_WEEK = 10  # answers of each week, for a prompt to count
-LEAST_PROMPTS = len(WRITTEN_PROMPTS) // 2 + 1  # that must count
+LEAST_A_WEEK = 10  # answers of each week that a prompt needs to count
+LEAST_PROMPTS = len(WRITTEN_PROMPTS) // 2 + 1  # prompts that must count
 ENOUGH = 20
 
 
 def compared_weeks(this: Answers, last: Answers) -> Generator[None, None, Discrepancy | None]:
-    """Compare what one deployment wrote in two weeks, in steps of some milliseconds at most.
+    """Compare one deployment's answers of two weeks, in steps of a few milliseconds at most.
 
-    None: one week has too few answers. All who compare the same answers get the same result.
+    None: one week has too few answers. The result is the same in every process.
     """
     found = yield from comparing(this, last, seed=0, enough=ENOUGH, least=LEAST_A_WEEK)
     return None if found is None or found.prompts < LEAST_PROMPTS else found
 
 
 class _Prompt:
-    """The answers to one prompt: how alike each two are, from which each permutation's MMD follows by sums."""
+    """The similarities of the answers to one prompt, from whose sums each permutation's MMD is computed."""
 
     def __init__(self, alike: list[list[float]], of_first: int) -> None:
         self._a, self._b = of_first, len(alike) - of_first
@@ -139,11 +139,11 @@ class _Prompt:
         self._all = sum(self._rows)
 
     def seen(self) -> float:
-        """Return the unbiased estimate of the squared MMD."""
+        """Return the unbiased estimate of the squared MMD of the observed samples."""
         return self._of(range(self._a))
 
     def drawn(self, random: Random) -> float:
-        """Return it where the answers of the first are drawn from those of both."""
+        """Return the same for a random permutation."""
         return self._of(random.sample(self._places, self._a))
 
     def _of(self, first: Sequence[int]) -> float:
@@ -156,7 +156,7 @@ class _Prompt:
 
 
 def alike(texts: Sequence[str]) -> list[list[float]]:
-    """Return how alike each two of ``texts`` are, 0 to 1, and 0 for each with itself: the Hamming kernel."""
+    """Return the Hamming kernel of ``texts``: the similarity of each pair, 0 to 1, with 0 on the diagonal."""
     return finished(_comparing_texts(texts))
 
 

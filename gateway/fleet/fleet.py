@@ -30,7 +30,7 @@ from gateway.settings import (
 from providers import Api, Datasheet, Price, Upstream, Vendor, apis_of
 from providers.dialects import DIALECTS, PIVOT, Dialect
 
-# A comma list of models, used as one: all their deployments, with the strictest of their limits.
+# A comma list of models as one model: all their deployments, with the strictest of their limits.
 
 
 def joined(models: Sequence[ModelSettings]) -> ModelSettings:
@@ -84,7 +84,7 @@ def _limit(usd: float | None) -> float:
 
 # Resolves settings to models: each deployment with its provider's settings and the catalog's data.
 
-# Of a deployment, in all models.
+# Settings of a deployment that hold in all models.
 _FACTS = frozenset({"bills_after_disconnect", "capabilities", "price_per_mtok"})
 
 FindDatasheet = Callable[[Vendor | None, DeploymentSettings], Datasheet]
@@ -107,7 +107,7 @@ class Resolver:
         self._limits, self._of_fleet = limits(settings), fleet_limits(settings)
 
     def model(self, name: str, settings: ModelSettings, *, adhoc: bool = False, payer: str = "") -> Model:
-        """Return a model as configured, and under each profile; ``payer`` is charged for its extra attempts."""
+        """Return a model as configured, and under each profile; ``payer``'s budget pays for its extra attempts."""
         race, own = settings.race, settings.timeouts
         deployments = {item.name: self._deployment(item) for item in settings.deployments if item.enabled}
         prices = {key: each.price for key, each in deployments.items() if each.price is not None}
@@ -116,7 +116,7 @@ class Resolver:
         weights = {key: each.weight for key, each in deployments.items() if each.weight != 1.0}
         canaries = {key: each.canary for key, each in deployments.items() if each.canary is not None}
         bills_losers = frozenset(key for key, each in deployments.items() if each.bills_after_disconnect)
-        dearest = max(prices.values(), key=_dearness) if 0 < len(prices) < len(deployments) else None
+        dearest = max(prices.values(), key=_total_price) if 0 < len(prices) < len(deployments) else None
         parameters = Parameters.of(settings)
         common = Common.of(deployments.values())
 
@@ -142,8 +142,7 @@ class Resolver:
                 profiles=profiles,
             )
 
-        # Explicit settings take precedence over the model's own profile, but not over one chosen by a client or
-        # request.
+        # Explicit settings override the model's own profile, but not one chosen by a client or request.
         others = {
             profile: raced(race.under(profile), profile_timeouts(profile), own, profiles={}) for profile in Profile
         }
@@ -240,7 +239,7 @@ def _spoken(apis: Iterable[Api]) -> tuple[Dialect, ...]:
 
 
 def _clocks(*levels: Timeouts) -> Clocks:
-    """Return each timeout from the first of ``levels`` that sets it."""
+    """Return each timeout from the first of ``levels`` that sets it, else the default."""
 
     def first(name: str) -> float | None:
         return next((value for level in levels if (value := getattr(level, name)) is not None), None)
@@ -253,13 +252,13 @@ def _clocks(*levels: Timeouts) -> Clocks:
     )
 
 
-def _dearness(price: Price) -> float:
+def _total_price(price: Price) -> float:
     return price.input_usd + price.output_usd
 
 
-ADHOC_KEPT = 256  # ad-hoc models kept: their names come from clients, so the number is limited
+ADHOC_KEPT = 256  # cached ad-hoc models: their names come from clients, so the number is limited
 
-# The last argument: further secrets to be masked in messages, besides the provider's.
+# The last argument: further secrets to mask in messages, besides the provider's.
 OpenUpstream = Callable[[str, ProviderSettings, Vendor | None, tuple[str, ...]], Upstream]
 
 
@@ -278,7 +277,7 @@ class Fleet:
         self._settings = settings
         self.limits, self.fleet_limits = limits(settings), fleet_limits(settings)
         self._leases = 0
-        self._idle: asyncio.Event | None = None  # made by who waits until it is not leased
+        self._idle: asyncio.Event | None = None  # made by ``idle``
         self._upstreams: dict[str, Upstream] = {}
         self._resolver = Resolver(settings, catalog, self._upstreams, find_datasheet)
         for name, provider in settings.providers.items():
@@ -296,7 +295,7 @@ class Fleet:
         With ``adhoc`` also ``provider/model`` and comma lists of these.
 
         Raises:
-            ModelNotFound: with the nearest known names.
+            ModelNotFound: there is none; the message has the nearest names.
             Forbidden: it names deployments, but ``adhoc`` is false.
             InvalidRequest: these models cannot be used as one.
 
@@ -372,9 +371,9 @@ class Fleet:
         if (known := self._adhoc.get(name)) is not None:
             return known
         models = {part: self._settings.models[part] for part in parts}
-        return self._remembered(name, joined([*models.values()]), payer=who_pays(models))
+        return self._cached(name, joined([*models.values()]), payer=who_pays(models))
 
-    def _remembered(self, name: str, settings: ModelSettings, *, payer: str) -> Model:
+    def _cached(self, name: str, settings: ModelSettings, *, payer: str) -> Model:
         if len(self._adhoc) >= ADHOC_KEPT:
             self._adhoc.pop(next(iter(self._adhoc)))
         model = self._adhoc[name] = self._resolver.model(name, settings, adhoc=True, payer=payer)
@@ -387,7 +386,7 @@ class Fleet:
         if not parts:
             return None
         settings = ModelSettings.model_validate({"deployments": [self._resolver.facts_of(part) for part in parts]})
-        return self._remembered(name, settings, payer=NAMED_DIRECTLY)
+        return self._cached(name, settings, payer=NAMED_DIRECTLY)
 
     def _deployments_in(self, name: str) -> list[str]:
         """Return the deployments in a comma list of ``provider/model``, without duplicates; empty if it is none."""

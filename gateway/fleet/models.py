@@ -35,7 +35,7 @@ class Deployment(MaskedRecord, frozen=True):
     bills_after_disconnect: bool | None  # whether the whole answer is billed after a disconnect; None: unknown
     extra_body: Mapping[str, msgspec.Raw]
     upstream_stream: bool
-    max_in_flight: int | None = None  # the smaller of max_in_flight of this process and that of all
+    max_in_flight: int | None = None  # the smaller of the limit of this process and that of all processes
     capabilities: Capabilities = UNKNOWN
     apis: frozenset[Api] = frozenset((PIVOT.name,))
     speaks: tuple[Dialect, ...] = (PIVOT,)  # the dialects among its APIs; others are translated to the first one
@@ -44,29 +44,29 @@ class Deployment(MaskedRecord, frozen=True):
     weight: float = 1.0
     canary: float | None = None
     vendor: str | None = None  # its provider's name in the catalog
-    continues: tuple[Way, ...] | None = None  # how it is asked to continue another's answer; None: it does not
+    continues: tuple[Way, ...] | None = None  # the ways in which it continues another's answer; None: it does not
     takes_thoughts: bool = False  # its model needs its own reasoning back in later turns
     zdr: bool | None = None
     region: str | None = None
     quantization: str | None = None
 
     def shown(self) -> Iterable[tuple[str, object]]:
-        """Return its name; its headers may be secrets."""
+        """Yield only its name for the ``repr``: its headers may be secrets."""
         yield "name", self.name
 
     def spoken_to(self, dialect: Dialect) -> Dialect:
-        """Return the dialect used for requests in ``dialect``: the same if it has it."""
+        """Return the dialect in which it gets requests in ``dialect``: the same one if it has that."""
         return dialect if dialect in self.speaks else self.speaks[0]
 
     def way_to_continue(self, dialect: Dialect) -> Way | None:
-        """Return how it is asked to continue answers to requests in ``dialect``; None if it is not known to."""
+        """Return the way in which it continues answers to requests in ``dialect``; None if none is known."""
         continuing = self.spoken_to(dialect).continuing
         if continuing is None:
             return None
         return next((way for way in self.continues or () if way in continuing.ways), None)
 
     def can_continue(self, dialect: Dialect) -> bool:
-        """Whether it is known to continue answers to requests in ``dialect`` that another has begun."""
+        """Whether it is known to continue another's answers to requests in ``dialect``."""
         return self.spoken_to(dialect).continues_by_itself or self.way_to_continue(dialect) is not None
 
 
@@ -111,20 +111,20 @@ class Parameters(msgspec.Struct, frozen=True):
         changed, names = dict(fields), dialect.requests.parameters
         for name, value in self.defaults.items():
             spellings = _spellings(name, names)
-            if spellings and not any(_is_said(changed.get(spelling)) for spelling in spellings):
+            if spellings and not any(_is_set(changed.get(spelling)) for spelling in spellings):
                 spelling = name if name in spellings else spellings[0]
                 changed[spelling] = _as_list(value) if spelling in names.lists else value
         lowered: list[str] = []
         for name, most in self.maximums.items():
             spellings = _spellings(name, names)
             limits_answer = name in _LIMITS
-            said = [spelling for spelling in spellings if _is_said(changed.get(spelling))]
-            for spelling in said:
-                asked = _number(spelling, changed[spelling])
-                if asked > most or (limits_answer and asked < 0):  # some servers take -1 as no limit
+            given = [spelling for spelling in spellings if _is_set(changed.get(spelling))]
+            for spelling in given:
+                number = _number(spelling, changed[spelling])
+                if number > most or (limits_answer and number < 0):  # for some servers, -1 is no limit
                     changed[spelling] = _written(most)
                     lowered.append(spelling)
-            if not said and spellings and limits_answer:  # without it, an answer has no limit
+            if not given and spellings and limits_answer:  # without it, an answer has no limit
                 changed[name if name in spellings else spellings[0]] = _written(most)
         if self.system_prefix is not None and dialect.requests.system is not None:
             _put_first(changed, self.system_prefix, dialect.requests.system)
@@ -137,22 +137,22 @@ def _spellings(name: str, names: ParameterNames) -> tuple[str, ...]:
 
 
 def _as_list(value: msgspec.Raw) -> msgspec.Raw:
-    """Return a value of chat's that may be a single string as a list of strings."""
+    """Return a value, which may be a single string in chat, as a list of strings."""
     return msgspec.Raw(b"[" + bytes(value) + b"]") if bytes(value).startswith(b'"') else value
 
 
 def _put_first(fields: Fields, prefix: str, place: SystemPrompt) -> None:
-    """Put ``prefix`` before the request's own system prompt; messages are not parsed, and copied once."""
+    """Put ``prefix`` before the request's own system prompt. Messages are not parsed, and are copied once."""
     own = fields.get(place.field)
     if place.within is not None:
         fields[place.field] = _first_within(own, place.within, place.item(prefix))
-    elif own is None or not _is_said(own):
+    elif own is None or not _is_set(own):
         fields[place.field] = raw_json(prefix)
     elif _ARRAY.match(own):  # messages, or blocks, which may have cache markers
         fields[place.field] = _with_first(own, place.item(prefix))
     elif (opened := _STRING.match(own)) is not None:
-        said = msgspec.json.encode(f"{prefix}\n\n")
-        fields[place.field] = msgspec.Raw(b"".join([memoryview(said)[:-1], memoryview(own)[opened.end() :]]))
+        first = msgspec.json.encode(f"{prefix}\n\n")
+        fields[place.field] = msgspec.Raw(b"".join([memoryview(first)[:-1], memoryview(own)[opened.end() :]]))
 
 
 def _first_within(own: msgspec.Raw | None, field: str, item: Mapping[str, str]) -> msgspec.Raw:
@@ -162,7 +162,7 @@ def _first_within(own: msgspec.Raw | None, field: str, item: Mapping[str, str]) 
     except (msgspec.DecodeError, RecursionError):
         return raw_json({field: [item]}) if own is None else own  # invalid: the provider will refuse it
     array = given.get(field, raw_json([]))
-    listed = array if _ARRAY.match(array) else msgspec.Raw(b"[" + bytes(array) + b"]")  # Google takes one alone, too
+    listed = array if _ARRAY.match(array) else msgspec.Raw(b"[" + bytes(array) + b"]")  # Google also accepts one item
     return raw_json({**given, field: _with_first(listed, item)})
 
 
@@ -175,14 +175,14 @@ def _with_first(array: msgspec.Raw, item: Mapping[str, str]) -> msgspec.Raw:
     return msgspec.Raw(b"".join([b"[", msgspec.json.encode(item), comma, memoryview(array)[opened.end() :]]))
 
 
-def _is_said(raw: msgspec.Raw | None) -> bool:
+def _is_set(raw: msgspec.Raw | None) -> bool:
     return raw is not None and raw != _NULL
 
 
 def _number(name: str, raw: msgspec.Raw) -> float:
     try:
         return msgspec.json.decode(raw, type=float)
-    except msgspec.DecodeError:  # some servers would accept it as a number all the same
+    except msgspec.DecodeError:  # some servers would still accept it as a number
         raise InvalidRequest(f"{name!r} must be a number: it has a maximum here", param=name) from None
 
 
@@ -191,7 +191,7 @@ def _written(number: float) -> msgspec.Raw:
 
 
 class Common(msgspec.Struct, frozen=True):
-    """What all deployments of a model have in common: for most calls, single deployments need not be checked."""
+    """The abilities that all deployments of a model share: most calls need no check of single deployments."""
 
     speaks: frozenset[Dialect]  # dialects that all speak natively, without losing any part of a request
     context_tokens: float  # the shortest known
@@ -199,7 +199,7 @@ class Common(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, deployments: Iterable[Deployment]) -> "Common":
-        """Return what ``deployments`` have in common."""
+        """Return the abilities that all ``deployments`` share."""
         each = list(deployments)
         spoken = [set(one.speaks) if one.upstream.accepts_all_parameters else set() for one in each]
         common = set.intersection(*spoken) if spoken else set()
@@ -226,7 +226,7 @@ class Model(msgspec.Struct, frozen=True):
     canaries: Mapping[str, float] = {}  # the shares of canaries, by deployment
     bills_losers: frozenset[str] = frozenset()  # deployments that bill the whole answer after a disconnect
     usd_per_day: float | None = None  # of all calls
-    dearest: Price | None = None  # of those known, if that of another deployment is not
+    dearest: Price | None = None  # the highest known price, if another deployment's is unknown
     fallbacks: tuple[FallbackSettings, ...] = ()
     keepalive_s: float | None = None
     takeover: TakeoverSettings = TakeoverSettings()

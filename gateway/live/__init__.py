@@ -1,1 +1,1 @@
-"""Races as they happen, for those who look: nothing of this costs a call while there is no viewer."""
+"""Live events of races for viewers; without a viewer, they cost a call nothing."""

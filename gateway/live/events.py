@@ -1,7 +1,7 @@
 """The events of a live stream, and their bytes: the same on a page's connection and between gateways.
 
-Instants are Unix milliseconds; other times are milliseconds since a call was received or an attempt was launched. What
-is unknown is None, never zero. The bounds hold what other processes send to the same shape; ours are always within.
+Instants are Unix milliseconds; other times are milliseconds since a call was received or an attempt was launched.
+Unknown values are None, never zero. The bounds validate events of other processes; our own are always within them.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Ended(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Done(Struct, frozen=True, kw_only=True, gc=False):
-    """A call has ended; with ``status`` None it has not been heard of how."""
+    """A call has ended. Its result is unknown if ``status`` is None."""
 
     kind: ClassVar[str] = "done"
     id: Id
@@ -153,10 +153,10 @@ def frame(event: Event) -> bytes:
     return _HEADS[type(event)] + _encode(event) + b"\n\n"
 
 
-# One viewer: what it wants to see, and the events that wait for it.
+# One viewer: its filter, and the events that wait for it.
 
 MOST_WAITING = 256  # events for one viewer; then the oldest is dropped
-GATHER_S = 0.05  # events that come within this time go out in one write; nobody sees the difference
+GATHER_S = 0.05  # events within this time go out in one write; the difference is not visible
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -167,7 +167,7 @@ class Wanted(msgspec.Struct, frozen=True):
     deployment: str | None = None
 
     def admits(self, call: Began, deployments: Sequence[str]) -> bool:
-        """Whether a call is among them whose attempts so far run at ``deployments``."""
+        """Whether the filter matches a call whose attempts so far run at ``deployments``."""
         return (
             (self.model is None or self.model == call.model)
             and (self.client is None or self.client == call.client)
@@ -176,7 +176,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class OwnWanted(Wanted, frozen=True):
-    """The calls of one process: what it publishes to others."""
+    """The filter for the calls of one process, which it publishes to others."""
 
     worker: str = ""
 
@@ -187,7 +187,7 @@ class OwnWanted(Wanted, frozen=True):
 
 
 class Viewer:
-    """Events that wait to be taken, at most ``most``: a slow viewer has a gap, and delays no other."""
+    """A queue of at most ``most`` events for one viewer: a slow one gets a gap, and delays no other."""
 
     __slots__ = (
         "_dropped",
@@ -218,7 +218,7 @@ class Viewer:
         self._running = running
         self._loop = loop
         self._most = most
-        self._enough = most * 3 // 4  # to be sent at once
+        self._enough = most * 3 // 4  # with so many, they are sent at once
         self._waiting: deque[bytes] = deque()
         self._dropped = 0
         self._due = asyncio.Event()
@@ -229,12 +229,12 @@ class Viewer:
         self._hello = b""
 
     def greet(self, hello: bytes) -> None:
-        """Have the first event wait, which is never dropped."""
+        """Queue the first event, which is never dropped."""
         self._hello = hello
         self._due.set()
 
     def offer(self, event: bytes) -> None:
-        """Have an event wait; drop the oldest one if too many do."""
+        """Queue an event; drop the oldest one if too many wait."""
         waiting = self._waiting
         if len(waiting) == self._most:
             waiting.popleft()
@@ -257,11 +257,11 @@ class Viewer:
         return self.take_now()
 
     def take_now(self) -> bytes:
-        """Return the events that wait, in one."""
+        """Return the waiting events, joined."""
         return b"".join(self.take_events())
 
     def take_events(self) -> list[bytes]:
-        """Return the events that wait."""
+        """Return the waiting events."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -271,15 +271,15 @@ class Viewer:
         self._hello = b""
         self._waiting.clear()
         if self._dropped:
-            # Last, so that what it says of the running calls is true where it stands.
+            # Last, so that its list of running calls is right at this point of the stream.
             events.append(frame(Gap(dropped=self._dropped, running=tuple(self._running(self)))))
             self._dropped = 0
         return events
 
     def push_to(self, push: Callable[[bytes], bool]) -> None:
-        """Have ``push`` send events at once when many wait; it returns False if its client has not taken all before.
+        """Have ``push`` send events at once when many wait; it returns False while its client has not read all before.
 
-        A busy loop makes more events in one turn than may wait, and the viewer's task would run only in the next.
+        A busy loop makes more events in one turn than the queue holds, and the viewer's task runs only in the next.
         """
         self._push = push
 
@@ -293,17 +293,17 @@ class Viewer:
             self._due.set()
 
     def end(self) -> None:
-        """End the stream, after what waits."""
+        """End the stream after the waiting events."""
         self._is_over = True
         self._due.set()
         self._on_end()
 
     def on_end(self, act: Callable[[], None]) -> None:
-        """Call ``act`` when the stream is ended here, not by its viewer."""
+        """Call ``act`` when the stream is ended by the gateway, not by its viewer."""
         self._on_end = act
 
     def forget(self) -> None:
-        """Drop what waits: the viewer has gone."""
+        """Drop the waiting events: the viewer has gone."""
         if self._timer is not None:
             self._timer.cancel()
         self._waiting.clear()

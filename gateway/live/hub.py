@@ -1,4 +1,4 @@
-"""The calls that are known while there are viewers, and which viewer is shown which of them."""
+"""The calls known while there are viewers, and the viewers that each call is shown to."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -22,7 +22,7 @@ class Lane:
         self.ended: Ended | None = None
 
     def running(self) -> RunningAttempt:
-        """Return how far it has come."""
+        """Return its state for ``hello``."""
         ended = self.ended
         return RunningAttempt(
             **msgspec.structs.asdict(self.launched),
@@ -34,7 +34,7 @@ class Lane:
         )
 
     def events(self) -> Iterator[Launched | First | Tokens | Ended]:
-        """Yield the events of which it has come about."""
+        """Yield the events that lead to its state."""
         launched = self.launched
         yield launched
         if self.ttft_ms is not None:
@@ -58,19 +58,19 @@ class WatchedCall:
 
     @property
     def deployments(self) -> Sequence[str]:
-        """Where its attempts run, or have run."""
+        """The deployments of all its attempts."""
         return [lane.launched.deployment for lane in self.lanes.values()]
 
     def running(self) -> RunningCall:
-        """Return how far it has come."""
+        """Return its state for ``hello``."""
         began = msgspec.structs.asdict(self.began)
         return RunningCall(**began, attempts=tuple(lane.running() for lane in self.lanes.values()))
 
 
 class Hub:
-    """The calls of this process, and of others if these are shared. Every event changes what is known, and is shown.
+    """The calls of this process, and of others if these are shared. Every event updates its call, and is shown.
 
-    An event of an attempt or a call that is not known is ignored: it began before any viewer, or beyond a limit.
+    Events of unknown calls and attempts are ignored: these began before there was a viewer, or exceeded a limit.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Hub:
         return [call for call in self._calls.values() if call.began.worker == worker]
 
     def add(self, viewer: Viewer) -> tuple[tuple[RunningCall, ...], int]:
-        """Show calls to ``viewer`` from now on; return those that run, the newest last, and how many were left out."""
+        """Show calls to ``viewer`` from now on; return running ones, the newest last, and how many were left out."""
         self._viewers.append(viewer)
         wanted = [
             call

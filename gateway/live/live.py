@@ -1,4 +1,4 @@
-"""Who looks at races as they happen: the viewers of one process, and what runs only while there is one."""
+"""The live view of one process: its viewers, and the recording that runs only while there is one."""
 
 import asyncio
 from collections import Counter
@@ -13,13 +13,13 @@ from gateway.live.events import PROCESS, Began, Done, Ended, First, Hello, Launc
 from gateway.live.hub import Hub
 from gateway.racing import Attempt, AttemptTasks, OpenCall, milliseconds
 
-# The calls of this process: what recorders hear of them, turned into events of the hub.
+# The calls of this process: recorder events, turned into events of the hub.
 
 
 class OwnCalls:
-    """Is told of calls while there are viewers, beginning with those that run already. ``clock``: monotonic seconds.
+    """A recorder for the time with viewers, which begins with the running calls. ``clock``: monotonic seconds.
 
-    Nothing here waits, and nothing is sent: a call pays for making its events, and no more.
+    It neither waits nor sends: a call's own cost is only that of making its events.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class OwnCalls:
             self._hub.first(First(call=lane.launched.call, attempt=start.id, ttft_ms=milliseconds(ttft_s)))
 
     def attempt_ended(self, attempt: AttemptRecord, ago_s: float) -> None:
-        """Show an attempt's end, which was ``ago_s`` seconds ago."""
+        """Show an attempt's end, ``ago_s`` seconds ago."""
         at = self._launched_at.pop(attempt.id, None)
         self._hub.ended(_ended(attempt, None if at is None else self._clock() - ago_s - at))
 
@@ -77,7 +77,7 @@ class OwnCalls:
         )
 
     def sample(self) -> None:
-        """Show how many tokens the running attempts have."""
+        """Show the number of tokens of each running attempt."""
         self._hub.counted(self._tokens())
 
     def _tokens(self) -> Iterator[tuple[str, int]]:
@@ -86,7 +86,7 @@ class OwnCalls:
                 yield attempt.start.id, attempt.measurement.tokens_so_far
 
     def _find(self, open_call: OpenCall, call: Call, start: AttemptStart, ttft_s: float | None = None) -> None:
-        """Add a call that runs when a viewer connects, with an attempt that does."""
+        """Add a running call when a viewer connects, with one of its running attempts."""
         if open_call.record is not None:
             return  # an audited loser; its call is over
         known = self._hub.call(call.id)
@@ -100,7 +100,7 @@ class OwnCalls:
             self.first_token(start, ttft_s)
 
     def _past(self, began: Began, attempt: AttemptRecord) -> None:
-        """Show an attempt that has ended before its call was known."""
+        """Show an attempt that ended before its call was known."""
         self._hub.launched(_launched(began, attempt))
         if attempt.token_ms is not None:
             self._hub.first(First(call=attempt.call_id, attempt=attempt.id, ttft_ms=attempt.token_ms))
@@ -136,7 +136,7 @@ class OwnCalls:
 
 
 def _launched_at(call: Call, start: AttemptStart) -> float:
-    """Return when an attempt was launched, in seconds of the clock; a recorder may hear of it a little later."""
+    """Return when an attempt was launched, in seconds of the clock; recorders may learn of it a little later."""
     return call.received_at + start.launch_offset_ms / 1000
 
 
@@ -169,16 +169,16 @@ def _unix_ms(instant: datetime) -> int:
 
 
 MOST_VIEWERS = 50  # in one process
-MOST_OF_ONE = 10  # of one client: the others may look too
-SAMPLE_S = 0.2  # between two looks at how many tokens running attempts have
+MOST_OF_ONE = 10  # of one client, so that others can look, too
+SAMPLE_S = 0.2  # between two counts of the tokens of running attempts
 RETRY_AFTER_S = 10
 
 
 class Live:
-    """The live view of a process. ``own`` is what recorders tell of calls: None as long as there is no viewer.
+    """The live view of a process. ``own`` receives the events of calls; it is None while there is no viewer.
 
-    ``on_viewers`` is called when the first viewer comes and when the last one has gone, ``catch_up`` before running
-    calls are looked at: it reports what has happened.
+    ``on_viewers`` is called when the first viewer comes and when the last one has gone. ``catch_up`` is called before
+    running calls are read: it delivers pending events.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class Live:
         catch_up: Callable[[], None] = lambda: None,
     ) -> None:
         self.own: OwnCalls | None = None
-        self.hub = Hub()  # empty while nobody looks
+        self.hub = Hub()  # empty without viewers
         self.replica = replica
         self.worker = worker
         self.scope = PROCESS
@@ -208,15 +208,15 @@ class Live:
 
     @property
     def viewers(self) -> int:
-        """The number of clients that look."""
+        """The number of open streams."""
         return len(self._viewers)
 
     @contextmanager
     def watch(self, wanted: Wanted, client: str | None = None) -> Iterator[Viewer]:
-        """Yield a viewer of ``client``; its first event tells which calls run.
+        """Yield a viewer of ``client``; its first event has the running calls.
 
         Raises:
-            TooManyViewers: there are as many as may be, in all or of this client.
+            TooManyViewers: a limit is reached, of all viewers or of this client's.
             ShuttingDown: the gateway is stopping.
 
         """
@@ -250,7 +250,7 @@ class Live:
                 self.on_viewers()
 
     def add(self, viewer: Viewer) -> bytes:
-        """Show calls to ``viewer`` from now on; return its first event, with those that run."""
+        """Show calls to ``viewer`` from now on; return its first event, with the running ones."""
         if self.own is None:
             self._catch_up()
             self.own = OwnCalls(self.hub, self._tasks, clock=self._clock, replica=self.replica, worker=self.worker)
@@ -268,7 +268,7 @@ class Live:
         return frame(hello)
 
     def remove(self, viewer: Viewer) -> None:
-        """Forget a viewer, and with the last one all calls."""
+        """Remove a viewer, and with the last one all calls."""
         viewer.forget()
         self.hub.remove(viewer)
         if not self.hub.viewers:
@@ -278,7 +278,7 @@ class Live:
                 self._timer.cancel()
 
     def set_scope(self, scope: str, reason: str | None) -> None:
-        """Tell viewers whose races they see from now on, if that changes."""
+        """Tell viewers the scope of the races that they see from now on, if it changes."""
         if scope != self.scope:
             self.scope = scope
             for viewer in self._viewers:

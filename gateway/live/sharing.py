@@ -1,8 +1,8 @@
-"""Shares what runs with the other workers and replicas, through Redis, only while one of them has a viewer.
+"""Shares live events with other workers and replicas through Redis, only while one of them has a viewer.
 
-A process with a viewer has a member in a sorted set that expires, and subscribes to a channel. All others
-look for such members once a second, and publish what happens to their calls while there are any, a few times a second.
-All of that is done in the background: no call waits for it, and what Redis does not take in time is dropped.
+A process with a viewer has a member in a sorted set that expires, and subscribes to a channel. All others look for such
+members once a second, and while there are any, publish the events of their calls a few times a second. This is done in
+the background: no call waits for it, and events that Redis does not accept in time are dropped.
 """
 
 import asyncio
@@ -33,20 +33,20 @@ from gateway.live.hub import Hub, WatchedCall
 from gateway.live.live import Live
 from gateway.topology.nodes import Command, Nodes, raised, why
 
-# The calls of other processes, as they publish them: checked, and turned into events of the hub. Others may write to
-# the same Redis, and messages may be lost: what cannot be true is ignored and counted, and a process may only tell of
-# its own calls. Of calls that are lost from sight it is told that their end is not known.
+# The calls that other processes publish: validated, and turned into events of the hub. Other programs may write to the
+# same Redis, and messages may be lost: impossible events are ignored and counted, and a process can only report its own
+# calls. A call without further messages is shown as ended, with an unknown result.
 
 MOST_CALLS = 20_000  # known at a time, with those of this process
 MOST_ATTEMPTS = 64  # of one call
 MOST_FOREIGN_PROCESSES = 1_000
 MOST_CHARS = 2_000_000  # of one message; ours have a tenth of it
 LONGEST_WORKER = 64  # characters
-SILENT_S = 10.0  # a process that says nothing for so long has ended, or cannot reach Redis
+SILENT_S = 10.0  # a process that is silent for so long has ended, or cannot reach Redis
 
 
 class ForeignCalls:
-    """What others say of their calls. ``clock``: monotonic seconds. ``ignored`` counts what cannot be true."""
+    """Receives events of other processes' calls. ``clock``: monotonic seconds. ``ignored`` counts invalid ones."""
 
     def __init__(self, hub: Hub, *, worker: str, clock: Callable[[], float]) -> None:
         self.ignored = 0
@@ -69,7 +69,7 @@ class ForeignCalls:
         }
 
     def take(self, message: str) -> None:
-        """Read a message: the process that sends it in the first line, then events as a viewer is sent them."""
+        """Read a message: its first line is the sending process; the rest are events in a viewer's format."""
         worker, _, events = message.partition("\n")
         if worker == self._worker:
             return
@@ -87,16 +87,16 @@ class ForeignCalls:
                 self._read(worker, event)
 
     def forget_silent(self) -> None:
-        """Give up the calls of processes that are not heard of any more."""
+        """Drop the calls of processes that are silent."""
         now = self._clock()
         for worker in [worker for worker, at in self._heard_at.items() if now - at > SILENT_S]:
             del self._heard_at[worker]
-            self._give_up(worker, ())
+            self._drop(worker, ())
 
     def clear(self) -> None:
-        """Give up the calls of all other processes: they are not listened to any more."""
+        """Drop the calls of all other processes, whose events are not received any more."""
         for worker in self._heard_at:
-            self._give_up(worker, ())
+            self._drop(worker, ())
         self._heard_at.clear()
 
     def _read(self, worker: str, text: str) -> None:
@@ -112,7 +112,7 @@ class ForeignCalls:
         except msgspec.MsgspecError:
             self._ignore(text)
 
-    # Each tells the hub of one event, and returns whether that can be true.
+    # Each passes one event to the hub, and returns whether it is valid.
 
     def _launched(self, worker: str, event: Launched) -> bool:
         call = self._call(worker, event.call)
@@ -143,11 +143,11 @@ class ForeignCalls:
         return True
 
     def _missed(self, worker: str, event: Gap) -> bool:
-        self._give_up(worker, event.running)
+        self._drop(worker, event.running)
         if event.dropped:
             for viewer in self._hub.viewers:
                 if isinstance(viewer.wanted, OwnWanted):
-                    continue  # what is published is of this process alone: replicas would answer each other for ever
+                    continue  # else replicas would answer each other's gaps forever
                 viewer.offer(frame(Gap(dropped=event.dropped, running=tuple(self._hub.running(viewer)))))
         return True
 
@@ -159,7 +159,7 @@ class ForeignCalls:
         return True
 
     def _found(self, worker: str, found: RunningCall) -> bool:
-        """Add a call that had begun before this process began to look, with all that is known of it."""
+        """Add a call that began before this process had a viewer, with its state."""
         if self._hub.call(found.id) is not None:
             return True
         began = Began(**{name: getattr(found, name) for name in Began.__struct_fields__})
@@ -193,12 +193,12 @@ class ForeignCalls:
         return began is not None and began.worker == worker and call_id in {None, began.id}
 
     def _call(self, worker: str, call_id: str) -> WatchedCall | None:
-        """Return a call of ``worker``; None if it is not known, or another worker's."""
+        """Return a call of ``worker``; None if it is unknown, or another worker's."""
         call = self._hub.call(call_id)
         return call if call is not None and call.began.worker == worker else None
 
-    def _give_up(self, worker: str, running: Iterable[str]) -> None:
-        """Give up the calls of a process that do not run any more, of whose end nothing was heard."""
+    def _drop(self, worker: str, running: Iterable[str]) -> None:
+        """Drop the calls of a process that are not among ``running``: the events of their ends were lost."""
         still = frozenset(running)
         for call in self._hub.calls_of(worker):
             if call.began.id not in still:
@@ -220,12 +220,12 @@ class ForeignCalls:
 POLL_S = 1.0  # between two looks for viewers elsewhere
 FLUSH_S = 0.15  # between two messages, while there are any
 TIMEOUT_S = 1.0
-VIEWER_EXPIRY_S = 10  # of a process at which somebody looks, unless it says again that somebody does
-BEAT_S = 3.0  # a process that publishes says at least so often that it is there
+VIEWER_EXPIRY_S = 10  # until a process counts as without viewers, unless it renews its member
+BEAT_S = 3.0  # the longest interval between two messages of a process that publishes
 MOST_WAITING = 4_096  # events to be published
 EVENTS_AT_ONCE = 256  # in one message: a millisecond or two of its readers' time
 CALLS_AT_ONCE = 50  # running ones, in one message
-MOST_PROCESSES = 256  # at which somebody looks
+MOST_PROCESSES = 256  # with viewers
 VIEWERS_KEY = "holeshot:live:viewers"
 CHANNEL = "holeshot:live"
 NEVER_S = float("-inf")
@@ -233,7 +233,7 @@ _AWAY = (RedisError, OSError, TimeoutError, ValueError, TypeError)  # the last t
 
 
 class Sharing:
-    """Publishes to others and listens to them, as long as there are viewers. ``start`` and ``close`` own its tasks.
+    """Publishes to others and receives from them, while there are viewers. ``start`` and ``close`` own its tasks.
 
     ``unix_clock`` must be roughly the same in all processes; ``clock`` is monotonic. Both in seconds.
     """
@@ -267,7 +267,7 @@ class Sharing:
         self._task = asyncio.create_task(self._keep_in_step(), name="live.sharing")
 
     async def close(self) -> None:
-        """Stop, and have others forget at once that there are viewers here."""
+        """Stop, and remove this process's member, so that others stop publishing at once."""
         self._is_open = False
         self._news.set()
         if self._task is not None:
@@ -282,7 +282,7 @@ class Sharing:
 
     @property
     def _member(self) -> str:
-        """The name under which this process looks: another one for each subscription, so that others see it is new."""
+        """This process's member in the set of viewers: a new one for each subscription, so that others notice it."""
         return f"{self._live.worker}:{self._listener.subscriptions}"
 
     def _hurry(self) -> None:
@@ -291,7 +291,7 @@ class Sharing:
 
     def _viewers_changed(self) -> None:
         if not self._live.viewers:
-            self._listener.is_stale = True  # the calls that it has told of were forgotten
+            self._listener.is_stale = True  # the hub has dropped the calls that it received
         self._hurry()
 
     async def _keep_in_step(self) -> None:
@@ -305,7 +305,7 @@ class Sharing:
                 self._succeeded()
             except _AWAY as error:
                 self._failed(error)
-            except Exception:  # noqa: BLE001 - a defect here must not end for good what others see
+            except Exception:  # noqa: BLE001 - a defect here must not end the sharing for good
                 # Event live.sharing_failed: One exchange of live events failed. The next one follows.
                 # Do: It is a bug: report it with the trace.
                 structlog.get_logger().exception("live.sharing_failed")
@@ -318,7 +318,7 @@ class Sharing:
                     await self._news.wait()
 
     async def _poll(self) -> None:
-        """Announce this process if it has viewers, and learn which others have."""
+        """Announce this process if it has viewers, and read which others have."""
         unix_s = self._unix_clock()
         commands: list[Command] = []
         if self._listener.is_subscribed:
@@ -332,7 +332,7 @@ class Sharing:
         self._publisher.learn(frozenset(each for each in looking if not each.startswith(f"{self._live.worker}:")))
 
     async def _publish(self) -> None:
-        """Publish what has happened since the last time, if another process has viewers."""
+        """Publish the events since the last time, if another process has viewers."""
         if not self._publisher.is_on:
             return
         messages, now = self._publisher.take(), self._clock()
@@ -343,7 +343,7 @@ class Sharing:
         self._published_at = now
 
     async def _run(self, commands: Sequence[Command]) -> Sequence[Any]:
-        """Run commands where the viewers are listed; a Cluster's nodes pass on to all what is published."""
+        """Run commands on the shard of the viewers' set; in a Cluster, any node forwards a published message to all."""
         async with asyncio.timeout(2 * TIMEOUT_S):
             await self._nodes.find()
             return raised(await self._nodes.run(self._nodes.shard_of(VIEWERS_KEY), commands))
@@ -353,7 +353,7 @@ class Sharing:
             self._problem = None
 
     def _failed(self, error: BaseException) -> None:
-        """Keep nothing for a Redis that is away: when it is back, others are told again what runs."""
+        """Drop the waiting events: when Redis is back, others get the running calls again."""
         if self._problem is None:
             # Event live.redis_away: Live streams show the calls of one process only, as Redis does not answer.
             # Do: Make Redis reachable. Calls go on meanwhile.
@@ -363,24 +363,24 @@ class Sharing:
         self._problem = f"Redis does not answer ({type(error).__name__})"
         self._polled_at = NEVER_S
         self._publisher.stop()
-        self._listener.is_stale = True  # another node may have taken over from the one that it listens to
+        self._listener.is_stale = True  # another node may have replaced the one that it is subscribed at
 
 
 class _Publisher:
-    """The events of this process that are to be published, as long as another process has viewers."""
+    """The events that this process has to publish, while another process has viewers."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
         self._viewer: Viewer | None = None
-        self._looking: frozenset[str] = frozenset()  # elsewhere
-        self._is_new = False  # somebody there does not know yet what runs
+        self._looking: frozenset[str] = frozenset()  # members of other processes with viewers
+        self._is_new = False  # one of them does not have the running calls yet
 
     @property
     def is_on(self) -> bool:
         return self._viewer is not None
 
     def learn(self, looking: frozenset[str]) -> None:
-        """Learn who looks elsewhere."""
+        """Set the members of other processes with viewers."""
         if not looking:
             self.stop()
             return
@@ -398,7 +398,7 @@ class _Publisher:
         self._viewer, self._looking, self._is_new = None, frozenset(), False
 
     def take(self) -> list[bytes]:
-        """Return the messages to be published."""
+        """Return the messages to publish."""
         if self._viewer is None:
             return []
         messages = _joined(self._viewer.take_events(), EVENTS_AT_ONCE)
@@ -411,13 +411,13 @@ class _Publisher:
 
 
 class _Listener:
-    """The subscription to what others publish. ``on_change`` is called when it begins, and when it has failed."""
+    """The subscription to others' events. ``on_change`` is called when it begins."""
 
     def __init__(self, nodes: Nodes, channel: str, foreign: ForeignCalls, *, on_change: Callable[[], None]) -> None:
         self.subscriptions = 0
         self.is_subscribed = False
-        self.is_stale = False  # what it has told of was forgotten: it must begin again
-        self.problem: str | None = None  # since it was last tried
+        self.is_stale = False  # the calls that it received were dropped: it must begin again
+        self.problem: str | None = None  # of the last try
         self._nodes = nodes
         self._channel = channel
         self._foreign = foreign
@@ -425,7 +425,7 @@ class _Listener:
         self._task: asyncio.Task[None] | None = None
 
     async def tend(self, *, wanted: bool) -> None:
-        """Subscribe if that is wanted and not so, or end the subscription."""
+        """Subscribe if that is wanted and not done yet, or end the subscription."""
         is_over = self._task is not None and self._task.done()
         if self._task is not None and (is_over or self.is_stale or not wanted):
             await self.stop()
@@ -457,7 +457,7 @@ class _Listener:
                         self._on_change()
                     elif message["type"] == "message":
                         self._foreign.take(message["data"])
-                        await asyncio.sleep(0)  # others first: there may be many messages
+                        await asyncio.sleep(0)  # other tasks first: there may be many messages
         except _AWAY as error:
             self.problem = f"Redis does not answer ({type(error).__name__})"
         finally:

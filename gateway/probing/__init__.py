@@ -1,1 +1,1 @@
-"""Probes: small calls of the gateway's own to deployments without calls, so that their figures stay fresh."""
+"""Probes: the gateway's own small calls to deployments without calls, so that their figures stay fresh."""

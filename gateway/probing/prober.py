@@ -1,4 +1,4 @@
-"""Probes quiet deployments: looks now and then who is quiet, and asks the book before it sends anything."""
+"""Probes quiet deployments: looks for them at intervals, and reserves each probe in the book before it is sent."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -29,15 +29,15 @@ from gateway.steering import Health, Launch, Plan, State
 from providers import UpstreamError
 from providers.dialects import PIVOT
 
-# The receiver of a probe's answer: nobody reads it.
+# The sinks of probes, which have no client.
 
-BYTES_PER_TOKEN = 2048  # of an event with one token, generously
+BYTES_PER_TOKEN = 2048  # upper bound for an event with one token
 SPARE_BYTES = 16_384
-MOST_CHARS = 1000  # of an answer that is kept: its tokens are few
+MOST_CHARS = 1000  # of an answer that is kept: it has few tokens
 
 
 class DiscardingSink:
-    """Takes the answer and drops it; one much longer than was asked for is cut, as it costs money."""
+    """Drops the answer; one much longer than requested is cut, as it costs money."""
 
     streams = True
     understands = False
@@ -56,7 +56,7 @@ class DiscardingSink:
         """Count the bytes.
 
         Raises:
-            ClientGone: it is too long: ``max_tokens`` was not heeded.
+            ClientGone: it is too long: the provider ignored ``max_tokens``.
 
         """
         self._room -= len(block.forward)
@@ -71,7 +71,7 @@ class DiscardingSink:
 
 
 class KeepingSink(DiscardingSink):
-    """Keeps the answer to a fixed prompt, which is the gateway's own."""
+    """Keeps the answer to a fixed prompt, which has no client's data."""
 
     streams = False
     understands = True
@@ -91,7 +91,7 @@ class KeepingSink(DiscardingSink):
         await self._gathering.write(block)
 
     def text(self) -> str | None:
-        """Return what was written, after what was reasoned; None if there is nothing."""
+        """Return the reasoning followed by the text; None if both are empty."""
         choices = msgspec.json.decode(self._gathering.body(), type=_Answer).choices
         message = choices[0].message if choices else _Message()
         text = (message.reasoning_content or message.reasoning or "") + _written(message.content)
@@ -123,12 +123,12 @@ class _Answer(msgspec.Struct):
     choices: list[_Choice] = []
 
 
-# When a deployment is probed: pure rules, over what this replica knows of its health and what the book says.
+# The rules for when a deployment is probed: pure functions of its health in this replica, and of the book's facts.
 
-HEADROOM = 0.25  # below this share of its rate limit, what is left is for calls
+HEADROOM = 0.25  # if less of its rate limit is unused, that is left to calls
 MAX_DOUBLINGS = 6  # of the wait after failures in a row
 MAX_WAIT_S = 86_400.0
-OVERHEAD_TOKENS = 64  # what a provider may add to a prompt: a template, a system prompt of its own
+OVERHEAD_TOKENS = 64  # that a provider may add to a prompt: a template, its own system prompt
 
 _STATES = {
     State.OUT: NotProbed.OUT,
@@ -144,14 +144,14 @@ def wait_s(quiet_s: float, failures: int) -> float:
 
 
 def unwell(health: Health, quiet_s: float | None, now_s: float) -> NotProbed | None:
-    """Return why a deployment of this health gets no probe at ``now_s``; None: nothing this replica knows of.
+    """Return why a deployment of this health gets no probe at ``now_s``; None if this replica has no reason.
 
     ``quiet_s`` None: it need not be quiet.
     """
     condition = health.condition(now_s)
     if condition.state in _STATES:
         return _STATES[condition.state]
-    if health.tripped:  # let in on trial: calls try it, and probes of theirs close the breaker
+    if health.tripped:  # on trial: calls test it, and close the breaker
         return NotProbed.BROKEN
     if quiet_s is not None and (condition.in_flight or now_s - condition.asked_at_s < quiet_s):
         return NotProbed.IN_USE
@@ -161,9 +161,9 @@ def unwell(health: Health, quiet_s: float | None, now_s: float) -> NotProbed | N
 def most_usd(
     deployment: Deployment, body_bytes: int, settings: ProbeSettings, max_tokens: int | None = None
 ) -> float | None:
-    """Return the most that a probe with a body of this size can cost, US dollars; None if it is unknown.
+    """Return the maximum cost of a probe with a body of this size, in US dollars; None if it is unknown.
 
-    A token has a byte at least.
+    A token has at least one byte.
     """
     price = deployment.price
     if price is None:
@@ -175,9 +175,9 @@ def most_usd(
 def refusal(
     facts: Facts, settings: ProbeSettings, cost_usd: float, now: datetime, turn: "Turn | None" = None
 ) -> NotProbed | None:
-    """Return why the book allows no probe that costs ``cost_usd`` at most; None if it does.
+    """Return why the book allows no probe that costs at most ``cost_usd``; None if it does.
 
-    With a fixed prompt it is the prompt's ``turn``, once, also where there are calls.
+    A probe with a fixed prompt is allowed once in the prompt's ``turn``, also if the deployment is in use.
     """
     if facts.is_broken:
         return NotProbed.BROKEN
@@ -206,13 +206,13 @@ def _most_of(usd: float, other_usd: float | None) -> float:
     return max(usd, other_usd or 0.0)
 
 
-# What a probe asks: one short prompt, the same each time but for its salt, as a call to one deployment.
+# The request of a probe: one short prompt, the same each time but for its salt, as a call to one deployment.
 
 _SMALL = answer_class(0)
 
 
-def asked(settings: ProbeSettings, model: str, salt: str) -> Mapping[str, msgspec.Raw]:
-    """Return the request's fields. The salt is in front, so that no provider has the prompt in a cache."""
+def salted(settings: ProbeSettings, model: str, salt: str) -> Mapping[str, msgspec.Raw]:
+    """Return the request's fields. The salt comes first, so that no provider has the prompt in its cache."""
     return _fields(model, f"{salt}: {settings.prompt}", max_tokens=settings.max_tokens)
 
 
@@ -221,15 +221,15 @@ def _fields(model: str, text: str, **more: object) -> Mapping[str, msgspec.Raw]:
     return {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}
 
 
-# The fixed prompts, which are never salted: each deployment is asked one after the other in turns of twenty minutes,
-# so that each has its number of answers in a week, at other hours each day.
+# The fixed prompts, which are never salted. Each deployment gets one after the other in turns of twenty minutes, so
+# that each prompt has the same number of answers in a week, at different hours each day.
 
-WRITTEN_TOKENS = 50  # of an answer, at most
+WRITTEN_TOKENS = 50  # the maximum of an answer
 TURN_S = WEEK.total_seconds() / (len(WRITTEN_PROMPTS) * A_WEEK)
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """Which prompt a deployment is asked now, by whichever replica is first, and since when."""
+    """A deployment's present fixed prompt, which the first replica sends, and the start of its turn."""
 
     prompt: int
     since: datetime
@@ -241,18 +241,18 @@ class Turn(msgspec.Struct, frozen=True):
         number = int((now.timestamp() - phase_s) // TURN_S)
         return cls(number % len(WRITTEN_PROMPTS), datetime.fromtimestamp(number * TURN_S + phase_s, UTC))
 
-    def asked(self, model: str) -> Mapping[str, msgspec.Raw]:
+    def fields(self, model: str) -> Mapping[str, msgspec.Raw]:
         """Return the request's fields."""
         return _fields(model, WRITTEN_PROMPTS[self.prompt], max_tokens=WRITTEN_TOKENS, temperature=1)
 
 
 def size_of(fields: Mapping[str, msgspec.Raw]) -> int:
-    """Return the bytes of the prompt, and of what is beside it."""
+    """Return the bytes of all fields."""
     return sum(len(name) + len(bytes(raw)) for name, raw in fields.items())
 
 
-def phrased(model: Model, deployment: Deployment, fields: Mapping[str, msgspec.Raw], max_tokens: int) -> Fitting | None:
-    """Return what ``deployment`` is sent; None if it cannot be asked for an answer."""
+def fit(model: Model, deployment: Deployment, fields: Mapping[str, msgspec.Raw], max_tokens: int) -> Fitting | None:
+    """Return the request in the form for ``deployment``; None if it has no API for answers."""
     needs = Needs(size_of(fields) // CHARS_PER_TOKEN, max_tokens)
     try:
         return fitted(Question(model.name, PIVOT, fields, needs, DataPolicy()), [deployment])
@@ -272,7 +272,7 @@ def call_of(
     replica: str,
     region: str | None,
 ) -> Call:
-    """Return the probe as a call, of no client."""
+    """Return the probe as a call without a client."""
     prompt_tokens = size_of(fields) // CHARS_PER_TOKEN
     return Call(
         id=probe_id,
@@ -301,7 +301,7 @@ def call_of(
 
 
 def candidates(settings: Settings, fleet: Fleet, *, default: bool) -> Iterator[tuple[Model, Deployment]]:
-    """Yield the deployments to be probed, each for the first of its models; ``default``: unless the model says."""
+    """Yield the deployments to probe, each for its first model; ``default`` holds for models without the setting."""
     seen = set()
     for name, model in fleet.models.items():
         own = settings.models[name].probes if name in settings.models else None
@@ -313,19 +313,19 @@ def candidates(settings: Settings, fleet: Fleet, *, default: bool) -> Iterator[t
 
 
 def asked_fixed_prompts(settings: Settings, fleet: Fleet) -> list[tuple[Model, Deployment]]:
-    """Return the deployments that are asked the fixed prompts."""
+    """Return the deployments that get the fixed prompts."""
     return list(candidates(settings, fleet, default=True)) if settings.probes.same_model else []
 
 
 AT_ONCE = 4  # probes of this process
 LOOK_MIN_S, LOOK_MAX_S = 0.25, 15.0  # between two looks: a quarter of ``quiet_s``, in these bounds
-CALL_S = 3600.0  # how far back the ledger is asked for calls of other replicas, at most
+CALL_S = 3600.0  # how far back the ledger is searched for calls of other replicas, at most
 
 _log = structlog.get_logger(__name__)
 
 
 class Gateway(Protocol):
-    """What probes need of the gateway, as it is now."""
+    """The parts of the gateway that probes use, in their present state."""
 
     @property
     def settings(self) -> Settings:
@@ -339,11 +339,11 @@ class Gateway(Protocol):
         """Return the health of a deployment in this replica."""
 
     def hindrance(self) -> NotProbed | None:
-        """Return why nothing may be probed now: the gateway stops, or has too much to do."""
+        """Return why nothing may be probed now: the gateway stops, or is overloaded."""
 
 
 class Prober:
-    """Probes for one process. ``start`` it once; ``close`` cancels what runs and waits for it."""
+    """Sends the probes of one process. ``start`` it once; ``close`` cancels running probes and waits for them."""
 
     def __init__(
         self,
@@ -355,9 +355,9 @@ class Prober:
         replica: str,
         on_end: Callable[[str, str, float], None] = lambda *_: None,
     ) -> None:
-        """``services`` are those of probes: with a recorder and tasks of their own. ``book`` is made for the first one.
+        """``services`` have a recorder and tasks for probes only. ``book`` is called at the first probe.
 
-        ``on_end`` is called with the deployment, the outcome and the cost, US dollars at most.
+        ``on_end`` is called with the deployment, the outcome, and the upper bound of the cost in US dollars.
         """
         self._gateway = gateway
         self._make_book = book
@@ -369,16 +369,16 @@ class Prober:
         self._running: dict[str, asyncio.Task[None]] = {}  # by deployment
         self._looking: asyncio.Task[None] | None = None
         self._ask_again_at: dict[str, float] = {}  # by deployment; seconds of the clock
-        self._told: dict[str, NotProbed] = {}  # why the book has refused one last, by deployment
-        self._turns: dict[str, Turn] = {}  # the last one that this process has taken or has found taken, by deployment
-        self.not_probed: dict[str, NotProbed] = {}  # by deployment: why not, at the last look
+        self._logged: dict[str, NotProbed] = {}  # by deployment: the reason that was logged last
+        self._turns: dict[str, Turn] = {}  # by deployment: the last one that this process has tried
+        self.not_probed: dict[str, NotProbed] = {}  # by deployment: the reason at the last look
 
     def start(self) -> None:
-        """Look for quiet deployments from now on, if the settings say so; a reload may change that."""
+        """Look for quiet deployments from now on, while the settings enable it; a reload may change that."""
         self._looking = asyncio.get_running_loop().create_task(self._keep_looking(), name="probes")
 
     async def close(self) -> None:
-        """Cancel probes that run, and wait until each is recorded."""
+        """Cancel running probes, and wait until each is recorded."""
         tasks = [task for task in (self._looking, *self._running.values()) if task is not None]
         for task in tasks:
             task.cancel()
@@ -403,7 +403,7 @@ class Prober:
                 self._begin(model, deployment, None)
 
     def _take_turns(self, now_s: float) -> None:
-        """Ask deployments whose turn has begun their fixed prompt. Each process tries each turn once."""
+        """Send deployments whose turn has begun their fixed prompt. Each process tries each turn once."""
         now = self._services.utc_now()
         for model, deployment in asked_fixed_prompts(self._gateway.settings, self._gateway.fleet):
             name, turn = deployment.name, Turn.of(deployment.name, now)
@@ -424,7 +424,7 @@ class Prober:
     async def _keep_looking(self) -> None:
         while True:
             every_s = LOOK_MAX_S
-            if next(self._quiet(), None) is not None or self._settings.same_model:  # replicas shall not look together
+            if next(self._quiet(), None) is not None or self._settings.same_model:  # not all replicas at once
                 every_s = min(every_s, max(LOOK_MIN_S, self._settings.quiet_s / 4)) * self._random.uniform(0.8, 1.2)
             await asyncio.sleep(every_s)
             try:
@@ -439,7 +439,7 @@ class Prober:
         return self._gateway.settings.probes
 
     def _quiet(self) -> Iterator[tuple[Model, Deployment]]:
-        """Yield the deployments to be probed when they are quiet."""
+        """Yield the deployments that are probed when they are quiet."""
         settings = self._gateway.settings
         return candidates(settings, self._gateway.fleet, default=settings.probes.enabled)
 
@@ -447,18 +447,18 @@ class Prober:
         reason = unwell(self._gateway.health_of(deployment.name), quiet_s, now_s)
         if reason is not None:
             return reason
-        line = self._services.seats.lines.get(deployment.name)
-        return NotProbed.FULL if line is not None and not line.has_room else None
+        slots = self._services.seats.lines.get(deployment.name)
+        return NotProbed.FULL if slots is not None and not slots.has_room else None
 
     async def _probe(self, model: Model, deployment: Deployment, turn: Turn | None) -> None:
-        """Probe one deployment, if the book has money for it."""
+        """Probe one deployment, if the book allows it."""
         settings, services = self._settings, self._services
         fleet = self._gateway.fleet
         with fleet:
             probe_id = services.new_id()
-            fields = asked(settings, model.name, probe_id[-8:]) if turn is None else turn.asked(model.name)
+            fields = salted(settings, model.name, probe_id[-8:]) if turn is None else turn.fields(model.name)
             max_tokens = settings.max_tokens if turn is None else WRITTEN_TOKENS
-            fitting = phrased(model, deployment, fields, max_tokens)
+            fitting = fit(model, deployment, fields, max_tokens)
             if fitting is None:
                 self._wait(deployment.name, NotProbed.UNFIT, turn)
                 return
@@ -494,7 +494,7 @@ class Prober:
             await self._send(probe, open_call, model, deployment)
 
     async def _reserved(self, probe: Probe, settings: ProbeSettings, turn: Turn | None) -> NotProbed | None:
-        """Write the probe down; return why that may not be."""
+        """Reserve the probe in the book; return the reason if that is refused."""
         since = probe.started_at - timedelta(seconds=min(settings.quiet_s, CALL_S))
         if self._book is None:
             self._book = self._make_book()
@@ -511,14 +511,14 @@ class Prober:
             return NotProbed.UNRECORDED
 
     async def _send(self, probe: Probe, open_call: OpenCall, model: Model, deployment: Deployment) -> None:
-        """Send what is written down, unless a call is there by now, and write down how it ended."""
+        """Send a reserved probe, unless the deployment is in use by now, and store how it ended."""
         services = self._services
         plan = Plan((Launch(deployment.name, 0.0, Role.PRIMARY),), (), Mode.SINGLE)
         is_kept = probe.prompt is not None
         quiet_s = None if is_kept else self._settings.quiet_s
         sink = KeepingSink(WRITTEN_TOKENS) if is_kept else DiscardingSink(self._settings.max_tokens)
         try:
-            # The book has taken a moment: a call may be there now.
+            # A call may have begun during the reservation.
             if self._gateway.hindrance() is None and self._unfit(deployment, quiet_s, services.clock()) is None:
                 await Race(open_call, model, plan, sink, permit=lambda _: False).run()
         finally:
@@ -541,19 +541,19 @@ class Prober:
             error=end.error_kind,
         )
         assert self._book is not None
-        with suppress(ProbesUnreachable):  # what was reserved stays counted
+        with suppress(ProbesUnreachable):  # the reservation stays counted
             await self._book.settle(probe.id, end)
 
     def _wait(self, name: str, reason: NotProbed, turn: Turn | None) -> None:
-        """Ask no more for a while, or in this turn: nothing that is known here tells when it may be probed."""
+        """Pause the deployment for a while, or for this turn: it is not known here when it may be probed."""
         if turn is not None and reason is NotProbed.IN_USE:
             return  # another replica has taken it
-        if self._told.get(name) is not reason:
+        if self._logged.get(name) is not reason:
             # Event probes.not_probed: A deployment is not probed, for this `reason`; said once for each reason.
             # Do: Nothing, mostly. `no_price`: set `price_per_mtok` or `probes.usd_if_unknown`. `usd_per_day`,
             # `max_per_day`: the limit of the day is reached. See [probes](../detector.md#probes).
             _log.info("probes.not_probed", deployment=name, reason=str(reason))
-        self.not_probed[name] = self._told[name] = reason
+        self.not_probed[name] = self._logged[name] = reason
         if turn is None:
             self._ask_again_at[name] = self._services.clock() + min(60.0, self._settings.quiet_s / 4)
 

@@ -1,1 +1,1 @@
-"""What another setting would have done, from the ledger's own attempts. Pure: it takes rows and returns figures."""
+"""Replays calls under other settings, from the ledger's own attempts. Pure: it takes rows and returns figures."""

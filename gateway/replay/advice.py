@@ -1,4 +1,4 @@
-"""Which setting to take, and why, in words; and the setting as YAML."""
+"""Recommends a setting, with the reason in words and the setting as YAML."""
 
 import json
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from gateway.replay.draws import Outcome
 from gateway.replay.replay import Replayed
 from gateway.replay.sample import AUDITS_FOR_TAIL, Need
 
-FEW_CALLS = 1_000  # below this the intervals of p95 are wide, which a reader is told
-WORTH = 0.1  # of the p95 of single: what one more attempt per call must take off it
-_SOON_DAYS = 7  # at the present rate: then nothing need be changed
+FEW_CALLS = 1_000  # with fewer, the intervals of p95 are wide, and the advice says so
+WORTH = 0.1  # share of single's p95: the reduction that one more attempt per call must bring
+_SOON_DAYS = 7  # if the audits suffice within this time at the present rate, no change is advised
 
 
 class Advice(Struct, frozen=True):
-    """A setting, and why."""
+    """A setting, and the reason for it."""
 
     setting: str | None  # None: there is not enough data
     race: dict[str, object]
@@ -26,11 +26,11 @@ class Advice(Struct, frozen=True):
 
 
 def advice(replayed: Replayed) -> Advice:
-    """Return the setting that is worth its attempts: each of them is to take a tenth of its p95 off single."""
-    told = _advice(replayed)
-    if told.setting is None or replayed.calls >= FEW_CALLS:
-        return told
-    return replace(told, why=f"{told.why} These are only {replayed.calls} calls, so the intervals are wide.")
+    """Return the setting that is worth its attempts: each further one reduces the p95 of single by a tenth."""
+    found = _advice(replayed)
+    if found.setting is None or replayed.calls >= FEW_CALLS:
+        return found
+    return replace(found, why=f"{found.why} These are only {replayed.calls} calls, so the intervals are wide.")
 
 
 def _advice(replayed: Replayed) -> Advice:
@@ -61,7 +61,7 @@ def _advice(replayed: Replayed) -> Advice:
 
 
 def missing(replayed: Replayed) -> str:
-    """Return in words why there is no p95, and what would bring one."""
+    """Return why there is no p95, and how to get one, in words."""
     if replayed.note is not None and not any(each.more for each in replayed.needs):
         return f"Not enough data: {replayed.note}."
     short = [each for each in replayed.needs if each.more]
@@ -91,7 +91,7 @@ def _audit_more(needs: Sequence[Need]) -> dict[str, object]:
 
 
 def _share(short: Sequence[Need]) -> float | None:
-    """Return the audit share that gives all what they need in a week, as far as one does."""
+    """Return the audit share with which all get enough audits in a week; None if they do already, or none is enough."""
     if all(each.days is not None and each.days <= _SOON_DAYS for each in short):
         return None
     shares = [each.audit_share for each in short if each.audit_share is not None]
@@ -108,7 +108,7 @@ def time_left(need: Need) -> str:
     return f"about {need.days:,.0f} days at the present rate"
 
 
-# A replay as JSON, for the command line and the page alike.
+# A replay as JSON, for the command line and the page.
 
 ASSUMPTIONS = (
     "A call would have had the same first attempt, and the same second one if it had one; others are the fastest left.",
@@ -122,8 +122,8 @@ ASSUMPTIONS = (
 
 
 def published(model: str, count: int, replayed: Replayed, without: Sequence[str]) -> dict[str, Any]:
-    """Return the answer for one model; ``count``: its calls in the ledger."""
-    told = advice(replayed)
+    """Return the result for one model; ``count``: its calls in the ledger."""
+    advised = advice(replayed)
     return {
         "model": model,
         "calls": count,
@@ -138,9 +138,9 @@ def published(model: str, count: int, replayed: Replayed, without: Sequence[str]
         "audits": [msgspec.to_builtins(each) for each in replayed.needs],
         "settings": [msgspec.to_builtins(each) for each in replayed.outcomes],
         "recommended": {
-            "setting": told.setting,
-            "why": told.why,
-            "yaml": yaml(model, told.race) if told.race else None,
+            "setting": advised.setting,
+            "why": advised.why,
+            "yaml": yaml(model, advised.race) if advised.race else None,
         },
         "assumptions": list(ASSUMPTIONS),
     }

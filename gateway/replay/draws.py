@@ -1,4 +1,4 @@
-"""One draw of what was not seen: all calls of a sample under all settings, and what the figures of those are."""
+"""One draw of all unobserved attempts: the calls of a sample replayed under all settings, and their figures."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import inf
@@ -12,21 +12,21 @@ from gateway.replay.sample import Sample
 from gateway.replay.settings import QUANTILES, Figure, Ordered, Setting, figure, hedge_delay_ms
 from gateway.replay.world import LEAST_PAIRS, Completed, World, play
 
-# What attempts cost, from the prices and the bounds that the ledger has. US dollars at list price.
+# The cost of attempts, from the prices and the bounds that the ledger has. US dollars at list price.
 
 
 class Cost(Struct, frozen=True):
-    """Of one deployment: its price, and what an attempt costs that loses."""
+    """The prices of one deployment, and the cost of a losing attempt there."""
 
     prompt_usd: float  # of a token
     answer_usd: float
-    caches: float  # what answers have cost, over what they would have without a prompt cache
+    caches: float  # the cost of answers, over the cost that they would have without a prompt cache
     loser_low_usd: float
     loser_high_usd: float
 
 
 def costs(calls: Sequence[Call]) -> dict[str, Cost]:
-    """Return what is known of each deployment; nothing of those without a price."""
+    """Return the costs by deployment, without deployments whose price is unknown."""
     prices: dict[str, tuple[float, float]] = {}
     answers: dict[str, list[tuple[float, float]]] = {}
     losers: dict[str, list[tuple[float, float]]] = {}
@@ -43,14 +43,14 @@ def costs(calls: Sequence[Call]) -> dict[str, Cost]:
     everywhere = [pair for pairs in losers.values() for pair in pairs]
     found = {}
     for deployment, (prompt, answer) in prices.items():
-        told = answers.get(deployment, [])
-        whole = sum(formula for _, formula in told)
+        known = answers.get(deployment, [])
+        whole = sum(formula for _, formula in known)
         cut = losers.get(deployment) or everywhere
-        most = fmean(formula for _, formula in told) if told else 0.0
+        most = fmean(formula for _, formula in known) if known else 0.0
         found[deployment] = Cost(
             prompt / 1e6,
             answer / 1e6,
-            sum(cost for cost, _ in told) / whole if whole else 1.0,
+            sum(cost for cost, _ in known) / whole if whole else 1.0,
             fmean(low for low, _ in cut) if cut else 0.0,
             fmean(high for _, high in cut) if cut else most,
         )
@@ -60,7 +60,7 @@ def costs(calls: Sequence[Call]) -> dict[str, Cost]:
 def cost_of(
     call: Call, winner: str | None, losers: Sequence[str], known: Mapping[str, Cost]
 ) -> tuple[float, float] | None:
-    """Return the least and the most that a call costs; None without a known price."""
+    """Return the lower and the upper bound of a call's cost; None without a known price."""
     names = losers if winner is None else (winner, *losers)
     if not all(name in known for name in names):
         return None
@@ -74,16 +74,16 @@ def cost_of(
 
 
 _MEDIAN = 0.5
-LEAST_BEYOND = 5  # calls beyond a quantile: 100 for p95, 500 for p99. Of fewer, resampling does not see how wrong it is
-_MOST_OFF = 1.2  # times, by which the copula is corrected,
-_CORRECTED = 0.95  # up to this quantile: beyond, the correction is further off than the copula
+LEAST_BEYOND = 5  # calls beyond a quantile: 100 in all for p95, 500 for p99. With fewer, resampling hides the error
+_MOST_OFF = 1.2  # the largest factor by which the copula is corrected,
+_CORRECTED = 0.95  # up to this quantile: beyond it, the correction is less exact than the copula
 _P95 = QUANTILES.index(0.95)
 _NAMES = tuple(f"p{share * 100:.0f}" for share in QUANTILES)
-_Delays = Mapping[tuple[str, float], float]  # of a hedge, by the lead and its quantile
+_Delays = Mapping[tuple[str, float], float]  # delay of a hedge, by the first attempt's deployment and quantile
 
 
 class Outcome(Struct, frozen=True):
-    """What one setting would have done. Milliseconds, and US dollars and tokens per call."""
+    """The figures of one setting. Milliseconds, and US dollars and tokens per call."""
 
     setting: str
     race: dict[str, object]
@@ -95,13 +95,13 @@ class Outcome(Struct, frozen=True):
     cost_low_usd: float | None
     cost_high_usd: float | None
     failed_share: float
-    saved_p95_ms: Figure  # against single
+    saved_p95_ms: Figure  # compared with single
 
 
 class Pairs:
-    """Races of two as they were, and as the copula draws the second attempt from the first.
+    """Observed races of two, and the same with the second attempt drawn from the first by the copula.
 
-    How far the second are off says how far a third attempt is, which is drawn in the same way.
+    The error of the drawn second attempts estimates that of third attempts, which are drawn in the same way.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Pairs:
         self._drawn.append(drawn_ms)
 
     def ratios(self, weights: Sequence[float]) -> list[float]:
-        """Return by quantile what was seen over what was drawn; 1 where too few were raced."""
+        """Return the ratio of observed to drawn times for each quantile; 1 if too few calls were raced."""
         if len(self._places) < LEAST_PAIRS:
             return [1.0] * len(QUANTILES)
         if self._ordered is None:
@@ -131,10 +131,10 @@ class Pairs:
 
 
 class Draw:
-    """All calls of a sample, replayed under all settings with one draw of what was not seen."""
+    """All calls of a sample, replayed under all settings with one draw of the unobserved attempts."""
 
     def __init__(self, sample: Sample, asked: Sequence[Setting], without: Collection[str], random: Random) -> None:
-        """``without``: providers that are not asked."""
+        """``without``: providers that are left out."""
         self._sample = sample
         self._asked = asked
         self._without = without
@@ -174,12 +174,12 @@ class Draw:
         return self
 
     def quantiles(self, weights: Sequence[float]) -> list[list[float]]:
-        """Return by setting the quantiles of first tokens, then those of whole answers."""
+        """Return a list for each setting: the quantiles of first tokens, then those of whole answers."""
         ratios = self._pairs.ratios(weights)
         return [
             [
                 *(
-                    ms * (ratio if setting.widest > 2 else 1.0)  # noqa: PLR2004 - what was seen of pairs is exact
+                    ms * (ratio if setting.widest > 2 else 1.0)  # noqa: PLR2004 - races of two are observed, so they need no correction
                     for ms, ratio in zip(ttft.quantiles(weights), ratios, strict=True)
                 ),
                 *total.quantiles(weights),
@@ -211,7 +211,7 @@ class Resampled(Struct, frozen=True):
         return figure([each[at][n] for each in self.points], [each[at][n] for each in self.resamples])
 
     def saved(self, at: int) -> Figure:
-        """Return what a setting takes off the p95 of the first one."""
+        """Return by how much a setting's p95 is below that of the first setting."""
         points, resamples = (
             [each[0][_P95] - each[at][_P95] for each in those] for those in (self.points, self.resamples)
         )
@@ -221,7 +221,7 @@ class Resampled(Struct, frozen=True):
 def outcomes(
     asked: Sequence[Setting], found: Resampled, first: Draw, sample: Sample, known: tuple[int, Collection[str]]
 ) -> Iterator[Outcome]:
-    """Yield what each setting would have done. ``known``: how many deployments are left, and whose tail is known.
+    """Yield the figures of each setting. ``known``: the number of deployments left, and the settings with known tails.
 
     Counts and costs are those of the ``first`` draw.
     """
@@ -263,8 +263,8 @@ def outcomes(
 def _mean_cost(
     weights: Sequence[float], cost: Sequence[tuple[float, float] | None]
 ) -> tuple[float | None, float | None]:
-    told = [(weight, each) for weight, each in zip(weights, cost, strict=True) if each is not None]
-    whole = sum(weight for weight, _ in told)
-    if not told or whole < sum(weights) / 2:
+    known = [(weight, each) for weight, each in zip(weights, cost, strict=True) if each is not None]
+    whole = sum(weight for weight, _ in known)
+    if not known or whole < sum(weights) / 2:
         return None, None
-    return sum(w * low for w, (low, _) in told) / whole, sum(w * high for w, (_, high) in told) / whole
+    return sum(w * low for w, (low, _) in known) / whole, sum(w * high for w, (_, high) in known) / whole

@@ -13,26 +13,26 @@ from gateway.replay.sample import LEAST_AUDITS, LEAST_CALLS, Need, Sample, Strat
 from gateway.replay.settings import QUANTILES, Ordered, Setting
 from gateway.replay.world import World, learned
 
-DRAWS = 8  # of what was not seen, each in a world learned from another resample of the calls
-RESAMPLES = 25  # of the calls, for each of them
-MOST_FREE = 8_000  # calls that stand for themselves; more would not make the tail surer
+DRAWS = 8  # of the unobserved attempts, each in a world learned from another resample of the calls
+RESAMPLES = 25  # of the calls, for each draw
+MOST_FREE = 8_000  # calls that represent only themselves; more would not make the tail more precise
 _UNKNOWN = 0.01  # share of the calls that may be left out
 _TIMES = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)  # Poisson of mean 1: how often a call is in a resample
 _CHANCES = (0.36788, 0.73576, 0.91970, 0.98101, 0.99634, 0.99941, 1.0)
 
 
 class Replayed(Struct, frozen=True):
-    """The answer for one model."""
+    """The result for one model."""
 
     calls: int
     providers: Sequence[str]  # of all attempts
-    deployments: Sequence[str]  # that are left, and known well enough
+    deployments: Sequence[str]  # those left with enough data
     needs: Sequence[Need]
     is_enough: bool  # for p95 and beyond
     seen_ms: dict[str, float]  # quantiles of the calls' first tokens as they were
     seen_attempts: float  # per call, as it was
     outcomes: Sequence[Outcome] = ()
-    correlation: float | None = None  # of the ranks' normal scores of two attempts of a call, on average
+    correlation: float | None = None  # mean correlation of two attempts of a call, of their ranks' normal scores
     note: str | None = None  # why there are no outcomes
 
 
@@ -45,9 +45,9 @@ def replay(
     without: Collection[str] = (),
     progress: Callable[[float], None] = lambda _: None,
 ) -> Replayed:
-    """Return what the settings ``asked`` would have done, of which the first is one attempt per call.
+    """Return the figures of the settings ``asked``. The first must be one attempt per call.
 
-    ``without``: providers, as if they had not been there. ``progress`` hears the share that is done.
+    ``without``: providers that are left out. ``progress`` is called with the share that is done.
     """
     world = learned(calls, [1.0] * len(calls))
     known = [each for each in needs(calls, window_s) if world.providers[each.deployment] not in without]
@@ -78,7 +78,7 @@ def replay(
         progress(0.5 + (number + 1) / (2 * DRAWS))
     weights = sample.weights()
     found = Resampled([draw.quantiles(weights) for draw in draws], resamples)
-    is_paired = bool(world.loadings)  # otherwise nothing is known of two attempts of one call
+    is_paired = bool(world.loadings)  # otherwise the correlation of two attempts is unknown
     tails = {each.name for each in asked if answer.is_enough or (each.is_pair and _are_raced(calls, without))}
     return replace(
         answer,
@@ -99,7 +99,7 @@ def _unanswerable(answer: Replayed, sample: Sample) -> str | None:
 
 
 def _are_raced(calls: Sequence[Call], without: Collection[str]) -> bool:
-    """Whether nearly all calls were raced by two, so that the winner's time is what a race of two takes."""
+    """Whether nearly all calls were races of two, so that times of races of two are observed."""
     raced = sum(
         call.weight
         for call in calls
@@ -123,7 +123,7 @@ def _correlation(world: World) -> float | None:
 
 
 def _thinned(sample: Sample, random: Random) -> Sample:
-    """Leave out calls that stand for themselves at random, if there are many; the others then weigh more."""
+    """Return a random part of many calls that represent only themselves, with a higher weight."""
     if sample.free <= MOST_FREE:
         return sample
     kept = sorted(random.sample(range(sample.free), MOST_FREE))

@@ -1,10 +1,10 @@
-"""What a replay needs of a call and of its attempts. Times are milliseconds."""
+"""The rows that a replay reads: calls with their attempts. Times are milliseconds."""
 
 from collections.abc import Sequence
 
 from msgspec import Struct
 
-CAP_MS = 30_000.0  # whatever takes longer, or never comes, counts as this: audits end then
+CAP_MS = 30_000.0  # longer times, and first tokens that never came, count as this: audits end then
 
 
 class Try(Struct, gc=False):
@@ -14,7 +14,7 @@ class Try(Struct, gc=False):
     provider: str
     role: str
     offset_ms: float  # of its launch, since the call was received
-    audited: bool = False  # watched to its first token if it loses
+    audited: bool = False  # measured to its first token if it loses
     token_ms: float | None = None
     cut_ms: float | None = None  # its age when it was cut without a first token
     overtaken_ms: float | None = None  # its age when another one won, before its own first token
@@ -39,7 +39,7 @@ class Try(Struct, gc=False):
 
     @property
     def seen_ms(self) -> float | None:
-        """Its first token: never later than ``CAP_MS``, which an audit without one counts as; None if unknown."""
+        """When its first token came, at most ``CAP_MS``, which is also for audits without one; None if unknown."""
         if self.token_ms is not None:
             return min(self.token_ms, CAP_MS)
         return CAP_MS if self.cut_ms is not None and self.cut_ms >= CAP_MS - 500 else None

@@ -1,9 +1,9 @@
-"""Which calls can be replayed, and how many each stands for.
+"""The sample of calls that can be replayed, and the weight of each.
 
-Without racing a call's first attempt, its *lead*, would have run alone. When that would have had its first token is
-known if none overtook it, and if the call was drawn for an audit. So calls whose lead was overtaken and cut are left
-out, and the audited ones stand for them: those that were overtaken at about the same age, which for a race is the time
-of the winner (post-stratification).
+Without racing a call's first attempt, its *lead*, would have run alone. The time of its first token is known if no
+other attempt overtook it, or if the call was drawn for an audit. So calls whose lead was overtaken and cut are left
+out, and audited ones represent them: those that were overtaken at about the same age, which for a race is the time of
+the winner (post-stratification).
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,11 +17,11 @@ from msgspec import Struct
 
 from gateway.replay.rows import CAP_MS, Call, Try
 
-# How long each deployment takes to its first token, from attempts that were launched with their call. A loser that
-# was cut is represented by the audited ones: they are a random sample of all that were overtaken (docs/steering.md).
-# What Kaplan-Meier would make of the cut ages is 10 to 30 % too high, as attempts of one call depend on each other.
+# The time to the first token by deployment, from attempts that were launched with their call. A loser that was cut is
+# represented by the audited ones: they are a random sample of all that were overtaken (docs/steering.md). Kaplan-Meier
+# estimates from the cut ages are 10 to 30 % too high, as attempts of one call depend on each other.
 
-LEAST_SEEN = 30  # first tokens, below which nothing is said about a deployment
+LEAST_SEEN = 30  # first tokens; a deployment with fewer is left out
 
 
 class Margin(Struct, frozen=True):
@@ -33,7 +33,7 @@ class Margin(Struct, frozen=True):
     failed_ms: Sequence[float]  # ages at which attempts failed, at least one
 
     def share(self, ms: float) -> float:
-        """Return the share of first tokens until ``ms``, never 0 or 1: half an attempt is left at either end."""
+        """Return the share of first tokens up to ``ms``, never 0 or 1: half an attempt is left at either end."""
         values, reached = self.values_ms, self.reached
         below, upto = bisect_left(values, ms), bisect_right(values, ms)
         least = reached[below - 1] if below else 0.0
@@ -42,7 +42,7 @@ class Margin(Struct, frozen=True):
         return min(1.0 - edge, max(edge, (least + most) / 2))
 
     def quantile_ms(self, share: float) -> float:
-        """Return the time until which ``share`` have their first token."""
+        """Return the time by which ``share`` of the attempts have their first token."""
         return self.values_ms[min(len(self.values_ms) - 1, bisect_left(self.reached, share - 1e-12))]
 
     @property
@@ -56,17 +56,17 @@ class Margin(Struct, frozen=True):
 
 
 class Audits(Struct):
-    """Of one deployment, the attempts of usual calls that were overtaken, and those of them that were watched on."""
+    """The attempts of one deployment, in usual calls, that were overtaken, and those of them that were measured on."""
 
     overtaken: float = 0.0  # in calls of the ledger
-    watched: float = 0.0
-    count: int = 0  # watched ones among the rows
+    measured: float = 0.0  # measured to their first token
+    count: int = 0  # rows of these
     attempts: float = 0.0  # launched with their call
 
     @property
     def each(self) -> float:
-        """How many overtaken attempts a watched one stands for."""
-        return self.overtaken / self.watched if self.watched else 0.0
+        """How many overtaken attempts a measured one represents."""
+        return self.overtaken / self.measured if self.measured else 0.0
 
 
 def audits(calls: Sequence[Call], times: Sequence[float]) -> dict[str, Audits]:
@@ -83,14 +83,14 @@ def audits(calls: Sequence[Call], times: Sequence[float]) -> dict[str, Audits]:
             if each.overtaken_ms is None:
                 continue
             known.overtaken += often
-            if each.audited and is_told(each):
-                known.watched += often
+            if each.audited and is_known(each):
+                known.measured += often
                 known.count += 1
     return found
 
 
 def margins(calls: Sequence[Call], times: Sequence[float], known: Mapping[str, Audits]) -> dict[str, Margin]:
-    """Return the distribution of each deployment of which enough is seen."""
+    """Return the distribution of each deployment with enough first tokens."""
     seen: dict[str, list[tuple[float, float]]] = {}
     failed: dict[str, list[tuple[float, float]]] = {}
     for call, often in zip(calls, times, strict=True):
@@ -107,12 +107,12 @@ def margins(calls: Sequence[Call], times: Sequence[float], known: Mapping[str, A
 
 
 def _represented(call: Call, often: float, known: Mapping[str, Audits]) -> Iterator[tuple[Try, float]]:
-    """Yield the attempts of a call that represent others of their deployment, with how many each."""
+    """Yield the attempts of a call that represent those of their deployment, each with its weight."""
     learning = learns(call)
     for each in call.tries:
         if not (each.starts_with_call or each.is_learning):
             continue
-        if each.overtaken_ms is None or (learning and is_told(each)):
+        if each.overtaken_ms is None or (learning and is_known(each)):
             yield each, often
         elif each.audited and not learning:
             yield each, often * known[each.deployment].each
@@ -127,42 +127,42 @@ def _margin(pairs: list[tuple[float, float]], failed: Sequence[tuple[float, floa
 
 
 def learns(call: Call) -> bool:
-    """Whether an attempt was launched to learn: then all are watched, and none represents others."""
+    """Whether an attempt was launched to learn: then all are measured, and none represents others."""
     return any(each.is_learning for each in call.tries)
 
 
-def is_told(each: Try) -> bool:
-    """Whether it is known what became of an attempt."""
+def is_known(each: Try) -> bool:
+    """Whether an attempt's first token or failure is known."""
     return each.seen_ms is not None or each.failed
 
 
 LEAST_IN_STRATUM = 20  # audited calls
-MOST_AGES = 12  # strata of one lead at one time
-LEAST_IN_TIME = 150  # audited calls: the window is parted only then, as the share that is audited may have changed
+MOST_AGES = 12  # strata of one lead's deployment in one part of the window
+LEAST_IN_TIME = 150  # audited calls in a part of the window; it is split as the audited share may have changed
 MOST_TIMES = 4
 _Overtaken: TypeAlias = tuple[float, Call, Try]  # the lead's age then
 
 
 class Stratum(Struct):
-    """Calls of one lead that were overtaken at about the same age."""
+    """Calls with a lead at one deployment that were overtaken at about the same age."""
 
     start: int  # its audited calls, in the sample
     end: int
-    overtaken: float  # calls of the ledger for which they stand
-    rows: float  # and rows behind that figure
+    overtaken: float  # calls of the ledger that they represent
+    rows: float  # the number of rows behind that figure
 
 
 class Sample(Struct):
-    """The calls to be replayed. The first ``free`` stand for themselves, then come the strata."""
+    """The calls to replay. The first ``free`` represent only themselves, then come the strata."""
 
     calls: Sequence[Call]
     leads: Sequence[Try | None]  # None: all its attempts are left out, or it had none
     free: int
     strata: Sequence[Stratum]
-    unknown: float  # the share of calls whose lead was overtaken, with nobody to stand for them
+    unknown: float  # the share of calls whose lead was overtaken, and that no audited call represents
 
     def weights(self, times: Sequence[float] | None = None, random: Random | None = None) -> list[float]:
-        """Return how many calls of the ledger each stands for; in a resample call n counts ``times[n]`` times."""
+        """Return how many calls of the ledger each represents; in a resample call n counts ``times[n]`` times."""
         found = [call.weight for call in self.calls]
         if times is not None:
             found = [weight * often for weight, often in zip(found, times, strict=True)]
@@ -177,27 +177,28 @@ class Sample(Struct):
 
 
 def sampled(calls: Sequence[Call], without: Collection[str] = ()) -> Sample:
-    """Return the calls to be replayed if the providers ``without`` had not been there."""
+    """Return the calls to replay, leaving out the providers ``without``."""
     free: list[tuple[Call, Try | None]] = []
     overtaken: dict[str, list[_Overtaken]] = {}
     for call in calls:
         lead = next((each for each in call.tries if each.starts_with_call and each.provider not in without), None)
-        if lead is None or lead.overtaken_ms is None or (learns(call) and is_told(lead)):
+        if lead is None or lead.overtaken_ms is None or (learns(call) and is_known(lead)):
             free.append((call, lead))
         elif not learns(call):
             overtaken.setdefault(lead.deployment, []).append((lead.overtaken_ms, call, lead))
     chosen, strata, unknown = list(free), [], 0.0
     for _, those in sorted(overtaken.items()):
-        audited = sum(_is_watched(lead) for _, _, lead in those)
+        audited = sum(_is_measured(lead) for _, _, lead in those)
         if not audited:
             unknown += sum(call.weight for _, call, _ in those)
             continue
         those.sort(key=lambda each: each[1].started_s)
         for part in _parted(those, min(MOST_TIMES, audited // LEAST_IN_TIME)):
             part.sort(key=lambda each: each[0])
-            for alike in _parted(part, min(MOST_AGES, sum(_is_watched(lead) for *_, lead in part) // LEAST_IN_STRATUM)):
+            measured = sum(_is_measured(lead) for *_, lead in part)
+            for alike in _parted(part, min(MOST_AGES, measured // LEAST_IN_STRATUM)):
                 start = len(chosen)
-                chosen += [(call, lead) for _, call, lead in alike if _is_watched(lead)]
+                chosen += [(call, lead) for _, call, lead in alike if _is_measured(lead)]
                 strata.append(Stratum(start, len(chosen), sum(call.weight for _, call, _ in alike), len(alike)))
     known = sum(call.weight for call, _ in free) + sum(each.overtaken for each in strata)
     whole = known + unknown
@@ -210,20 +211,20 @@ def sampled(calls: Sequence[Call], without: Collection[str] = ()) -> Sample:
     )
 
 
-def _is_watched(lead: Try) -> bool:
-    return lead.audited and is_told(lead)
+def _is_measured(lead: Try) -> bool:
+    return lead.audited and is_known(lead)
 
 
 def _parted(those: list[_Overtaken], parts: int) -> list[list[_Overtaken]]:
-    """Part calls, which are in order, so that each part has about as many audited ones."""
+    """Split ordered calls into parts with about the same number of audited ones."""
     if parts <= 1:
         return [those]
-    audited = sum(_is_watched(lead) for *_, lead in those)
+    audited = sum(_is_measured(lead) for *_, lead in those)
     starts = {round(audited * part / parts) for part in range(1, parts)}  # after so many audited ones
     found: list[list[_Overtaken]] = [[]]
     seen = 0
     for each in those:
-        if _is_watched(each[2]):
+        if _is_measured(each[2]):
             if seen in starts:
                 found.append([])
             seen += 1
@@ -231,13 +232,13 @@ def _parted(those: list[_Overtaken], parts: int) -> list[list[_Overtaken]]:
     return found
 
 
-# Whether the ledger has seen enough, and what is missing.
+# Whether the ledger has enough audits, and how many are missing.
 
 LEAST_AUDITS = 30  # of a model, for its median
 AUDITS_FOR_TAIL = 500  # of each deployment, for p95 and beyond: then p95 is within 10 %
-LEADING = 0.05  # share of the calls, below which a deployment is no matter
-UNSEEN = 0.01  # of the calls, in which one of its attempts was cut unseen: fewer cannot move p95 much
-MOSTLY = 0.8  # of all overtaken attempts: if so many were watched, p95 is about as sure as so many calls make it
+LEADING = 0.05  # share of the calls; a deployment with less does not matter
+UNSEEN = 0.01  # share of the calls in which an attempt was cut without an audit: fewer cannot move p95 much
+MOSTLY = 0.8  # share of overtaken attempts: if so many were measured, p95 is about as precise as with all
 LEAST_CALLS = 100
 _DAY_S = 86_400.0
 
@@ -246,32 +247,32 @@ class Need(Struct, frozen=True):
     """The audits of one deployment."""
 
     deployment: str
-    audits: int  # losers that were watched to their first token
-    more: int  # that are needed for p95; 0: enough
+    audits: int  # losers that were measured to their first token
+    more: int  # audits that p95 still needs; 0: enough
     days: float | None  # until then, at the present rate; None: never
-    audit_share: float | None  # that would take a week; None: no share would
+    audit_share: float | None  # the share with which that takes a week; None: none is enough
 
 
 def needs(calls: Sequence[Call], window_s: float) -> list[Need]:
-    """Return the audits of each deployment that is launched with a share of the calls that matters.
+    """Return the audits of each deployment that is launched with at least ``LEADING`` of the calls.
 
     ``calls`` must have every audited call of the ``window_s`` seconds, or the present rate is too low.
     """
     counted = audits(calls, [call.weight for call in calls])
     whole = sum(call.weight for call in calls)
-    # Calls are drawn for audits, not deployments: the share of one deployment differs from this by chance alone.
-    is_mostly_seen = sum(each.watched for each in counted.values()) >= MOSTLY * sum(
+    # Audits are drawn by call, not by deployment: a deployment's share differs from this by chance alone.
+    is_mostly_seen = sum(each.measured for each in counted.values()) >= MOSTLY * sum(
         each.overtaken for each in counted.values()
     )
     found = []
     for deployment, each in sorted(counted.items()):
         if each.attempts < LEADING * whole:
             continue
-        unseen = max(0.0, each.overtaken - each.watched)
+        unseen = max(0.0, each.overtaken - each.measured)
         more = 0 if is_mostly_seen or unseen <= UNSEEN * whole else max(0, AUDITS_FOR_TAIL - each.count)
         days = share = None
-        if more and each.watched:
-            days = more / (each.watched * _DAY_S / window_s)
+        if more and each.measured:
+            days = more / (each.measured * _DAY_S / window_s)
         if more and each.overtaken:
             weekly = each.overtaken * 7 * _DAY_S / window_s
             share = more / weekly if more <= weekly else None

@@ -1,4 +1,4 @@
-"""The settings that are replayed, and what each launches. The delays and shares are the planner's own."""
+"""The replayed settings, and the launches of each. The delays and shares are the planner's own."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ MOST_BUDGET = 7.0  # as in the settings of a race
 
 
 class Setting(Struct, frozen=True):
-    """``width`` attempts from the start; or with a ``budget``, what mode auto makes of it."""
+    """``width`` attempts from the start; or with a ``budget``, the launches of mode auto."""
 
     name: str
     width: int = 1
@@ -23,7 +23,7 @@ class Setting(Struct, frozen=True):
 
     @property
     def race(self) -> dict[str, object]:
-        """The setting as ``race:`` has it in the configuration."""
+        """The setting as the section ``race:`` of the configuration."""
         if self.budget is not None:
             return {"mode": "auto", "budget": self.budget}
         if self.width == 1:
@@ -37,7 +37,7 @@ class Setting(Struct, frozen=True):
 
     @property
     def widest(self) -> int:
-        """The most attempts of a call that did not fail."""
+        """The largest number of attempts of a call, not counting failed ones."""
         if self.budget is None:
             return self.width
         return 2 + max(0, -int(-(self.budget - 1.0) // 1))
@@ -49,12 +49,12 @@ class Setting(Struct, frozen=True):
 
     @property
     def hedged_from(self) -> float | None:
-        """The share of the primary's first tokens after which the others are hedged; None if never."""
+        """The quantile of the primary's first token at which a hedge starts; None if never."""
         return None if self.budget is None or not self.budget else hedge_quantile(self.budget)
 
 
 def settings(budgets: tuple[float, ...] = BUDGETS) -> tuple[Setting, ...]:
-    """Return all settings, from the cheapest on."""
+    """Return all settings, the cheapest first."""
     return (
         Setting("single"),
         *(Setting(f"budget {budget:g}", budget=budget) for budget in sorted(set(budgets)) if budget > 0),
@@ -64,7 +64,7 @@ def settings(budgets: tuple[float, ...] = BUDGETS) -> tuple[Setting, ...]:
 
 
 def hedge_delay_ms(quantile_ms: float) -> float:
-    """Return when a hedge starts, if that is the quantile of the primary's first token."""
+    """Return the delay of a hedge for a quantile of the primary's first token; both in ms."""
     return 1000 * hedged_at_s(quantile_ms / 1000)
 
 
@@ -75,7 +75,7 @@ _WITHIN = (0.025, 0.975)
 
 
 class Figure(Struct, frozen=True):
-    """One figure with its 95 % interval; None: unknown, as there is too little data or it is beyond what was seen."""
+    """One figure with its 95 % interval; None: there is too little data, or it is beyond all observed values."""
 
     value: float | None
     low: float | None = None
@@ -86,13 +86,13 @@ class Ordered:
     """Values in order, for quantiles under many weights."""
 
     def __init__(self, values: Sequence[float]) -> None:
-        """``values``: one for each call; inf for those that are never reached."""
+        """``values``: one for each call; inf if it never happened."""
         places = sorted(range(len(values)), key=values.__getitem__)
         self._pick: Callable[[Sequence[float]], tuple[float, ...]] = itemgetter(*places) if len(places) > 1 else tuple
         self._values = [values[place] for place in places]
 
     def quantiles(self, weights: Sequence[float], shares: Sequence[float] = QUANTILES) -> list[float]:
-        """Return the least values which, with those below them, have these shares of the weight."""
+        """Return the weighted quantiles: the least values that have these shares of the weight at or below them."""
         upto = list(accumulate(self._pick(weights)))
         whole = upto[-1]
         last = len(upto) - 1
@@ -100,7 +100,7 @@ class Ordered:
 
 
 def figure(estimates: Sequence[float], resampled: Sequence[float]) -> Figure:
-    """Return the mean of ``estimates``, with the interval that ``resampled`` shows."""
+    """Return the mean of ``estimates``, with the interval of ``resampled``."""
     if not estimates or any(each == inf for each in estimates):
         return Figure(None)
     value = sum(estimates) / len(estimates)

@@ -1,4 +1,4 @@
-"""What is known of a model's deployments, and how an attempt that did not run, or was cut, is drawn from that."""
+"""The distributions of a model's deployments, from which attempts that did not run, or were cut, are drawn."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import combinations
@@ -11,20 +11,20 @@ from msgspec import Struct
 from gateway.replay.rows import CAP_MS, Call, Try
 from gateway.replay.sample import Margin, audits, margins
 
-# How much the attempts of one call are alike: a slow prompt, or a slow hour, is slow everywhere. A Gaussian copula
-# with one factor: of a call's difficulty c, normal, an attempt at deployment d has the score z = a_d c + sqrt(1 -
-# a_d^2) e, and z is the normal quantile of its rank among d's own first tokens. So any margin will do: lognormal,
-# with a slow tail, of two humps. The loadings are fitted to races of two (maximum likelihood): an audited race has
-# both scores, of another one it is known that the loser's is higher than it was at the winner's time.
+# The correlation of the attempts of one call: a slow prompt, or a slow hour, is slow everywhere. It is a Gaussian
+# copula with one factor. A call has a normal difficulty c, and its attempt at deployment d the score z = a_d c +
+# sqrt(1 - a_d^2) e, which is the normal quantile of its rank among d's own first tokens. So the margins may have any
+# form, such as a slow tail or two modes. The loadings a_d are fitted to races of two by maximum likelihood: an audited
+# race has both scores; in any other, the loser's score is above the one of the winner's time.
 
 _NORMAL = NormalDist()
 LEAST_PAIRS = 100  # of attempts in one call, of which one at least is seen
 _STEP = 0.25  # width of the cells in which scores are counted for the fit
-_MOST = 0.97  # correlation; beyond that nothing can be told apart
+_MOST = 0.97  # the highest correlation: higher ones cannot be distinguished
 _PRIOR = 50.0  # races: a pair's own correlation counts as much as that of all pairs
-# That a hedge ran depends on the primary alone, of which it is known: so its pairs are as good as those of races.
+# Whether a hedge runs depends only on the primary, whose time is known, so its pairs are as good as those of races.
 _RAN = frozenset({"primary", "race", "hedge", "explore"})
-_TRIALS = 30  # draws, of which one is accepted, almost always
+_TRIALS = 30  # draws, one of which is almost always accepted
 _GOLDEN = (sqrt(5) - 1) / 2
 
 
@@ -36,7 +36,7 @@ class Cells(Struct):
     n: float = 0.0
 
     def likelihood(self, rho: float) -> float:
-        """Return the logarithm of the likelihood of this correlation, but for a constant."""
+        """Return the logarithm of the likelihood of this correlation, without its constant."""
         rest = 1 - rho * rho
         spread = sqrt(rest)
         total = 0.0
@@ -54,7 +54,7 @@ def score(share: float) -> float:
 
 
 def loadings(calls: Sequence[Call], times: Sequence[float], known: Mapping[str, Margin]) -> dict[str, float]:
-    """Return the loading of each deployment on the call's difficulty, between 0 and 1; {} if too few calls tell."""
+    """Return the loading of each deployment on the call's difficulty, between 0 and 1; {} with too few pairs."""
     cells = _counted(calls, times, known)
     if sum(each.n for each in cells.values()) < LEAST_PAIRS:
         return {}
@@ -138,7 +138,7 @@ def _factored(
 
 
 class Difficulty(Struct):
-    """What is known of one call's difficulty: from scores that were seen, and from those that were exceeded."""
+    """The distribution of one call's difficulty, given observed scores and scores that were exceeded."""
 
     mean: float = 0.0
     precision: float = 1.0
@@ -165,7 +165,7 @@ class Difficulty(Struct):
 
 
 def draw_share(difficulty: float, loading: float, least: float | None, random: Random) -> float:
-    """Draw the rank, as a share, of an attempt of a call of this difficulty; ``least``: a score that it exceeds."""
+    """Draw an attempt's rank, as a share, given the call's difficulty; ``least``: a score that it exceeds."""
     if not loading:
         below = 0.0 if least is None else _NORMAL.cdf(least)
         return below + (1 - below) * random.random()
@@ -177,11 +177,11 @@ def draw_share(difficulty: float, loading: float, least: float | None, random: R
     return _NORMAL.cdf(loading * difficulty + spread * _NORMAL.inv_cdf(share))
 
 
-# Plays one call under a setting: who starts when, who is first, and what is paid for.
+# Plays one call under a setting: its launches, its winner, and all attempts that are paid for.
 
 
 class Drawn(Struct, gc=False):
-    """One attempt as it was, or would have been: its first token, or when it failed."""
+    """One attempt, observed or drawn: the time of its first token, or of its failure."""
 
     deployment: str
     ms: float
@@ -189,11 +189,11 @@ class Drawn(Struct, gc=False):
 
 
 class Played(Struct, gc=False):
-    """What became of a call."""
+    """The result of a call."""
 
     ttft_ms: float  # inf: all have failed
-    winner: int  # whose place among the candidates; -1: nobody
-    launched: Sequence[int]  # the places of all that were started
+    winner: int  # its place among the candidates; -1: none
+    launched: Sequence[int]  # the places of all launched candidates
 
 
 def play(starts_ms: Sequence[float], draw: Callable[[int], Drawn | None]) -> Played:
@@ -231,17 +231,17 @@ _MOST_SPEEDS = 2000  # kept of a deployment
 
 
 class World(Struct):
-    """The deployments of one model, as one resample of the calls shows them."""
+    """The deployments of one model, as estimated from one resample of the calls."""
 
     margins: Mapping[str, Margin]
     loadings: Mapping[str, float]
-    ranked: Sequence[str]  # of which enough is known, the fastest first
+    ranked: Sequence[str]  # those with enough data, the fastest first
     speeds: Mapping[str, Sequence[float]]  # decode tokens per second of answers
     providers: Mapping[str, str]
 
 
 def learned(calls: Sequence[Call], times: Sequence[float]) -> World:
-    """Return what calls show, if call n counts ``times[n]`` times its weight."""
+    """Return the world estimated from ``calls``; call n counts ``times[n]`` times its weight."""
     often = [call.weight * each for call, each in zip(calls, times, strict=True)]
     known = margins(calls, often, audits(calls, often))
     speeds: dict[str, list[float]] = {}
@@ -256,10 +256,10 @@ def learned(calls: Sequence[Call], times: Sequence[float]) -> World:
 
 
 class Completed:
-    """One call with what its attempts would have done, had all run. Each is drawn once, and only if it is needed."""
+    """One call with all its possible attempts. Those that were not observed are drawn once, when needed."""
 
     def __init__(self, call: Call, lead: Try | None, world: World, without: Collection[str], random: Random) -> None:
-        """``without``: providers that are not asked."""
+        """``without``: providers that are left out."""
         self.call = call
         self._world = world
         self._random = random
@@ -277,9 +277,9 @@ class Completed:
         return self._drawn[place]
 
     def pair_ms(self) -> tuple[float, float] | None:
-        """Return when the earlier of two raced attempts came: as it was, and with the second drawn from the first.
+        """Return the winner's time in a race of two: the observed one, and with the second drawn from the first.
 
-        None if the call was not raced by two, or one of them failed.
+        None if the call was no race of two, or one of them failed.
         """
         second = next((each for each in self.call.tries if each.deployment in self.order[1:2]), None)
         first, other = self.draw(0), self.draw(1)
@@ -294,7 +294,7 @@ class Completed:
         return min(first.ms, other.ms), min(first.ms, known[other.deployment].quantile_ms(share))
 
     def decode_ms(self, deployment: str) -> float | None:
-        """Return how long the answer takes from its first token to its end, if ``deployment`` gives it."""
+        """Return the time from the answer's first token to its end, if it comes from ``deployment``."""
         call = self.call
         seen = None if call.total_ms is None or call.ttft_ms is None else max(0.0, call.total_ms - call.ttft_ms)
         won = next((each for each in call.tries if each.won), None)

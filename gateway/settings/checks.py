@@ -1,4 +1,4 @@
-"""Checks of several values together: names that must exist, keys that must be set, hosts that must not be open."""
+"""Checks across settings: names that must exist, keys that must be set, hosts that must not be open."""
 
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
@@ -56,7 +56,7 @@ _OF_THE_BODY = frozenset({"accept-encoding", "content-encoding", "content-type"}
 
 
 def check(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
-    """Yield everything that is wrong with ``settings`` as a whole, in the order of the file."""
+    """Yield every problem of ``settings`` as a whole, in the order of the file."""
     yield from _server(settings)
     yield from _stores(settings)
     for name, provider in settings.providers.items():
@@ -73,7 +73,7 @@ def check(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
 
 
 def doubtful(settings: Settings) -> Iterator[str]:
-    """Yield what works but may not be intended, apart from races."""
+    """Yield warnings about settings that work but may not be intended, apart from races."""
     yield from _limits(settings)
     yield from _fleet_limits(settings)
     yield from doubtful_page(settings)
@@ -169,7 +169,7 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog) -> Iterat
 
 
 def _libraries(place: Place, provider: ProviderSettings, vendor: Vendor | None, kind: Kind) -> Iterator[Complaint]:
-    """Yield the packages that a provider needs and that are not installed."""
+    """Yield a complaint for each package that a provider needs and that is not installed."""
     if kind == "litellm" and not has_litellm():
         yield Complaint(place, f"needs litellm: {LITELLM}")
     if vendor is not None and vendor.auth == "google" and not provider.keys and not has_google_auth():
@@ -205,13 +205,13 @@ def _model(name: str, settings: Settings, catalog: Catalog) -> Iterator[Complain
 
 
 def _known_provider(provider: str, settings: Settings, catalog: Catalog) -> str:
-    """Return the provider that may be meant, or how to make one, with the vendors that need no section."""
+    """Return a hint: the provider that may be meant, or how to configure one, with the vendors of the catalog."""
     hint = nearest(provider, [*settings.providers, *catalog])
     return hint if "?" in hint else f"give it a section in `providers:` with its base_url; {nearest(provider, catalog)}"
 
 
 def _answering(place: Place, name: str, settings: Settings) -> Iterator[Complaint]:
-    """Yield what is wrong with a model's defaults, fallbacks and canaries."""
+    """Yield the problems of a model's defaults, fallbacks and canaries."""
     for parameter in _NO_DEFAULTS.intersection(settings.models[name].defaults):
         yield Complaint((*place, "defaults", parameter), "can only be set by a request: remove it")
     for index, fallback in enumerate(settings.models[name].fallbacks):
@@ -237,7 +237,7 @@ def _apis(place: Place, apis: tuple[Api, ...] | None, kind: Kind) -> Iterator[Co
 
 
 def _headers(place: Place, deployment: DeploymentSettings) -> Iterator[Complaint]:
-    """Yield a deployment's headers that cannot be sent, or that the gateway sets itself."""
+    """Yield a complaint for each header of a deployment that cannot be sent, or that the gateway sets itself."""
     for header, value in deployment.extra_headers.items():
         if header.lower() in _OF_THE_BODY:
             yield Complaint((*place, header), "is set by the gateway: remove it")
@@ -249,16 +249,13 @@ def _headers(place: Place, deployment: DeploymentSettings) -> Iterator[Complaint
 
 
 def _limits(settings: Settings) -> Iterator[str]:
-    """Yield how ``max_in_flight`` is divided between workers, or shared by models with different values.
-
-    Also what ``max_in_flight_fleet`` cannot do.
-    """
-    said: dict[str, dict[str, int | None]] = {}  # deployment → model → value
+    """Yield notes on ``max_in_flight`` that is divided between workers, or shared by models with different values."""
+    by_deployment: dict[str, dict[str, int | None]] = {}  # deployment → model → value
     for name, model in settings.models.items():
         for each in model.deployments:
-            said.setdefault(each.name, {})[name] = each.max_in_flight
+            by_deployment.setdefault(each.name, {})[name] = each.max_in_flight
     workers = settings.workers
-    for deployment, by_model in said.items():
+    for deployment, by_model in by_deployment.items():
         limits = [limit for limit in by_model.values() if limit is not None]
         if not limits:
             continue
@@ -277,15 +274,15 @@ def _limits(settings: Settings) -> Iterator[str]:
 
 
 def _fleet_limits(settings: Settings) -> Iterator[str]:
-    """Yield where ``max_in_flight_fleet`` does not hold, has no effect, or differs between models."""
-    said: dict[str, dict[str, int | None]] = {}  # deployment → model → value
+    """Yield notes on ``max_in_flight_fleet`` that does not hold, has no effect, or differs between models."""
+    by_deployment: dict[str, dict[str, int | None]] = {}  # deployment → model → value
     own: dict[str, int] = {}
     for name, model in settings.models.items():
         for each in model.deployments:
-            said.setdefault(each.name, {})[name] = each.max_in_flight_fleet
+            by_deployment.setdefault(each.name, {})[name] = each.max_in_flight_fleet
             if each.max_in_flight is not None:
                 own[each.name] = min(each.max_in_flight, own.get(each.name, each.max_in_flight))
-    for deployment, by_model in said.items():
+    for deployment, by_model in by_deployment.items():
         limit = min((limit for limit in by_model.values() if limit is not None), default=None)
         if limit is None:
             continue
@@ -304,7 +301,7 @@ def _fleet_limits(settings: Settings) -> Iterator[str]:
 
 
 def _lonely_canaries(name: str, enabled: list[DeploymentSettings]) -> Iterator[str]:
-    """Yield a warning if all deployments are canaries, unless their shares add up to all calls: an A/B test."""
+    """Yield a warning if all deployments are canaries, unless their shares add up to all calls, as in an A/B test."""
     shares = [deployment.canary or 0.0 for deployment in enabled]
     if not all(shares):
         return

@@ -51,28 +51,28 @@ class DeploymentSettings(Section):
     deployment: str
     as_: str | None = Field(default=None, alias="as")  # its name in the ledger and on the leaderboard
     enabled: bool = True  # false: no new calls; running ones continue
-    weight: Annotated[float, Field(gt=0, le=1000)] = 1.0  # its chance against others that are about as fast
+    weight: Annotated[float, Field(gt=0, le=1000)] = 1.0  # its share among deployments that are about as fast
     canary: Share | None = None  # the share of calls it gets, whatever its score; it gets no others
     apis: tuple[Api, ...] | None = None  # default: those of its provider
     capabilities: CapabilitySettings = CapabilitySettings()
-    drop_params: bool = False  # leave out unsupported parameters, and report them, instead of not using it
-    zdr: bool | None = None  # whether it stores nothing of what it is sent
+    drop_params: bool = False  # leave out unsupported parameters, and report them, instead of not using the deployment
+    zdr: bool | None = None  # whether it stores neither prompts nor answers (zero data retention)
     region: str | None = None
     quantization: str | None = None
     extra_body: dict[str, object] = {}
     extra_headers: dict[str, SecretStr] = {}
-    upstream_stream: bool = True  # False: it cannot stream; it is raced on its whole answer
-    timeouts: Timeouts = Timeouts()  # over the model's
+    upstream_stream: bool = True  # False: it cannot stream, and is raced by its whole answer
+    timeouts: Timeouts = Timeouts()  # overrides the model's
     price_per_mtok: Price | None = None  # overrides the price table
     bills_after_disconnect: bool | None = None  # whether a cut loser costs a whole answer; default: as known
     continues: Continues | None = None  # how it continues an answer that another began; default: as known
-    max_in_flight: Annotated[int, Field(ge=1)] | None = None  # of this replica, for all models; for one's own servers
+    max_in_flight: Annotated[int, Field(ge=1)] | None = None  # in this replica, over all models; for your own servers
     max_in_flight_fleet: Annotated[int, Field(ge=1)] | None = None  # likewise, of all replicas together
 
     @field_validator("continues", mode="before", json_schema_input_type=Continues | Literal[False] | None)
     @classmethod
     def _as_written(cls, value: object) -> object:
-        """Accept the false that YAML makes of a plain ``no``."""
+        """Accept false, which YAML reads for a plain ``no``."""
         return "no" if value is False else value
 
     @field_validator("deployment")
@@ -111,7 +111,7 @@ class ProviderSettings(Section):
     headers: dict[str, SecretStr] = {}  # sent with every request
     query: dict[str, str] = {}  # likewise, in the URL: Azure's api-version; not for secrets
     http_version: Literal["auto", "1.1", "2"] = "auto"  # auto: HTTP/2 if TLS negotiates it
-    # Its streams (chat, completions) end with [DONE] and no finish reason: they are whole; others have broken off.
+    # Streams (chat, completions) that end with [DONE] and no finish reason count as whole, not as broken off.
     omits_finish_reason: bool = False
     timeouts: Timeouts = Timeouts()
 
@@ -143,5 +143,5 @@ class ProviderSettings(Section):
     @field_validator("http_version", mode="before", json_schema_input_type=_HttpVersion)
     @classmethod
     def _as_written(cls, value: object) -> object:
-        """Accept the number that YAML makes of it."""
+        """Accept a version that YAML has read as a number."""
         return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value

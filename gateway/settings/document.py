@@ -1,4 +1,4 @@
-"""A configuration as plain data, what can be wrong with it, and how that is said; from plain data to typed settings."""
+"""A configuration as plain data, its problems and their messages, and its conversion to typed settings."""
 
 import copy
 import difflib
@@ -68,15 +68,15 @@ class Document(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
-# Converts pydantic's errors to sentences that say what to write instead. Of values only those are repeated that
-# cannot be secrets: numbers, and single short words.
+# Converts pydantic's errors to sentences that say what to write instead. They quote only values that cannot be secrets:
+# numbers, and single short words.
 
-_ALIKE = 0.6  # difflib's ratio above which two words are thought to be meant as one
+_ALIKE = 0.6  # difflib's ratio above which a word is suggested
 _REPEATABLE = re.compile(r"[A-Za-z]{1,12}|-?[\d.,_]{1,12} ?[A-Za-z%]{0,3}")  # "soon", "10s": no key looks like this
 _KNOWN = "known: "
 _LONG_LIST = 8  # commas
-_NEARLY = 0.8  # above which a word is a misspelt key beside it, rather than a key of another section
-_MOST_PLACES = 2  # of a key that another section has: more say nothing
+_NEARLY = 0.8  # ratio above which a word is a misspelt key of its own section, rather than a key of another one
+_MOST_PLACES = 2  # suggested for a key of other sections; with more, none is
 
 # By pydantic's type of error; the value follows.
 _LIMITS: Mapping[str, str] = {
@@ -112,7 +112,7 @@ def explain(error: ErrorDetails) -> Complaint:
     place: Place = error["loc"]
     kind = error["type"]
     if kind == "extra_forbidden":
-        message = f"unknown key; {_meant(place)}"
+        message = f"unknown key; {_suggestion(place)}"
     elif kind == "value_error":
         message = str(error["ctx"]["error"])
     elif kind == "string_pattern_mismatch" and "key_sha256" in place:
@@ -139,8 +139,8 @@ def _plain(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _meant(place: Place) -> str:
-    """Return where an unknown key belongs, or which one was meant."""
+def _suggestion(place: Place) -> str:
+    """Return a hint: where an unknown key belongs, or which key was meant."""
     key = str(place[-1])
     beside = known_keys(place[:-1])
     elsewhere = [where for where, keys in _sections(place) if key in keys]
@@ -160,14 +160,14 @@ def nearest(word: str, known: Iterable[str], spell: Callable[[str], str] = str) 
 
 
 def listed_once(messages: Iterable[str]) -> list[str]:
-    """Return ``messages`` without long lists of what is known that an earlier one has."""
-    said: set[str] = set()
+    """Return ``messages``; a long list of known names is left out if an earlier one has it."""
+    listed: set[str] = set()
     result = []
     for message in messages:
         words, known, names = message.rpartition(f"; {_KNOWN}")
         if known and names.count(",") >= _LONG_LIST:
-            result.append(f"{words}; {_KNOWN}the same as above" if names in said else message)
-            said.add(names)
+            result.append(f"{words}; {_KNOWN}the same as above" if names in listed else message)
+            listed.add(names)
         else:
             result.append(message)
     return result
@@ -192,7 +192,7 @@ def _own(place: Place, top: str) -> str:
 
 
 def _general(place: Place) -> str:
-    """Return ``place`` as sections are named: items of lists have no number."""
+    """Return ``place`` as text without the indices of list items."""
     return re.sub(r"\[\d+\]", "[]", written(place))
 
 
@@ -247,7 +247,7 @@ def validate(data: Mapping[str, Any], complaints: list[Complaint], broken: set[P
                 if detail["type"] == "default_factory_not_called" or any(
                     within(p, place) and p != place for p in places
                 ):
-                    continue  # a consequence of an error besides or inside it
+                    continue  # a consequence of an error beside or inside it
                 if not any(within(place, outer) for outer in broken):
                     complaints.append(explain(detail))
                 broken.add(place)
@@ -256,7 +256,7 @@ def validate(data: Mapping[str, Any], complaints: list[Complaint], broken: set[P
 
 
 # Placeholders for an entry that is invalid as a whole, and for a required value: so references to them, and other
-# errors besides them, can still be checked.
+# errors beside them, can still be checked.
 _ENTRIES: Mapping[str, Any] = {
     "providers": {},
     "models": {"deployments": ["left/out"]},
@@ -270,7 +270,7 @@ _VALUES: Mapping[str | int, Any] = {
     "issuer": "https://left.out",
     "audience": ["left-out"],
     "client_id": "left-out",
-    "from": ["192.0.2.1/32"],  # nobody's: it is for documentation
+    "from": ["192.0.2.1/32"],  # reserved for documentation
 }
 
 

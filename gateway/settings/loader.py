@@ -1,7 +1,7 @@
 """Loads ``Settings`` from file, environment and command line, or reports all problems at once.
 
 The command line takes precedence over the environment, the environment over the file. ``variables`` and ``yaml_file``
-read them; what they need is imported only where there is something to read.
+read them; these modules are imported only if there is something to read.
 """
 
 import re
@@ -87,19 +87,19 @@ def _is_setting(name: str, value: str) -> bool:
     )
 
 
-# What a command about keys needs of the configuration, without the providers' keys.
+# Parts of the configuration for commands that need no provider's key.
 
 
 class Watched(msgspec.Struct, frozen=True):
-    """What a command about targets needs."""
+    """The settings for commands about targets."""
 
     database_url: SecretStr
     slo: Mapping[str, TargetSettings]
-    burn_least_bad: int  # of alerts
+    burn_least_bad: int  # of ``alerts``
 
 
 class Installation(msgspec.Struct, frozen=True):
-    """Where the keys are, and what clients may name; None if that is not in the configuration."""
+    """The store of keys, and the models and providers that clients may name; None if the configuration has none."""
 
     is_database: bool
     database_url: SecretStr
@@ -109,7 +109,7 @@ class Installation(msgspec.Struct, frozen=True):
 
 
 def deployed(models: Any) -> Iterator[str]:
-    """Yield the providers that the deployments of ``models`` name, as far as they can be read."""
+    """Yield the providers named by the deployments of ``models``; malformed ones are skipped."""
     for model in models.values() if isinstance(models, dict) else ():
         deployments = model.get("deployments") if isinstance(model, dict) else None
         for each in deployments if isinstance(deployments, list) else ():
@@ -120,7 +120,7 @@ def deployed(models: Any) -> Iterator[str]:
 DEFAULT_PATH = Path("config/gateway.yaml")
 _NOTHING: Mapping[str, object] = {}
 _LITELLM = "model_list"  # the one section that every configuration of a LiteLLM proxy has
-_SHORTEST_KEY = 8  # characters; "none" and the like are for servers that take any key
+_SHORTEST_KEY = 8  # characters; shorter ones, like "none", are placeholders for servers that accept any key
 _SECRET_HEADERS = re.compile(r"(^|-)(authorization|key|token|secret)$", re.IGNORECASE)
 
 
@@ -144,11 +144,10 @@ def load(
     """Return the configuration from the file at ``path``, if any, ``environ`` and the command line's ``overrides``.
 
     Overrides that are None were not given. If no providers are configured, those whose usual key variables are set are
-    used; ``settings.providers`` is empty if there are none of these either. Who reads the configuration again gives the
-    same ``references`` each time.
+    used; ``settings.providers`` is empty if there are none of these either. For a reload, pass the same ``references``.
 
     Raises:
-        ConfigurationError: with every problem found.
+        ConfigurationError: there are problems; it has all of them.
 
     """
     inputs = _read(path, environ, overrides)
@@ -165,7 +164,7 @@ def load(
 
 
 def keys_in_clear(path: Path | None) -> list[str]:
-    """Return a note for each provider's key that is itself in the file, not a reference; it never has the key."""
+    """Return a note for each provider's key that is in the file in clear text; the note never has the key."""
     document = _document(path)
     notes = []
     for place, value in _keys(document.data):
@@ -184,7 +183,7 @@ def _document(path: Path | None) -> Document:
 
 
 def _keys(data: Mapping[str, Any]) -> Iterator[tuple[Place, Any]]:
-    """Yield the places of providers' keys, and what they have."""
+    """Yield the places of providers' keys, with their values."""
     for name, provider in _section(data.get("providers")).items():
         place: Place = ("providers", name)
         provided = _section(provider)
@@ -203,7 +202,7 @@ def load_database_url(path: Path | None, environ: Mapping[str, str], *, for_repo
     ``for_reports``: ``reports_database_url`` instead, if there is one.
 
     Raises:
-        ConfigurationError: the file is not YAML, or this setting is wrong.
+        ConfigurationError: the file is not YAML, or this setting is invalid.
 
     """
     names = ("database_url", "reports_database_url") if for_reports else ("database_url",)
@@ -215,17 +214,17 @@ def load_clickhouse(path: Path | None, environ: Mapping[str, str]) -> ClickHouse
     """Return only ``ledger.clickhouse``, for commands that need no provider's key.
 
     Raises:
-        ConfigurationError: the file is not YAML, or something in ``ledger`` is wrong.
+        ConfigurationError: the file is not YAML, or a setting in ``ledger`` is invalid.
 
     """
     return _part(_read(path, environ, _NOTHING), ("ledger",)).ledger.clickhouse
 
 
 def load_installation(path: Path | None, environ: Mapping[str, str]) -> Installation:
-    """Return what commands about keys need; they need no provider's key.
+    """Return the settings for commands about keys, which need no provider's key.
 
     Raises:
-        ConfigurationError: the file is not YAML, or one of the settings that are needed is wrong.
+        ConfigurationError: the file is not YAML, or one of these settings is invalid.
 
     """
     inputs = _read(path, environ, _NOTHING)
@@ -241,10 +240,10 @@ def load_installation(path: Path | None, environ: Mapping[str, str]) -> Installa
 
 
 def load_targets(path: Path | None, environ: Mapping[str, str]) -> Watched:
-    """Return what commands about targets need; they need no provider's key.
+    """Return the settings for commands about targets, which need no provider's key.
 
     Raises:
-        ConfigurationError: the file is not YAML, or one of the settings that are needed is wrong.
+        ConfigurationError: the file is not YAML, or one of these settings is invalid.
 
     """
     inputs = _read(path, environ, _NOTHING)
@@ -255,7 +254,7 @@ def load_targets(path: Path | None, environ: Mapping[str, str]) -> Watched:
     twice = [each for each in inputs.problems if each.message.startswith(("slo.", "slo ", "database_url "))]
     if unknown or twice:
         raise ConfigurationError(inputs.sorted_problems(unknown))
-    # Not the whole section: its webhooks may need variables that are set where the gateway runs.
+    # Not the whole section: its webhooks may need variables that are set only for the gateway.
     least_bad = _section(inputs.merged.get("alerts")).get("burn_least_bad")
     return Watched(
         settings.database_url, settings.slo, least_bad if isinstance(least_bad, int) else AlertSettings().burn_least_bad
@@ -286,7 +285,7 @@ def through_litellm(path: Path | None, environ: Mapping[str, str], *, catalog: C
 
 
 def _part(inputs: "_Inputs", names: Sequence[str]) -> Settings:
-    """Return settings of which only ``names`` are as configured; a client's reference need not be set here."""
+    """Return settings of which only ``names`` are read; unresolved references of clients are tolerated."""
     part = {name: inputs.merged.get(name) for name in names}
     data, unresolved = _resolved(part, inputs)
     broken = {complaint.place for complaint in unresolved}
@@ -301,12 +300,12 @@ def _part(inputs: "_Inputs", names: Sequence[str]) -> Settings:
 
 
 def _resolved(part: Mapping[str, Any], inputs: "_Inputs", references: References | None = None) -> Any:
-    """Return ``part`` with its references replaced, and the complaints; programs run only where the settings say so."""
+    """Return ``part`` with its references replaced, and the complaints; programs run only if ``secrets`` allows it."""
     read = references or References()
-    said, _ = resolve(inputs.merged.get("secrets") or {}, inputs.environ, inputs.folder)
+    secrets, _ = resolve(inputs.merged.get("secrets") or {}, inputs.environ, inputs.folder)
     try:
-        read.begin(SecretSettings.model_validate(said))
-    except ValidationError:  # it is reported with all other settings
+        read.begin(SecretSettings.model_validate(secrets))
+    except ValidationError:  # reported with all other settings
         read.begin(SecretSettings())
     found = resolve(part, inputs.environ, inputs.folder, read)
     read.end()
@@ -335,7 +334,7 @@ class _Inputs(msgspec.Struct, frozen=True):
         place = complaint.place
         message = f"{written(place)}: {complaint.message}" if place else complaint.message
         if place and place[0] in self.overrides:
-            if isinstance(self.overrides[str(place[0])], dict):  # a section: no option, but an argument of a program
+            if isinstance(self.overrides[str(place[0])], dict):  # a section, so an argument of ``Racer``, not an option
                 return Problem(message)
             return Problem(f"--{str(place[0]).replace('_', '-')}: {complaint.message}")
         if variable := variable_of(place, self.environ):

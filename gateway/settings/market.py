@@ -32,7 +32,7 @@ class Offer(msgspec.Struct, frozen=True):
 
     @property
     def quantization(self) -> str | None:
-        """How its weights are stored, by the list, else by the name."""
+        """How its weights are stored, from the list, else from the name."""
         return self.listed.quantization or self.name.quantization
 
 
@@ -65,7 +65,7 @@ class SameModel(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str | None:
-        """What to check before its offers are raced as one; None if nothing."""
+        """What to check before its offers are raced as one model; None: nothing."""
         known = self.quantizations
         unknown = [offer.provider for offer in self.offers if offer.quantization is None]
         notes = []
@@ -111,7 +111,7 @@ def _listed_kind(listed: Listed) -> ModelKind | None:
 
 
 def _newest_s(same: SameModel) -> int:
-    """Return when the last of its providers began to list it, Unix time; 0 if unknown."""
+    """Return the Unix time at which the last of its providers began to list it; 0 if unknown."""
     return max((offer.listed.created_s or 0 for offer in same.offers), default=0)
 
 
@@ -162,7 +162,7 @@ class Market(msgspec.Struct, frozen=True):
 
     raced: tuple[Sold, ...]
     others: tuple[Sold, ...] = ()
-    silent: Mapping[str, str] = {}  # by vendor, why its models are unknown
+    silent: Mapping[str, str] = {}  # by vendor, the reason why its models are unknown
     listed: Mapping[str, frozenset[str]] = {}  # by vendor, the names of its models
 
     def may_sell(self, vendor: str, model: str) -> bool:
@@ -173,7 +173,7 @@ class Market(msgspec.Struct, frozen=True):
 def proposed_market(
     models: Sequence[SameModel], top: int, silent: Mapping[str, str], listed: Mapping[str, frozenset[str]]
 ) -> Market:
-    """Return the proposal for ``models``, the most sold first: the first ``top`` are to be raced."""
+    """Return the proposal for ``models``, which are ordered by number of vendors: the first ``top`` are raced."""
     sold: list[Sold] = []
     names: set[str] = set()
     for same in models:
@@ -184,7 +184,7 @@ def proposed_market(
         if same.kind == "chat" and kept.is_shared and _WRITABLE.fullmatch(name) and name not in names:
             names.add(name)
             sold.append(Sold(name, kept))
-    raced = [each for each in sold if each.same.is_certain][:top]  # of the others users make sure themselves
+    raced = [each for each in sold if each.same.is_certain][:top]  # the others need a check by the user
     others = [each for each in sold if each not in raced]
     return Market(tuple(raced), tuple(others), {key: _in_one_line(why) for key, why in silent.items()}, listed)
 

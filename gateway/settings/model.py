@@ -53,7 +53,7 @@ _Written = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?
 
 
 def as_instant(value: object) -> object:
-    """Return ``value`` as an instant in UTC. A date is its beginning; without a time zone, UTC is meant.
+    """Return ``value`` as an instant in UTC. A date means its midnight; an instant without a time zone is in UTC.
 
     Raises:
         ValueError: it is neither a date nor an instant.
@@ -81,7 +81,7 @@ Instant = Annotated[datetime, BeforeValidator(as_instant, json_schema_input_type
 
 # The settings of issuers of tokens, and of the provider where people sign in.
 
-# None is symmetric: whoever could check such a token could make one. ``none`` is no algorithm.
+# All are asymmetric: with a symmetric one, whoever can verify a token can also forge one. ``none`` is not allowed.
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 
 
@@ -92,10 +92,10 @@ class IssuerSettings(Section):
     audience: Annotated[tuple[str, ...], Field(min_length=1), NOT_JSON]  # one of these must be in the token's `aud`
     algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = ("RS256",)
     jwks_url: str | None = None  # its public keys; None: where its discovery document says
-    typ: Literal["at+jwt", "JWT"] = "at+jwt"  # the header's; JWT: also no `typ`, but nothing that marks an ID token
-    claim: str = "client_id"  # names the client
+    typ: Literal["at+jwt", "JWT"] = "at+jwt"  # in the header; JWT: also none, but no token marked as an ID token
+    claim: str = "client_id"  # the claim that names the client
     clients: dict[str, str] = {}  # by the claim's value; empty: the value is the name of a client of role client
-    requires: dict[str, str] = {}  # other claims, and what must be in them
+    requires: dict[str, str] = {}  # other claims, and their required values
     deny: tuple[str, ...] = ()  # each a `sub` or `jti` that is refused, and whose calls are cut
     leeway_s: Annotated[float, Field(ge=0, le=300)] = 30.0  # by how much the issuer's clock may differ
 
@@ -115,7 +115,7 @@ class TrustedHeader(Section):
 
     name: Annotated[str, Field(pattern="^[A-Za-z0-9-]+$")]
     from_: Annotated[tuple[IPvAnyNetwork, ...], Field(alias="from", min_length=1)]  # the proxy's own addresses
-    role: Literal[Role.VIEWER, Role.OPERATOR, Role.ADMIN] = Role.VIEWER  # of everybody who comes that way
+    role: Literal[Role.VIEWER, Role.OPERATOR, Role.ADMIN] = Role.VIEWER  # of all people who sign in at the proxy
 
 
 class SignInSettings(Section):
@@ -129,22 +129,23 @@ class SignInSettings(Section):
     groups: str = "groups"  # the claim with a person's groups: a list of texts, or one text
     viewers: tuple[str, ...] = ()  # groups whose people are viewers
     operators: tuple[str, ...] = ()  # groups whose people are operators, also if they are viewers
-    admins: tuple[str, ...] = ()  # groups whose people are admins, whatever else they are in
+    admins: tuple[str, ...] = ()  # groups whose people are admins, whatever other groups they are in
 
 
 class PageSettings(Section):
     """Who may look at the page, besides those with the key of an admin or a viewer."""
 
-    public_url: str | None = None  # where browsers find the gateway, with its prefix; sign_in needs it
+    public_url: str | None = None  # the gateway's URL for browsers, with its prefix; sign_in needs it
     sign_in: SignInSettings | None = None
     trusted_header: TrustedHeader | None = None
-    # Sessions are signed with a key made of the hash of the visitor's key and this, the same in all replicas. Default:
-    # the password of the database, with SQLite a random key in a file beside it: reading hashes is not enough.
+    # Sessions are signed with a key derived from the hash of the visitor's key and this, the same in all replicas.
+    # Default: the database's password, with SQLite a random key in a file beside it. So the hashes alone are not enough
+    # to forge a session.
     signing_key: SecretStr = SecretStr("")
 
 
 def signing_secret(settings: "Settings") -> str:
-    """Return what is mixed into the signatures of sessions; empty if there is neither a signing key nor a password."""
+    """Return the secret part of the key that signs sessions; empty without a signing key and a database password."""
     secret = settings.page.signing_key.get_secret_value()
     return secret or urlsplit(settings.database_url.get_secret_value()).password or ""
 
@@ -163,7 +164,7 @@ class RaceSettings(Section):
 
     profile: Profile | None = None
     objective: Objective = Objective.AUTO
-    ttft_ms: Annotated[float, Field(gt=0)] | None = None  # the deadline of first tokens, since the call was received
+    ttft_ms: Annotated[float, Field(gt=0)] | None = None  # deadline for the first token, since the call was received
     reading_tok_s: Annotated[float, Field(gt=0)] = 30.0  # objective reading: how fast the answer is read or spoken
     min_tok_s: Annotated[float, Field(gt=0)] | None = None  # a slower deployment is a last resort
     mode: Mode = Mode.AUTO
@@ -171,30 +172,30 @@ class RaceSettings(Section):
     hedge_delay_s: Annotated[float, Field(ge=0)] | None = None  # mode hedge; by default the policy's quantile
     # Extra attempts per call: 1.0 races the best two, 0.1 is economy. Default: what the width needs, at least 1.0.
     budget: float = Field(default_factory=lambda data: max(1.0, data.get("width", 2) - 1.0), ge=0, le=7)
-    # Maximum cost of extra attempts in a UTC day, at list price, of all replicas together. US dollars. In mode auto
-    # it is spread over the day by a value of a second that is found, unless ``value_usd_per_s`` is 0.
+    # Maximum cost of extra attempts in a UTC day, at list price, over all replicas. US dollars. In mode auto it is
+    # spread over the day by adjusting the value of a second, unless ``value_usd_per_s`` is 0.
     usd_per_day: Annotated[float, Field(ge=0)] | None = None
     # Each call saves this many US dollars for extra attempts, at most those of 20 calls. In addition to the budget.
     extra_usd_per_call: Annotated[float, Field(ge=0)] | None = None
-    # Mode auto: a further attempt is planned if the seconds that it should save are worth more than it should cost, at
-    # so many US dollars a second. Within the budget, and within all other limits. None and 0: the budget alone decides,
-    # but with ``usd_per_day`` None is the value at which that lasts all day.
+    # Mode auto: a further attempt is planned if the expected saving of time is worth more than its expected cost, at so
+    # many US dollars per second, within the budget and all other limits. None and 0: the budget alone decides; but with
+    # ``usd_per_day``, None means the value at which that lasts all day.
     value_usd_per_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     win_on: WinOn = WinOn.ANY
     hold: bool | None = None  # whether a first token may wait for a faster answer; None: as ``holds`` says
-    keep_rival: bool = False  # of whole answers: the second attempt runs on, and answers if the winner breaks
-    invalid: Invalid = Invalid.ERROR  # win_on valid: what the client has if no answer is
+    keep_rival: bool = False  # for whole answers: the second attempt runs on, and answers if the winner breaks
+    invalid: Invalid = Invalid.ERROR  # win_on valid: what the client gets if no answer is valid
     sentence_words: Annotated[int, Field(ge=1, le=200)] = 12  # win_on sentence: or so many words without an end
     max_prompt_tokens: Annotated[int, Field(ge=0)] = 16_000  # longer prompts are hedged: each attempt costs its prompt
-    # The share of calls that are audited: losers run on to their first token, which shows what racing saves. This costs
-    # as much as these losers.
+    # The share of calls that are audited: their losers run on to their first token, which shows what racing saves, at
+    # the cost of these losers.
     audit_share: Annotated[float, Field(ge=0, le=1)] = 0.05
-    cache_affinity: bool = True  # a conversation prefers deployments that have it in a cache, if about as fast
+    cache_affinity: bool = True  # a conversation prefers deployments that have its prompt cached, if about as fast
 
     @model_validator(mode="wrap")
     @classmethod
     def _start_from_the_profile(cls, value: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Fill what is not written from the profile; ``model_fields_set`` has only what is written."""
+        """Fill unset fields from the profile; ``model_fields_set`` has only those in the file."""
         written = without_nulls(value)
         profile = written.get("profile") if isinstance(written, dict) else None
         if not isinstance(written, dict) or not isinstance(profile, str) or profile not in PROFILES:
@@ -204,7 +205,7 @@ class RaceSettings(Section):
         return made
 
     def under(self, profile: Profile) -> "RaceSettings":
-        """Return these settings with ``profile`` over them, instead of the one they began with.
+        """Return these settings with ``profile`` instead of their own.
 
         The budget is set by the operator: a profile may lower it, never raise it.
         """
@@ -215,9 +216,9 @@ class RaceSettings(Section):
     def holds(self, *, streamed: bool) -> bool:
         """Whether a first token may be held back for an attempt that should give the answer sooner.
 
-        Without ``hold``, that of a stream goes out at once unless the objective was written as ``reading`` or
-        ``completion``: neither ``auto`` nor a profile asks its reader to wait. A whole answer is not seen before its
-        end.
+        Without ``hold``, a stream's first token goes out at once, unless the objective was explicitly set to
+        ``reading`` or ``completion``: neither ``auto`` nor a profile makes a reader wait. A whole answer is only seen
+        at its end.
         """
         if self.hold is not None:
             return self.hold
@@ -232,10 +233,10 @@ class ModelSettings(Section):
     timeouts: Timeouts = Timeouts()
     takeover: TakeoverSettings = TakeoverSettings()
     fallbacks: tuple[FallbackSettings, ...] = ()  # tried in this order
-    usd_per_day: Annotated[float, Field(ge=0)] | None = None  # of all its calls in a UTC day, of all replicas
+    usd_per_day: Annotated[float, Field(ge=0)] | None = None  # of all its calls in a UTC day, over all replicas
     keepalive_s: Seconds | None = None  # comments until the first token; this commits the status, so off by default
     defaults: dict[str, object] = {}  # parameters of requests that do not set them: {temperature: 0.2}
-    maximums: dict[str, Annotated[float, Field(ge=0)]] = {}  # and their maximums: {max_tokens: 4000}
+    maximums: dict[str, Annotated[float, Field(ge=0)]] = {}  # maximums of such parameters: {max_tokens: 4000}
     probes: bool | None = None  # whether its quiet deployments are probed; None: as ``probes.enabled`` says
     system_prefix: str | None = None  # put before every request's own system prompt
 
@@ -271,15 +272,15 @@ class ClientSettings(LimitSettings):
     role: Role = Field(default_factory=lambda data: Role.ADMIN if data.get("admin") else Role.CLIENT)
     expires: Instant | None = None  # its keys are refused from then on; None: never
     adhoc: bool = False  # may name provider/model and comma lists directly
-    max_width: Annotated[int, Field(ge=1, le=8)] = 2  # of the widest race that its requests may ask for
-    profile: Profile | None = None  # how its calls are raced, over the model's settings
+    max_width: Annotated[int, Field(ge=1, le=8)] = 2  # the widest race that its requests may set
+    profile: Profile | None = None  # of its calls, instead of the model's
     override: bool = True  # whether its requests may override race settings
     models: tuple[str, ...] | None = None  # None: all
     only: tuple[str, ...] | None = None  # providers that may see its prompts; None: all
-    ignore: tuple[str, ...] = ()  # providers that may not
-    require: DataPolicy = DataPolicy()  # what a deployment must fulfil to see its prompts
-    team: str | None = None  # whose limits count its calls too
-    end_user: Annotated[str, Field(min_length=1, max_length=512)] | None = None  # of all its calls, whatever they say
+    ignore: tuple[str, ...] = ()  # providers that may not see its prompts
+    require: DataPolicy = DataPolicy()  # requirements for a deployment that sees its prompts
+    team: str | None = None  # its calls also count against this team's limits
+    end_user: Annotated[str, Field(min_length=1, max_length=512)] | None = None  # of all its calls, over their own
     priority: int = 0  # under overload, calls of a higher one are served first and refused last
 
     @field_validator(
@@ -296,7 +297,7 @@ class ClientSettings(LimitSettings):
         except msgspec.DecodeError:
             raise ValueError(NO_DIGEST) from None
         if digests == (value,) and re.fullmatch(_DIGEST, value) is None:
-            raise ValueError(NO_DIGEST)  # here, so that the message does not name an item of a list that there is not
+            raise ValueError(NO_DIGEST)  # here, so that the message does not name an item of a list
         return digests
 
     @model_validator(mode="after")
@@ -316,7 +317,7 @@ class TlsSettings(Section):
     @field_validator("min_version", mode="before", json_schema_input_type=_TlsVersion)
     @classmethod
     def _as_written(cls, value: object) -> object:
-        """Accept the number that YAML makes of it."""
+        """Accept a version that YAML has read as a number."""
         return str(value) if isinstance(value, float) else value
 
 
@@ -331,9 +332,7 @@ class LedgerSettings(Section):
     slowdowns: bool = True  # whether a deployment that got slower is noticed (docs/detector.md)
     # A day's spending is counted from them.
     keep_probes_days: Annotated[float, Field(gt=1, le=MOST_DAYS)] | None = None
-    clickhouse: ClickHouseSettings | None = (
-        None  # where calls and attempts are kept as well (docs/guides/clickhouse.md)
-    )
+    clickhouse: ClickHouseSettings | None = None  # a second store of calls and attempts (docs/guides/clickhouse.md)
 
 
 class RefusalSettings(Section):
@@ -349,8 +348,8 @@ class ConnectionSettings(Section):
     """
 
     max: Annotated[int, Field(ge=1)] = 4096  # about 20 kB each
-    # From one address, or one IPv6 /64. Many people may share one, and a program may open all its connections before
-    # its first call; connections with an admitted request do not count.
+    # From one address, or one IPv6 /64. Many people may share an address, and a program may open all its connections
+    # before its first call; connections with an admitted request do not count.
     max_per_address: Annotated[int, Field(ge=1)] = 1024
     headers_timeout_s: Seconds = 10.0  # for TLS and a request's headers
 
@@ -385,8 +384,8 @@ class Settings(Section):
     tracing: TracingSettings = TracingSettings()
     secrets: SecretSettings = SecretSettings()
     timeouts: DefaultTimeouts = DefaultTimeouts()
-    # How long a call waits, in all, for a seat under max_in_flight: time for a short answer to end, but less than any
-    # client's timeout, so that a client learns early that it must go elsewhere. 0: no wait.
+    # How long a call waits, in all, for a slot under max_in_flight: long enough for a short answer to end, but less
+    # than any client's timeout, so that the client can try elsewhere early. 0: no wait.
     queue_timeout_s: Annotated[float, Field(ge=0, le=600)] = 2.0
     client_timeouts: ClientTimeouts = ClientTimeouts()
     # `store` in a /v1/responses request that does not set it: the API's own default, true, would prevent a race.
@@ -394,16 +393,16 @@ class Settings(Section):
     response_ids_ttl_s: Seconds = 30 * 24 * 3600.0  # how long the provider of a stored response is known
     providers: dict[str, ProviderSettings] = {}
     models: dict[str, ModelSettings] = {}
-    # Where clients' keys are: only below, or also in the database, where they can be made and revoked at run time. Then
-    # every call needs a key, whatever the database holds.
+    # Where clients' keys are: only below, or also in the database, where they can be made and revoked at run time. With
+    # ``database`` every call needs a key, even if the database has none.
     keys: Literal["file", "database"] = "file"
     clients: dict[str, ClientSettings] = {}
     teams: dict[str, TeamSettings] = {}  # of clients, by name
-    end_users: EndUserSettings | None = None  # what each end user of a client may use, unless its team says otherwise
-    issuers: dict[str, IssuerSettings] = {}  # of tokens that count as keys, by names of their own
+    end_users: EndUserSettings | None = None  # the limits of each end user of a client, unless its team has others
+    issuers: dict[str, IssuerSettings] = {}  # of tokens that count as keys, by a name that the operator chooses
     cors: tuple[_Origin, ...] = ()  # origins of web pages that may call /v1, with a key of their own
     page: PageSettings = PageSettings()
-    slo: dict[str, TargetSettings] = {}  # targets, by names of their own
+    slo: dict[str, TargetSettings] = {}  # targets, by name
     probes: ProbeSettings = ProbeSettings()
     anonymous: LimitSettings = LimitSettings()  # of programs on this machine, while there are no clients
 

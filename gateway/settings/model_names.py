@@ -1,9 +1,9 @@
-"""Parses providers' names for models: which model it is, how its weights are stored, how it is served.
+"""Parses providers' names for models into the model, the quantization of its weights, and the way it is served.
 
-Two names mean the same model only if all their parts agree: family, version, size, kind, date. Only spelling is
-normalised (``Llama-3.3-70B``, ``llama-v3p3-70b``, ``llama-3_3-70b``), and what is not part of the model is removed: the
-path, its owner's name, the format of the weights, the vendor's word for how it serves them. A name with fewer parts
-("mistral-small") is another name: a wrong pair would answer with another model.
+Two names mean the same model only if all their parts agree: family, version, size, kind, date. Only the spelling is
+normalised (``Llama-3.3-70B``, ``llama-v3p3-70b``, ``llama-3_3-70b``), and parts that do not belong to the model are
+removed: the path, its owner's name, the format of the weights, the vendor's word for its way of serving. A name with
+fewer parts ("mistral-small") is another name: a wrong match would answer with another model.
 """
 
 import re
@@ -21,12 +21,12 @@ class ModelName(msgspec.Struct, frozen=True):
     model: str  # the same for all names of one model: "llama-3.3-70b-instruct"
     kind: ModelKind
     quantization: str | None = None  # if the name has it: "fp8", "q4_k_m"
-    serving: str | None = None  # the vendor's word for how it serves it: "turbo"
+    serving: str | None = None  # the vendor's word for its way of serving: "turbo"
     certain: bool = True  # False: the name is too short to identify the model
     moving: bool = False  # its meaning changes: "auto", "latest"
 
 
-# The publishers of a family, by the names vendors use as a prefix. With another prefix it is another model.
+# The publishers of each family, by the prefixes that vendors use. With another prefix it is another model.
 _OWNERS: Mapping[str, frozenset[str]] = {
     family: frozenset(owners.split())
     for family, owners in {
@@ -73,12 +73,12 @@ _LLAMA_4_SIZES: Mapping[str, frozenset[str]] = {
     "maverick": frozenset({"17b", "128e"}),
     "scout": frozenset({"17b", "16e"}),
 }
-_BRANDS = {  # the owner's name once more, before a family
+_BRANDS = {  # an owner's name that is repeated before the family
     ("meta", "llama"), ("nvidia", "nemotron"), ("nvidia", "llama"), ("zai", "glm"), ("qwen", "qwq"),
     ("qwen", "qwen"), ("google", "gemma"), ("openai", "gpt"), ("mistralai", "mistral"), ("minimaxai", "minimax"),
 }  # fmt: skip
 
-# Families whose plain name is the base model, or, at some vendors, the trained one. In others it is the trained one.
+# In these families a plain name means the base model, or at some vendors the trained one; in others the trained one.
 _PLAIN_IS_BASE = re.compile(r"(codellama|gemma|llama|mixtral)(-|$)|mistral-7b|qwen-[12](\.|-)")
 _NEVER_BASE = ("llama-3.3-",)  # releases without a base model
 _JOINED = re.compile(r"^(claude|codellama|ernie|gemini|gemma|glm|gpt|grok|hermes|llama|phi|qwen)(?=\d)")
@@ -106,12 +106,12 @@ _DATE = re.compile(r"(?<!\d)(20\d\d)-(\d\d)-(\d\d)(?!\d)")
 _POINT_P = re.compile(r"(?<=\d)p(?=\d)")
 _SPLIT_VERSION = re.compile(r"(?<![\d.a-z])(v?\d{1,2})-(\d{1,2})(?=-|$)")
 _SIZE = re.compile(r"^(?:\d+x)?\d+(?:\.\d+)?[bt]$")
-# If the size is given, the open weights are served, and these words say only how.
+# If the name has a size, the open weights are served, and these words only describe the way of serving.
 _SERVED = frozenset({"turbo", "versatile", "instant", "fast", "cloud", "basic", "highspeed"})
 _SERVED_ANYWAY = frozenset({"basic", "versatile"})
-_SERVED_TO_CHAT = frozenset({"instant", "versatile"})  # base models are never served like this
+_SERVED_TO_CHAT = frozenset({"instant", "versatile"})  # never used for base models
 _MOVING = frozenset({"auto", "custom", "default", "free", "latest", "router"})  # their meaning changes
-_SAID = frozenset({"base", "chat", "instruct", "it", "python", "text", "thinking"})
+_VARIANT_WORDS = frozenset({"base", "chat", "instruct", "it", "python", "text", "thinking"})
 
 _KINDS: tuple[tuple[ModelKind, re.Pattern[str]], ...] = (
     ("rerank", re.compile(r"rerank|rank-v|(^|-)ranker")),
@@ -132,12 +132,12 @@ _KINDS: tuple[tuple[ModelKind, re.Pattern[str]], ...] = (
 
 def parsed_name(name: str, *, trained: bool = False, listed_kind: ModelKind | None = None) -> ModelName:
     """Parse ``name``. ``trained``: its provider sells no base models. ``listed_kind``: the kind in its list."""
-    owner, words = _parted(name.strip().lower())
+    owner, words = _split_owner(name.strip().lower())
     words, quantization = _without_quantization(words)
-    tokens = _brandless(_spelt(words).split("-"))
+    tokens = _without_brand(_respelled(words).split("-"))
     family = _family(tokens)
     tokens, serving = _without_serving(tokens)
-    tokens = _evened(family, tokens, trained=trained or serving in _SERVED_TO_CHAT)
+    tokens = _normalised(family, tokens, trained=trained or serving in _SERVED_TO_CHAT)
     kind = listed_kind or _kind(tokens)
     if kind == "chat" and "base" in tokens:
         kind = "base"
@@ -148,7 +148,7 @@ def parsed_name(name: str, *, trained: bool = False, listed_kind: ModelKind | No
     return ModelName(model, kind, quantization, serving, certain=_is_certain(tokens) and not moving, moving=moving)
 
 
-def _parted(name: str) -> tuple[str | None, str]:
+def _split_owner(name: str) -> tuple[str | None, str]:
     """Return the owner, if given, and the name without the path."""
     if name.startswith("ft:"):
         return "fine-tuned", name
@@ -169,7 +169,7 @@ def _without_quantization(words: str) -> tuple[str, str | None]:
     return words, found
 
 
-def _spelt(words: str) -> str:
+def _respelled(words: str) -> str:
     """Return a name in one spelling: dashes between words, points in versions."""
     words = re.sub(r"[_:@/ +]+", "-", words)
     words = _DATE.sub(r"\1\2\3", words)
@@ -183,12 +183,12 @@ def _spelt(words: str) -> str:
     return words
 
 
-def _brandless(tokens: list[str]) -> list[str]:
+def _without_brand(tokens: list[str]) -> list[str]:
     return tokens[1:] if len(tokens) > 1 and (tokens[0], tokens[1]) in _BRANDS else tokens
 
 
 def _family(tokens: list[str]) -> str | None:
-    """Return the family that a name begins with; Nemotrons are NVIDIA's, whatever they are based on."""
+    """Return the family of a name, which it begins with; but a Nemotron is NVIDIA's, whatever it is based on."""
     if "nemotron" in tokens:
         return "nemotron"
     if re.fullmatch(r"o\d", tokens[0]) or tokens[0] == "chatgpt":
@@ -204,8 +204,8 @@ def _without_serving(tokens: list[str]) -> tuple[list[str], str | None]:
     return kept, "-".join(served) or None
 
 
-def _evened(family: str | None, tokens: list[str], *, trained: bool) -> list[str]:
-    """Return the words of a name, normalised for its family."""
+def _normalised(family: str | None, tokens: list[str], *, trained: bool) -> list[str]:
+    """Return the tokens of a name, normalised for its family."""
     match family:
         case "llama":
             tokens = ["instruct" if word == "chat" else word for word in tokens]
@@ -222,16 +222,16 @@ def _evened(family: str | None, tokens: list[str], *, trained: bool) -> list[str
             tokens = _as_anthropic_writes(tokens)
         case _:
             pass
-    if _is_unsaid(tokens) and (trained or "-".join(tokens).startswith(_NEVER_BASE)):
+    if _is_ambiguous(tokens) and (trained or "-".join(tokens).startswith(_NEVER_BASE)):
         tokens = [*tokens, "instruct"]
     if "instruct" in tokens and _PLAIN_IS_BASE.match("-".join(tokens)):  # "vision-instruct", "instruct-vision"
         tokens = [*(word for word in tokens if word != "instruct"), "instruct"]
     return tokens
 
 
-def _is_unsaid(tokens: list[str]) -> bool:
+def _is_ambiguous(tokens: list[str]) -> bool:
     """Whether a name may mean the base model as well as the trained one."""
-    plain = not _SAID & set(tokens)
+    plain = not _VARIANT_WORDS & set(tokens)
     return plain and _PLAIN_IS_BASE.match("-".join(tokens)) is not None and _kind(tokens) == "chat"
 
 
@@ -265,4 +265,4 @@ def _is_owner(owner: str, family: str | None, *, quantized: bool) -> bool:
 def _is_certain(tokens: list[str]) -> bool:
     """Whether a name identifies the model: by version or size, and as trained or not."""
     numbered = any(any(map(str.isdigit, word)) for word in tokens)
-    return numbered and not _is_unsaid(tokens)
+    return numbered and not _is_ambiguous(tokens)

@@ -1,4 +1,4 @@
-"""Adds what need not be configured: providers and keys known from the catalog and the environment."""
+"""Adds providers and keys that need not be configured: those known from the catalog and the environment."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -59,7 +59,7 @@ def withheld_keys(settings: Settings, environ: Mapping[str, str], catalog: Catal
 
 
 def found_vendors(environ: Mapping[str, str], catalog: Catalog) -> Iterator[Vendor]:
-    """Yield the vendors that can be used with only the variables that are set."""
+    """Yield the vendors that can be used with the present environment variables alone."""
     for vendor in catalog.values():
         if usual_key(vendor, environ) and (vendor.base_url or (vendor.kind == "litellm" and has_litellm())):
             yield vendor
@@ -84,7 +84,7 @@ def _with_usual_key(
 
 # The providers that can be used: the configured ones, and those whose usual variables are set.
 
-# Where vendors without an API key look for credentials: groups of variables, one of which is enough, and files.
+# Credentials of vendors without an API key: groups of variables, one of which is enough, and files.
 _AWS = (
     ("AWS_BEARER_TOKEN_BEDROCK",),
     ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
@@ -157,9 +157,9 @@ def found(vendors: Iterable[Vendor], environ: Mapping[str, str]) -> list[Reachab
 
 
 def has_credentials(provider: Reachable, environ: Mapping[str, str], home: Path) -> bool | None:
-    """Whether there are credentials; None if none are needed, or it is unknown which.
+    """Whether credentials are found; None if none are needed, or it is unknown which.
 
-    Checks the usual places, in the environment and below ``home``, and proves nothing: cloud machines have others.
+    Only the usual places are checked, in the environment and below ``home``; cloud machines have others.
     """
     if provider.settings.keys:
         return True

@@ -1,8 +1,8 @@
-"""Resolves references, which keep secrets out of the configuration's file, and remembers what they read.
+"""Resolves references, which keep secrets out of the configuration's file, and caches the output of commands.
 
 ``${NAME}``, ``${NAME:-default}`` and ``${exec:command}`` may be anywhere in a string, ``os.environ/NAME`` and
-``file:/path`` are whole strings; ``$${`` is a literal ``${``. A bare ``$NAME`` is refused, as it would be taken as it
-stands. An empty variable counts as not set, as in the shell's ``:-``. Resolved values are not resolved again.
+``file:/path`` are whole strings; ``$${`` is a literal ``${``. A bare ``$NAME`` is refused, as it would be used
+literally. An empty variable counts as not set, as in the shell's ``:-``. Resolved values are not resolved again.
 """
 
 import os
@@ -25,26 +25,26 @@ _NAMED = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", r
 _BARE = re.compile(
     r"(?:.*\s)?\$(?P<name>[A-Z_][A-Z0-9_]*)", re.DOTALL
 )  # the whole value, or its last word: "Bearer $KEY"
-_FREE = frozenset({"defaults", "extra_body", "system_prefix"})  # requests' own text, which may have a dollar sign
+_FREE = frozenset({"defaults", "extra_body", "system_prefix"})  # text of requests, which may have a dollar sign
 _ENVIRON = "os.environ/"
 _FILE = ("file:/", "file:./", "file:../")
 _COMMAND = "exec:"
-_MOST_BYTES = 64 * 1024  # of what a command prints
+_MOST_BYTES = 64 * 1024  # of a command's output
 _AGAIN_S = 30.0  # after a command has failed
 _NO_COMMANDS = SecretSettings()
 
 
 class References:
-    """What the references of a configuration have read: which files, and what their commands have printed.
+    """The files that a configuration refers to, and the output of its commands.
 
-    One object lives as long as the process that reads the configuration again. A command runs again when its interval
-    is over; if it fails then, what it printed before stays in use.
+    A process that reloads its configuration keeps one object. A command runs again when its interval is over; if it
+    fails then, its former output stays in use.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """``clock``: monotonic, in seconds."""
-        self.files: tuple[Path, ...] = ()  # those of the last reading
-        self.failures: list[str] = []  # of commands whose former value stays in use, in the last reading
+        self.files: tuple[Path, ...] = ()  # of the last reading
+        self.failures: list[str] = []  # of commands in the last reading; their former output stays in use
         self._clock = clock
         self._settings = _NO_COMMANDS
         self._reading: dict[Path, None] = {}
@@ -62,12 +62,12 @@ class References:
         self._reading, self._used, self.failures = {}, set(), []
 
     def end(self) -> None:
-        """End the reading: what it did not use is forgotten."""
+        """End the reading, and drop the output of commands that it did not use."""
         self.files = tuple(self._reading)
         self._printed = {command: each for command, each in self._printed.items() if command in self._used}
 
     def content(self, path: Path) -> str:
-        """Return a file's text, without the space around it.
+        """Return a file's text, without surrounding white space.
 
         Raises:
             UnresolvedError: it cannot be read, or has no text.
@@ -85,7 +85,7 @@ class References:
         return value
 
     def output(self, command: str, environ: Mapping[str, str], folder: Path) -> str:
-        """Return what ``command`` prints, or printed within its interval, without the space around it.
+        """Return the output of ``command``, from the cache within its interval, without surrounding white space.
 
         Raises:
             UnresolvedError: commands are not allowed; or it fails, and never printed anything.
@@ -111,7 +111,7 @@ class References:
 
 
 class _Printed(msgspec.Struct, frozen=True):
-    """What a command has printed, and from when it is to be run again, in seconds of the clock."""
+    """The output of a command, and when it runs again, in seconds of the clock."""
 
     text: str
     again_s: float
@@ -203,8 +203,8 @@ def _way_out(place: Place) -> str:
             return "set it, or write a default: ${NAME:-default}"
 
 
-# Runs a command for what it prints: no shell, no input, and its standard error goes nowhere, as programs write secrets
-# there too. Messages have its program alone: its arguments may be secrets.
+# Runs a command for its output, without a shell and without input. Its standard error is discarded, as programs write
+# secrets there, too. Messages name only the program: its arguments may be secrets.
 
 
 def _run(command: str, timeout_s: float, environ: Mapping[str, str], folder: Path) -> str:
@@ -234,11 +234,12 @@ def _run(command: str, timeout_s: float, environ: Mapping[str, str], folder: Pat
 def _printed_by(
     arguments: list[str], timeout_s: float, environ: Mapping[str, str], folder: Path
 ) -> tuple[bytes, str | None]:
-    """Return what a program prints, and what is wrong with it, if anything.
+    """Return a program's output, and its problem or None.
 
-    Who is too late or prints too much is killed with everything it started; else that may go on, as ``gpg-agent`` does.
+    A program that takes too long or prints too much is killed with its children; else they may run on, as ``gpg-agent``
+    does.
     """
-    import selectors  # noqa: PLC0415 - only for who runs commands
+    import selectors  # noqa: PLC0415 - only if commands are run
     import subprocess  # noqa: PLC0415 - likewise
 
     try:
@@ -254,7 +255,7 @@ def _printed_by(
     except OSError as error:
         return b"", f"cannot be run ({error.strerror})"
     printed, ends_s = bytearray(), time.monotonic() + timeout_s
-    assert process.stdout is not None  # a pipe was asked for
+    assert process.stdout is not None  # it is a pipe
     try:
         with process.stdout as output, selectors.DefaultSelector() as selector:
             selector.register(output, selectors.EVENT_READ)

@@ -1,4 +1,4 @@
-"""Checks of clients: each key belongs to one, and what they name exists."""
+"""Checks of single sections: clients, issuers, the page, traces, targets, takeovers, CORS, base URLs, and races."""
 
 import ipaddress
 import re
@@ -21,7 +21,7 @@ from providers.http import checked
 
 
 def check_clients(settings: Settings) -> Iterator[Complaint]:
-    """Yield what is wrong with the clients of the file together."""
+    """Yield the problems of the file's clients: each key must belong to one, and the names they use must exist."""
     holders: dict[str, str] = {}
     for name, client in settings.clients.items():
         place: Place = ("clients", name)
@@ -47,7 +47,7 @@ def check_clients(settings: Settings) -> Iterator[Complaint]:
 
 
 def _check_end_users(settings: Settings) -> Iterator[Complaint]:
-    """Yield a complaint where end users have limits, and nothing that their names could be hashed with."""
+    """Yield a complaint if end users have limits, but there is no secret to hash their names with."""
     of_teams = ((("teams", name, "end_users"), team.end_users) for name, team in settings.teams.items())
     places: list[Place] = [place for place, rules in ((("end_users",), settings.end_users), *of_teams) if rules]
     if places and not signing_secret(settings):
@@ -59,7 +59,7 @@ def _check_end_users(settings: Settings) -> Iterator[Complaint]:
 def unknown_names(
     place: Place, client: ClientSettings, models: Collection[str], providers: Collection[str]
 ) -> Iterator[Complaint]:
-    """Yield the models and providers that the client at ``place`` names and that are not configured."""
+    """Yield a complaint for each model and provider that the client at ``place`` names and that is not configured."""
     for field, named, known in (
         ("models", client.models or (), models),
         ("only", client.only or (), providers),
@@ -87,7 +87,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_safe_url(url: str) -> bool:
-    """Whether what is sent to ``url`` is protected: https, or a server on this machine; without a password in it."""
+    """Whether ``url`` is protected: https, or a server on this machine; and has no password and no fragment."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -99,7 +99,7 @@ def is_safe_url(url: str) -> bool:
 
 
 def check_issuers(settings: Settings) -> Iterator[Complaint]:
-    """Yield what is wrong with ``issuers``."""
+    """Yield the problems of ``issuers``."""
     if settings.issuers and not has_oidc():
         yield Complaint(("issuers",), f"need the packages that verify tokens: run {OIDC}, or remove them")
     if settings.issuers and not settings.clients and settings.keys == "file":
@@ -132,13 +132,13 @@ def _unsafe(place: Place, **urls: str | None) -> Iterator[Complaint]:
 # Checks of the page's settings.
 
 _PLACE: Place = ("page", "trusted_header")
-# Browsers send these, or proxies that know nothing of who has signed in.
+# Headers of browsers, or of proxies without sign-in.
 _OTHERS = frozenset({"authorization", "cookie", "forwarded", "host", "origin", "x-api-key", "x-forwarded-for"})
 _SHORTEST = 16  # characters of a signing key
 
 
 def check_page(settings: Settings) -> Iterator[Complaint]:
-    """Yield what is wrong with ``page``."""
+    """Yield the problems of ``page``."""
     if 0 < len(settings.page.signing_key.get_secret_value()) < _SHORTEST:
         yield Complaint(
             ("page", "signing_key"),
@@ -196,7 +196,7 @@ def _check_sign_in(settings: Settings) -> Iterator[Complaint]:
 
 
 def doubtful_page(settings: Settings) -> Iterator[str]:
-    """Yield what works but may not be intended: sessions that a hash is enough to make, or that one replica knows."""
+    """Yield a warning if sessions can be forged with a key's hash, or are valid in one replica only."""
     may_sign_in = (
         settings.keys == "database"
         or settings.page.sign_in is not None
@@ -205,7 +205,7 @@ def doubtful_page(settings: Settings) -> Iterator[str]:
     if not may_sign_in or signing_secret(settings):
         return
     if settings.database_url.get_secret_value().startswith("sqlite"):
-        if settings.redis_url is not None:  # replicas, then: each has a key of its own beside its file
+        if settings.redis_url is not None:  # so there are replicas, each with a key beside its own file
             yield (
                 "page.signing_key is not set: replicas with a SQLite file each do not accept each other's sessions of"
                 " the page. Set one (`openssl rand -hex 32`), the same in all replicas"
@@ -223,7 +223,7 @@ TRACES_PATH = "/v1/traces"
 
 
 def check_tracing(settings: Settings) -> Iterator[Complaint]:
-    """Yield what is wrong with ``tracing``."""
+    """Yield the problems of ``tracing``."""
     tracing = settings.tracing
     if tracing.enabled and not has_otel():
         yield Complaint(("tracing", "enabled"), f"needs the OpenTelemetry packages: run {OTEL}, or set it to false")
@@ -253,11 +253,11 @@ def _problem(endpoint: str) -> str | None:
     return None
 
 
-# Checks of targets: what they name exists, and the ledger has figures for as long as they look back.
+# Checks of targets: the names they use exist, and the ledger's sums reach back far enough.
 
 
 def check_targets(settings: Settings) -> Iterator[Complaint]:
-    """Yield what is wrong with the targets of the file."""
+    """Yield the problems of the file's targets."""
     clients = settings.clients if settings.keys == "file" else None  # the database may have more
     models = settings.models or None  # without any, the simulated fleet has its own
     yield from unknown_subjects(settings.slo, models, clients, settings.providers)
@@ -272,13 +272,14 @@ def check_targets(settings: Settings) -> Iterator[Complaint]:
 
 
 def doubtful_targets(settings: Settings) -> Iterator[str]:
-    """Yield what targets of models say in vain: who answers all at once has neither a speed nor gaps."""
+    """Yield a warning for each target with conditions on speed or gaps whose model does not stream."""
     for name, target in settings.slo.items():
         model = None if target.model is None else settings.models.get(target.model)
-        vain = [field for field in ("tok_s", "gap_ms") if getattr(target, field) is not None]
-        if model is not None and vain and not any(each.upstream_stream for each in model.deployments if each.enabled):
+        useless = [field for field in ("tok_s", "gap_ms") if getattr(target, field) is not None]
+        streams = model is None or any(each.upstream_stream for each in model.deployments if each.enabled)
+        if useless and not streams:
             yield (
-                f"slo {name!r}: no deployment of model {target.model!r} streams, so {' and '.join(vain)} cannot be"
+                f"slo {name!r}: no deployment of model {target.model!r} streams, so {' and '.join(useless)} cannot be"
                 " judged: every answer counts as fast enough"
             )
 
@@ -289,9 +290,9 @@ def unknown_subjects(
     clients: Collection[str] | None,
     providers: Collection[str],
 ) -> Iterator[Complaint]:
-    """Yield the models and clients that targets name and that are not configured; None: they cannot be known.
+    """Yield a complaint for each model and client that targets name and that is not configured; None: unknown.
 
-    A request may also name a deployment as its model, ``provider/model``.
+    A target may also name a deployment as its model, ``provider/model``.
     """
     for name, target in slo.items():
         provider, _, rest = (target.model or "").partition("/")
@@ -301,13 +302,13 @@ def unknown_subjects(
                 yield Complaint(("slo", name, field), f"there is no {field} {word!r}; {nearest(word, known)}")
 
 
-# Checks of takeovers: whether anybody is known to continue an answer that another has begun.
+# Checks of takeovers: whether some deployment is known to continue another's answer.
 
-_TWO = 2  # the one that breaks, and the one that goes on
+_TWO = 2  # the deployment that breaks, and the one that continues
 
 
 def ways_of(settings: DeploymentSettings, vendor: Vendor | None, base_url: str | None) -> tuple[Way, ...] | None:
-    """Return how a deployment is asked to continue an answer; unknown means that it is not asked."""
+    """Return the ways in which a deployment continues an answer; None if it does not, or none is known."""
     if settings.continues is not None:
         return None if settings.continues == "no" else (settings.continues,)
     if vendor is None:
@@ -319,7 +320,7 @@ def ways_of(settings: DeploymentSettings, vendor: Vendor | None, base_url: str |
 
 
 def doubtful_takeovers(settings: Settings, catalog: Catalog) -> Iterator[str]:
-    """Yield where answers that break would not be finished, although that is switched on."""
+    """Yield a warning for each model whose broken answers would not be finished although takeover is on."""
     for name, model in settings.models.items():
         if model.takeover.when is When.NEVER:
             continue
@@ -331,7 +332,7 @@ def doubtful_takeovers(settings: Settings, catalog: Catalog) -> Iterator[str]:
 
 
 class _Continuers:
-    """Which of a model's deployments continue answers of an API."""
+    """The deployments of a model that continue answers, by API."""
 
     def __init__(self, settings: Settings, catalog: Catalog, deployments: Sequence[DeploymentSettings]) -> None:
         self._known: list[tuple[str, tuple[Api, ...], tuple[Way, ...]]] = []
@@ -347,7 +348,7 @@ class _Continuers:
         return any(dialect.name in apis for _, apis, _ in self._known)
 
     def of(self, dialect: Dialect) -> list[str]:
-        """Return those that continue its answers."""
+        """Return the names of those that continue its answers."""
         if dialect.continuing is None:
             return []
         by_itself, known = dialect.continues_by_itself, dialect.continuing.ways
@@ -359,25 +360,25 @@ class _Continuers:
 def _by_api(name: str, continuers: _Continuers) -> Iterator[str]:
     able = {dialect: continuers.of(dialect) for dialect in DIALECTS.values() if continuers.speak(dialect)}
     works = [dialect.name for dialect, names in able.items() if len(names) >= _TWO]
-    nobody = [dialect.name for dialect, names in able.items() if not names]
+    unfinished = [dialect.name for dialect, names in able.items() if not names]
     lonely = {dialect.name: names[0] for dialect, names in able.items() if len(names) == 1}
     only = f"takeover finishes only answers of {', '.join(works)}" if works else "takeover finishes few answers"
     declare = "set `continues:` at deployments that do (docs/takeover.md)"
-    if nobody:
-        yield f"model {name!r}: {only}, as none is known to continue those of {', '.join(nobody)}: {declare}"
+    if unfinished:
+        yield f"model {name!r}: {only}, as none is known to continue those of {', '.join(unfinished)}: {declare}"
     for api, alone in lonely.items():
         yield f"model {name!r}: only {alone} is known to continue answers of {api}; none of its own is: {declare}"
 
 
 # Checks the origins of web pages that may call.
 
-# As browsers write it in `origin`: lower case, ASCII, no path, no default port.
+# In the form that browsers send in `origin`: lower case, ASCII, no path, no default port.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_-]+(\.[a-z0-9_-]+)*)(:[1-9][0-9]{0,4})?")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def cors(settings: Settings) -> Iterator[Complaint]:
-    """Yield what is wrong with ``cors``."""
+    """Yield the problems of ``cors``."""
     if settings.cors and not settings.clients and settings.keys == "file":
         yield Complaint(
             ("cors",),
@@ -390,7 +391,7 @@ def cors(settings: Settings) -> Iterator[Complaint]:
 
 
 def _cors_problem(origin: str) -> str | None:
-    """Return what is wrong with an origin; None: nothing."""
+    """Return the problem of an origin; None if it is valid."""
     if "*" in origin:
         return (
             "names no origin: any page that is opened could then try keys here, from inside your network; "
@@ -410,7 +411,7 @@ def _cors_problem(origin: str) -> str | None:
 
 
 def _corrected(text: str) -> str | None:
-    """Return ``text`` as the origin that it means; None if it means none."""
+    """Return the origin that ``text`` probably means; None if there is none."""
     try:
         scheme = "http" if text.startswith(("localhost", "127.")) else "https"
         parts = urlsplit((text if "://" in text else f"{scheme}://{text}").strip())
@@ -423,9 +424,9 @@ def _corrected(text: str) -> str | None:
     return origin if _ORIGIN.fullmatch(origin) else None
 
 
-# Checks base URLs, and suggests the ones that may have been meant.
+# Checks base URLs, and suggests corrections.
 
-# What the gateway adds to a base URL. Not "models": Azure's AI Foundry has its chat API below such a path.
+# The paths that the gateway adds to a base URL. Not "models": Azure's AI Foundry has its chat API below such a path.
 _PATHS = (*(dialect.path for dialect in DIALECTS.values()), "embeddings")
 _OF_ONE_API = re.compile(rf"/({'|'.join(path.replace('{model}', '[^/]+') for path in _PATHS)})/*$")
 _VERSION = re.compile(r"/v\d+[a-z0-9]*$")
@@ -444,7 +445,7 @@ def without_api(base_url: str) -> str:
 
 
 def others(base_url: str) -> Iterator[str]:
-    """Yield base URLs that may have been meant by one without an API, the most usual first."""
+    """Yield corrections of a base URL that has no API, the most usual first."""
     parts = urlsplit(base_url)
     path = parts.path.rstrip("/")
     paths = [f"{path}/v1", "/v1", _VERSION.sub("", path)]
@@ -461,20 +462,20 @@ def without_secrets(url: str) -> str:
 
 # Checks how models are raced: contradictions, and settings that work but may not be intended.
 
-# Changes for a race with one attempt at a time: no second one besides the first, even if that hangs.
+# Settings for one attempt at a time: no second one beside the first, even if that hangs.
 ONE_AT_A_TIME: Mapping[str, Any] = MappingProxyType({"mode": Mode.SINGLE, "budget": 0.0})
 
 
 def set_price(model: str) -> str:
-    """Return what to do about an unknown price, with the place in the file."""
+    """Return the advice for an unknown price, with the place in the file."""
     return f"set price_per_mtok in {written(('models', model))}.deployments[]"
 
 
-def contradictions(race: RaceSettings, said: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield contradictory settings, each with its field and the reason; ``said`` are the fields set explicitly."""
-    if race.hedge_delay_s is not None and race.mode is not Mode.HEDGE and "hedge_delay_s" in said:
+def contradictions(race: RaceSettings, explicit: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield contradictory settings, each with its field and the reason; ``explicit`` are the fields that were set."""
+    if race.hedge_delay_s is not None and race.mode is not Mode.HEDGE and "hedge_delay_s" in explicit:
         yield "hedge_delay_s", f"has an effect in mode hedge only, not in {race.mode}: set mode: hedge, or remove it"
-    if race.keep_rival and race.mode is Mode.SINGLE and "keep_rival" in said:
+    if race.keep_rival and race.mode is Mode.SINGLE and "keep_rival" in explicit:
         yield "keep_rival", "needs a second attempt, and mode single starts none: set mode: race, hedge or auto"
     if race.win_on is WinOn.VALID and race.mode is Mode.SINGLE:
         yield "win_on", "valid needs a second deployment to ask if an answer is not: set mode: race, hedge or auto"
@@ -493,7 +494,7 @@ def contradictions(race: RaceSettings, said: Collection[str]) -> Iterator[tuple[
 
 
 def impossible(name: str, model: ModelSettings, is_priced: Callable[[DeploymentSettings], bool]) -> Iterator[Complaint]:
-    """Yield what is wrong with the race of ``name``; ``is_priced`` returns whether a deployment's price is known."""
+    """Yield the problems of the race of model ``name``; ``is_priced`` returns whether a deployment's price is known."""
     race, place = model.race, ("models", name, "race")
     for field, reason in contradictions(race, race.model_fields_set):
         yield Complaint((*place, field), reason)
@@ -518,7 +519,7 @@ def _unvalued(name: str, race: RaceSettings) -> Iterator[str]:
 
 
 def doubtful_model(name: str, model: ModelSettings, *, priced: bool, counted: bool = False) -> Iterator[str]:
-    """Yield what works but may not be intended.
+    """Yield warnings about a model's settings that work but may not be intended.
 
     ``priced``: the price of at least one of its deployments is known; ``counted``: clients have limits in dollars.
     """

@@ -1,4 +1,4 @@
-"""What all sections of the file have in common."""
+"""The sections of the file that need no other section, and their base class."""
 
 import base64
 import binascii
@@ -16,11 +16,11 @@ Seconds = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
 MOST_DAYS = 36_525  # a century: what is to stay for longer stays for ever, and then no setting is needed
 Days = Annotated[float, Field(gt=0, le=MOST_DAYS)]
-NOT_JSON = "not JSON"  # marks a setting that may be a list, and in a variable also its only item, as it is
+NOT_JSON = "not JSON"  # marks a list setting whose variable may also be a single item that is not JSON
 
 
 def without_nulls(value: object) -> object:
-    """Remove keys without a value, like ``race:`` with every line commented out: as if they were left out."""
+    """Remove keys without a value, like ``race:`` with every line commented out."""
     return {key: entry for key, entry in value.items() if entry is not None} if isinstance(value, dict) else value
 
 
@@ -35,34 +35,39 @@ class Section(BaseModel):
         return without_nulls(value)
 
 
-# What a client is allowed to do besides its own calls.
+# The rights of a client besides its own calls.
 
 
 class Role(StrEnum):
-    """Each role may read what the one before it may read."""
+    """The role of a client; each may read at least as much as the one before it."""
 
     CLIENT = "client"  # makes calls
     VIEWER = "viewer"  # reads the page, /metrics, /leaderboard and the list of keys; makes no calls and changes nothing
-    OPERATOR = "operator"  # reads what a viewer reads, and makes calls; changes nothing
-    ADMIN = "admin"  # makes calls, reads all of that, and changes keys
+    OPERATOR = "operator"  # reads the same as a viewer, and makes calls; changes nothing
+    ADMIN = "admin"  # makes calls, reads the same, and changes keys
 
 
-# The settings of alerts: when an operator should know, and where messages go.
+# The settings of alerts: the conditions of an alert, and the webhooks.
 
 PREFIX = "whsec_"
-LEAST_BYTES, MOST_BYTES = 24, 64  # of a secret, as the Standard Webhooks specification has it
+LEAST_BYTES, MOST_BYTES = 24, 64  # of a secret, by the Standard Webhooks specification
 _MAKE_ONE = "make one with: echo whsec_$(openssl rand -base64 32)"
 
 
 class Format(StrEnum):
-    """How a message is written."""
+    """The format of messages."""
 
     JSON = "json"
-    SLACK = "slack"  # also Mattermost, Rocket.Chat and others that take Slack's incoming webhooks
+    SLACK = "slack"  # also for Mattermost, Rocket.Chat and others that accept Slack's incoming webhooks
 
 
 def _address(value: SecretStr) -> SecretStr:
-    """Return a setting that is the address of an HTTP server; else it is refused."""
+    """Return ``value`` if it is the URL of an HTTP server.
+
+    Raises:
+        ValueError: it is not.
+
+    """
     try:
         parts = urlsplit(value.get_secret_value())
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -79,7 +84,7 @@ class WebhookSettings(Section):
     url: SecretStr
     secret: SecretStr | None = None  # signs each message; needed unless the format is slack, which verifies nothing
     format: Format = Format.JSON
-    tickets: bool = True  # false: only what needs a person now
+    tickets: bool = True  # false: only alerts that need a person now
 
     @field_validator("url")
     @classmethod
@@ -112,28 +117,28 @@ class AlertSettings(Section):
     usd_per_month: Annotated[float, Field(gt=0)] | None = None
     # Bad calls within the long window, so that the few calls of a night raise no alert.
     burn_least_bad: Annotated[int, Field(ge=1)] = 10
-    resolve_after_s: Seconds = 300.0  # an alert ends when nothing of it was seen for so long
+    resolve_after_s: Seconds = 300.0  # an alert ends when its condition was not seen for so long
     webhooks: dict[str, WebhookSettings] = {}
 
 
 def key_of(secret: SecretStr) -> bytes:
-    """Return the bytes with which messages are signed; empty if it is not base64."""
+    """Return the bytes of the key that signs messages; empty if it is not base64."""
     try:
         return base64.b64decode(secret.get_secret_value().removeprefix(PREFIX), validate=True)
     except (binascii.Error, ValueError):
         return b""
 
 
-# The settings of ClickHouse, where the ledger may be for long.
+# The settings of ClickHouse, a second store of the ledger.
 
 
 class ClickHouseSettings(Section):
     """A ClickHouse to which finished calls and attempts go as well. Nothing of the gateway's own reads it."""
 
     url: SecretStr  # http[s]://user:password@host:8123/database
-    # Of both tables; default: for ever. ClickHouse's clock for this ends in 2106, and what would go later goes at once.
+    # Rows of both tables; default: for ever. ClickHouse's clock for this ends in 2106, and later rows go at once.
     keep_days: Annotated[float, Field(gt=0, le=10_000)] | None = None
-    # Of rows that wait on this machine's disk while it is away. Beyond that the oldest are not sent to it.
+    # Rows that wait on this machine's disk while it is away; beyond that, the oldest are not sent.
     max_spool_gb: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 4.0
 
     @field_validator("url")
@@ -142,7 +147,7 @@ class ClickHouseSettings(Section):
         return _address(value)
 
 
-# The settings of overload: how many calls a process takes on at once, and what becomes of the others.
+# The settings of overload: how many calls a process accepts at once, and how long others may wait.
 
 
 class OverloadSettings(Section):
@@ -152,8 +157,8 @@ class OverloadSettings(Section):
     # While the event loop is later than this, fewer calls are let in. A first token passes the loop about five times:
     # with 15 ms it is about a thirteenth of a second late. 0: off.
     loop_delay_ms: Annotated[float, Field(ge=0)] = 15.0
-    # Calls that may wait for room, by their client's priority, when many come at once. While more come than can be
-    # served for good, only a few may wait, and hardly: see gateway/overload/intake.py.
+    # Calls that may wait for room in a burst, by their client's priority. Under lasting overload only a few may wait,
+    # and only briefly: see gateway/overload/intake.py.
     queue: Annotated[int, Field(ge=0)] = 2000
     queue_timeout_s: Annotated[float, Field(ge=0, le=60)] = 2.0  # how long they may wait; 0: not at all
 
@@ -170,7 +175,7 @@ class ProbeSettings(Section):
     max_per_day: Annotated[int, Field(ge=0)] = 500  # the most in a UTC day
     prompt: Annotated[str, Field(min_length=1, max_length=500)] = "Count from one to twenty, in words."
     max_tokens: Annotated[int, Field(ge=1, le=256)] = 16  # of an answer: enough for a first token and some speed
-    # What a probe counts as where no price is known; default: such deployments are not probed.
+    # The assumed cost of a probe without a known price; default: such deployments are not probed.
     usd_if_unknown: Annotated[float, Field(ge=0)] | None = None
     same_model: bool = (
         False  # whether deployments, quiet or not, are asked fixed prompts, and this week's answers tested
@@ -184,7 +189,7 @@ class SecretSettings(Section):
     """How values are read that the file does not hold itself. Files named by ``file:`` are read when they change."""
 
     exec: bool = False  # whether ${exec:command} may run programs, as the gateway's user
-    exec_every_s: Annotated[float, Field(ge=1, le=86_400)] = 300.0  # so often they run again
+    exec_every_s: Annotated[float, Field(ge=1, le=86_400)] = 300.0  # the interval at which they run again
     exec_timeout_s: Annotated[float, Field(gt=0, le=60)] = 10.0  # then they are killed
 
 
@@ -200,8 +205,8 @@ class TracingSettings(Section):
     endpoint: Annotated[str, Field(pattern="^https?://[^/]")] | None = None  # of the collector, without /v1/traces
     headers: dict[str, SecretStr] = {}  # sent with every export: the collector's key
     timeout_s: Seconds | None = None  # of one export, with its retries
-    sample_ratio: Ratio = 1.0  # of traces that begin here; in a client's trace the client's flag decides
-    propagate: bool = True  # whether providers are sent traceparent and tracestate
+    sample_ratio: Ratio = 1.0  # of traces that begin here; in a client's trace its own flag decides
+    propagate: bool = True  # whether traceparent and tracestate are sent to providers
     service_name: str | None = None
     resource_attributes: dict[str, str] = {}
 
@@ -216,7 +221,7 @@ def _no_switch(value: object) -> object:
     return value
 
 
-_MOST = 1_000_000_000_000  # a number that no client reaches, and that every store takes
+_MOST = 1_000_000_000_000  # more than any client reaches, and within the range of every store
 _Number = Annotated[int, BeforeValidator(_no_switch), Field(ge=1, le=_MOST)]
 _Dollars = Annotated[float, BeforeValidator(_no_switch), Field(ge=0, le=_MOST, allow_inf_nan=False)]
 
@@ -240,8 +245,8 @@ class LimitSettings(Section):
 class EndUserSettings(LimitSettings):
     """What each end user may use, over all keys of a team, or of a key without one. Who it is, requests say."""
 
-    header: Annotated[str, Field(pattern="^[A-Za-z0-9-]+$")] | None = None  # names them where the body does not
-    named: dict[str, LimitSettings] = {}  # instead, for those whom clients call so
+    header: Annotated[str, Field(pattern="^[A-Za-z0-9-]+$")] | None = None  # names the end user if the body does not
+    named: dict[str, LimitSettings] = {}  # other limits for single end users, by the name in requests
 
 
 class TeamSettings(LimitSettings):
@@ -250,21 +255,21 @@ class TeamSettings(LimitSettings):
     end_users: EndUserSettings | None = None  # of the team; None: as ``end_users`` says
 
 
-# The section of takeovers: who finishes an answer that breaks.
+# The section of takeovers: whether another deployment finishes an answer that breaks.
 
 
 class When(StrEnum):
-    """For which calls an answer that breaks is finished by another deployment."""
+    """The calls whose broken answer is finished by another deployment."""
 
     NEVER = "never"
-    ASKED = "asked"  # those that ask for it
-    ALWAYS = "always"  # all but those that do not want it
+    ASKED = "asked"  # those that request it
+    ALWAYS = "always"  # all but those that decline it
 
 
 class SlowSettings(Section):
     """Which streams count as nearly stopped, and how many may be rescued; in the file true is all defaults."""
 
-    below_tps: Annotated[float, Field(gt=0, le=20)] = 3.0  # tokens per second; who is faster is never rescued
+    below_tps: Annotated[float, Field(gt=0, le=20)] = 3.0  # tokens per second; a faster stream is never rescued
     budget: Annotated[float, Field(gt=0, le=1)] = 0.02  # rescues per streamed answer that could be rescued
 
 
@@ -272,8 +277,8 @@ class TakeoverSettings(Section):
     """Whether an answer that breaks is finished by another deployment; in the file true is ``when: always``."""
 
     when: When = When.NEVER
-    within_s: Annotated[float, Field(gt=0, le=120)] = 10.0  # so long its client waits for more, then it is told
-    slow: SlowSettings | None = None  # whether one that nearly stops is rescued, too
+    within_s: Annotated[float, Field(gt=0, le=120)] = 10.0  # how long the client waits for more before it gets an error
+    slow: SlowSettings | None = None  # whether an answer that nearly stops is rescued, too
 
     @model_validator(mode="before")
     @classmethod
@@ -296,15 +301,15 @@ class TakeoverSettings(Section):
         return self
 
 
-# Which model answers when another one could not.
+# Fallbacks: the models that answer if another one cannot.
 
 
 class Cause(StrEnum):
     """Why a fallback is tried."""
 
     FAILED = "failed"  # every deployment failed, or is cooling down
-    CONTEXT = "context"  # the prompt is too long for it
-    CONTENT_FILTER = "content_filter"  # its providers refuse the content
+    CONTEXT = "context"  # the prompt is too long for the model
+    CONTENT_FILTER = "content_filter"  # the model's providers refuse the content
 
 
 class FallbackSettings(Section):
@@ -373,15 +378,15 @@ class DefaultTimeouts(Timeouts):
     """The default timeouts; setting one of them leaves the others unchanged."""
 
     connect_timeout_s: Seconds | None = 5
-    ttft_timeout_s: Seconds | None = 120  # reasoning models may need it, and the next candidate starts long before
+    ttft_timeout_s: Seconds | None = 120  # reasoning models may need it; the next candidate starts much earlier
     stall_timeout_s: Seconds | None = 120
 
 
 class ClientTimeouts(Section):
     """The timeouts for the client's side of a call: a slower client is cut, so that it does not use resources."""
 
-    # Time for a body, plus one second for every body_kib_per_s received: 64 MiB over a bad mobile network are slow in
-    # all, but never as slow as a client that sends one byte a second on purpose.
+    # Time for a body, plus one second for every body_kib_per_s received: 64 MiB over a bad mobile network take long,
+    # but never as long as from a client that sends one byte a second on purpose.
     body_timeout_s: Seconds = 30.0
     body_kib_per_s: Annotated[float, Field(gt=0)] = 16.0
     # A client that reads nothing of its answer for this long is cut, and so is its upstream request. As long as
@@ -389,10 +394,10 @@ class ClientTimeouts(Section):
     write_timeout_s: Seconds = 60.0
 
 
-# Targets: which share of which calls is to be answered, how soon and how fast.
+# Targets: the share of calls that is to be good, and the conditions of a good call.
 
 SOONEST_TTFT_MS = 10.0  # the first bucket of the leaderboard: no provider answers earlier
-FASTEST_TOK_S = 5000.0  # a faster answer counts as one burst, and says nothing about speed
+FASTEST_TOK_S = 5000.0  # a faster answer counts as one burst, whose speed is not measured
 _PRESETS: Mapping[str, str] = MappingProxyType({"tok_s": "min_tok_s", "ttft_ms": "ttft_ms"})
 
 
@@ -402,11 +407,11 @@ class TargetSettings(Section):
     model: str | None = None  # as clients name it, whichever deployment answers
     client: str | None = None
     profile: Profile | None = None  # calls that are raced under it
-    preset: Profile | None = None  # whose speeds are wanted; default: those of ``profile``
-    # The share of calls that are to be good. What is left of 1 is the error budget.
+    preset: Profile | None = None  # the profile whose speeds are required; default: ``profile``
+    # The share of calls that are to be good. The rest is the error budget.
     objective: Annotated[float, Field(json_schema_extra={"exclusiveMinimum": 0, "exclusiveMaximum": 1})] = 0.99
-    days: Annotated[int, Field(ge=1, le=90)] = 28  # over how long
-    # What a good call is, besides answered: all that is set here. With a preset, what it says is set.
+    days: Annotated[int, Field(ge=1, le=90)] = 28  # the length of the window
+    # The conditions of a good call, besides being answered. A preset sets them, unless they are set here.
     ttft_ms: float | None = None  # the first token comes sooner
     tok_s: float | None = None  # at least, after the first token
     gap_ms: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None  # the longest between two chunks

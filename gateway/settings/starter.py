@@ -11,8 +11,8 @@ from gateway.settings.model import Settings
 from gateway.settings.presets import usual_key
 from providers import Vendor
 
-# Open-weight models that several vendors sell, with each vendor's name for them: data for ``holeshot init``. Names as
-# in litellm's price table and the vendors' own lists. They change; ``holeshot check --live`` asks the vendors.
+# Open-weight models that several vendors sell, with each vendor's name for them: data for ``holeshot init``. The names
+# are those of litellm's price table and the vendors' own lists. They change; ``holeshot check --live`` checks them.
 
 
 class Equivalent(msgspec.Struct, frozen=True):
@@ -151,9 +151,9 @@ _TAIL = """
 
 
 def starter_text(found: Sequence[Vendor], environ: Mapping[str, str], market: Market | None = None) -> str:
-    """Return a configuration that loads with ``environ`` as it is; ``found`` are vendors with a key in it.
+    """Return a configuration that loads with the present ``environ``; ``found`` are vendors with a key in it.
 
-    ``market`` is what they listed when asked; without it, well-known models are proposed.
+    ``market`` has their lists of models; without it, well-known models are proposed.
     """
     if not found:
         return _HEAD + _NO_PROVIDERS + _NO_MODELS + _TAIL
@@ -234,7 +234,7 @@ def example() -> str:
 
 
 def example_path() -> Path:
-    """Return its path: besides this module in the wheel, in ``config/`` of a checkout."""
+    """Return its path: beside this module in the wheel, in ``config/`` in a checkout."""
     shipped = Path(__file__).with_name(_NAME)
     return shipped if shipped.is_file() else Path(__file__).resolve().parents[2] / "config" / _NAME
 

@@ -1,4 +1,4 @@
-"""Reads settings from variables, as pydantic-settings does."""
+"""Reads settings from environment variables with pydantic-settings."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -12,7 +12,7 @@ __all__ = ["SettingsError", "read_variables"]
 
 
 def read_variables(variables: Mapping[str, str], prefix: str, level: str) -> dict[str, Any]:
-    """Return the values of ``variables``, nested as in the file. ``level`` is what separates the levels of a name.
+    """Return the values of ``variables``, nested as in the file. ``level`` separates the levels of a name.
 
     Raises:
         SettingsError: a list or a section is not JSON. The message names the setting, not the value.
@@ -26,7 +26,7 @@ class _Variables(EnvSettingsSource):
 
     def __init__(self, variables: Mapping[str, str], prefix: str, level: str) -> None:
         self._variables = {name.lower(): value for name, value in variables.items()}
-        # It uses the fields alone. A ``BaseSettings`` would import pydantic-settings for those without a variable.
+        # It uses only the fields. A real ``BaseSettings`` would load pydantic-settings even if no variable is set.
         settings = cast("type[BaseSettings]", Settings)
         super().__init__(settings, env_prefix=prefix, env_nested_delimiter=level)
 

@@ -142,8 +142,8 @@ def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-# What PyYAML says, and what its reader can do about it: by the beginning of its words. {line} is where what it was
-# reading began. None of it repeats the file, which may contain a key.
+# Advice for PyYAML's messages, by their beginnings. {line} is the line where the construct began that it was reading.
+# None of it quotes the file, which may contain a key.
 _EXPLAINED: tuple[tuple[str, str], ...] = (
     ("found character '\\t'", "there is a tab: indent with spaces"),
     ("found a tab character", "there is a tab: indent with spaces"),
@@ -174,7 +174,7 @@ _EXPLAINED: tuple[tuple[str, str], ...] = (
     ("found undefined tag handle", "a value that begins with ! must be in quotes"),
     ("expected a single document", "a second document (---); a configuration has only one"),
 )
-_AT_THE_BEGINNING = ("a colon is missing: write `key: value`", "a quote is not closed")  # there is the mistake
+_AT_THE_BEGINNING = ("a colon is missing: write `key: value`", "a quote is not closed")  # the mistake is on that line
 
 
 def _invalid(error: yaml.MarkedYAMLError, file: str) -> Problem:

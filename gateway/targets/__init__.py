@@ -1,1 +1,1 @@
-"""Targets (``slo:``): what share of calls is to be how fast, what may be missed, and how fast that is spent."""
+"""Targets (``slo:``): the share of calls that is to be good, its error budget, and the burn rate."""

@@ -1,4 +1,4 @@
-"""Where a target stands: the figures of its window, what is left of its budget, and the verdict in words."""
+"""The standing of a target: the figures of its window, the error budget that is left, and the verdict in words."""
 
 import hashlib
 from datetime import timedelta
@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-# How fast a target's error budget is spent: 1 is the rate at which it is gone just when its window ends.
+# The burn rate of a target's error budget: at 1, the budget is used up exactly when the window ends.
 
 
 class Burn(msgspec.Struct, frozen=True):
-    """How many of a target's calls were bad in the last ``window_s`` seconds; ``sql`` gives the same figures.
+    """The number of a target's bad calls in the last ``window_s`` seconds; ``sql`` gives the same figures.
 
     ``burn_rate``: the share of bad calls over the share that may be bad. None: there were no calls.
     """
@@ -34,15 +34,15 @@ def budget_left(calls: int, bad: int, objective: float) -> float | None:
     return None if rate is None else 1.0 - rate
 
 
-# A target: which share of which calls is to be answered, how soon and how fast. docs/alerts.md#targets has the rules.
+# A target: the calls it counts, and when a call is good. docs/alerts.md#targets has the rules.
 
 
 class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which calls a target is about, and which of them are good. None: any, or no such condition.
+    """The calls that a target counts, and the conditions of a good one. None: any, or no such condition.
 
-    ``ttft_ms``: the first token comes sooner. ``tok_s``: the answer is at least so fast after it, by the tokens that
-    the provider counts. ``gap_ms``: no two chunks are further apart, or no pause of speech is longer. A good call
-    fulfils all of them, and is answered.
+    ``ttft_ms``: the first token comes sooner. ``tok_s``: the answer is at least so fast after it, by the provider's
+    token count. ``gap_ms``: no gap between chunks, or pause of speech, is longer. A good call is answered, and meets
+    all of them.
     """
 
     model: str | None = None  # as the client named it
@@ -54,12 +54,12 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """Return a name for what is counted by it: it changes when the counts would."""
+        """A hash of the definition: counts are stored under it, so it changes whenever the counts would."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:32]
 
     @property
     def has_conditions(self) -> bool:
-        """Whether good calls are more than answered ones."""
+        """Whether a good call needs more than an answer."""
         return self.ttft_ms is not None or self.tok_s is not None or self.gap_ms is not None
 
 
@@ -73,7 +73,7 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def window(self) -> timedelta:
-        """Over how long it is kept or missed."""
+        """The length of its window."""
         return timedelta(days=self.days)
 
 
@@ -81,18 +81,18 @@ DAY_S = 86_400
 BURNS_S = (3600, 6 * 3600, 3 * DAY_S)  # the windows that are shown beside the target's own
 FAST = 1.0  # a burn rate above which the budget ends before the window does
 WHOLE_FROM = 10.0  # larger factors are written without a fraction
-_FEWEST_BAD = 2  # one bad call is an accident, not a rate
+_FEWEST_BAD = 2  # a single bad call gives no rate
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """Calls that count, those that were bad, and why: one that came too late may be too slow as well."""
+    """Calls that count, bad ones, and bad ones by reason; a call may have several reasons."""
 
     calls: int = 0
     bad: int = 0
     failed: int = 0
-    late: int = 0  # the first token, or the client left before it and after the limit
+    late: int = 0  # first token after the limit, or the client left after the limit without one
     slow: int = 0
-    halting: int = 0  # with too long a gap
+    halting: int = 0  # with a gap that is too long
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -124,7 +124,7 @@ def duration(seconds: float) -> str:
 
 
 def condition(target: Target) -> str:
-    """Return what a good call is, in words."""
+    """Return the condition of a good call, in words."""
     wanted = target.definition
     parts = []
     if wanted.ttft_ms is not None:
@@ -137,14 +137,14 @@ def condition(target: Target) -> str:
 
 
 def subject(target: Target) -> str:
-    """Return which calls it is about, in words."""
+    """Return the calls that a target counts, in words."""
     wanted = target.definition
     named = (("model", wanted.model), ("client", wanted.client), ("profile", wanted.profile))
     return ", ".join(f"{what} {name}" for what, name in named if name is not None) or "all calls"
 
 
 def share(value: float) -> str:
-    """Return a share as per cent, with no more digits than it has."""
+    """Return a share in per cent, without superfluous digits."""
     return f"{round(100 * value, 6):.10g} %"
 
 
@@ -154,7 +154,7 @@ def times(factor: float) -> str:
 
 
 def verdict(standing: Standing) -> str:
-    """Return in a sentence or two whether the target is kept, and for how long it will be."""
+    """Return a sentence or two: whether the target is kept, and how long its budget will last."""
     target, counts = standing.target, standing.counts
     aim = f"{share(target.objective)} are wanted over {target.days} days"
     good, left = standing.good_share, standing.budget_left
@@ -172,7 +172,7 @@ def verdict(standing: Standing) -> str:
 
 
 def _why(counts: Counts) -> str:
-    """Return what most bad calls have in common, if anything."""
+    """Return the reason that most bad calls share, or an empty text."""
     causes = (
         (counts.failed, "failed"),
         (counts.late, "began too late"),
@@ -186,7 +186,7 @@ def _why(counts: Counts) -> str:
 
 
 def _outlook(standing: Standing, left: float) -> str:
-    """Return how long the budget lasts if the last six hours go on, where they spend it too fast."""
+    """Return how long the budget lasts at the rate of the last six hours; empty unless that is too fast."""
     recent = next((burn for burn in standing.burns if burn.window_s == BURNS_S[1]), None)
     if recent is None or recent.burn_rate is None or recent.burn_rate <= FAST or recent.bad < _FEWEST_BAD:
         return ""
@@ -196,7 +196,7 @@ def _outlook(standing: Standing, left: float) -> str:
 
 
 def _rounded(good: float, objective: float) -> str:
-    """Return a share such that it never reads as if it were on the other side of the objective, or as 100 %."""
+    """Return a share rounded so that it stays on its side of the objective, and is not shown as 100 % if below."""
     for digits in range(1, 6):
         written = float(f"{100 * good:.{digits}f}")
         if (written >= 100 * objective) == (good >= objective) and (written < 100.0 or good == 1.0):  # noqa: PLR2004
@@ -204,11 +204,11 @@ def _rounded(good: float, objective: float) -> str:
     return f"{100 * good:.6f} %"
 
 
-# A standing as JSON: what the page and ``holeshot slo --json`` show.
+# A standing as JSON, for the page and ``holeshot slo --json``.
 
 
 def as_object(standing: Standing) -> dict[str, Any]:
-    """Return all that is known of a target and where it stands."""
+    """Return a target and its standing as one JSON object."""
     target = standing.target
     return {
         "name": target.name,

@@ -1,1 +1,1 @@
-"""What Redis consists of: one node, the master that Sentinels name, or the masters of a Cluster."""
+"""The topology of Redis: one node, the master that Sentinels name, or the masters of a Cluster."""

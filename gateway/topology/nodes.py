@@ -1,9 +1,9 @@
 """The nodes of Redis, by the part of the keys that each serves, and the round trips to them.
 
-One node, or the master that Sentinels name, serves all keys: its only shard has the name "". The masters of a Cluster
-are found by asking, whatever the URL says, as any node knows them all. What is sent goes in one pipeline to one node
-and is tried once: the next round is the retry. redis-py's own pipeline for clusters fails as a whole when one master is
-dead, and takes seconds for that, whatever the time-out.
+One node, or the master that Sentinels name, serves all keys: its only shard has the name "". Whatever the URL says, a
+Cluster is detected by a query, and any of its nodes knows all masters. Commands go in one pipeline to one node and are
+tried once: the next round is the retry. redis-py's own pipeline for clusters fails as a whole when one master is dead,
+and takes seconds for that, whatever the time-out.
 """
 
 import asyncio
@@ -39,15 +39,15 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gateway.topology.urls import Address, RedisUrl, UnusableTopologyError, read_url
 
-TIMEOUT_S = 1.0  # of connecting, and of each answer: nothing waits for Redis beyond the round that asks it
+TIMEOUT_S = 1.0  # for connecting, and for each reply
 
 _REPLY = 160  # characters of a reply that are logged
 
-# Between two rounds of a process, as multiples of what is usual for few: twice as long for ten times as many processes,
-# so that a thousand of them ask Redis 25 times as often as ten, not a hundred times.
+# The longest interval between two rounds of a process, as a multiple of the usual one. The interval doubles for ten
+# times as many processes, so that a thousand of them query Redis 25 times as often as ten, not a hundred times.
 LONGEST = 4.0
 
-# Replies of a node that does not serve the key, or not now, if where they lead to does not answer either.
+# Replies of a node that does not serve the key, or not now; they remain if the node that they name fails, too.
 REDIRECTED = (MovedError, AskError, TryAgainError, ClusterDownError, ReadOnlyError)
 
 Command = Sequence[str | bytes | int | float]
@@ -56,17 +56,17 @@ Command = Sequence[str | bytes | int | float]
 def round_s(least_s: float, processes: int, own: str) -> float:
     """Return the seconds between two rounds of the process ``own``: ``least_s`` for ten processes, twice that for 100.
 
-    It is four times that at most, and up to a tenth less for each process: rounds that fell together part again.
+    It is at most four times ``least_s``, and up to a tenth less depending on ``own``, so that rounds do not coincide.
     """
     longer = min(LONGEST, max(1.0, float(processes ** log10(2.0)) / 2.0))
     return least_s * longer * (1.0 - crc32(own.encode()) / 2**32 / 10.0)
 
 
 class SlotMap:
-    """Which master of a Cluster serves which slots.
+    """The masters of a Cluster by the slots that they serve.
 
-    A shard is named by the smallest number whose decimal digits, as a key, it serves: all processes find the same
-    name, it survives a failover, and a key with it as its hash tag is served by this shard.
+    A shard's name is the smallest number whose decimal digits, as a key, it serves: all processes find the same name,
+    it survives a failover, and a key with the name as its hash tag is served by this shard.
     """
 
     def __init__(self, ranges: Sequence[tuple[int, int, Address]], others: Sequence[Address] = ()) -> None:
@@ -101,9 +101,9 @@ class SlotMap:
 
 
 class Nodes:
-    """Redis, whatever it consists of. All methods raise redis-py's errors when the node asked does not answer.
+    """Redis in any topology. All methods raise redis-py's errors when a node does not answer.
 
-    ``timeout_s`` bounds connecting and each reply; who needs a bound on a whole round sets it. ``version`` changes with
+    ``timeout_s`` bounds connecting and each reply; a bound on a whole round is the caller's. ``version`` changes with
     the masters.
     """
 
@@ -123,16 +123,16 @@ class Nodes:
         self._clients: dict[Address, Redis] = {}
         self._map: SlotMap | None = None  # None: one node
         self._is_known = self._sentinel is not None  # whether it is a cluster
-        self._times_asked = 0
+        self._discoveries = 0  # so far
         self._failed = ""  # the shard that failed last
-        self._told: set[tuple[str, str]] = set()  # shards, and the scripts that they were sent
+        self._loaded: set[tuple[str, str]] = set()  # shards, and the scripts that they have
         self._took_s: dict[str, float] = {}  # by shard
-        self._asking: asyncio.Task[None] | None = None
+        self._discovery: asyncio.Task[None] | None = None
         self._is_open = True
 
     @property
     def name(self) -> str:
-        """What Redis consists of, as far as known, in words."""
+        """The topology in words, as far as known."""
         if self._sentinel is not None:
             return f"redis sentinel, service {self._url.service}"
         if self._map is None:
@@ -152,7 +152,7 @@ class Nodes:
 
     @property
     def took_s(self) -> float:
-        """The seconds that the last round trip took, answered or not; of the slowest shard."""
+        """The duration of the last round trip in seconds, answered or not, of the slowest shard."""
         return max(self._took_s.get(shard, 0.0) for shard in self.shards)
 
     def shard_of(self, key: str) -> str:
@@ -160,7 +160,7 @@ class Nodes:
         return "" if self._map is None else self._map.shard_of(key)
 
     def address(self, shard: str) -> str:
-        """Return where a shard is, for logs: host and port, or a path."""
+        """Return a shard's address for logs: host and port, or a path."""
         if self._map is not None and shard in self._map.masters:
             host, port = self._map.masters[shard]
         elif self._sentinel is not None:
@@ -172,17 +172,17 @@ class Nodes:
         return f"{host}:{port}"
 
     async def find(self) -> None:
-        """Ask whether Redis is a Cluster, unless that is known."""
+        """Detect whether Redis is a Cluster, unless that is known."""
         if not self._is_known:
-            self._ask()
-            if self._asking is not None:
-                await asyncio.shield(self._asking)
+            self._discover()
+            if self._discovery is not None:
+                await asyncio.shield(self._discovery)
 
     async def run(self, shard: str, commands: Sequence[Command]) -> list[Any]:
-        """Send commands to a shard in one round trip, and return each one's reply, which may be an error of Redis'.
+        """Send commands to a shard in one round trip, and return each one's reply, which may be an error of Redis.
 
         All keys must be served by that shard, and those of one command have one hash tag. The text of an ``EVAL`` is
-        sent at first, and when Redis has lost it, which takes one round trip more.
+        sent the first time, and again if Redis has lost it, which takes one more round trip.
         """
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -195,18 +195,18 @@ class Nodes:
         await self.find()
         replies = await self._sent(shard, [self._short(shard, words) for words in commands])
         lost = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
-        if lost:  # it has started again, or another node took over
+        if lost:  # the node has restarted, or another one took over
             again = await self._sent(shard, [commands[at] for at in lost])
             for at, reply in zip(lost, again, strict=True):
                 replies[at] = reply
         if any(isinstance(reply, AskError) for reply in replies):
             await self._follow(commands, replies)
-        self._told.update((shard, str(words[1])) for words in commands if words[0] == "EVAL")
+        self._loaded.update((shard, str(words[1])) for words in commands if words[0] == "EVAL")
         return replies
 
     def _short(self, shard: str, words: Command) -> Command:
-        """Return an ``EVAL`` with its script's digest, if the shard was told the script."""
-        if words[0] != "EVAL" or (shard, str(words[1])) not in self._told:
+        """Return an ``EVAL`` with its script's digest, if the shard has the script."""
+        if words[0] != "EVAL" or (shard, str(words[1])) not in self._loaded:
             return words
         return ("EVALSHA", _digest(str(words[1])), *words[2:])
 
@@ -217,19 +217,19 @@ class Nodes:
             for words in commands:
                 pipeline.execute_command(*words)
             replies = await pipeline.execute(raise_on_error=False)
-        finally:  # a time-out of the caller's is a cancellation here
+        finally:  # a time-out of the caller is a cancellation here
             if self._map is not None and replies is None:
-                self._ask(shard)
+                self._discover(shard)
         if any(isinstance(reply, REDIRECTED) and type(reply) is not AskError for reply in replies):
-            self._ask(shard)
-            await redis.connection_pool.disconnect(inuse_connections=False)  # a name may be another node's by now
+            self._discover(shard)
+            await redis.connection_pool.disconnect(inuse_connections=False)  # the name may be another node's by now
         return replies
 
     async def _follow(self, commands: Sequence[Command], replies: list[Any]) -> None:
-        """Send commands whose slot has moved, or whose keys have while it is moving, to where their replies say.
+        """Send commands again whose slot has moved, or whose keys have while it is moving, to the node in the replies.
 
-        Where that fails the reply remains, as the next round is the retry. So it does of a command with several keys of
-        which only some have moved: it can be run when all have.
+        If that fails, the reply remains, as the next round is the retry. The same holds for a command with several keys
+        of which only some have moved: it can run when all have.
         """
         moved: dict[Address, list[int]] = {}
         for at, reply in enumerate(replies):
@@ -246,27 +246,27 @@ class Nodes:
                     replies[at] = reply
 
     async def call(self, key: str, command: Command) -> Any:
-        """Run one command; once more if who serves ``key`` has changed. Raises also the errors of Redis'."""
+        """Run one command, and again if ``key`` has moved to another node. Errors of Redis are raised, too."""
         for is_last in (False, True):
             (reply,) = await self.run(self.shard_of(key), [command])
             if not isinstance(reply, Exception):
                 return reply
-            if is_last or not isinstance(reply, REDIRECTED) or self._asking is None:
+            if is_last or not isinstance(reply, REDIRECTED) or self._discovery is None:
                 raise reply
-            await asyncio.shield(self._asking)
+            await asyncio.shield(self._discovery)
         raise AssertionError  # the second turn is the last
 
     def pubsub(self, key: str) -> PubSub:
-        """Return a subscription at the node that serves ``key``; a Cluster's nodes pass each message on to all."""
+        """Return a subscription at the node that serves ``key``; a Cluster's nodes forward each message to all."""
         subscription: PubSub = self._client(self.shard_of(key)).pubsub()
         return subscription
 
     async def aclose(self) -> None:
         """Close all connections."""
         self._is_open = False
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.wait({self._asking})
+        if self._discovery is not None:
+            self._discovery.cancel()
+            await asyncio.wait({self._discovery})
         with suppress(RedisError, OSError):
             if self._sentinel is not None:
                 await self._sentinel.aclose()
@@ -275,7 +275,7 @@ class Nodes:
                 await redis.aclose()
 
     def _opened(self, address: Address | None = None) -> Redis:
-        """Return a client of the node at ``address``; None: of the one that the URL names."""
+        """Return a client of the node at ``address``; None: the one in the URL."""
         if self._sentinel is not None:
             options = {name: each for name, each in self._options.items() if name not in {"host", "port"}}
             is_ssl = bool(options.pop("connection_class", None))
@@ -290,7 +290,7 @@ class Nodes:
 
     def _client(self, shard: str) -> Redis:
         if self._map is None or shard not in self._map.masters:
-            return self._first  # of a shard that there is no more: it is told so, and asks again
+            return self._first  # the shard does not exist any more: the reply redirects, and starts a discovery
         return self._client_at(self._map.masters[shard])
 
     def _client_at(self, address: Address) -> Redis:
@@ -301,25 +301,25 @@ class Nodes:
             redis = self._clients[address] = self._opened(address)
         return redis
 
-    # Who serves what.
+    # Discovery of the masters.
 
-    def _ask(self, failed: str = "") -> None:
-        """Begin to ask, unless that is under way; the node of the shard that ``failed`` is asked last."""
+    def _discover(self, failed: str = "") -> None:
+        """Start a discovery, unless one is running; the node of the shard that ``failed`` is queried last."""
         self._failed = failed
-        if self._is_open and self._sentinel is None and (self._asking is None or self._asking.done()):
-            self._asking = asyncio.create_task(self._learn(), name="topology.ask")
-            self._asking.add_done_callback(_forgotten)
+        if self._is_open and self._sentinel is None and (self._discovery is None or self._discovery.done()):
+            self._discovery = asyncio.create_task(self._read_slots(), name="topology.ask")
+            self._discovery.add_done_callback(_ignore_failure)
 
-    async def _learn(self) -> None:
+    async def _read_slots(self) -> None:
         problem: Exception = RedisConnectionError("no node of the cluster answers")
-        for redis, address in list(self._to_ask()):
+        for redis, address in list(self._nodes_in_turn()):
             try:
                 rows = await redis.execute_command("CLUSTER SLOTS")  # type: ignore[no-untyped-call] # a list of ranges
             except ResponseError as error:
                 if self._url.kind == "cluster" or self._map is not None:
                     problem = error
                     continue
-                self._is_known = True  # one node, as most are; or a proxy, or an ACL that does not let us ask
+                self._is_known = True  # a single node, as usual; or a proxy, or an ACL that forbids the command
                 return
             except (RedisError, OSError, TimeoutError) as error:
                 problem = error
@@ -328,9 +328,9 @@ class Nodes:
             return
         raise problem
 
-    def _to_ask(self) -> Iterator[tuple[Redis, Address]]:
-        """Yield whom to ask, each time in another order, and last who did not answer."""
-        self._times_asked += 1
+    def _nodes_in_turn(self) -> Iterator[tuple[Redis, Address]]:
+        """Yield the nodes to query, each time starting with another one, and the failed one last."""
+        self._discoveries += 1
         if self._map is None:
             yield self._first, (self._url.hosts or (("localhost", 0),))[0]
             for address in self._url.hosts[1:]:
@@ -338,7 +338,7 @@ class Nodes:
             return
         failed = self._map.masters.get(self._failed)
         known = [*self._map.nodes, *(host for host in self._url.hosts if host not in self._map.nodes)]
-        first = self._times_asked % len(known)
+        first = self._discoveries % len(known)
         for address in sorted(known[first:] + known[:first], key=lambda each: each == failed):
             yield self._client_at(address), address
 
@@ -351,10 +351,10 @@ class Nodes:
             with suppress(RedisError, OSError):
                 await self._clients.pop(address).aclose()
 
-    # Whether it can be used.
+    # Checks of the topology and its settings.
 
     async def check(self) -> None:
-        """Look whether limits and standings can be shared over this Redis.
+        """Check that limits and standings can be shared over this Redis.
 
         Raises:
             UnusableTopologyError: they cannot, and waiting does not help.
@@ -379,14 +379,14 @@ class Nodes:
             )
 
     async def doubts(self) -> list[str]:
-        """Return what is set in a way that costs limits or standings, in words."""
+        """Return notes on settings of Redis that may lose limits or standings."""
         doubts = []
         for shard in self.shards:
             policy, coverage = await self.run(
                 shard, [("CONFIG GET", "maxmemory-policy"), ("CONFIG GET", "cluster-require-full-coverage")]
             )
             where = self.address(shard)
-            policies = policy.values() if isinstance(policy, dict) else ()  # an error: it is not ours to ask
+            policies = policy.values() if isinstance(policy, dict) else ()  # an error: we have no permission
             doubts += [
                 f"redis_url: {where} has maxmemory-policy {each}, so it forgets limits when its memory is full:"
                 " set noeviction"
@@ -409,7 +409,7 @@ class Nodes:
                     f"redis_url names database {self.database}, which cannot be used ({error}): a Redis Cluster has"
                     " only database 0"
                 ) from None
-            return  # an ACL does not let us ask
+            return  # an ACL forbids the command
         if "sentinel" in (facts.get("redis_mode"), facts.get("server_mode")):
             raise UnusableTopologyError(
                 "redis_url names a Sentinel: write redis+sentinel://host1,host2,host3/service, with the service's name"
@@ -440,34 +440,34 @@ class Nodes:
 
 
 def connect(url: str, timeout_s: float = TIMEOUT_S) -> Nodes:
-    """Return the nodes of ``redis_url``; nothing is asked before they are used.
+    """Return the nodes of ``redis_url``; they connect when they are used.
 
     Raises:
-        RedisUrlError: it is no such URL.
+        RedisUrlError: the URL is invalid.
 
     """
     return Nodes(read_url(url), timeout_s)
 
 
 def why(error: BaseException) -> str:
-    """Return what kept a round trip from succeeding: the kind of error, and what Redis itself replied (cut).
+    """Return why a round trip failed: the kind of error, and the beginning of Redis' own reply.
 
-    Nothing of what was asked is in it: that may be the password, where a server does not know HELLO or AUTH.
+    The command is left out: it may have the password, if a server does not know HELLO or AUTH.
     """
     kind = type(error).__name__
     if isinstance(error, ResponseError | AuthenticationError):  # "NOPERM …", "DENIED …": the reply says what to change
-        reply = str(error).rpartition(" caused error: ")[2]  # without what was asked in a pipeline
+        reply = str(error).rpartition(" caused error: ")[2]  # without the pipeline's command
         return f"{kind}: {reply.partition(', with args beginning with')[0][:_REPLY]}"
     return kind
 
 
 @cache
 def _digest(script: str) -> str:
-    return sha1(script.encode()).hexdigest()  # noqa: S324 - Redis' way
+    return sha1(script.encode()).hexdigest()  # noqa: S324 - Redis requires it
 
 
 def raised(replies: Sequence[Any]) -> Sequence[Any]:
-    """Return replies of which none is an error; the first that is one is raised."""
+    """Return ``replies``, or raise the first that is an error."""
     for reply in replies:
         if isinstance(reply, Exception):
             raise reply
@@ -475,7 +475,7 @@ def raised(replies: Sequence[Any]) -> Sequence[Any]:
 
 
 def read_slots(rows: Sequence[Any], asked: Address) -> SlotMap:
-    """Read the reply to ``CLUSTER SLOTS`` of the node at ``asked``, whose host stands where one says none."""
+    """Read the reply to ``CLUSTER SLOTS`` of the node at ``asked``, whose host replaces missing ones."""
     ranges, others = [], []
     for first, last, *nodes in rows:
         (master, *replicas) = [(str(host or asked[0]).replace("?", asked[0]), int(port)) for host, port, *_ in nodes]
@@ -485,7 +485,7 @@ def read_slots(rows: Sequence[Any], asked: Address) -> SlotMap:
 
 
 def _sentinel(url: RedisUrl, options: Mapping[str, Any], timeout_s: float) -> Sentinel:
-    # They are asked one after the other, within the time of a round, though all but the last may be silent.
+    # Sentinels are queried one after the other, all within the time of a round, even if only the last one answers.
     each_s = timeout_s / (len(url.hosts) + 1)
     tls = {name: each for name, each in options.items() if name.startswith("ssl_")}
     if "connection_class" in options:
@@ -494,7 +494,7 @@ def _sentinel(url: RedisUrl, options: Mapping[str, Any], timeout_s: float) -> Se
     return Sentinel(url.hosts, sentinel_kwargs={**limits, **tls, **dict(url.login)})  # type: ignore[no-untyped-call] # as its documentation has it
 
 
-def _forgotten(task: "asyncio.Task[None]") -> None:
-    """Ignore what a background question failed with: the failed round was reported, and the next one asks again."""
+def _ignore_failure(task: "asyncio.Task[None]") -> None:
+    """Ignore a discovery's error: the failed round was reported, and the next one discovers again."""
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""``redis_url``: of which kind it is, and whom to ask. Apart from the client, as settings are read without redis-py."""
+"""Parses ``redis_url``: its kind, and the hosts. Separate from the client, as settings are read without redis-py."""
 
 import re
 from typing import Literal
@@ -26,19 +26,18 @@ _OF_SENTINELS = {"sentinel_username": "username", "sentinel_password": "password
 
 
 class RedisUrlError(ValueError):
-    """``redis_url`` cannot be understood; the message says how to write it, and has nothing of the URL."""
+    """``redis_url`` is invalid; the message says how to write it, and quotes nothing of the URL."""
 
 
 class UnusableTopologyError(Exception):
-    """Redis answers, and cannot be used like this; the message says what to do."""
+    """Redis answers, but cannot be used in this topology; the message says what to do."""
 
 
 class RedisUrl(msgspec.Struct, frozen=True):
     """A URL's parts. Its ``repr`` has no password.
 
-    ``plain``: the URL of one node, with the options that hold for all. ``hosts``: the nodes, or Sentinels, to ask
-    first; none for a socket of this machine. ``service``: what the Sentinels call the master. ``login``: with what
-    one connects to the Sentinels.
+    ``plain``: the URL of one node, with the options for all. ``hosts``: the nodes, or Sentinels, to query first; none
+    for a Unix socket. ``service``: the Sentinels' name of the master. ``login``: user and password for the Sentinels.
     """
 
     kind: Kind
@@ -55,10 +54,10 @@ def read_url(url: str) -> RedisUrl:
     """Read ``redis_url``.
 
     Raises:
-        RedisUrlError: it is none that the gateway knows.
+        RedisUrlError: it is invalid.
 
     """
-    # Python 3.14 refuses brackets behind a comma, so it does not see the hosts.
+    # Python 3.14 refuses brackets after a comma, so the hosts are cut out before.
     scheme, _, rest = url.partition("://")
     netloc = re.split(r"[/?#]", rest, maxsplit=1)[0]
     try:

@@ -29,13 +29,13 @@ from gateway.core.ids import TraceContext, span_id
 from gateway.settings import TRACES_PATH, TracingSettings
 from gateway.tracing.naming import RACED, Ended, EndedCall, LateAttempt, Peer, operation
 
-# The attributes of spans: the conventions' where they have one, else ``holeshot.`` with the ledger's column. Nothing
-# here is of a prompt or an answer, nor of a provider's error message, which may quote one.
+# The attributes of spans: the conventions' where they have one, else ``holeshot.`` with the ledger's column. None has
+# text of a prompt or an answer, nor of a provider's error message, which may quote one.
 
 Value = str | bool | int | float | tuple[str, ...]
 Attributes = dict[str, Value]
 
-# What the ledger has besides is in it, by the call's id: an attribute costs 2 µs.
+# A choice of columns, as an attribute costs 2 µs: the others are in the ledger, by the call's id.
 _CALL = (
     "client", "request_id", "answered_model", "overhead_ms", "prompt_tokens", "completion_tokens", "cost_usd",
     "duplicate_cost_usd", "alone_ms", "deadline_met", "ttft_ms", "error_kind", "region",
@@ -74,7 +74,7 @@ def of_call(record: CallRecord) -> Attributes:
 
 
 def of_attempt(attempt: AttemptRecord, call: CallRecord, peer: Peer | None) -> Attributes:
-    """Return the attributes of an attempt's span; ``peer`` is its provider, None if a reload has removed that."""
+    """Return the attributes of an attempt's span; ``peer`` is its provider, None if a reload has removed it."""
     attributes = _requested(call, attempt.deployment.partition("/")[2])
     attributes |= {
         "gen_ai.provider.name": attempt.provider if peer is None else peer.name,
@@ -136,7 +136,7 @@ def _add(attributes: Attributes, record: CallRecord | AttemptRecord, columns: tu
             attributes[f"holeshot.{column}"] = str(value) if isinstance(value, str) else value
 
 
-# Makes OpenTelemetry's spans of records. Imported only while traces are on, as OpenTelemetry is.
+# Makes OpenTelemetry's spans from records.
 
 _SERVER_ERROR = 500
 _UNSET = Status(StatusCode.UNSET)
@@ -154,16 +154,16 @@ class Spans:
     def of(self, ended: Ended) -> Iterator[ReadableSpan]:
         """Yield the spans of a call and its attempts, or of an attempt that ended after its call."""
         call = ended.call if isinstance(ended, LateAttempt) else ended
-        family = _Family(call)
+        ids = _CallIds(call)
         if isinstance(ended, LateAttempt):
-            yield self._attempt(family, ended.record, ended.ended_ms, is_late=True)
+            yield self._attempt(ids, ended.record, ended.ended_ms, is_late=True)
             return
-        yield self._call(family)
+        yield self._call(ids)
         for attempt, ended_ms in zip(call.record.attempts, call.ended_ms, strict=True):
-            yield self._attempt(family, attempt, ended_ms, is_late=False)
+            yield self._attempt(ids, attempt, ended_ms, is_late=False)
 
-    def _call(self, family: "_Family") -> ReadableSpan:
-        call, record = family.call, family.call.record
+    def _call(self, ids: "_CallIds") -> ReadableSpan:
+        call, record = ids.call, ids.call.record
         is_error = record.status_code >= _SERVER_ERROR or (
             record.error_kind is not None and record.status_code < 400  # noqa: PLR2004 - it broke off
         )
@@ -172,45 +172,45 @@ class Spans:
             attributes["error.type"] = record.error_kind or str(record.status_code)
         return ReadableSpan(
             name=f"{operation(record.endpoint)} {record.model}",
-            context=family.own,
-            parent=family.parent,
+            context=ids.own,
+            parent=ids.parent,
             resource=self._resource,
             attributes=attributes,
-            events=_events(family, call),
+            events=_events(ids, call),
             kind=SpanKind.SERVER,
             status=_ERROR if is_error else _UNSET,
-            start_time=family.at(0.0),
-            end_time=family.at(record.total_ms),
+            start_time=ids.at(0.0),
+            end_time=ids.at(record.total_ms),
             instrumentation_scope=self._scope,
         )
 
-    def _attempt(self, family: "_Family", attempt: AttemptRecord, ended_ms: float, *, is_late: bool) -> ReadableSpan:
-        record, offset_ms = family.call.record, attempt.launch_offset_ms
+    def _attempt(self, ids: "_CallIds", attempt: AttemptRecord, ended_ms: float, *, is_late: bool) -> ReadableSpan:
+        record, offset_ms = ids.call.record, attempt.launch_offset_ms
         attributes = of_attempt(attempt, record, self.peers.get(attempt.provider))
         if is_error := attempt.outcome.is_error:
             attributes["error.type"] = str(attempt.error_kind or attempt.outcome)
         links: tuple[Link, ...] = ()
         if is_late and record.winner_attempt_id is not None:
-            links = (Link(family.context(record.winner_attempt_id), {"holeshot.outcome": "won"}),)
+            links = (Link(ids.context(record.winner_attempt_id), {"holeshot.outcome": "won"}),)
         return ReadableSpan(
             name=f"{operation(record.endpoint)} {attempt.deployment.partition('/')[2]}",
-            context=family.context(attempt.id),
-            parent=family.own,
+            context=ids.context(attempt.id),
+            parent=ids.own,
             resource=self._resource,
             attributes=attributes,
             events=()
             if attempt.token_ms is None
-            else (Event("holeshot.first_token", {}, family.at(offset_ms + attempt.token_ms)),),
+            else (Event("holeshot.first_token", {}, ids.at(offset_ms + attempt.token_ms)),),
             links=links,
             kind=SpanKind.CLIENT,
             status=_ERROR if is_error else _UNSET,
-            start_time=family.at(offset_ms),
-            end_time=family.at(offset_ms + _age_ms(attempt, ended_ms)),
+            start_time=ids.at(offset_ms),
+            end_time=ids.at(offset_ms + _age_ms(attempt, ended_ms)),
             instrumentation_scope=self._scope,
         )
 
 
-class _Family:
+class _CallIds:
     """The ids and the clock of one call's spans."""
 
     def __init__(self, call: EndedCall) -> None:
@@ -221,7 +221,7 @@ class _Family:
         self._state = TraceState.from_header([trace.state]) if trace.state else TraceState()
         self.own = self.context(record.id)
         self.parent = None if trace.parent_id is None else self._remote(trace)
-        # Attempts' instants and offsets are of one clock each, so the call's receipt is known on both.
+        # An attempt has its launch both as an instant and as an offset, which gives the instant of the call's receipt.
         first = record.attempts[0] if record.attempts else None
         self._received_ns = (
             _unix_ns(record.started_at)
@@ -230,7 +230,7 @@ class _Family:
         )
 
     def at(self, ms: float) -> int:
-        """Return an instant in nanoseconds since 1970 of milliseconds since the call was received."""
+        """Return the instant, in nanoseconds since 1970, that is ``ms`` milliseconds after the call was received."""
         return self._received_ns + round(ms * 1e6)
 
     def context(self, record_id: str) -> SpanContext:
@@ -241,7 +241,7 @@ class _Family:
         return SpanContext(self._trace_id, int(trace.parent_id or "0", 16), True, self._flags, self._state)  # noqa: FBT003 - likewise
 
 
-def _events(family: _Family, call: EndedCall) -> Sequence[Event]:
+def _events(ids: _CallIds, call: EndedCall) -> Sequence[Event]:
     """Return a call's launches, its claim and its cuts, in the order of time."""
     record = call.record
     found: list[tuple[float, str, Attributes]] = []
@@ -258,11 +258,11 @@ def _events(family: _Family, call: EndedCall) -> Sequence[Event]:
             cut_ms = attempt.launch_offset_ms + age_ms
             found.append((cut_ms, "holeshot.cut", {**about, "holeshot.age_ms": round(age_ms, 3)}))
     found.sort(key=lambda each: each[0])
-    return [Event(name, attributes, family.at(ms)) for ms, name, attributes in found]
+    return [Event(name, attributes, ids.at(ms)) for ms, name, attributes in found]
 
 
 def _age_ms(attempt: AttemptRecord, ended_ms: float) -> float:
-    """Return the age at which an attempt ended: the ledger's where it has one, else when its end was heard of."""
+    """Return the age at which an attempt ended: the ledger's if it has one, else when its end was reported."""
     if attempt.censored_at_ms is not None:
         return attempt.censored_at_ms
     return max(ended_ms - attempt.launch_offset_ms, attempt.last_token_ms or 0.0, attempt.token_ms or 0.0)
@@ -274,17 +274,17 @@ def _unix_ns(instant: datetime) -> int:
 
 BUSY_S, PAUSE_S = 0.001, 0.001
 _SERVICE = "service.name"
-_LONGEST_REASON = 300  # characters of what a collector says
-ANSWER_BYTES = 64 * 1024  # read of an answer, which nobody needs to be longer
-_READ_S = 10.0  # for that, where the settings have no limit
+_LONGEST_REASON = 300  # characters of a collector's message
+ANSWER_BYTES = 64 * 1024  # the longest answer of a collector that is read
+_READ_S = 10.0  # for reading it, if the settings have no limit
 _READ_BYTES = 16 * 1024
 _REDIRECTS = range(300, 400)
-# The variables by which an operator has the exporter use a session of their own.
+# The variables with which an operator gives the exporter a session.
 _OWN_SESSION = tuple(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{each}CREDENTIAL_PROVIDER" for each in ("", "TRACES_"))
 
 
 class OtlpExporter:
-    """Makes spans and sends them. ``spans`` knows the providers."""
+    """Makes spans and sends them. ``spans`` has the providers."""
 
     def __init__(self, settings: TracingSettings, *, instance: str, peers: Mapping[str, Peer]) -> None:
         """``instance`` is this process's ``service.instance.id``.
@@ -293,8 +293,8 @@ class OtlpExporter:
             ValueError: an OTEL_* variable is invalid.
 
         """
-        self._words = _first_words()
-        self._words.forget()
+        self._logged = _first_line()
+        self._logged.clear()
         self.spans = Spans(_resource(settings, instance), __version__, peers)
         self._is_hurried = threading.Event()
         self._rejected: tuple[int, str] | None = None
@@ -303,84 +303,84 @@ class OtlpExporter:
             endpoint=None if settings.endpoint is None else settings.endpoint.rstrip("/") + TRACES_PATH,
             headers={name: value.get_secret_value() for name, value in settings.headers.items()} or None,
             timeout=settings.timeout_s,
-            session=None if any(os.environ.get(name) for name in _OWN_SESSION) else _heard_by(self._answered),
+            session=None if any(os.environ.get(name) for name in _OWN_SESSION) else _session_with(self._answered),
         )
-        if self._words.said is not None:
+        if self._logged.text is not None:
             # Event tracing.setting_ignored: The exporter ignores a variable `OTEL_…` (`reason`), and uses its default.
             # Do: Correct the variable and restart.
-            structlog.get_logger().warning("tracing.setting_ignored", reason=self._words.said)
-            self._words.forget()
+            structlog.get_logger().warning("tracing.setting_ignored", reason=self._logged.text)
+            self._logged.clear()
 
     @property
     def is_failing(self) -> bool:
-        """Whether what is being sent was refused at first, and is tried again."""
-        return self._words.said is not None
+        """Whether the running export was refused at first, and is tried again."""
+        return self._logged.text is not None
 
     @property
     def rejected(self) -> tuple[int, str] | None:
-        """How many spans of an accepted export the collector did not keep, and why; None if it has all."""
+        """The number of spans of an accepted export that the collector rejected, and its reason; None: it kept all."""
         return self._rejected
 
     def export(self, ended: Sequence[Ended]) -> str | None:
-        """Send the spans; return None, or why they were not accepted."""
-        self._words.forget()
+        """Send the spans; return None, or the reason if they were not accepted."""
+        self._logged.clear()
         self._rejected = None
         try:
             result = self._exporter.export(_Paced(ended, self.spans, self._is_hurried))
         except Exception as error:  # noqa: BLE001 - the thread goes on, and the operator reads it
             return f"{type(error).__name__}: {error}"
-        return None if result is SpanExportResult.SUCCESS else self._words.said or "refused"
+        return None if result is SpanExportResult.SUCCESS else self._logged.text or "refused"
 
     def hurry(self) -> None:
         """Make no more pauses: the process ends."""
         self._is_hurried.set()
 
     def shutdown(self) -> None:
-        """Give up what is being sent."""
+        """Abandon the running export."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call] # it has no annotations
 
     def _answered(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        """Read which spans of an export were rejected: the exporter takes an answer of status 200 for all of them.
+        """Read the number of rejected spans, which the exporter ignores: for it, status 200 means that all were kept.
 
         Raises:
             requests.RequestException: a redirect, which the exporter would take for success.
 
         """
-        said = _beginning(response, time.monotonic() + (self._timeout_s or _READ_S))
+        body = _read_body(response, time.monotonic() + (self._timeout_s or _READ_S))
         if response.status_code in _REDIRECTS:
             raise requests.RequestException(f"{response.status_code}, a redirect, which is not followed")
         try:
-            partial = ExportTraceServiceResponse.FromString(said if response.ok else b"").partial_success
+            partial = ExportTraceServiceResponse.FromString(body if response.ok else b"").partial_success
         except DecodeError:  # JSON, or the page of a proxy
             return
         if partial.rejected_spans > 0:
             self._rejected = partial.rejected_spans, partial.error_message[:_LONGEST_REASON] or "it does not say why"
 
 
-def _beginning(response: requests.Response, until_s: float) -> bytes:
-    """Return an answer's body as it is sent, not decompressed; nothing of one that is too long or lasts too long.
+def _read_body(response: requests.Response, until_s: float) -> bytes:
+    """Return an answer's body, not decompressed; empty if it is too long, or not complete at ``until_s``.
 
     It becomes the response's content, so that nothing reads the rest.
     """
-    said, is_whole = bytearray(), False
+    body, is_whole = bytearray(), False
     try:
-        while len(said) <= ANSWER_BYTES and time.monotonic() < until_s:
+        while len(body) <= ANSWER_BYTES and time.monotonic() < until_s:
             piece = response.raw.read1(_READ_BYTES, decode_content=False)
             if not piece:
                 is_whole = True
                 break
-            said += piece
-    except (urllib3.exceptions.HTTPError, OSError):  # it breaks off: its status has said enough
+            body += piece
+    except (urllib3.exceptions.HTTPError, OSError):  # it broke off: the status is enough
         pass
     if not is_whole:
         response.raw.close()
-        said.clear()
-    response._content = bytes(said)  # noqa: SLF001 - ``requests`` has no other way to read a part
+        body.clear()
+    response._content = bytes(body)  # noqa: SLF001 - ``requests`` has no other way to read a part
     return response._content  # noqa: SLF001 - likewise
 
 
-def _heard_by(hook: Any) -> requests.Session:
-    """Return a session of which ``hook`` hears each answer before its body is read."""
+def _session_with(hook: Any) -> requests.Session:
+    """Return a session that calls ``hook`` with each answer before its body is read."""
     session = requests.Session()
     session.headers["accept-encoding"] = "identity"
     session.hooks["response"].append(hook)
@@ -388,9 +388,9 @@ def _heard_by(hook: Any) -> requests.Session:
 
 
 class _Paced(Sequence[ReadableSpan]):
-    """Spans that are made as the exporter encodes them, with a pause after each millisecond of that.
+    """Spans that are made while the exporter encodes them, with a pause after each millisecond.
 
-    A thread that computes keeps the interpreter for 5 ms at a time, and the event loop wants it for each callback.
+    A computing thread holds the interpreter lock for 5 ms at a time, and the event loop needs it for each callback.
     """
 
     def __init__(self, ended: Sequence[Ended], spans: Spans, is_hurried: threading.Event) -> None:
@@ -425,7 +425,7 @@ class _OneResource(Resource):
 
 
 def _resource(settings: TracingSettings, instance: str) -> Resource:
-    """Return what all spans are of: the file's attributes, over those of the environment, over ours."""
+    """Return the resource of all spans: the file's attributes override the environment's, which override ours."""
     environment = OTELResourceDetector().detect().attributes
     ours = {_SERVICE: "holeshot", "service.version": __version__, "service.instance.id": instance}
     found = {**ours, **environment, **settings.resource_attributes}
@@ -434,31 +434,31 @@ def _resource(settings: TracingSettings, instance: str) -> Resource:
     return _OneResource(Resource.create(found).attributes)
 
 
-class _FirstWords(logging.Handler):
-    """Keeps the first line of an export, which has the cause, and writes none: a collector may be away for days."""
+class _FirstLine(logging.Handler):
+    """Keeps the first line logged by an export, which has the cause, and writes none: outages may last for days."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.said: str | None = None
+        self.text: str | None = None
 
-    def forget(self) -> None:
-        """Forget the line of an earlier export."""
-        self.said = None
+    def clear(self) -> None:
+        """Drop the line of an earlier export."""
+        self.text = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the line, but none about a client's tracestate."""
-        if self.said is None and not record.name.startswith("opentelemetry.trace."):
-            self.said = record.getMessage()
+        """Keep the line, unless it is about a client's tracestate."""
+        if self.text is None and not record.name.startswith("opentelemetry.trace."):
+            self.text = record.getMessage()
 
 
-def _first_words() -> _FirstWords:
-    """Return the handler of all that OpenTelemetry's packages log in this process."""
+def _first_line() -> _FirstLine:
+    """Return the handler of all log lines of OpenTelemetry's packages in this process."""
     logger = logging.getLogger("opentelemetry")
     logger.propagate = False
-    logger.setLevel(logging.WARNING)  # whatever the gateway's own log leaves out
+    logger.setLevel(logging.WARNING)  # also if the gateway's own log omits warnings
     for handler in logger.handlers:
-        if isinstance(handler, _FirstWords):
+        if isinstance(handler, _FirstLine):
             return handler
-    handler = _FirstWords()
+    handler = _FirstLine()
     logger.addHandler(handler)
     return handler

@@ -12,7 +12,7 @@ from gateway.settings import Settings, vendor_of
 from providers import load_catalog
 from providers.dialects import DIALECTS
 
-# Where the conventions have a name of their own; others keep the catalog's.
+# The conventions' names that differ from the catalog's.
 _PROVIDERS = {
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
@@ -38,7 +38,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """A provider as spans name it."""
+    """A provider's attributes in spans."""
 
     name: str
     address: str | None  # of its server; None: litellm knows it
@@ -63,7 +63,7 @@ def peers(settings: Settings) -> Mapping[str, Peer]:
     return found
 
 
-# What is kept of a call until its spans are made, in the exporting thread.
+# Ended calls and attempts, which the exporting thread makes spans from.
 
 
 class EndedCall(msgspec.Struct, frozen=True, gc=False):

@@ -19,7 +19,7 @@ from gateway.tracing.naming import Ended, EndedCall, LateAttempt, peers
 if TYPE_CHECKING:
     from gateway.tracing.exporting import OtlpExporter
 
-# Exports what has ended, in a thread: nothing waits for a collector.
+# Exports ended calls and attempts in a thread: nothing waits for a collector.
 
 QUEUED = 4096  # calls and late attempts, with their records: some 10 MB
 BATCH = 128  # exported at once: some 0.5 MB
@@ -27,32 +27,32 @@ EVERY_S = 0.5
 CLOSE_S = 2.0  # how long the end of the gateway waits for a collector
 _LOOK_S, _GIVE_UP_S = 0.05, 0.2
 PAUSE_FIRST_S, PAUSE_MAX_S = 1.0, 30.0  # after a failed export, doubled each time
-TELL_EVERY_S = 60.0  # of spans that were rejected one by one
+LOG_EVERY_S = 60.0  # at most, spans rejected one by one
 
 
 class Exporter(Protocol):
-    """Makes spans of what has ended, and sends them; used by the thread alone, but for ``shutdown``."""
+    """Makes spans of ended calls and attempts, and sends them; used by the thread alone, but for ``shutdown``."""
 
     @property
     def is_failing(self) -> bool:
-        """Whether what is being sent was refused at first, and is tried again."""
+        """Whether the running export was refused at first, and is tried again."""
 
     @property
     def rejected(self) -> tuple[int, str] | None:
-        """How many spans of the last export, which was accepted, were not kept, and why; None: all were."""
+        """The number of spans that the collector rejected of the last export, and its reason; None: it kept all."""
 
     def export(self, ended: Sequence[Ended]) -> str | None:
-        """Send the spans; return None, or why they were not accepted. May take long, may not raise."""
+        """Send the spans; return None, or the reason if they were not accepted. May take long, may not raise."""
 
     def hurry(self) -> None:
-        """Stop sparing the event loop: the process ends."""
+        """Make no more pauses for the event loop: the process ends."""
 
     def shutdown(self) -> None:
-        """Give up what is being sent. No export follows."""
+        """Abandon the running export. No export follows."""
 
 
 class Sender:
-    """A bounded queue, and the thread that empties it. What does not fit is dropped and counted.
+    """A bounded queue, and the thread that empties it. Items that do not fit are dropped and counted.
 
     The thread begins with ``start`` and ends with ``close``. While a collector is away there is one log line at the
     beginning and one at the end.
@@ -65,8 +65,8 @@ class Sender:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._failures = 0  # in a row
-        self._rejected = 0  # spans, since that was logged
-        self._tell_at_s: float | None = None  # of the monotonic clock; None: at once
+        self._rejected = 0  # spans, since the last log line about them
+        self._log_at_s: float | None = None  # of the monotonic clock; None: at once
 
     def start(self) -> None:
         """Start the thread, once."""
@@ -75,14 +75,14 @@ class Sender:
             self._thread.start()
 
     def offer(self, ended: Ended) -> None:
-        """Queue what has ended, or drop it."""
+        """Queue a call or attempt, or drop it."""
         if len(self._queue) < QUEUED and not self._closing.is_set():
             self._queue.append(ended)
         else:
             self.dropped += ended.spans
 
     async def close(self) -> None:
-        """Export what is queued, for ``CLOSE_S`` at most, and not at all to a collector that has not answered."""
+        """Export the queue, for ``CLOSE_S`` at most, and not at all if the last export failed."""
         self._closing.set()
         self._exporter.hurry()
         if self._thread is not None:
@@ -139,16 +139,16 @@ class Sender:
             )
 
     def _lost(self, spans: int, reason: str) -> None:
-        """Count spans that the collector has not kept of those it took, and log them now and then."""
+        """Count spans that the collector rejected of an accepted export, and log their number at intervals."""
         self.dropped += spans
         self._rejected += spans
         now_s = time.monotonic()
-        if self._tell_at_s is None or now_s >= self._tell_at_s:
+        if self._log_at_s is None or now_s >= self._log_at_s:
             # Event tracing.spans_rejected: The collector accepted exports, but did not keep `spans` of their spans
             # (`reason`). At most one line a minute.
             # Do: Check the limits of the collector.
             get_logger().warning("tracing.spans_rejected", spans=self._rejected, reason=reason)
-            self._rejected, self._tell_at_s = 0, now_s + TELL_EVERY_S
+            self._rejected, self._log_at_s = 0, now_s + LOG_EVERY_S
 
     def _drop(self, number: int) -> int:
         lost = 0
@@ -161,15 +161,15 @@ class Sender:
         return lost
 
 
-# Hears of calls while traces are on, and hands those that are sampled to the exporting thread.
+# Receives the events of calls while traces are on, and passes sampled calls to the exporting thread.
 
-MOST_WAITING = 10_000  # calls with an attempt that is still watched
+MOST_WAITING = 10_000  # calls with an audited loser that still runs
 
 
 class CallTraces:
-    """The traces of a process's calls. ``clock``: monotonic seconds, that of the records.
+    """The traces of a process's calls. ``clock``: the records' clock, in monotonic seconds.
 
-    A call pays for keeping when its attempts ended, and for its place in a queue: spans are made elsewhere.
+    A call's own work is only to note when its attempts ended, and to enter the queue: spans are made in the thread.
     """
 
     def __init__(self, sender: Sender, *, sample_ratio: float, is_passed_on: bool, clock: Callable[[], float]) -> None:
@@ -178,10 +178,10 @@ class CallTraces:
         self._is_passed_on = is_passed_on
         self._clock = clock
         self._ended_at: dict[str, float] = {}  # attempts of running calls, in seconds of the clock
-        self._waiting: dict[str, _Waiting] = {}  # calls with attempts that are still watched
+        self._waiting: dict[str, _Waiting] = {}  # calls with audited losers that still run
 
     def use(self, sender: Sender, *, sample_ratio: float, is_passed_on: bool) -> None:
-        """Hand spans to ``sender`` from now on; the rest is for new calls."""
+        """Use another ``sender`` from now on; the other settings are for new calls."""
         self.sender = sender
         self._sample_ratio = sample_ratio
         self._is_passed_on = is_passed_on
@@ -194,7 +194,7 @@ class CallTraces:
         return TraceContext(found.trace_id, found.parent_id, found.flags, found.state, self._is_passed_on)
 
     def attempt_ended(self, attempt: AttemptRecord, ago_s: float) -> None:
-        """Keep when an attempt has ended, ``ago_s`` seconds ago: records have the times of tokens, not of ends."""
+        """Note that an attempt ended ``ago_s`` seconds ago: records have the times of tokens, not of ends."""
         self._ended_at[attempt.id] = self._clock() - ago_s
 
     def call_finished(self, record: CallRecord) -> None:
@@ -211,7 +211,7 @@ class CallTraces:
             self._waiting[record.id] = _Waiting(call, received_at, missing)
 
     def attempt_audited(self, attempt: AttemptRecord) -> None:
-        """Queue the span of an attempt that was watched beyond its call."""
+        """Queue the span of an attempt that was measured beyond its call."""
         ended_at = self._ended_at.pop(attempt.id, None)
         waiting = self._waiting.get(attempt.call_id)
         if waiting is None:
@@ -238,9 +238,9 @@ _OFF = TracingSettings()
 
 
 class Tracing:
-    """``own`` is what recorders tell of calls: None while traces are off. OpenTelemetry is imported when they are on.
+    """``own`` receives the events of calls; it is None while traces are off. OpenTelemetry is imported if they are on.
 
-    ``worker`` names this process in its spans; ``clock``: monotonic seconds, that of the records.
+    ``worker`` names this process in its spans; ``clock``: the records' clock, in monotonic seconds.
     """
 
     def __init__(self, settings: Settings, *, worker: str, clock: Callable[[], float]) -> None:
@@ -287,7 +287,7 @@ class Tracing:
             task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Export what is queued, for a limited time."""
+        """Export the queue, for a limited time."""
         if self.own is not None:
             await self.own.sender.close()
         await asyncio.gather(*self._closing)

@@ -23,14 +23,14 @@ from providers import redact, redact_json
 
 # Writes the log's lines in a thread, so that nothing waits for the reader of standard error.
 
-HELD_BYTES = select.PIPE_BUF  # so much is written to a pipe in one piece: no line is mixed with another worker's
+HELD_BYTES = select.PIPE_BUF  # a pipe takes so much in one piece, so lines of several workers are not mixed
 HELD_S = 0.05
-WAITING_BYTES = 2**20  # about 3,000 calls; how far a slow reader may be behind
+WAITING_BYTES = 2**20  # the queue's limit: about 3,000 calls
 DRAIN_S = 1.0  # how long the end of the process waits for a reader
 
 
 class Lines:
-    """A bounded queue of lines for a descriptor that may block for ever, such as a pipe without a reader.
+    """A bounded queue of lines for a descriptor that may block forever, such as a pipe without a reader.
 
     Lines keep their order. Lines that do not fit are dropped and counted; when half of the queue is written, a line
     from ``announce`` reports their number. A line that is ``held`` is written within 50 ms or with the next other line,
@@ -144,7 +144,7 @@ class Lines:
             return chunk
 
     def _put(self, chunk: bytes) -> int:
-        """Write ``chunk``, however long it takes; return how many of its lines could not be written."""
+        """Write ``chunk``, without a time limit; return how many of its lines could not be written."""
         rest = memoryview(chunk)
         while rest:
             try:
@@ -170,7 +170,7 @@ def _call_in_children(method: "weakref.WeakMethod[Callable[[], None]]") -> None:
 def configure(level: str, style: Literal["auto", "console", "json"]) -> Lines:
     """Set up structlog, and the standard library's logging through it, for this process and its forks.
 
-    Returns the queue of lines, which lives as long as the process: ``drain`` it before an exit without exit handlers.
+    Return the queue of lines, which lives as long as the process: ``drain`` it before an exit without exit handlers.
     """
     threshold = logging.getLevelNamesMapping()[level.upper()]
     console = style == "console" or (style == "auto" and sys.stderr is not None and sys.stderr.isatty())
@@ -219,7 +219,7 @@ def configure(level: str, style: Literal["auto", "console", "json"]) -> Lines:
 
 
 def mask_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Mask what looks like a key, in every field: many quote others."""
+    """Mask everything that looks like a key, in every field: many quote text of providers and clients."""
     for name, value in event.items():
         if isinstance(value, str | list | dict):
             event[name] = redact_json(value)
@@ -332,7 +332,7 @@ class CallLog:
 
 
 class _Line(msgspec.Struct, kw_only=True, gc=False):
-    """The line of a call. It has no text of others, so no secret can be in it."""
+    """The line of a call. It quotes no text of providers or prompts, so no secret can be in it."""
 
     id: str
     model: str
@@ -406,7 +406,7 @@ class _Handler(logging.Handler):
 
 
 def _descriptor() -> int:
-    """Return a descriptor of standard error; of nothing if it was closed, as its number may be another file's now."""
+    """Return a descriptor of standard error; if it was closed, one of /dev/null, as 2 may be another file now."""
     return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC) if sys.stderr is None else sys.stderr.fileno()
 
 

@@ -237,13 +237,13 @@ class Metrics:
         self._cells[self._known.deployment(model, deployment).far_off] += 1.0
 
     def refused(self, status: int, reason: str, client: str | None) -> None:
-        """Count a request that did not become a call; ``reason`` is one of a few, ``client`` a configured name."""
+        """Count a request that did not become a call; ``reason`` is from a small set, ``client`` a configured name."""
         self._cells[self._series.first_cell(REFUSALS, reason, str(status))] += 1.0
         if client is not None:
             self._cells[self._series.first_cell(CLIENT_REFUSALS, client, reason)] += 1.0
 
     def shed(self, reason: str, limit: str) -> None:
-        """Count a call that was refused under overload; both are of a few."""
+        """Count a call that was refused under overload; both labels are from small sets."""
         self._cells[self._series.first_cell(SHED, limit, reason)] += 1.0
 
     def call_waited(self, model: str, how: str, seconds: float) -> None:
@@ -277,7 +277,7 @@ class Metrics:
         cells[client.completion_tokens] += record.completion_tokens or 0
 
     def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
-        """Add what an audited loser cost that has ended after its call."""
+        """Add the cost of an audited loser that ended after its call."""
         if attempt.cost_usd is None:
             return
         cells, of_model, duplicate_usd = self._cells, self._known.model(model), duplicate_usd or 0.0
@@ -294,11 +294,11 @@ class Metrics:
         self._cells[self._accepted] += 1.0
 
     def connection_cut(self, reason: str) -> None:
-        """Count a connection that was closed because of a limit, one of a few."""
+        """Count a connection that was closed because of a limit; ``reason`` is from a small set."""
         self._cells[self._series.first_cell(CUT, reason)] += 1.0
 
     def alert_kind(self, kind: str) -> None:
-        """Make the series of a kind of alert: one that starts at 1 shows no increase."""
+        """Create the series of a kind of alert with 0: a series that starts at 1 shows no increase."""
         self._series.first_cell(ALERTS, kind)
         self._series.first_cell(ALERTS_RESOLVED, kind)
 
@@ -326,7 +326,7 @@ class Metrics:
             read()
 
 
-# What the metrics say of the process itself, by the names that Prometheus' client libraries use.
+# The metrics of the process itself, with the names that Prometheus' client libraries use.
 
 BUILD = Family("holeshot_build_info", "The running version; always 1.", "gauge", ("python", "version"), merge="max")
 WORKERS = Family("holeshot_workers", "Worker processes that are running.", "gauge")
@@ -356,13 +356,13 @@ def _memory() -> Mapping[tuple[str, ...], float]:
     return {(): float(pages * os.sysconf("SC_PAGE_SIZE"))}
 
 
-# Finds providers that count tokens differently: one that reports twice as many is paid twice, and looks faster.
+# Finds providers that count tokens differently: one that reports twice as many is paid twice as much, and looks faster.
 
 ANSWERS = 20  # of a deployment, between comparisons
 FAR_OFF_FACTOR = 1.6  # factor from the others' tokens per character, up or down
-SHORTEST_CHARS = 40  # minimum of an answer that is used
-ANSWERS_KEPT = 1000  # answers; then older ones count half
-TOLD_EVERY_S = 3600.0
+SHORTEST_CHARS = 40  # shorter answers are not used
+ANSWERS_KEPT = 1000  # at this number, the weight of earlier ones is halved
+LOGGED_EVERY_S = 3600.0
 MODELS_WATCHED = 1000  # clients may name any list of models: of those beyond, the last is watched
 USUAL_PER_CHAR = 0.25  # if only two can be compared, the one farther from this is suspected
 
@@ -380,7 +380,7 @@ class UsageWatch:
         self._clock = clock
         self._on_far_off = on_far_off
         self._stated: dict[str, dict[str, _Stated]] = {}  # by model and deployment
-        self._told_at_s: dict[tuple[str, str], float] = {}
+        self._logged_at_s: dict[tuple[str, str], float] = {}
 
     def answered(self, model: str, attempt: AttemptRecord) -> None:
         """Add the attempt that answered a call."""
@@ -412,10 +412,10 @@ class UsageWatch:
             return
         self._on_far_off(model, deployment)
         now_s, key = self._clock(), (model, deployment)
-        if now_s - self._told_at_s.get(key, -TOLD_EVERY_S) >= TOLD_EVERY_S:
-            if len(self._told_at_s) >= MODELS_WATCHED:
-                self._told_at_s.clear()
-            self._told_at_s[key] = now_s
+        if now_s - self._logged_at_s.get(key, -LOGGED_EVERY_S) >= LOGGED_EVERY_S:
+            if len(self._logged_at_s) >= MODELS_WATCHED:
+                self._logged_at_s.clear()
+            self._logged_at_s[key] = now_s
             # Event usage.far_off: A deployment reports `times` as many tokens for its texts as other deployments of the
             # model do. Costs and tok/s are computed from what providers report.
             # Do: Compare its usage and its bill with another provider's for the same text.

@@ -19,13 +19,13 @@ import msgspec
 from gateway.core.attempts import AttemptRecord
 
 SHARED_CELLS = 262_144  # 2 MiB, 13,000 histograms: series come from the configuration, never from clients
-NOWHERE = SHARED_CELLS - 64  # what does not fit is counted here, and never read
+NOWHERE = SHARED_CELLS - 64  # series that do not fit are counted here, and never read
 
 
 class Family(msgspec.Struct, frozen=True):
     """The series of one name. A histogram's ``bounds`` are inclusive; one more bucket is above the last.
 
-    ``merge``: what the page has of several workers' gauges. A gauge that is NaN is left out.
+    ``merge``: how several workers' gauges are combined. A gauge that is NaN is left out.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """What one process has counted."""
+    """The cells of one process."""
 
     alive: bool  # a dead worker's gauges no longer count
     places: Sequence[Place]
@@ -61,7 +61,7 @@ class Series:
     """The series of this process. Count like this: ``series.cells[series.first_cell(family, *values)] += 1``."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Keep the cells in memory, or in ``folder``, for all who share it.
+        """Keep the cells in memory, or in ``folder``, for all processes that share it.
 
         Raises:
             OSError: the folder has no space for them.
@@ -83,7 +83,7 @@ class Series:
         return place.first
 
     def tables(self) -> Iterator[Table]:
-        """Yield the counts of this process and of all who share its folder."""
+        """Yield the cells of this process and of all that share its folder."""
         if self._folder is None:
             yield Table(True, list(self._places.values()), self.cells)  # noqa: FBT003 - alive
             return
@@ -311,10 +311,10 @@ CUT = Family(
 )
 
 
-# Where the series of one deployment, model or client are: looked up once, and then only added to.
+# The cells of one deployment, model or client: looked up once, then only added to.
 
 _LEDGERS_BUCKETS = range(-56, 112)  # of gaps; eight per octave, number 0 begins at 10 ms
-# Which of our buckets has all of a bucket of the ledger's, by its number as JSON.
+# The bucket of ours that contains a bucket of the ledger's, by the latter's number as JSON text.
 _GAPS_AT = {str(number): bisect_left(GAP_EDGES, number + 1) for number in _LEDGERS_BUCKETS}
 
 
@@ -332,7 +332,7 @@ class ModelCells:
         self.duplicate_usd = series.first_cell(COST, label, "duplicate")
 
     def call(self, mode: str, status: str) -> int:
-        """Return the cell of calls that ended like this."""
+        """Return the cell of calls with this mode and status."""
         cell = self._calls.get((mode, status))
         if cell is None:
             cell = self._series.first_cell(CALLS, str(mode), self.label, status)
@@ -369,7 +369,7 @@ class DeploymentCells:
         self.far_off = series.first_cell(FAR_OFF, label)  # starts at 0: a series that starts at 1 shows no increase
 
     def outcome(self, outcome: str, role: str) -> int:
-        """Return the cell of attempts of this role that ended like this."""
+        """Return the cell of attempts with this outcome and role."""
         cell = self._outcomes.get((outcome, role))
         if cell is None:
             cell = self._outcomes[outcome, role] = self._series.first_cell(
@@ -392,7 +392,7 @@ class ClientCells:
         self.usd = series.first_cell(CLIENT_COST, label)
 
     def call(self, status: str) -> int:
-        """Return the cell of calls that ended like this."""
+        """Return the cell of calls with this status."""
         cell = self._calls.get(status)
         if cell is None:
             cell = self._calls[status] = self._series.first_cell(CLIENT_CALLS, self.label, status)
@@ -425,7 +425,7 @@ OTHER_CLIENTS = "(others)"
 
 
 class KnownCells:
-    """The cells of the models that are configured now, and of those who call."""
+    """The cells of the currently configured models, and of clients."""
 
     __slots__ = ("_deployments", "_known_models", "_looked_up_in", "_models", "_series", "clients")
 

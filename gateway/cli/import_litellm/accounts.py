@@ -1,7 +1,7 @@
-"""Converts who may call a LiteLLM proxy: its master key, and the keys, teams, users and customers of its database.
+"""Converts the accounts of a LiteLLM proxy: its master key, and the keys, teams, users and customers of its database.
 
-The latter are read from what its API answers, saved as files: ``/key/list?return_full_object=true``, ``/team/list``,
-``/user/list`` and ``/customer/list``. LiteLLM keeps the SHA-256 of a key, as we do, so keys go on working.
+The latter are read from saved answers of its API: ``/key/list?return_full_object=true``, ``/team/list``,
+``/user/list`` and ``/customer/list``. LiteLLM stores the SHA-256 of a key, as we do, so keys go on working.
 """
 
 import hashlib
@@ -81,11 +81,11 @@ class Accounts:
 
         """
         try:
-            told = msgspec.json.decode(path.read_bytes())
+            answer = msgspec.json.decode(path.read_bytes())
         except (OSError, msgspec.DecodeError) as error:
             words = error.strerror if isinstance(error, OSError) else "is not JSON"
             raise ConfigurationError([Problem(f"cannot be read: {words}", str(path))]) from None
-        rows = next((told[name] for name in _LISTS if name in told), told) if isinstance(told, dict) else told
+        rows = next((answer[name] for name in _LISTS if name in answer), answer) if isinstance(answer, dict) else answer
         if not isinstance(rows, list):
             raise ConfigurationError([Problem("is no list of keys, teams, users or customers", str(path))])
         for row in rows:
@@ -97,7 +97,7 @@ class Accounts:
                 self._rows[kind].append((str(path), row))
 
     def convert(self) -> None:
-        """Convert all that was read."""
+        """Convert all rows that were read."""
         teams = {
             row["team_id"]: self._payer(file, row, "team_alias", "team_id") for file, row in self._rows[_Kind.TEAM]
         }
@@ -124,8 +124,11 @@ class Accounts:
             self._note(None, "what keys, teams and customers have spent is not carried over: budgets begin at zero")
 
     def _payer(self, file: str, row: Mapping[str, Any], *names: str) -> str | None:
-        """Add a team; an internal user becomes one too, for its keys without a team. None: it has no limits."""
-        name = self._free(next(str(row[each]) for each in names if row.get(each)))
+        """Add a team and return its name; an internal user without limits becomes none, and None is returned.
+
+        Internal users with limits become teams, for their keys without a team.
+        """
+        name = self._unused(next(str(row[each]) for each in names if row.get(each)))
         limits = self._limits(file, row, f"{_kind(row)} {name!r}")
         if limits is None:
             self._note(file, f"{_kind(row)} {name!r} is blocked: set its limits, or remove its keys")
@@ -136,13 +139,13 @@ class Accounts:
         return name
 
     def _key(self, file: str, row: Mapping[str, Any], team: str | None, of_team: Any) -> None:
-        said = self._named(row)
+        label = self._named(row)
         if _DIGEST.fullmatch(str(row["token"])) is None:
-            self._note(file, f"{said} is not a SHA-256: left out, make a new one with `holeshot keys new NAME`")
+            self._note(file, f"{label} is not a SHA-256: left out, make a new one with `holeshot keys new NAME`")
             return
-        limits = self._limits(file, row, said)
+        limits = self._limits(file, row, label)
         if limits is None:
-            self._note(file, f"{said} is blocked: left out")
+            self._note(file, f"{label} is blocked: left out")
             return
         entry: dict[str, Any] = {"key_sha256": row["token"], **limits}
         if team is not None:
@@ -155,37 +158,37 @@ class Accounts:
         known = [each for each in wanted if each in self._models]
         if len(known) < len(wanted):
             unknown = ", ".join(each for each in wanted if each not in known)
-            self._note(file, f"{said} may use models that this configuration does not have: {unknown}")
+            self._note(file, f"{label} may use models that this configuration does not have: {unknown}")
         if wanted and not known:
-            self._note(file, f"{said} has no model left: left out")
+            self._note(file, f"{label} has no model left: left out")
             return
         if known:
             entry["models"] = known
-        self.clients[self._free(_name(row))] = entry
+        self.clients[self._unused(_name(row))] = entry
 
-    def _limits(self, file: str, row: Mapping[str, Any], said: str) -> dict[str, Any] | None:
-        """Return the limits of a row, and of its budget; None if it may do nothing."""
+    def _limits(self, file: str, row: Mapping[str, Any], label: str) -> dict[str, Any] | None:
+        """Return the limits of a row and of its budget; None if it is blocked, or a limit is 0."""
         budget = row.get(_BUDGET)
         own = {name: value for name, value in row.items() if value is not None}
-        told = {**(budget if isinstance(budget, dict) else {}), **own}
-        limits = {ours: told[name] for name, ours in _LIMITS.items() if _is_number(told.get(name))}
-        if _is_number(most := told.get("max_budget")):
-            period = str(told.get("budget_duration") or "")
+        values = {**(budget if isinstance(budget, dict) else {}), **own}
+        limits = {ours: values[name] for name, ours in _LIMITS.items() if _is_number(values.get(name))}
+        if _is_number(most := values.get("max_budget")):
+            period = str(values.get("budget_duration") or "")
             if (ours := _PERIODS.get(period.lower())) is None:
                 every = f"of {period}" if period else "that never begins again"
                 self._note(
-                    file, f"{said} has a budget {every}: here they are of a day or a month (UTC), so it is left out"
+                    file, f"{label} has a budget {every}: here they are of a day or a month (UTC), so it is left out"
                 )
             else:
                 limits[ours] = most
-        if told.get("model_max_budget") or told.get("soft_budget"):
-            self._note(file, f"{said}: a budget by model, or one that only warns, has no counterpart: left out")
-        return None if told.get("blocked") is True or any(value <= 0 for value in limits.values()) else limits
+        if values.get("model_max_budget") or values.get("soft_budget"):
+            self._note(file, f"{label}: a budget by model, or one that only warns, has no counterpart: left out")
+        return None if values.get("blocked") is True or any(value <= 0 for value in limits.values()) else limits
 
     def _named(self, row: Mapping[str, Any]) -> str:
         return f"the key {_name(row)!r}"
 
-    def _free(self, name: str) -> str:
+    def _unused(self, name: str) -> str:
         free, number = name, 2
         while free in self._taken:
             free, number = f"{name}-{number}", number + 1

@@ -57,15 +57,15 @@ _BARE: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(command|rerank|embed)-"), "cohere"),
 )
 
-# What LiteLLM allows between vendor and model to select one of the vendor's APIs.
+# LiteLLM's infixes between vendor and model, which select one of the vendor's APIs.
 _CHOSEN_API: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "openai": {"responses/": ("responses",), "chat/": ("chat",)},
     "azure": {"responses/": ("responses",), "o_series/": (), "gpt5_series/": ()},
 }
 
 
-class Meant(msgspec.Struct, frozen=True):
-    """The provider and model to ask."""
+class ResolvedModel(msgspec.Struct, frozen=True):
+    """The vendor and model that a name of LiteLLM's refers to."""
 
     model: str  # the vendor's name for it
     vendor: Vendor | None = None  # from the catalog
@@ -73,8 +73,8 @@ class Meant(msgspec.Struct, frozen=True):
     apis: tuple[str, ...] = ()  # the APIs that the name selects; empty if none
 
 
-def meant(model: str, custom: str, catalog: Catalog) -> Meant | None:
-    """Return LiteLLM's meaning of ``model``; None if unknown. ``custom`` is its ``custom_llm_provider``, if any."""
+def resolve(model: str, custom: str, catalog: Catalog) -> ResolvedModel | None:
+    """Return what LiteLLM's name ``model`` refers to; None if unknown. ``custom`` is its ``custom_llm_provider``."""
     first, slash, rest = model.partition("/")
     if custom:
         prefix, name = custom, rest if slash and first == custom else model
@@ -85,15 +85,15 @@ def meant(model: str, custom: str, catalog: Catalog) -> Meant | None:
     else:
         return None
     if prefix in _OWN_SERVERS:
-        return Meant(name)
+        return ResolvedModel(name)
     vendor = by_prefix(prefix, catalog)
     if vendor is None:
-        return Meant(name, prefix=prefix) if prefix in _LITELLM_ONLY else None
+        return ResolvedModel(name, prefix=prefix) if prefix in _LITELLM_ONLY else None
     apis: tuple[str, ...] = ("completions",) if prefix == "text-completion-openai" else ()
     for start, chosen in _CHOSEN_API.get(vendor.name, {}).items():
         if name.startswith(start):
             name, apis = name.removeprefix(start), chosen
-    return Meant(name, vendor, apis=apis)
+    return ResolvedModel(name, vendor, apis=apis)
 
 
 def by_prefix(prefix: str, catalog: Catalog) -> Vendor | None:
@@ -161,18 +161,18 @@ class Addresses:
         self._catalog = catalog
         self._variables = variables
         self._notes = notes
-        self._served: dict[Address, dict[str | None, list[Hashable]]] = {}  # what is served there, by key
+        self._served: dict[Address, dict[str | None, list[Hashable]]] = {}  # deployments there, by key
         self._preferred: dict[tuple[Address, str | None], str] = {}
         self._names: dict[tuple[Address, str | None], str] = {}
         self.providers: dict[str, dict[str, Any]] = {}
 
-    def read(self, meant: Meant, params: dict[str, Any], place: Place) -> tuple[Address, str | None] | None:
+    def read(self, resolved: ResolvedModel, params: dict[str, Any], place: Place) -> tuple[Address, str | None] | None:
         """Read address and key from ``params``; return None, with a remark, if there is no address."""
         base_url = params.pop("api_base", None) or params.pop("base_url", None)
         params.pop("base_url", None)
         organization = params.pop("organization", None)
         raw_key = params.pop("api_key", None)
-        vendor = meant.vendor
+        vendor = resolved.vendor
         if base_url is None and vendor is not None and vendor.name == "azure":
             base_url = "os.environ/AZURE_API_BASE"  # LiteLLM's default
         url = None if base_url is None else str(self._variables.plain(base_url, (*place, "api_base")))
@@ -181,13 +181,13 @@ class Addresses:
         url = None if url is None else _trimmed(url, vendor)
         if vendor is not None and vendor.base_url is not None and url == vendor.base_url.rstrip("/"):
             url = None
-        if url is None and vendor is None and meant.prefix is None:
+        if url is None and vendor is None and resolved.prefix is None:
             self._notes.add(place, "has no api_base, so it was left out: give a provider its base_url")
             return None
         token = any(name in params for name in _TOKENS) and vendor is not None and vendor.name == "azure"
         address = Address(
             vendor=vendor.name if vendor else None,
-            prefix=meant.prefix,
+            prefix=resolved.prefix,
             kind="litellm" if token else None,
             base_url=url,
             organization=None if organization is None else str(self._variables.plain(organization, place)),
@@ -195,9 +195,9 @@ class Addresses:
         )
         return address, self._key(raw_key, address, vendor, place)
 
-    def ask(self, address: Address, key: str | None, what: Hashable) -> None:
-        """Record that ``what`` is requested from ``address`` with ``key``."""
-        self._served.setdefault(address, {}).setdefault(key, []).append(what)
+    def add_use(self, address: Address, key: str | None, deployment: Hashable) -> None:
+        """Record that ``deployment`` is at ``address`` and uses ``key``."""
+        self._served.setdefault(address, {}).setdefault(key, []).append(deployment)
 
     def prefer(self, address: Address, key: str | None, name: str) -> None:
         """Prefer ``name`` for the provider at ``address``, because clients use it."""
@@ -206,7 +206,7 @@ class Addresses:
     def name_all(self) -> None:
         """Make a provider for each address and key; keys that serve the same become one provider's ``api_keys``."""
         for address, keys in self._served.items():
-            same = len({frozenset(what) for what in keys.values()}) == 1 and None not in keys
+            same = len({frozenset(deployments) for deployments in keys.values()}) == 1 and None not in keys
             for group in [list(keys)] if same else [[key] for key in keys]:
                 self._add(address, group)
 
@@ -242,10 +242,10 @@ class Addresses:
         if vendor is None or _VERSIONED not in vendor.query:
             return None
         sent, where = vendor.query[_VERSIONED], (*place, "api_version")
-        said = params.pop("api_version", None)
-        if said is None:
+        given = params.pop("api_version", None)
+        if given is None:
             return self._variables.default("AZURE_API_VERSION")  # LiteLLM's default
-        version = str(self._variables.plain(said, where))
+        version = str(self._variables.plain(given, where))
         if version in _AZURE_V1:
             self._notes.add(
                 where,

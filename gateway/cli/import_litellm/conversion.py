@@ -1,4 +1,4 @@
-"""Converts a LiteLLM proxy's file to the text of ours, with remarks on what is left to do."""
+"""Converts a LiteLLM proxy's file to the text of ours, with remarks on the work that is left."""
 
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from gateway.cli.import_litellm.notes import (
     Source,
     Variables,
     is_reference,
-    is_said,
+    is_set,
     items,
     read_source,
     section,
@@ -204,21 +204,21 @@ class Fallbacks:
         self._models = models
         self._aliases = aliases
         self._notes = notes
-        self._asked: dict[Cause, dict[str, list[str]]] = {}
+        self._by_cause: dict[Cause, dict[str, list[str]]] = {}
 
     def read(self, data: Mapping[str, Any], place: Place) -> None:
         """Read the lists of one section; sections read earlier take precedence."""
         for key, cause in _LISTS.items():
-            if cause in self._asked or not data.get(key):
+            if cause in self._by_cause or not data.get(key):
                 continue
-            asked = self._asked.setdefault(cause, {})
+            by_model = self._by_cause.setdefault(cause, {})
             for index, item in enumerate(items(data[key], (*place, key), self._notes)):
                 for model, others in section(item, (*place, key, index), self._notes).items():
-                    self._add(asked, str(model), others, (*place, key, index, str(model)))
+                    self._add(by_model, str(model), others, (*place, key, index, str(model)))
         if default := data.get("default_fallbacks"):
-            asked = self._asked.setdefault(Cause.FAILED, {})
-            if _ANY not in asked:
-                self._add(asked, _ANY, default, (*place, "default_fallbacks"))
+            by_model = self._by_cause.setdefault(Cause.FAILED, {})
+            if _ANY not in by_model:
+                self._add(by_model, _ANY, default, (*place, "default_fallbacks"))
 
     def of_models(self) -> dict[str, list[Any]]:
         """Return each model's fallbacks as the file has them: only the name if it is for every cause.
@@ -239,10 +239,10 @@ class Fallbacks:
         return result
 
     def _of(self, model: str, cause: Cause) -> Sequence[str]:
-        asked = self._asked.get(cause, {})
-        return asked.get(model) or asked.get(self._aliases.get(model, model)) or asked.get(_ANY) or ()
+        by_model = self._by_cause.get(cause, {})
+        return by_model.get(model) or by_model.get(self._aliases.get(model, model)) or by_model.get(_ANY) or ()
 
-    def _add(self, asked: dict[str, list[str]], model: str, others: Any, place: Place) -> None:
+    def _add(self, by_model: dict[str, list[str]], model: str, others: Any, place: Place) -> None:
         if model != _ANY and model not in self._models:
             self._notes.add(place, "there is no such model: its fallbacks are left out")
             return
@@ -252,7 +252,7 @@ class Fallbacks:
             if isinstance(other, dict) and len(other) > 1:
                 self._notes.add(here, "a fallback gets the unchanged request: the changes are left out")
             if isinstance(name, str) and name in self._models:
-                asked.setdefault(model, []).append(name)
+                by_model.setdefault(model, []).append(name)
             else:
                 self._notes.add(here, "falls back to a model that is not in the file: left out; add it under `models`")
 
@@ -265,11 +265,11 @@ def redis_url(data: Mapping[str, Any], place: Place, variables: Variables, notes
     if not host:
         return None
 
-    def said(name: str) -> Any:
+    def part(name: str) -> Any:
         value = data.get(name)
         return None if value in (None, "") else variables.plain(value, (*place, name))
 
-    user, database = said("redis_username"), said("redis_db")
+    user, database = part("redis_username"), part("redis_db")
     password = data.get("redis_password")
     login = ""
     if password:
@@ -281,9 +281,9 @@ def redis_url(data: Mapping[str, Any], place: Place, variables: Variables, notes
     elif user:
         login = f"{user}@"
     scheme = "rediss" if data.get("redis_ssl") in (True, "true", "True") else "redis"
-    port = said("redis_port") or 6379
+    port = part("redis_port") or 6379
     tail = "" if database is None else f"/{database}"
-    return f"{scheme}://{login}{said('redis_host')}:{port}{tail}"
+    return f"{scheme}://{login}{part('redis_host')}:{port}{tail}"
 
 
 def clocks(data: Mapping[str, Any], place: Place, variables: Variables, notes: Notes) -> dict[str, Any]:
@@ -315,7 +315,7 @@ def ledger(general: Mapping[str, Any], place: Place, notes: Notes) -> str | None
     return f"${{{LEDGER}:-{_DEFAULT_LEDGER}}}"
 
 
-# Writes a converted configuration as text: its sections, and at its end what is left to do.
+# Writes a converted configuration as text: its sections, and at its end the work that is left.
 
 _WIDTH = 120
 _SHORT = 16  # characters of a word that may share a line with others
@@ -461,7 +461,7 @@ class _Conversion:
         )
 
     def _accounts(self, files: Sequence[Path], config: dict[str, Any]) -> Sequence[Problem]:
-        """Add what is in LiteLLM's database; return remarks."""
+        """Add the accounts of LiteLLM's database; return remarks."""
         found = Accounts(config["models"])
         for file in files:
             found.read(file)
@@ -493,7 +493,7 @@ class _Conversion:
         for entry in sorted(found, key=lambda each: not _is_wildcard(each)):
             if _is_wildcard(entry):
                 self._open_to_any_model(entry)
-            self._addresses.ask(entry.address, entry.key, entry.same)
+            self._addresses.add_use(entry.address, entry.key, entry.same)
         return [entry for entry in found if not _is_wildcard(entry)]
 
     def _open_to_any_model(self, entry: Entry) -> None:
@@ -570,12 +570,12 @@ class _Conversion:
 
     def _remark_on_the_rest(self) -> None:
         """Remark on everything that was not read."""
-        for name, said in self._sections.items():
-            for key, value in said.items():
-                if key not in _READ_OF[name] and is_said(value):
+        for name, settings in self._sections.items():
+            for key, value in settings.items():
+                if key not in _READ_OF[name] and is_set(value):
                     self._notes.add((name, str(key)), _ADVICE[name].get(str(key), UNKNOWN))
         for name, value in self._data.items():
-            if name not in _READ and is_said(value):
+            if name not in _READ and is_set(value):
                 self._notes.add((name,), SECTIONS.get(name, UNKNOWN))
         self._variables.remark_on_own()
 

@@ -1,4 +1,4 @@
-"""Converts an entry of LiteLLM's ``model_list`` to a deployment, and separates what belongs to its model."""
+"""Converts an entry of LiteLLM's ``model_list`` to a deployment, and separates the settings of its model."""
 
 from collections.abc import Hashable, Iterator, Mapping
 from math import inf, isfinite
@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.cli.import_litellm.addresses import Address, Addresses, Meant, frozen, meant
-from gateway.cli.import_litellm.notes import Notes, Variables, is_reference, is_said, section
+from gateway.cli.import_litellm.addresses import Address, Addresses, ResolvedModel, frozen, resolve
+from gateway.cli.import_litellm.notes import Notes, Variables, is_reference, is_set, section
 from gateway.settings import Catalog, Place
 
 # Remarks on LiteLLM's settings that have no counterpart here: data.
@@ -237,7 +237,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def same(self) -> Hashable:
-        """What must be equal in two entries that are one deployment with two keys."""
+        """A value that is equal for two entries if they are one deployment with two keys."""
         return frozen([self.name, self.model, self.deployment, self.params, self.timeouts, self.weight, self.order])
 
 
@@ -268,16 +268,16 @@ class Entries:
         if not model or not name:
             self._notes.add(place, "has no model_name, or no litellm_params.model: left out")
             return None
-        who = meant(str(model), str(params.pop("custom_llm_provider", None) or ""), self._catalog)
-        if who is None:
+        target = resolve(str(model), str(params.pop("custom_llm_provider", None) or ""), self._catalog)
+        if target is None:
             self._notes.add((*here, "model"), "names an unknown vendor: left out; write provider/model under `models`")
             return None
-        found = self._addresses.read(who, params, here)
+        found = self._addresses.read(target, params, here)
         if found is None:
             return None
         address, key = found
         info = section(entry.get("model_info"), (*place, "model_info"), self._notes)
-        if _is_through_litellm(address, who) and not {*_apis(who, info)} <= _OF_LITELLM:
+        if _is_through_litellm(address, target) and not {*_apis(target, info)} <= _OF_LITELLM:
             self._notes.add(
                 place, "no counterpart: this vendor supports chat and embeddings only, so the entry is left out"
             )
@@ -286,7 +286,7 @@ class Entries:
         params |= {word: entry[word] for word in ("rpm", "tpm") if word in entry and word not in params}
         for word in entry.keys() - {"model_name", "litellm_params", "model_info", "rpm", "tpm", "blocked"}:
             self._notes.add((*place, word), UNKNOWN)
-        deployment = self._deployment(who, address, params, info, place)
+        deployment = self._deployment(target, address, params, info, place)
         if entry.get("blocked") or info.get("blocked"):
             deployment["enabled"] = False
         timeouts = self._timeouts(params, here)
@@ -300,7 +300,7 @@ class Entries:
         return Entry(
             place=place,
             name=str(name),
-            model=who.model,
+            model=target.model,
             address=address,
             key=key,
             deployment=deployment,
@@ -313,13 +313,13 @@ class Entries:
         )
 
     def _deployment(
-        self, who: Meant, address: Address, params: dict[str, Any], info: Mapping[str, Any], place: Place
+        self, target: ResolvedModel, address: Address, params: dict[str, Any], info: Mapping[str, Any], place: Place
     ) -> dict[str, Any]:
         """Read the deployment's settings from ``params``."""
         here = (*place, "litellm_params")
         take = self._variables.plain
         result: dict[str, Any] = {}
-        if apis := _apis(who, info):
+        if apis := _apis(target, info):
             result["apis"] = list(apis)
         if params.pop("use_chat_completions_api", None):
             result["apis"] = ["chat"]
@@ -331,7 +331,7 @@ class Entries:
         body = {key: self._variables.named(key, value, (*here, "extra_body", key)) for key, value in body.items()}
         if region := next((params[word] for word in _REGIONS if isinstance(params.get(word), str)), None):
             result["region"] = take(region, here)
-        body |= self._credentials(address, who, params, here)
+        body |= self._credentials(address, target, params, here)
         if body:
             result["extra_body"] = body
         if headers := self._headers(params, here):
@@ -342,9 +342,11 @@ class Entries:
             result["capabilities"] = capabilities
         return result
 
-    def _credentials(self, address: Address, who: Meant, params: dict[str, Any], here: Place) -> dict[str, Any]:
-        """Read from ``params`` what litellm needs to reach a vendor; it is sent in ``extra_body``."""
-        through_litellm = _is_through_litellm(address, who)
+    def _credentials(
+        self, address: Address, target: ResolvedModel, params: dict[str, Any], here: Place
+    ) -> dict[str, Any]:
+        """Read from ``params`` the credentials that litellm needs for a vendor; they are sent in ``extra_body``."""
+        through_litellm = _is_through_litellm(address, target)
         found: dict[str, Any] = {}
         for word in [name for name in params if name.startswith(_CREDENTIALS) or name in _CREDENTIAL_NAMES]:
             value = params.pop(word)
@@ -395,7 +397,7 @@ class Entries:
         for word, value in info.items():
             if word in _CAPABILITIES and value is not None:
                 yield _CAPABILITIES[word], self._variables.plain(value, (*place, word))
-            elif word not in _PRICES and word not in ("mode", "blocked") and is_said(value):
+            elif word not in _PRICES and word not in ("mode", "blocked") and is_set(value):
                 self._notes.add((*place, word), MODEL_INFO.get(word, UNKNOWN))
 
     def _timeouts(self, params: dict[str, Any], here: Place) -> dict[str, Any]:
@@ -418,10 +420,10 @@ class Entries:
         kept = {}
         for word, value in params.items():
             if word in PARAMS:
-                if is_said(value):
+                if is_set(value):
                     self._notes.add((*here, word), PARAMS[word])
             elif word.startswith(_LITELLMS_OWN) and word not in _OF_REQUESTS:
-                if is_said(value):
+                if is_set(value):
                     self._notes.add((*here, word), UNKNOWN)
             elif value is not None:
                 if word not in _OF_REQUESTS:
@@ -442,12 +444,12 @@ class Entries:
         return number
 
 
-def _apis(who: Meant, info: Mapping[str, Any]) -> tuple[str, ...]:
+def _apis(target: ResolvedModel, info: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the APIs that the entry is for; empty if it does not say."""
-    return who.apis or _APIS.get(str(info.get("mode")), ())
+    return target.apis or _APIS.get(str(info.get("mode")), ())
 
 
-def _is_through_litellm(address: Address, who: Meant) -> bool:
+def _is_through_litellm(address: Address, target: ResolvedModel) -> bool:
     """Whether the litellm library is used for the vendor."""
-    of_vendor = who.vendor is not None and who.vendor.kind == "litellm"
-    return address.kind == "litellm" or who.prefix is not None or of_vendor
+    of_vendor = target.vendor is not None and target.vendor.kind == "litellm"
+    return address.kind == "litellm" or target.prefix is not None or of_vendor

@@ -1,4 +1,4 @@
-"""The remarks of an import: what is left to do, with its place in the original file."""
+"""The remarks of an import: the work that is left, each with its place in the original file."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ def items(value: Any, place: Place, notes: Notes) -> list[Any]:
     return value
 
 
-def is_said(value: object) -> bool:
+def is_set(value: object) -> bool:
     """Whether ``value`` sets anything: null, false and empty values do not."""
     return value is not None and value is not False and value not in ("", [], {})
 
@@ -92,7 +92,7 @@ _MOVED = (
 
 
 class Variables:
-    """Converts values to what our file has, and records the variables that it needs."""
+    """Converts values to those of our file, and records the variables that it needs."""
 
     def __init__(self, data: Mapping[str, Any], environ: Mapping[str, str], notes: Notes) -> None:
         own = data.get("environment_variables")
@@ -104,7 +104,7 @@ class Variables:
         self.used: list[str] = []  # in the order of their first use
 
     def plain(self, value: Any, place: Place) -> Any:
-        """Return a value whose name is not a secret's; a secret inside it becomes a variable all the same."""
+        """Return the converted value of a field whose name is no secret's; a secret in it still becomes a variable."""
         if isinstance(value, dict):
             return {str(key): self.named(str(key), item, (*place, str(key))) for key, item in value.items()}
         if isinstance(value, list):
@@ -129,7 +129,7 @@ class Variables:
             return self._use(value.removeprefix(_ENVIRON))
         text = str(value)
         if text not in self._moved:
-            self._moved[text] = self._free(name)
+            self._moved[text] = self._unused(name)
         self._notes.add(place, _MOVED.format(name=self._moved[text]))
         return self._use(self._moved[text])
 
@@ -147,7 +147,7 @@ class Variables:
         return None if name is None else self._use(name)
 
     def remark_on_own(self) -> None:
-        """Remark on those of ``environment_variables`` that must be set elsewhere from now on."""
+        """Remark on the ``environment_variables``, which must be set elsewhere from now on."""
         for name in self._own:
             if name in self.used:
                 self._notes.add(
@@ -162,7 +162,7 @@ class Variables:
             self.used.append(name)
         return f"${{{name}}}"
 
-    def _free(self, name: str) -> str:
+    def _unused(self, name: str) -> str:
         free, number = name, 2
         while free in self._taken:
             free, number = f"{name}_{number}", number + 1

@@ -318,7 +318,7 @@ async def test_no_secret_is_in_what_is_logged_sent_or_stored(receiver: Receiver)
         answered = await post.sender.send(post.webhooks["ops"], message[0])
     seen = [logged, receiver.received, message, answered, post.webhooks]
     assert not [word for word in ("T0P-S3CRET", SECRET, SECRET.removeprefix("whsec_")) if word in repr(seen)]
-    assert answered.said == "bad *** ***, no ***"
+    assert answered.reply == "bad *** ***, no ***"
 
 
 def _alert(**changes: Any) -> Alert:

@@ -17,7 +17,7 @@ import pytest
 from structlog.testing import capture_logs
 from typer.testing import Result
 
-from gateway.cli.race_run import Question, open_gateway, run_heat
+from gateway.cli.race_run import Question, open_gateway, run_race
 from gateway.cli.race_view import JsonView, Lanes, PlainView, View
 from gateway.core.calls import Mode
 from gateway.core.errors import ModelNotFound
@@ -48,7 +48,7 @@ class RacedProviders(NamedTuple):
         """Run a race in this process."""
         settings = load(self.folder / "gateway.yaml", {})
         async with open_gateway(settings, lambda: None) as gateway:
-            return await run_heat(gateway, question, view or PlainView())
+            return await run_race(gateway, question, view or PlainView())
 
     async def start(
         self, *arguments: str, stdout: int = asyncio.subprocess.PIPE, stderr: int = asyncio.subprocess.PIPE

@@ -12,9 +12,9 @@ from gateway.alerts.sources import (
     RULES,
     WINDOWS_S,
     BurnSource,
+    CachedSource,
     LedgerSource,
     OutageSource,
-    Seldom,
     SlowdownSource,
     SpendingSource,
     Thresholds,
@@ -206,14 +206,14 @@ async def test_a_dear_source_is_asked_seldom_and_its_failure_is_repeated() -> No
         spent, limits=lambda: {"a": {"usd_per_day": 10}}, thresholds=lambda: Thresholds(0.8, None, None),
         utc_now=lambda: NOW,
     )  # fmt: skip
-    seldom = Seldom(source, every_s=60, clock=lambda: now_s)
-    assert len(await seldom.conditions()) == len(await seldom.conditions()) == asked == 1
+    cached = CachedSource(source, every_s=60, clock=lambda: now_s)
+    assert len(await cached.conditions()) == len(await cached.conditions()) == asked == 1
     now_s = 60.0
     for _ in range(2):
         with pytest.raises(SourceUnavailable):
-            await seldom.conditions()
+            await cached.conditions()
     now_s = 120.0
-    assert (len(await seldom.conditions()), asked) == (1, 3)
+    assert (len(await cached.conditions()), asked) == (1, 3)
 
 
 async def _conditions(reports: LedgerReports) -> list[Condition]:

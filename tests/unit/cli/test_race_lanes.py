@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from gateway.cli.race_run import Question
-from gateway.cli.race_view import Lane, Lanes, PlainView, Track, read_text, rows, summary
+from gateway.cli.race_view import Lane, Lanes, PlainView, RacePicture, read_text, rows, summary
 from gateway.core.attempts import AttemptStart, Outcome, Role
 from gateway.core.calls import Mode
 from gateway.core.prompt_classes import answer_class
@@ -78,7 +78,7 @@ class VirtualRace:
         """Return the picture, line by line."""
         file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
         console = Console(file=file, width=width, height=height, color_system=None, legacy_windows=False)
-        console.print(Track(self.lanes, shown))
+        console.print(RacePicture(self.lanes, shown))
         file.flush()
         buffer: Any = file.buffer
         return [line.rstrip() for line in buffer.getvalue().decode(encoding).splitlines()]
@@ -250,7 +250,7 @@ def test_the_podium_counts_wins_and_takes_the_ttft_of_all_calls_last() -> None:
 
 
 def test_a_question_is_a_streamed_chat_completion() -> None:
-    body = Question("llama", "Why?", system="Be brief.", max_tokens=9, width=3).asked()
+    body = Question("llama", "Why?", system="Be brief.", max_tokens=9, width=3).request()
 
     assert (body.stream, body.model, body.race.mode, body.race.width) == (True, "llama", Mode.RACE, 3)
     assert msgspec.json.decode(body.fields["messages"]) == [
@@ -261,7 +261,7 @@ def test_a_question_is_a_streamed_chat_completion() -> None:
 
 
 def test_a_question_leaves_to_the_model_what_is_not_said() -> None:
-    body = Question("llama", "Why?").asked()
+    body = Question("llama", "Why?").request()
 
     assert (body.race.mode, body.race.width) == (None, None)
     assert "max_tokens" not in body.fields

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.cli.tail import TailedCall, tailed
+from gateway.cli.tail import TailedCall, ended_calls
 from gateway.live.events import (
     Began,
     Done,
@@ -69,7 +69,7 @@ def race(call: str) -> list[tuple[str, Any]]:
 
 
 def test_a_call_is_a_line_with_its_attempts_once_it_has_ended() -> None:
-    (call,) = tailed(race("a"))
+    (call,) = ended_calls(race("a"))
     assert isinstance(call, TailedCall)
     line = call.line().plain
     assert " 200 chat app  121 ms first, 1.90 s in all, 40 tok, $0.0004  | " in line
@@ -84,7 +84,7 @@ def test_a_call_is_a_line_with_its_attempts_once_it_has_ended() -> None:
 
 
 def test_a_failed_call_says_why_and_what_comes_from_outside_cannot_command_the_terminal() -> None:
-    (call,) = tailed(
+    (call,) = ended_calls(
         told(
             began("b", client="\x1b[2J"),
             launched("b", "b1", "groq/x"),
@@ -104,7 +104,7 @@ def test_calls_that_run_at_the_start_are_shown_with_what_they_had() -> None:
     attempt = RunningAttempt(**msgspec.structs.asdict(launched("c", "c1", "groq/x")), ttft_ms=80.0, tokens=2)
     running = RunningCall(id="c", **BEGAN, attempts=(attempt,))
     hello = Hello(scope="process", replica="r", worker="w", now_ms=1, running=(running,))
-    (call,) = tailed(told(hello, Done(id="c", status=200)))
+    (call,) = ended_calls(told(hello, Done(id="c", status=200)))
     assert isinstance(call, TailedCall)
     assert call.line().plain.endswith("groq/x running 80 ms")
 
@@ -114,7 +114,7 @@ def test_dropped_events_are_told_and_calls_that_ended_meanwhile_are_forgotten() 
         *told(began("d"), began("e"), Gap(dropped=7, running=("e",))),
         *told(Done(id="d"), Done(id="e", status=200)),
     ]
-    words, call = tailed(events)
+    words, call = ended_calls(events)
     assert words == "7 events were dropped: calls end faster than they are read"
     assert isinstance(call, TailedCall)
     assert call.done["id"] == "e"
@@ -122,7 +122,7 @@ def test_dropped_events_are_told_and_calls_that_ended_meanwhile_are_forgotten() 
 
 def test_after_a_lost_connection_nothing_old_is_shown() -> None:
     events = [*told(began("f")), ("lost", "the gateway has closed the stream"), *told(Done(id="f")), *race("g")]
-    words, call = tailed(events)
+    words, call = ended_calls(events)
     assert words == "the gateway has closed the stream; trying again"
     assert isinstance(call, TailedCall)
     assert call.done["id"] == "g"

@@ -128,7 +128,7 @@ def test_each_fixed_prompt_has_its_turns_in_a_week_and_at_all_hours() -> None:
     assert {number - A_WEEK for number in asked.values()} <= {0, 1}
     assert len({turn.since.hour for turn in starts if turn.prompt == 0}) >= 15
     assert Turn.of("a/m", NOON).since != Turn.of("b/m", NOON).since
-    assert bytes(Turn(3, NOON).asked("m")["messages"]).decode().count(WRITTEN_PROMPTS[3]) == 1
+    assert bytes(Turn(3, NOON).fields("m")["messages"]).decode().count(WRITTEN_PROMPTS[3]) == 1
 
 
 def test_a_turn_is_taken_once_by_whichever_replica_and_also_where_there_are_calls() -> None:

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.watching import metrics
-from gateway.watching.metrics import ANSWERS, TOLD_EVERY_S, UsageWatch
+from gateway.watching.metrics import ANSWERS, LOGGED_EVERY_S, UsageWatch
 from tests.unit.ledger.records import new_id, won
 
 
@@ -51,7 +51,7 @@ def test_a_warning_comes_once_an_hour() -> None:
     clock = Clock()
     watch = UsageWatch(clock)
     assert len(told(watch, number=10 * ANSWERS, a=100, b=105, liar=200)) == 1
-    clock.now_s = TOLD_EVERY_S
+    clock.now_s = LOGGED_EVERY_S
     assert len(told(watch, number=ANSWERS, a=100, b=105, liar=200)) == 1
 
 
