@@ -4,6 +4,7 @@ No answer is stored for this. What must be seen as a whole (tool arguments, text
 and is released with its attempt. If something cannot be known, it is not judged, so that no provider is blamed for it.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat
 
 _EMPTY = frozenset({b"", b"null", b"[]"})
 _ONE = frozenset({b"", b"null", b"1"})
+_PROMPTS = re.compile(rb'\s*\[\s*["\[]')  # of texts, or of lists of tokens; one list of tokens is one prompt
 _NAMES = {
     dialect: frozenset((*dialect.requests.json_formats, *dialect.requests.tools)) for dialect in DIALECTS.values()
 }
@@ -48,8 +50,10 @@ def answer_kind(fields: Fields, dialect: Dialect) -> AnswerKind:
 
 def asks_for_several(fields: Fields, dialect: Dialect) -> bool:
     """Whether a request asks for more than one answer, which are streamed side by side."""
-    field = dialect.requests.choices
-    return field is not None and field in fields and bytes(fields[field]).strip() not in _ONE
+    requests = dialect.requests
+    if requests.choices is not None and bytes(fields.get(requests.choices, b"")).strip() not in _ONE:
+        return True
+    return requests.batched and _PROMPTS.match(fields.get(requests.prompt, b"")) is not None
 
 
 def expected(fields: Fields, dialect: Dialect, *, every_schema: bool = False) -> Expected | None:

@@ -7,6 +7,7 @@ import pytest
 
 from gateway.core.attempts import Role
 from gateway.racing.sinks import GatheringSink
+from gateway.racing.validation import asks_for_several
 from providers import ErrorKind, UpstreamError
 from providers.dialects import CHAT, COMPLETIONS, GEMINI, Dialect
 from tests.unit.racing.test_race import answers
@@ -97,3 +98,25 @@ def test_so_it_is_in_each_dialect_that_has_several(dialect: Dialect, fields: dic
 def test_a_request_for_one_is_whole_with_its_end_as_ever() -> None:
     track = Track(answers("one", 0.1), fields={"n": 1})
     assert run(track.run()).error_kind is None
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fields", "several"),
+    [
+        (CHAT, {"n": 2}, True),
+        (CHAT, {"n": 1}, False),
+        (CHAT, {"n": None}, False),
+        (CHAT, {}, False),
+        (GEMINI, {"generationConfig.candidateCount": 2}, True),
+        (COMPLETIONS, {"prompt": ["a", "b"]}, True),
+        (COMPLETIONS, {"prompt": [[1, 2], [3]]}, True),
+        (COMPLETIONS, {"prompt": [1, 2]}, False),
+        (COMPLETIONS, {"prompt": "a"}, False),
+        (COMPLETIONS, {"prompt": "a", "n": 3}, True),
+    ],
+)
+def test_several_answers_are_asked_for_by_number_or_by_several_prompts(
+    dialect: Dialect, fields: dict[str, Any], several: bool
+) -> None:
+    raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}
+    assert asks_for_several(raw, dialect) is several
