@@ -240,10 +240,8 @@ class AnswerReader:
                 chunk = msgspec.structs.replace(chunk, data=event.data)
             self._measurement.event(chunk, now)
             chunks.append(chunk)
-            if self._choices is None:
-                self.finished = self.finished or chunk.finished
-            else:
-                self._note(self._choices, chunk)
+            is_one = self._choices is None
+            self.finished = self.finished or chunk.finished if is_one else self._each_finished(chunk)
             if chunk.usage_only and self._drop_usage:
                 dropped = True
             else:
@@ -264,17 +262,19 @@ class AnswerReader:
         draft.error = error
         return error is None and not self.done
 
-    def _note(self, choices: Callable[[bytes], Iterable[tuple[int, bool]]], chunk: Chunk) -> None:
-        """Note which of several choices have begun and ended. A provider that says that all is over is believed."""
-        with suppress(*_UNREADABLE):
-            for place, is_ended in () if chunk.done else choices(chunk.data):
-                self._begun.add(place)
-                if is_ended:
-                    self._ended.add(place)
+    def _each_finished(self, chunk: Chunk) -> bool:
+        """Return whether each of several choices that has begun has ended; a provider that says so is believed."""
+        choices = None if chunk.done else self._choices
+        if choices is not None:
+            with suppress(*_UNREADABLE):
+                for place, is_ended in choices(chunk.data):
+                    self._begun.add(place)
+                    if is_ended:
+                        self._ended.add(place)
         if self._begun:
-            self.finished = bool(self._ended) and (chunk.done or self._ended == self._begun)
-        else:  # there is none, as the prompt was refused, or they cannot be told apart
-            self.finished = self.finished or chunk.finished
+            return bool(self._ended) and (chunk.done or self._ended == self._begun)
+        # There is none, as the prompt was refused, or they cannot be told apart.
+        return self.finished or chunk.finished
 
     def _without_keys(self, block: bytes) -> bytes:
         """Mask keys beside the texts. Plain events, which are not parsed, have the fields of one that was."""

@@ -99,6 +99,7 @@ class Draft:
         # Without holds the first token is sent, so that a race is worth what the first one is worth.
         self._is_first_sent = bool(lineup.after_s) and not terms.holds
         self.race = race
+        self._is_spent = race.budget <= 0  # then there are probes at most, which no budget pays for
         self.strategy = STRATEGIES[race.mode]
         self._terms = terms
         self.thrifty = terms.objective is Objective.COST
@@ -117,7 +118,7 @@ class Draft:
         if probe is not None:
             self._explore(probe, Why.PROBE)
             return
-        if self.long_prompt or not self._others or strategy.fills_with(self.race) > len(self._others):
+        if self._is_spent or self.long_prompt or not self._others or strategy.fills_with(self.race) > len(self._others):
             return
         if is_to_explore(self._others, random, prefers_new=strategy.decides):
             bearable = [each for each in self._others if self._may_explore(each)]
@@ -157,6 +158,8 @@ class Draft:
 
         A deployment that is ``alone`` in its model races itself only if the mode asks for it.
         """
+        if self._is_spent:
+            return
         if self.strategy.waits_for_the_deadline(self):
             in_time = [each for each, _ in self._rivals(late=True)]
             if self._add_before_the_deadline(in_time) or self.thrifty:
@@ -368,13 +371,10 @@ def plan(
     if not draft.strategy.in_turn:
         if why is Why.FLAWED:
             draft.add_standby(race.budget)
-        else:
+        elif race.budget > 0 or probes:
             # A broken canary is tried in its turn: its configured share says how often.
-            probe = canary if canary is not None and canary.condition.probe_due else lineup.probe
-            if race.budget > 0 or (probes and probe is not None):
-                draft.add_second(probe, tokens)
-            if race.budget > 0:
-                draft.add_late_and_raced(alone=not others and len(lineup.candidates) - len(lineup.canaries) <= 1)
+            draft.add_second(canary if canary is not None and canary.condition.probe_due else lineup.probe, tokens)
+            draft.add_late_and_raced(alone=not others and len(lineup.candidates) - len(lineup.canaries) <= 1)
         rescue_s = draft.add_rescues(lineup.reserve)
         draft.audit(race.audit_share)
     elif race.budget > 0:

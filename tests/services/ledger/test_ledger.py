@@ -5,6 +5,7 @@ import resource
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import asyncpg
@@ -215,11 +216,12 @@ async def test_losers_still_watched_when_their_gateway_died_are_interrupted(
     call_id = new_id()
     winner, told, untold = won(call_id), lost(call_id, 2, audited=True), lost(call_id, 3, audited=True)
     dead.call_started(start_of(call(winner, told, untold)))
-    for when, happens in (
-        ("before", lambda: dead.call_finished(call(winner, launched=3))),
-        ("between", lambda: dead.attempts_ended(call_id, (told,))),
-        ("after", lambda: None),
-    ):
+    events: dict[str, Callable[[], None]] = {
+        "before": lambda: dead.call_finished(call(winner, launched=3)),
+        "between": lambda: dead.attempts_ended(call_id, (told,)),
+        "after": lambda: None,
+    }
+    for when, happens in events.items():
         if when == rotated:
             dead._spool.rotate(now_s=0.0)
             await dead.flush()

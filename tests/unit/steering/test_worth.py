@@ -257,7 +257,7 @@ def test_a_held_loser_is_paid_for_as_long_as_it_was_held_and_not_for_all_that_it
     often_soon = candidate("a", {0.5: 0.5, 8.0: 0.5}, 0.1, after_s=1.0, decode_s=1.0)
     slower = candidate("b", {0.125: 1.0}, 1.0, after_s=2.0, decode_s=2.0)
     [racer] = [each for each in offered(line_up((often_soon, slower)), terms(holds=True)) if not each.delay_s]
-    # It always begins. In half of the calls it is cut after 0.375 s of its two; in the other half its answer ends first.
+    # It always begins. In half of the calls it is cut after 0.375 s of its two; in the others its answer ends first.
     paid = 0.5 * 0.375 / 2.0
     assert racer.usd == pytest.approx(PROMPT_USD + paid * answer_usd, abs=0.02 * answer_usd)
 
