@@ -125,8 +125,8 @@ def verdicts(plan: Plan, samples: Sequence[Sample], draws: Draws) -> list[Verdic
     for name, each in differences.items():
         needed = rounds_needed(each, log1p(NOTICED), len(found))
         found[name] = msgspec.structs.replace(found[name], rounds_needed=needed)
-    worded = [_with_words(each, corrected[name], len(found), by_aspect, plan.labels) for name, each in found.items()]
-    return sorted(worded, key=lambda verdict: not verdict.is_shown)
+    rendered = [_with_words(each, corrected[name], len(found), by_aspect, plan.labels) for name, each in found.items()]
+    return sorted(rendered, key=lambda verdict: not verdict.is_shown)
 
 
 class _Pair(msgspec.Struct, frozen=True):
