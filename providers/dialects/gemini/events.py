@@ -139,10 +139,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
         raise no_json_object() from None
     if said.error:
         return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
-    try:
-        return _chunk(data, said)
-    except UnicodeDecodeError:  # of what was not read so far, the arguments of a call
-        raise no_json_object() from None
+    return _chunk(data, said)
 
 
 def texts(data: bytes) -> Iterator[tuple[int, str]]:

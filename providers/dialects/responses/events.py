@@ -141,10 +141,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
             return Chunk(data, meaningful=True, answer=True, text_chars=len(delta), refused=refused)
         if event.type in _REASONING:
             return Chunk(data, meaningful=True, reasoning=True, text_chars=len(delta))
-    try:
-        return _read_other(data, event, secrets)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # of what was not read so far
-        raise no_json_object() from None
+    return _read_other(data, event, secrets)
 
 
 def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:

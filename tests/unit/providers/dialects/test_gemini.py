@@ -633,13 +633,6 @@ def test_what_is_no_event_is_an_invalid_response(data: bytes) -> None:
     assert raised.value.kind is ErrorKind.INVALID_RESPONSE
 
 
-def test_a_call_whose_arguments_are_no_text_is_an_invalid_response() -> None:
-    call = b'{"candidates": [{"content": {"parts": [{"functionCall": {"name": "f", "args": {"x": "\xff"}}}]}}]}'
-    with pytest.raises(UpstreamError) as raised:
-        read_event(call)
-    assert raised.value.kind is ErrorKind.INVALID_RESPONSE
-
-
 def test_an_error_in_a_stream_is_raised_in_both_directions() -> None:
     with pytest.raises(UpstreamError, match="overloaded"):
         ToChat().feed(event(error={"code": 503, "message": "overloaded"}))
