@@ -76,7 +76,7 @@ def test_what_is_numbered_rightly_or_no_tool_call_stays_as_it_came() -> None:
     "data",
     [
         b'{"choices": 5, "tool_calls": 1}',
-        b'{"choices": [{"index": [], "delta": {"tool_calls": [{"id": "a"}]}}]}',
+        b'{"choices": [{"index": [1], "delta": {"tool_calls": [{"id": "a"}]}}]}',
         b'{"choices": [{"delta": {"tool_calls": [{"id": "a", "index": []}]}}]}',
         b'{"choices": [{"delta": {"tool_calls": [{"id": ["a"]}]}}]}',
         b'{"choices": [{"delta": {"tool_calls": [{"function": "f"}]}}]}',
