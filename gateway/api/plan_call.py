@@ -175,18 +175,18 @@ def prepared_race(
     """
     steering, model, plan = context.steering, entry.model, entry.plan
 
-    def full(_: Launch) -> None:
+    def on_slot_refused(_: Launch) -> None:
         context.services.seats.refused(model.name)
         response_headers[NARROWED] = MAX_IN_FLIGHT
 
-    def permit(launch: Launch) -> bool:
+    def may_launch(launch: Launch) -> bool:
         cost_usd = plan.cost_usd.get(launch.deployment)
         permitted = steering.permit(model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer)
         if steering.refused_by is not None:
             response_headers[NARROWED] = steering.refused_by
         return permitted
 
-    return Race(open_call, model, plan, sink, permit=permit, full=full)
+    return Race(open_call, model, plan, sink, may_launch=may_launch, on_slot_refused=on_slot_refused)
 
 
 def remember_prefix(context: CallContext, entry: PlannedCall, record: CallRecord) -> None:
