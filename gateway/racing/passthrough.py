@@ -60,7 +60,7 @@ class AttemptSeat:
         self._seat: Seat | None = None  # the attempt's seat
 
     async def take_seat(self, names: Sequence[str], tripped: Collection[str]) -> str | None:
-        """Take a seat at one of ``names``, and return which: one with a free seat, or the first that gets one.
+        """Occupy a seat at one of ``names``; return the one with a free seat, or the first that gets one.
 
         Unhealthy ones are used only if there is no other to wait for, or the wait timed out.
         """
