@@ -426,7 +426,7 @@ _numbers = msgspec.json.Decoder(float | None)
 
 
 def _of_the_address(request: "web.Request", contents: Contents) -> Contents:
-    """Put what the address says into the body's fields."""
+    """Add the parts of the request that are in its URL to the body's fields."""
     streamed = request.path.endswith(_STREAMED)
     said = {
         "model": raw_json(request.match_info["model"]),

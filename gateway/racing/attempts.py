@@ -282,7 +282,7 @@ class Attempts:
         return attempt
 
     def _ask(self, attempts: Sequence[Attempt]) -> None:
-        """Start the tasks of attempts. Recorders are told of the launches when all requests are on their way."""
+        """Start the tasks of attempts. The launches are reported once all requests are on their way."""
         assert self._race is not None
         services, loop, call = self._open_call.services, self._race.loop, self._open_call.call
         try:
