@@ -77,15 +77,15 @@ class Race:
         self._objective = objective
         self._done = done
         self._received_at_s = timeline.now_s
-        self._grid = LaunchSchedule(
+        self._schedule = LaunchSchedule(
             plan,
             loop=timeline,
             clock=lambda: timeline.now_s,
-            permit=policy.permit,
-            go=self._launch,
-            in_need=self._replace,
+            may_launch=policy.permit,
+            launch=self._launch,
+            on_no_slot=self._replace,
             lines={},  # nobody here has max_in_flight
-            full=lambda _: None,
+            on_slot_refused=lambda _: None,
         )
         self._attempts: list[Attempt] = []
         self._running: list[Attempt] = []
@@ -108,7 +108,7 @@ class Race:
             self._close(429)
             return
         self._result.primary = self._plan.launches[0].deployment
-        for launch in tuple(self._grid.open()):
+        for launch in tuple(self._schedule.open()):
             self._launch(launch)
 
     # Attempts
@@ -148,7 +148,7 @@ class Race:
             return
         leader = self._hold.leader
         if leader is None and self._hold.begin(attempt, [other for other in self._running if other is not attempt]):
-            self._grid.close()
+            self._schedule.close()
         elif leader is not None and not self._hold.overtakes(attempt):
             self._running.remove(attempt)
             self._let_go(attempt)
@@ -193,7 +193,7 @@ class Race:
 
     def _replace(self) -> bool:
         """Launch the next candidate in place of an attempt that failed."""
-        name = self._grid.next()
+        name = self._schedule.next()
         late = self._timeline.now_s - self._received_at_s >= TIMEOUT_S
         if name is None or (
             late and len(self._attempts) > 1
@@ -208,7 +208,7 @@ class Race:
         self._winner = attempt
         self._claimed_at_s = self._timeline.now_s
         self._hold.end()
-        self._grid.close()
+        self._schedule.close()
         for other in self._running:
             if other is not attempt:
                 self._let_go(other)

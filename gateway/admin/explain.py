@@ -10,7 +10,7 @@ from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.fitting import Question, fitted
 from gateway.api.json_body import CHARS_PER_TOKEN, size_class
-from gateway.api.overrides import RaceOverride, as_asked
+from gateway.api.overrides import RaceOverride, with_override
 from gateway.api.plan_call import resolved_objective
 from gateway.api.request import Needs
 from gateway.core.attempts import AnswerKind
@@ -63,7 +63,7 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
 
     """
     call, override = _read(query)
-    model = as_asked(model, override, client, stateful=False)
+    model = with_override(model, override, client, stateful=False)
     able: list[str] = []
     excluded: Mapping[str, str] = {}
     try:

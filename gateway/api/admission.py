@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from gateway.limits import Begun
 
 
-# What is known of the request of an admitted client besides its body, the same for every API.
+# The context of an admitted request besides its body, the same for every API.
 
 
 def client_context(
     request: web.Request, context: Context, client: Client, received: Received, waited_s: float
 ) -> ClientContext:
-    """Return the origin of a call. The seconds that it has waited for its seat count as the gateway's own.
+    """Return the context of a call. The ``waited_s`` for its seat count as the gateway's own time.
 
     Raises:
         InvalidRequest: a header is invalid.
@@ -37,7 +37,7 @@ def client_context(
     tags: Mapping[str, str] = read_tags(request.headers.get("x-holeshot-tags"))
     levels, end_user = NO_LEVELS, None
     if client.limits or context.payers.is_used:
-        # A reload since then may have brought limits of end users.
+        # A reload since the admission may have added limits of end users.
         levels = (request[BEGUN].levels if BEGUN in request else NO_LEVELS) or context.payers.levels(client)
         end_user = context.payers.end_user(client, request.headers)
         tags = context.payers.tags(tags)
@@ -55,21 +55,21 @@ def client_context(
     )
 
 
-# What every call begins and ends with: its client is admitted, its body is read, and it has a seat until its end.
+# The frame of every call: its client is admitted, its body is read, and it has a seat until its end.
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-# ``answer(request, client, received, waited_s)``: the call has waited that long for its seat.
+# ``answer(request, client, received, waited_s)``: the last is the wait for a seat in seconds.
 ClientHandler = Callable[[web.Request, Client, Received, float], Awaitable[web.StreamResponse]]
 Admit = Callable[[web.Request], Client]
 
 
-def seated(answer: ClientHandler, takes: Sequence[str] = (JSON,), admit: Admit | None = None) -> Handler:
+def admitted_call(answer: ClientHandler, takes: Sequence[str] = (JSON,), admit: Admit | None = None) -> Handler:
     """Return the request handler of an API of calls. ``takes`` are the media types that the API accepts.
 
-    ``admit`` returns the client that sends a request; by default the one whose key it has.
+    ``admit`` returns the client that sends a request; by default the owner of its key.
 
     A client's ``max_parallel`` and ``rpm`` are held before the body is read, as a body costs memory. The seat is taken
-    when the body is complete: one that comes slowly takes no room from other calls.
+    when the body is complete, so a slow body keeps no seat from other calls.
     """
     media_types = tuple(takes)
 

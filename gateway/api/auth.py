@@ -1,4 +1,4 @@
-"""Who may call, and what they may do: client keys, or, without keys, rules that keep web pages out."""
+"""Admission of clients and their rights: by keys, or, without keys, by rules that keep web pages out."""
 
 import asyncio
 import hashlib
@@ -75,7 +75,7 @@ def grouped(address: Address) -> str:
 
 
 def counted_address(peer: str | None, forwarded_for: Sequence[str], trusted: Sequence[Network]) -> Hashable:
-    """Return what stands for the address of a client in limits; ``forwarded_for`` counts if ``peer`` is trusted."""
+    """Return the key of a client's address in limits; ``forwarded_for`` is used if ``peer`` is trusted."""
     if peer is None or not (trusted or ":" in peer):  # most often: an IPv4 address as it is
         return peer
     named = Trust(trusted).named(peer, forwarded_for)
@@ -84,7 +84,7 @@ def counted_address(peer: str | None, forwarded_for: Sequence[str], trusted: Seq
 
 
 class Trust:
-    """The proxies whose ``x-forwarded-for`` is believed."""
+    """The proxies whose ``x-forwarded-for`` is trusted."""
 
     def __init__(self, networks: Sequence[Network]) -> None:
         self.networks = networks
@@ -113,22 +113,22 @@ class Trust:
         return None
 
 
-# Delays the answers to wrong keys that come from an address which guesses. A good key is never delayed. Nobody finds
-# one of our own keys, which have 256 random bits; the delay makes trying slow, whatever keys an operator has chosen.
-# It does not help against somebody with many addresses, nor against one who does not wait for the answer.
+# Delays the answers to wrong keys from an address that guesses. A good key is never delayed. Keys made by the gateway
+# have 256 random bits, so guesses cannot find them; the delay slows guesses of weaker keys that an operator has chosen.
+# It does not help against an attacker with many addresses, nor against one that does not wait for the answer.
 
-FREE = 5  # wrong keys that are answered at once: somebody who mistypes, a program that is started again
-FORGOTTEN_S = 12.0  # for one of them, so FREE a minute are never delayed
+FREE = 5  # wrong keys answered at once, for typing errors and restarted programs
+FORGOTTEN_S = 12.0  # after so long one wrong key no longer counts, so FREE a minute are never delayed
 FIRST_S = 0.25  # doubled for each further one
-LONGEST_S = 5.0  # less than the time-out of any client
-_MOST = FREE + 6.0  # counted, so that an address is forgotten two minutes after its last one
-ADDRESSES = 4096  # remembered, about 200 bytes each; with more of them a guesser has FREE tries from each anyway
-WAITING = 256  # answers at a time
-WAITING_PER_ADDRESS = 16  # so that one address does not take the places of all
+LONGEST_S = 5.0  # less than any client's timeout
+_MOST = FREE + 6.0  # counted at most, so that an address is forgotten two minutes after its last wrong key
+ADDRESSES = 4096  # in memory, about 200 bytes each; a guesser with more has FREE tries from each anyway
+WAITING = 256  # delayed answers at a time
+WAITING_PER_ADDRESS = 16  # so that one address cannot use up all of them
 
 
 class _Guesser(msgspec.Struct):
-    """The wrong keys of one address: how many are not forgotten, and how many answers are waiting."""
+    """The wrong keys of one address that still count, and its delayed answers."""
 
     wrong: float = 0.0
     at_s: float = 0.0
@@ -139,10 +139,10 @@ class _Guesser(msgspec.Struct):
 
 
 class WrongKeys:
-    """Counts wrong keys by address (IPv6: by /64), and holds back the answers to those beyond the first few.
+    """Counts wrong keys by address (IPv6: by /64), and delays the answers to those beyond the first few.
 
-    ``waiting`` answers are held back now, ``delayed`` have been, ``at_once`` are those for which there was no place.
-    Memory and places are bounded. Each process counts for itself.
+    ``waiting``: answers delayed now; ``delayed``: in all; ``at_once``: sent at once, as too many were waiting.
+    Memory and waiting answers are bounded. Each process counts for itself.
     """
 
     def __init__(self) -> None:
@@ -153,15 +153,15 @@ class WrongKeys:
         self._released = asyncio.Event()
 
     def guessing(self, now_s: float) -> int:
-        """Return from how many addresses the next wrong key would be answered late; ``now_s`` is the loop's clock."""
+        """Return the number of addresses whose next wrong key would be delayed; ``now_s`` is the loop's clock."""
         return sum(guesser.wrong_at(now_s) > FREE - 1 for guesser in self._guessers.values())
 
     async def hold(self, peer: str | None) -> bool:
-        """Count a wrong key from ``peer``, and wait as long as its answer must.
+        """Count a wrong key from ``peer``, and wait for the delay of its answer.
 
         Returns False if too many answers are waiting already. The answer is then sent at once, and its connection
-        closed: a guesser has to pay for a new one each time, and holds nothing here, while a client with an old key
-        still reads why it is refused.
+        closed: a guesser needs a new one each time and occupies nothing here, while a client with an old key still
+        reads why it is refused.
         """
         guesser = self._guesser(peer)
         now_s = asyncio.get_running_loop().time()
@@ -184,7 +184,7 @@ class WrongKeys:
         return True
 
     def release(self) -> None:
-        """Answer at once from now on, also those that wait: the gateway is stopping."""
+        """Send all answers at once from now on, also those that wait: the gateway is stopping."""
         self._released.set()
 
     def _guesser(self, peer: str | None) -> _Guesser:
@@ -201,20 +201,20 @@ class WrongKeys:
 
 
 def delay_s(wrong: float) -> float:
-    """Return how long the answer to a wrong key waits, when so many are not forgotten, in seconds."""
+    """Return the delay of the answer to a wrong key in seconds; ``wrong``: the address's wrong keys that count."""
     return 0.0 if wrong <= FREE else min(LONGEST_S, max(FIRST_S, FIRST_S * 2.0 ** (wrong - FREE - 1.0)))
 
 
 JSON = "application/json"
-# Of the digest of the key that sends a request: when the key ends, its requests are found by it.
+# The digest of a request's key, by which its requests are found when the key ends.
 DIGEST: web.RequestKey[bytes] = web.RequestKey("holeshot.digest", bytes)
-# Held on to while the request runs, so that it is found when the token is denied.
+# Referenced while the request runs, so that it is found when the token is denied.
 TOKEN: "web.RequestKey[Token]" = web.RequestKey("holeshot.token")
 READING = frozenset({"GET", "HEAD"})
-_DOTS = 2  # in a signed token; few keys have any
+_DOTS = 2  # of a signed token; few other keys have any
 
 
-# Who sends a request without a key of its own: somebody who has signed in.
+# Returns the sender of a request without a key of its own: a person who has signed in.
 VISITOR: web.RequestKey[Client] = web.RequestKey("holeshot.visitor", Client)
 
 
@@ -226,7 +226,7 @@ class Connection(Protocol):
 
 
 class Head(Protocol):
-    """What a request says of its sender."""
+    """The parts of a request that identify its sender."""
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -234,11 +234,11 @@ class Head(Protocol):
 
     @property
     def host(self) -> str:
-        """The host that was asked for."""
+        """The requested host."""
 
     @property
     def raw_path(self) -> str:
-        """The path with its query, as it was sent."""
+        """The path with its query, as sent."""
 
 
 class Admission:
@@ -250,11 +250,11 @@ class Admission:
         self.tokens = tokens
         self._table = keys.table
         self.sessions = Sessions(keys.table, keys.unix_clock)
-        self.local = Client(limits=anonymous.by_name)  # every program on this machine, if no keys are required
+        self.local = Client(limits=anonymous.by_name)  # any program on this machine, if no keys are required
 
     @property
     def teams(self) -> dict[str, str]:
-        """The teams of the clients that are known, by the client's name."""
+        """The teams of all clients that have keys, by the client's name."""
         return {each.name: each.team for each in self._table.holders if each.name and each.team}
 
     def reloaded(
@@ -263,7 +263,7 @@ class Admission:
         anonymous: LimitSettings,
         tokens: "Tokens[Client] | None" = None,
     ) -> "Admission":
-        """Put other clients of the file in force, and return the admission with these limits of local programs."""
+        """Apply the clients of a reloaded file; return the admission with these limits of local programs."""
         self._table.use_file(clients)
         return Admission(self.keys, anonymous, tokens)
 
@@ -300,7 +300,7 @@ class Admission:
         return client
 
     def name_of(self, request: web.Request) -> str | None:
-        """Return the client's configured name, also if its key has expired; None if it has none, or is not known."""
+        """Return the client's configured name, even if its key has expired; None if it has none or is unknown."""
         visitor: Client | None = request.get(VISITOR)
         if visitor is not None:
             return visitor.name
@@ -395,7 +395,7 @@ class Admission:
 
     @staticmethod
     def _demand_local_program(request: Head) -> None:
-        # A page's GET without CORS has no origin; what browsers say of the page cannot be changed by it.
+        # A page's GET without CORS has no origin; a page cannot change ``sec-fetch-site``, which browsers send.
         site = request.headers.get("sec-fetch-site", "none")
         if "origin" in request.headers or site not in {"none", "same-origin"}:
             raise Forbidden("requests from web pages are refused while no 'clients:' are configured")
@@ -403,10 +403,10 @@ class Admission:
 
 
 def demand_local_host(request: Head) -> None:
-    """Check that the request names this machine: a foreign name that leads here may be a trick of a web page.
+    """Check that the request's host is this machine: another name that resolves to it may be an attack (DNS rebinding).
 
     Raises:
-        Forbidden: it names another host.
+        Forbidden: it has another host.
 
     """
     if not is_loopback(_without_port(request.host).lower()):
@@ -422,7 +422,7 @@ def sent_key(request: Head) -> str:
 
 
 def digest_of(key: str) -> bytes:
-    """Return the digest by which a key is known: of the header's bytes as received."""
+    """Return the digest that identifies a key, of the header's bytes as received."""
     return hashlib.sha256(key.encode(errors="surrogateescape")).digest()
 
 

@@ -11,7 +11,7 @@ from aiohttp import HttpVersion11, web
 
 from gateway.api.auth import FORWARDED_FOR, counted_address
 from gateway.api.context import BodyWork, Context
-from gateway.api.json_body import NO_TEXT, Contents, Media, Steps, read_fields, survey_steps
+from gateway.api.json_body import NO_TEXT, Contents, Media, Steps, read_fields, scan_steps
 from gateway.core.errors import BodyTimeout, BodyTooLarge, ExpectationFailed, InvalidRequest, UnsupportedMediaType
 from gateway.overload.bodies import SEATED_BYTES, Bodies, Body
 from providers.dialects import DIALECTS
@@ -104,18 +104,18 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Received:
-    """A whole body, decompressed, which counts in the budget of bodies until its ``release``."""
+    """A complete body, decompressed, which counts in the budget of bodies until its ``release``."""
 
     __slots__ = ("_budgeted", "_data", "_holders", "_is_released")
 
     def __init__(self, data: bytes, budgeted: Body | None) -> None:
         self._data = data
-        self._budgeted = budgeted  # None: it is short, and needs no room
-        self._holders = 0  # that need the bytes beyond the end of the call
+        self._budgeted = budgeted  # None: it is short and not counted
+        self._holders = 0  # attempts that need the bytes beyond the end of the call
         self._is_released = False
 
     def take(self) -> bytes:
-        """Return the bytes, once: they are not kept here."""
+        """Return the bytes, once: this object does not keep them."""
         data, self._data = self._data, b""
         return data
 
@@ -123,14 +123,14 @@ class Received:
         """Count the bytes of a call of ``owner`` that waits for a seat, however few.
 
         Raises:
-            TooManyBodies, Overloaded: there is no room for them.
+            TooManyBodies, Overloaded: the budget has no room for them.
 
         """
         if self._budgeted is None:
             self._budgeted = bodies.whole(owner, len(self._data))
 
     def shrink(self, size: int) -> None:
-        """Note that only ``size`` bytes are needed from now on: few are part of the call's seat."""
+        """Count only ``size`` bytes from now on; a small size is covered by the call's seat."""
         if self._budgeted is not None:
             self._budgeted.shrink(size if size > SEATED_BYTES else 0)
 
@@ -145,17 +145,17 @@ class Received:
             self.release()
 
     def release(self) -> None:
-        """Note that the call does not need the bytes any more. More than once does no harm."""
+        """Stop counting the bytes: the call does not need them any more. May be called repeatedly."""
         self._is_released = True
         if self._budgeted is not None and not self._holders:
             self._budgeted.release()
 
 
 async def read_body(request: web.Request, context: Context, owner: Hashable, priority: int | None = None) -> Received:
-    """Return the whole body of a request of ``owner``. Its declared size is checked first.
+    """Return the complete body of a request of ``owner``. Its declared size is checked first.
 
-    ``priority`` is that of a call, which needs a seat: it is refused unread if it did not come whole with its head, and
-    there is neither a seat nor a place in the queue.
+    ``priority`` is given for calls, which need a seat: without a free seat or place in the queue, a body that did not
+    arrive completely with its head is refused unread.
 
     Raises:
         BodyTooLarge: it has more bytes than ``max_body_mb`` or the memory allows, compressed or decompressed.
@@ -181,7 +181,7 @@ async def read_body(request: web.Request, context: Context, owner: Hashable, pri
 
 
 def address_of(request: web.Request, context: Context) -> Hashable:
-    """Return what stands for the client's address in limits."""
+    """Return the key of the client's address in limits."""
     trusted, peer = context.settings.trusted_proxies, request.remote
     if peer is None or not (trusted or ":" in peer):  # most often: an IPv4 address as it is
         return peer
@@ -208,7 +208,7 @@ class _Arriving:
             raise _too_large(self._context)
         budgeted = self._context.bodies.begin(owner, address_of(self._request, self._context), self._cut)
         try:
-            await self._welcome()
+            await self._send_continue()
             await self._collect(budgeted)
             if self._inflater is not None:
                 self._inflater.end()
@@ -220,12 +220,12 @@ class _Arriving:
         return Received(body, budgeted)
 
     def _cut(self) -> None:
-        """Drop what has arrived, and end the wait for more."""
+        """Drop the received part, and end the wait for more."""
         self._body.clear()
         if self._clock is not None and not self._clock.expired():
             self._clock.reschedule(asyncio.get_running_loop().time())
 
-    async def _welcome(self) -> None:
+    async def _send_continue(self) -> None:
         """Send 100 Continue to a client that waits for it."""
         request = self._request
         expected = request.headers.get("expect")
@@ -280,7 +280,7 @@ class _Arriving:
 
 
 def _most_bytes(context: Context) -> int:
-    """Return the most bytes of a body: larger ones would never find room."""
+    """Return the maximum size of a body in bytes: a larger one would never fit the budget."""
     return min(int(context.settings.max_body_mb * _MIB), context.bodies.most_each)
 
 
@@ -316,7 +316,7 @@ _REST_OF_STRING = re.compile(_INSIDE, re.DOTALL)
 
 
 async def read_contents(body: bytes, work: BodyWork, prompt: str = "", media: Media | None = None) -> Contents:
-    """Parse ``body``. If it is large and ``media`` is given, its field ``prompt`` is surveyed as well.
+    """Parse ``body``. If it is large and ``media`` is given, its field ``prompt`` is scanned as well.
 
     Raises:
         InvalidRequest: it is not JSON, not an object, or has too many fields or values.
@@ -343,7 +343,7 @@ def contents_steps(body: bytes, prompt: str, media: Media | None) -> Steps[Conte
     _check_lengths(fields)
     yield
     raw = fields.get(prompt)
-    scan_media = None if media is None or raw is None else (yield from survey_steps(raw, media))
+    scan_media = None if media is None or raw is None else (yield from scan_steps(raw, media))
     return Contents(fields, len(body), values, scan_media)
 
 
@@ -405,7 +405,7 @@ def _check_lengths(fields: Mapping[str, msgspec.Raw]) -> None:
 # Unread bodies: the response is sent first, then the rest is read and dropped, with limits on bytes and seconds.
 # Closing a connection while data arrives resets it, and the client may then never read why it was refused.
 
-DRAINED_BYTES = 16 * 2**20  # cheaper than the new connections that could be used to send as much
+DRAINED_BYTES = 16 * 2**20  # reading so much is cheaper than the new connections that could send it
 DRAINED_S = 5.0
 
 

@@ -1,4 +1,4 @@
-"""What a call uses, and where it comes from: over HTTP or in the caller's own process. Nothing here knows HTTP."""
+"""The services and the client context of a call, over HTTP or in the caller's own process. Independent of HTTP."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -22,10 +22,10 @@ from providers.dialects import PIVOT, Dialect
 
 
 class Received(Kept, Protocol):
-    """The body of a request, as far as its call uses it."""
+    """The body of a request, as its call uses it."""
 
     def shrink(self, size: int) -> None:
-        """Count it with ``size`` bytes from now on: the rest was released."""
+        """Count only ``size`` bytes from now on: the rest was released."""
 
 
 class CallContext:
@@ -55,16 +55,16 @@ NO_LEVELS: Sequence[Level] = ()
 
 
 class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The client, and what came with the request besides its body."""
+    """The client of a call, and the data of its request besides the body."""
 
     client: Client
-    received: Received | None = None  # its body, to be released when it is not needed any more
+    received: Received | None = None  # its body, released when it is not needed any more
     headers: Mapping[str, str] = {}  # to be sent upstream
     tags: Mapping[str, str] = {}
     request_id: str | None = None
-    explain: bool = False  # whether the response shall explain the plan
-    levels: Sequence[Level] = ()  # whose limits count the call, as far as they are known before its body
-    end_user: EndUser | None = None  # how it is found in the body; None: end users have no limits
+    explain: bool = False  # whether the response explains the plan
+    levels: Sequence[Level] = ()  # the accounts whose limits count the call, as far as known before its body is read
+    end_user: EndUser | None = None  # finds the end user in the body; None: end users have no limits
     parent: TraceContext | None = None  # the client's trace; None: none, or calls are not traced
     received_at: float | None = None  # when the body was complete, monotonic seconds; None: now
 

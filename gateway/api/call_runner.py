@@ -1,4 +1,4 @@
-"""The way of one call, the same for every API: its model, then its fallbacks, until one has answered."""
+"""Runs one call, the same for every API: at its model, then at its fallbacks, until one has answered."""
 
 import asyncio
 import re
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from gateway.racing import ClientSink
 
-# Classifies why a model could not answer: it decides which fallback models are tried.
+# Classifies why a model could not answer, which decides the fallback models that are tried.
 
 _CONTEXT = re.compile(
     r"context.{0,5}(length|window|size|limit)|maximum.{0,20}context|(prompt|input|request).{0,30}too (long|large)"
@@ -62,7 +62,7 @@ def cause_of(error: ApiError) -> Cause | None:
 FALLBACK = "x-holeshot-fallback"  # the model that was used instead of the requested one
 
 # Builds the call for a model; the second argument is the same call as built for the first model.
-EnterModel = Callable[[str, Call | None], PlannedCall]
+PlanModel = Callable[[str, Call | None], PlannedCall]
 
 
 class FallbackChain:
@@ -73,11 +73,11 @@ class FallbackChain:
     """
 
     def __init__(
-        self, fleet: Fleet, asked: str, wanted: Sequence[str], enter: EnterModel, *, may_fall_back: bool = True
+        self, fleet: Fleet, asked: str, wanted: Sequence[str], plan_model: PlanModel, *, may_fall_back: bool = True
     ) -> None:
         """Build the call for the model ``asked``, or for the first usable fallback.
 
-        ``wanted`` are the request's own fallbacks. ``enter`` must not refer to this object: it would be a cycle.
+        ``wanted``: the request's own fallbacks. ``plan_model`` must not refer to this object: it would be a cycle.
 
         Raises:
             ApiError: no model can be used.
@@ -86,14 +86,14 @@ class FallbackChain:
         self.response_headers: dict[str, str] = {}  # besides those of the answer
         self._fleet = fleet
         self._wanted = wanted
-        self._enter = enter
+        self._plan_model = plan_model
         self._may_fall_back = may_fall_back
         self._tried = {asked}
         self._failed: list[tuple[str, Cause]] = []  # models that could not answer, with the cause
         self._first_call: Call | None = None  # its id and times are kept by the calls for fallbacks
         try:
-            self.entry = enter(asked, None)
-            self._tell(self.entry)
+            self.entry = plan_model(asked, None)
+            self._set_headers(self.entry)
         except ApiError as error:
             found = self._after(error, asked)
             if found is None:
@@ -115,10 +115,10 @@ class FallbackChain:
                 continue
             self._tried.add(name)
             try:
-                entry = self._enter(name, self._first_call)
+                entry = self._plan_model(name, self._first_call)
             except ApiError:
                 continue
-            self._tell(entry)
+            self._set_headers(entry)
             self.response_headers[FALLBACK] = name
             return entry
         return None
@@ -127,7 +127,7 @@ class FallbackChain:
         cause = cause_of(error)
         if cause is None or not self._may_fall_back:
             return
-        if self._first_call is None or not is_passed_on(self.entry.model):  # else OpenRouter handles the request's own
+        if self._first_call is None or not is_passed_on(self.entry.model):  # else OpenRouter uses the request's
             yield from self._wanted
         self._failed.append((failed, cause))
         for name, why in self._failed:  # the whole list of the first model before those of its fallbacks
@@ -135,14 +135,14 @@ class FallbackChain:
             if model is not None:
                 yield from (each.model for each in model.fallbacks if why in each.causes)
 
-    def _tell(self, entry: PlannedCall) -> None:
+    def _set_headers(self, entry: PlannedCall) -> None:
         self.response_headers.clear()
         self.response_headers.update(entry.response_headers)
         if entry.plan.explanation is not None:
             self.response_headers[PLAN_HEADER] = written(entry.plan.explanation)
 
 
-# What a planned call will probably use of its limits, and which model pays for it.
+# The expected use of limits by a planned call, and the model that pays for it.
 
 
 def payer_of(entry: PlannedCall) -> Payer:
@@ -152,7 +152,7 @@ def payer_of(entry: PlannedCall) -> Payer:
 
 
 def use_of(entry: PlannedCall) -> Use:
-    """Return the expected use, not the largest possible one: that would keep a client far from its limits."""
+    """Return the expected use. The largest possible one would keep a client far below its limits."""
     plan, prompt_tokens = entry.plan, entry.call.prompt_tokens
     usd, costs = 0.0, plan.cost_usd
     if costs:
@@ -185,7 +185,7 @@ class CallRunner:
     ) -> None:
         """Build the call for its model, or for the first fallback that can be used.
 
-        ``begun`` is what limits have counted of it already; ``cancelled_as`` returns the error of a cancellation;
+        ``begun``: what limits have already counted of the call; ``cancelled_as`` returns the error of a cancellation;
         ``answer_here`` may answer when no model is left; ``services`` replace the gateway's own;
         ``body`` is the request's.
 
@@ -197,13 +197,13 @@ class CallRunner:
         self._context = context
         self._answer_here = answer_here
         self._begun = begun
-        self._succession = FallbackChain(
+        self._fallbacks = FallbackChain(
             fleet, model, preferences.models[1:], partial(plan, fleet=fleet), may_fall_back=may_fall_back
         )
-        self.first_call = self._succession.entry.call  # as built for the first model that could be asked
-        self.entry: PlannedCall = self._succession.entry  # the current model's
-        self.response_headers = self._succession.response_headers  # besides those of the answer
-        self._limit_headers: dict[str, str] = {}  # that say what is left
+        self.first_call = self._fallbacks.entry.call  # as built for the first usable model
+        self.entry: PlannedCall = self._fallbacks.entry  # the current model's
+        self.response_headers = self._fallbacks.response_headers  # besides those of the answer
+        self._limit_headers: dict[str, str] = {}  # with the remaining amounts of limits
         self.open_call = OpenCall(
             services or context.services,
             self.entry.call,
@@ -230,7 +230,7 @@ class CallRunner:
             return await self._run(run)
         except ApiError:
             raise
-        except asyncio.CancelledError:  # between two models, or two parts of an answer; otherwise it is recorded
+        except asyncio.CancelledError:  # between two models or two parts of an answer; otherwise it is recorded already
             if self.open_call.launched:
                 why = self.open_call.cancelled_as()
                 self.open_call.finish(None, status_code=why.status, error_kind=why.code)
@@ -242,13 +242,13 @@ class CallRunner:
             self._context.limits.drop(self.call.id)
 
     async def gather(self, sink: Sink, entry: PlannedCall) -> CallRecord | Unanswered:
-        """Race a model's deployments for an answer that is committed by its end; ``run`` it."""
+        """Race a model's deployments for an answer that is committed at its end. For ``run``."""
         ending = await prepared_race(self._context, entry, self.open_call, sink, self.response_headers).run()
-        assert not isinstance(ending, Broken)  # until its end another answer replaces it
+        assert not isinstance(ending, Broken)  # an answer that breaks is replaced until its end
         return ending
 
     async def stream(self, sink: "ClientSink", entry: PlannedCall) -> CallRecord | Unanswered:
-        """Race a model's deployments for a streamed answer, which others finish where takeover is on; ``run`` it."""
+        """Race a model's deployments for a streamed answer; with takeover, others may finish it. For ``run``."""
         call, model, plan, open_call = entry.call, entry.model, entry.plan, self.open_call
         sink.delivered = delivered_of(call, model, open_call)
         ending: CallRecord | Unanswered | Broken
@@ -264,7 +264,7 @@ class CallRunner:
         return ending
 
     async def _hold(self) -> None:
-        """Hold what the call will probably use of its limits; a model without money left is followed by its fallback.
+        """Reserve the expected use of limits; if a model has no money left, move on to its fallback.
 
         Raises:
             LimitReached, LargerThanLimit: too little is left.
@@ -281,9 +281,9 @@ class CallRunner:
                     begun=self._begun,
                 )
             except LimitReached as error:
-                if not error.of_model or not self._succession.advance(error):
+                if not error.of_model or not self._fallbacks.advance(error):
                     raise
-                self.entry = self._succession.entry
+                self.entry = self._fallbacks.entry
                 self.open_call.continue_as(self.entry.call)
             else:
                 self._limit_headers = held
@@ -291,9 +291,9 @@ class CallRunner:
                 return
 
     async def _advance(self, error: ApiError) -> bool:
-        """Move on to the next model that may be paid for; return whether there is one."""
-        while self._succession.advance(error):
-            self.entry = entry = self._succession.entry
+        """Move on to the next model whose limits allow the call; return whether there is one."""
+        while self._fallbacks.advance(error):
+            self.entry = entry = self._fallbacks.entry
             if is_counted(entry.call, entry.model):
                 try:
                     await self._context.limits.hold_fallback(entry.call.id, payer_of(entry), use_of(entry))
@@ -322,7 +322,7 @@ class CallRunner:
 
 
 def total_failure(model: Model, plan: Plan, ending: Unanswered, out: Sequence[NotAsked]) -> ApiError:
-    """Return one error for all the failures at ``model``; ``out`` are deployments that were not asked at all."""
+    """Return one error for all the failures at ``model``; ``out``: deployments that were not tried."""
     if not (plan.launches or plan.rest):
         return all_cooling(model.name, out, plan.retry_after_s or 1.0)
     return race_failed(model.name, ending.failures, full=ending.full, out=out, adhoc=model.adhoc)

@@ -1,4 +1,4 @@
-"""The client of a call: what it may use, wherever the call comes from. Nothing here knows HTTP."""
+"""The client of a call and its permissions. Independent of HTTP."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,7 +12,7 @@ WIDEST = 8
 
 
 class Client(msgspec.Struct, frozen=True):
-    """An admitted client and its permissions. Without keys every local program is this one, without a name."""
+    """An admitted client and its permissions. Without keys, all local programs are one client without a name."""
 
     name: str | None = None
     role: Role = Role.ADMIN
@@ -24,9 +24,9 @@ class Client(msgspec.Struct, frozen=True):
     only: frozenset[str] | None = None
     ignore: frozenset[str] = frozenset()
     require: DataPolicy = DataPolicy()
-    demanding: bool = False  # whether ``require`` demands anything
+    demanding: bool = False  # whether ``require`` has any requirement
     limits: Mapping[str, float] = {}  # by name: rpm, tpm, …
-    team: str | None = None  # whose limits count its calls too
+    team: str | None = None  # its limits count the client's calls too
     end_user: str | None = None  # of all its calls; None: each request may name one
     priority: int = 0  # under overload, higher is served first
 
@@ -65,12 +65,12 @@ LOCAL = Client()
 
 
 def role_of(client: Client) -> Role:
-    """Return what a client may do besides its own calls."""
+    """Return the role of a client: its rights besides its own calls."""
     return client.role
 
 
 def client_of(name: str, settings: ClientSettings) -> Client:
-    """Return the client that the settings describe."""
+    """Return the client of these settings."""
 
     def as_set(values: Iterable[str] | None) -> frozenset[str] | None:
         return None if values is None else frozenset(values)

@@ -1,4 +1,4 @@
-"""What the handlers of calls use: the parts of the gateway, as ``gateway/app`` composes them."""
+"""The context of the handlers of calls: the parts of the gateway, as ``gateway/app`` composes them."""
 
 import asyncio
 import re
@@ -40,7 +40,7 @@ class BodyWork:
 
     def __init__(self) -> None:
         self.inflated_bytes = 0  # bytes after decompression
-        self.drained_bytes = 0  # of bodies that were not needed
+        self.drained_bytes = 0  # of bodies that were read and dropped
         self.slices = 0
         self._turn = asyncio.Lock()
 
@@ -78,7 +78,7 @@ class Phase(Enum):
 # Which deployment made a client's stored response: only the provider that stores it can continue it.
 
 LONGEST_NAME = 1_000  # characters of a deployment's name
-MOST_KEPT = 100_000  # in the memory of this replica, if there is no Redis
+MOST_KEPT = 100_000  # responses in the memory of this replica
 
 _ID = re.compile(rb'"id"\s*:\s*"(resp[^"\\]{1,200})"')
 _PREFIX = "holeshot:response:"
@@ -136,16 +136,16 @@ class StoredResponses:
             structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
             return None
         name = found if isinstance(found, str) else ""
-        return name if 0 < len(name) <= LONGEST_NAME and name.isprintable() else None  # others may write to Redis too
+        return name if 0 < len(name) <= LONGEST_NAME and name.isprintable() else None  # Redis has other writers
 
 
 def _key(client: str | None, response_id: str) -> str:
-    """Return the key in Redis. The client's name is encoded, so that no name and id look like another pair."""
+    """Return the key in Redis. The client's name is encoded, so that keys of different pairs are different."""
     return f"{_PREFIX}{quote(client or '', safe='')}:{response_id}"
 
 
 class Context(CallContext):
-    """What the handlers of HTTP use beside that. A reload replaces ``settings``, ``fleet`` and the keys together."""
+    """The context of HTTP handlers. A reload replaces ``settings``, ``fleet`` and the keys together."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a call needs to know about its API: how bodies are read, and the path."""
+"""The description of one API: its paths, how its bodies are read, and its documentation."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,22 +14,22 @@ from providers.dialects import Dialect, TokenCounting
 if TYPE_CHECKING:
     from aiohttp import web
 
-# What /openapi.json says of a raced API, beside what its dialect and its decoders know.
+# The part of /openapi.json about a raced API that does not follow from its dialect and decoders.
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """The words and JSON Schemas for one API. ``model`` is in no example: it is added to each."""
+    """Texts and JSON Schemas for one API. Examples are without ``model``, which is added to each."""
 
-    id: str  # of the operation: SDKs that are made from the document call their methods so
+    id: str  # of the operation: generated SDKs name their methods by it
     summary: str
     prompt: Mapping[str, Any]
     example: Mapping[str, Any]
-    answer: str | None = None  # the name of a whole answer's schema; None: any object
+    answer: str | None = None  # the name of the schema of a complete answer; None: any object
     events: str
     required: tuple[str, ...] = ()  # fields, beside the model and the prompt
     optional_prompt: bool = False
     errors: tuple[type[ApiError], ...] = ()  # beyond those of every raced call
-    headers: Mapping[str, str] = {}  # of answers, with what they say, beyond those of every raced call
+    headers: Mapping[str, str] = {}  # of answers, with their descriptions, beyond those of every raced call
     error_schema: str = "Error"
 
 
@@ -39,13 +39,13 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     dialect: Dialect
     read: Callable[[Contents, str | None, Settings], ParsedRequest]  # the second: the header with the race settings
     description: Description
-    fields: Decoders = {}  # those that are read, beside the model, the prompt and the gateway's own
+    fields: Decoders = {}  # of fields that are read, besides the model, the prompt and the gateway's own
     media: Media | None = None
     routes: tuple[str, ...] = ()  # its paths at the gateway; none: /v1/ and the dialect's
-    streamed: tuple[str, ...] = ()  # likewise, of answers that are streamed, where the path says so
-    below: str | None = None  # where all paths begin that have its errors; None: with its own path
-    counted: tuple[str, ...] = ()  # its paths where tokens are counted; none: /v1/ and the dialect's, if it has one
-    # Puts what the address says of a request into its fields; None: the address says nothing.
+    streamed: tuple[str, ...] = ()  # likewise for streamed answers, where the path decides that
+    below: str | None = None  # prefix of all paths that have its errors; None: its own path
+    counted: tuple[str, ...] = ()  # its paths that count tokens; none: /v1/ and the dialect's, if it has one
+    # Copies the parts of the URL that belong to the request into its fields; None: there are none.
     addressed: "Callable[[web.Request, Contents], Contents] | None" = None
 
     @property
@@ -55,12 +55,12 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def prefix(self) -> str:
-        """The beginning of all paths that have its errors."""
+        """The prefix of all paths that have its errors."""
         return self.below or self.paths[0]
 
     @property
     def counting(self) -> Iterator[tuple[str, TokenCounting]]:
-        """The paths where the tokens of a prompt are counted, and how providers count them."""
+        """The paths that count the tokens of a prompt, with the providers' API for it."""
         counting = self.dialect.counting
         if counting is not None:
             for path in self.counted or (f"/v1/{counting.path}",):

@@ -12,9 +12,9 @@ from gateway.api.request import (
     Decoders,
     Needs,
     ParsedRequest,
-    begin,
     decoded_fields,
     needs_of,
+    read_common,
     required,
     required_messages,
     required_turns,
@@ -78,14 +78,14 @@ def read_chat(contents: Contents, race_header: str | None) -> ParsedRequest:
         InvalidRequest: a field is invalid or missing.
 
     """
-    begun = begin(contents, race_header)
-    fields = begun.fields
+    common = read_common(contents, race_header)
+    fields = common.fields
     messages = required_messages(fields)
     found = decoded_fields(fields, _DECODERS).get
     options, tools, answer = found("stream_options"), found("tools") or (), found("response_format")
     return ParsedRequest(
         dialect=CHAT,
-        model=begun.model,
+        model=common.model,
         fields=fields,
         size=contents.size,
         values=contents.values,
@@ -97,8 +97,8 @@ def read_chat(contents: Contents, race_header: str | None) -> ParsedRequest:
             tools=bool(tools),
             json_schema=answer is not None and answer.type == "json_schema",
         ),
-        race=begun.race,
-        preferences=begun.preferences,
+        race=common.race,
+        preferences=common.preferences,
         stream=bool(found("stream")),
         wants_usage=bool(options and options.include_usage),
         stateful=bool(found("store") or found("background")) or _acts(fields, tools),
@@ -108,7 +108,7 @@ def read_chat(contents: Contents, race_header: str | None) -> ParsedRequest:
 
 
 def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
-    """Whether the provider shall do more than answer, or continue something it has stored."""
+    """Whether the provider is asked to do more than answer, or to continue something it has stored."""
     if is_set(fields.get("previous_response_id")) or is_set(fields.get("web_search_options")):
         return True
     return any(tool.type not in _CLIENT_TOOLS for tool in tools)
@@ -148,20 +148,20 @@ def read_completion(contents: Contents, race_header: str | None) -> ParsedReques
         InvalidRequest: a field is invalid or missing.
 
     """
-    begun = begin(contents, race_header)
-    fields = begun.fields
+    common = read_common(contents, race_header)
+    fields = common.fields
     required(fields, "prompt", "a string, or an array of strings or tokens")
     found = decoded_fields(fields, _COMPLETIONS_DECODERS).get
     options = found("stream_options")
     return ParsedRequest(
         dialect=COMPLETIONS,
-        model=begun.model,
+        model=common.model,
         fields=fields,
         size=contents.size,
         values=contents.values,
         needs=Needs(contents.size // CHARS_PER_TOKEN, least(found("max_tokens")), inline=True),
-        race=begun.race,
-        preferences=begun.preferences,
+        race=common.race,
+        preferences=common.preferences,
         stream=bool(found("stream")),
         wants_usage=bool(options and options.include_usage),
     )
@@ -218,8 +218,8 @@ def read_messages(contents: Contents, race_header: str | None) -> ParsedRequest:
         InvalidRequest: a field is invalid or missing.
 
     """
-    begun = begin(contents, race_header)
-    fields = begun.fields
+    common = read_common(contents, race_header)
+    fields = common.fields
     required(fields, "max_tokens", "the maximum number of tokens in the answer")
     messages = required_messages(fields)
     found = decoded_fields(fields, _MESSAGES_DECODERS).get
@@ -227,7 +227,7 @@ def read_messages(contents: Contents, race_header: str | None) -> ParsedRequest:
     config = found("output_config")
     return ParsedRequest(
         dialect=MESSAGES,
-        model=begun.model,
+        model=common.model,
         fields=fields,
         size=contents.size,
         values=contents.values,
@@ -239,8 +239,8 @@ def read_messages(contents: Contents, race_header: str | None) -> ParsedRequest:
             tools=bool(tools),
             json_schema=config is not None and config.format is not None,
         ),
-        race=begun.race,
-        preferences=begun.preferences,
+        race=common.race,
+        preferences=common.preferences,
         stream=bool(found("stream")),
         stateful=bool(found("mcp_servers")) or any(map(_is_hosted, tools)),
         for_program=bool(tools),
@@ -317,8 +317,8 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         InvalidRequest: a field is invalid or missing.
 
     """
-    begun = begin(contents, race_header)
-    fields = begun.fields
+    common = read_common(contents, race_header)
+    fields = common.fields
     continued = is_set(fields.get("previous_response_id")) or is_set(fields.get("conversation"))
     prompt = fields.get("input", msgspec.Raw(b"[]"))
     if not (continued or is_set(fields.get("prompt"))):
@@ -341,17 +341,17 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         tools=any(tool.type in _RESPONSES_CLIENT_TOOLS for tool in tools),
         json_schema=format_ == "json_schema",
     )
-    if "prompt" in fields:  # one that the provider stores
+    if "prompt" in fields:  # a reference to a prompt that the provider stores
         needs = msgspec.structs.replace(needs, inline=False)
     return ParsedRequest(
         dialect=RESPONSES,
-        model=begun.model,
+        model=common.model,
         fields=fields,
         size=contents.size,
         values=contents.values,
         needs=needs,
-        race=begun.race,
-        preferences=begun.preferences,
+        race=common.race,
+        preferences=common.preferences,
         stream=bool(found("stream")),
         stateful=stores
         or continued
@@ -387,7 +387,7 @@ RESPONSES_ENDPOINT = Endpoint(
 )
 
 
-# Reads requests for Google's generateContent, whose model and way of answering are in the address.
+# Reads requests for Google's generateContent, whose URL has the model and whether the answer streams.
 
 _STREAMED = ":streamGenerateContent"
 _LIMIT = GEMINI.requests.parameters.answer_limits[0]
@@ -420,13 +420,13 @@ _GEMINI_DECODERS: Decoders = {
     "tools": msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | dict[str, msgspec.Raw] | None),
     "generationConfig": msgspec.json.Decoder(
         _GenerationConfig | None
-    ),  # only described: its fields are read one by one
+    ),  # used for the documentation only: its fields are read one by one
 }
 _numbers = msgspec.json.Decoder(float | None)
 
 
 def _of_the_address(request: "web.Request", contents: Contents) -> Contents:
-    """Put what the address says into the body's fields."""
+    """Add the parts of the request that are in its URL to the body's fields."""
     streamed = request.path.endswith(_STREAMED)
     said = {
         "model": raw_json(request.match_info["model"]),
@@ -437,15 +437,15 @@ def _of_the_address(request: "web.Request", contents: Contents) -> Contents:
 
 
 def read_gemini(contents: Contents, race_header: str | None) -> ParsedRequest:
-    """Read the body of a request, with what its address says.
+    """Read the body of a request, with the fields from its URL.
 
     Raises:
         InvalidRequest: a field is invalid or missing.
 
     """
-    begun = begin(contents, race_header)
+    common = read_common(contents, race_header)
     try:
-        fields = flattened(begun.fields)
+        fields = flattened(common.fields)
     except Malformed as error:
         raise InvalidRequest(error.message, param=error.param) from None
     is_array, stream = fields.pop("alt", _EVENTS) == _ARRAY, fields["stream"] == _TRUE
@@ -465,13 +465,13 @@ def read_gemini(contents: Contents, race_header: str | None) -> ParsedRequest:
     )
     return ParsedRequest(
         dialect=GEMINI,
-        model=begun.model,
+        model=common.model,
         fields=fields,
         size=contents.size,
         values=contents.values,
         needs=msgspec.structs.replace(needs, inline=False) if is_set(fields.get("cachedContent")) else needs,
-        race=begun.race,
-        preferences=begun.preferences,
+        race=common.race,
+        preferences=common.preferences,
         stream=stream,
         is_array=stream and is_array,
         # All other tools are run by the provider: they search or spend, so such calls are never duplicated.

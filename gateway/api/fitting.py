@@ -1,4 +1,4 @@
-"""Which of a model's deployments can answer a request, what each is sent, and why the others cannot."""
+"""Finds the deployments of a model that can answer a request, the request for each, and why others cannot."""
 
 from collections.abc import Iterable
 
@@ -28,20 +28,20 @@ _ABILITIES = {
 
 
 class Fitting(msgspec.Struct, frozen=True):
-    """The deployments that can answer, and what each is sent."""
+    """The deployments that can answer, and the request that each is sent."""
 
     deployments: list[Deployment]
     excluded: dict[str, str]  # deployment → reason
-    wordings: dict[str, Fields]  # deployment → the request as translated for it, if it differs from the client's
-    dropped: dict[str, tuple[str, ...]]  # deployment → fields that are left out for it
+    wordings: dict[str, Fields]  # deployment → the translated request, if it differs from the client's
+    dropped: dict[str, tuple[str, ...]]  # deployment → fields that are left out
 
 
 class _Unfit(Exception):
-    """A deployment cannot answer; the message is the reason."""
+    """The deployment cannot answer; the message is the reason."""
 
 
 class _TooLong(_Unfit):
-    """Only the prompt's length is too much."""
+    """Only the prompt's length is the reason."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
         InvalidRequest: none can, because the request is malformed.
 
     """
-    words = _Words(question.dialect, question.fields)
+    translations = _Translations(question.dialect, question.fields)
     fitting = Fitting([], {}, {}, {})
     needs, excluded = question.needs, fitting.excluded
     demanded = [ability for ability in _ABILITIES if getattr(needs, ability)]
@@ -71,7 +71,7 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
         try:
             _check_policy(deployment, question.policy)
             _check_abilities(deployment, demanded)
-            words.put_to(deployment, fitting)
+            translations.fit(deployment, fitting)
             _check_length(deployment, needs)
         except _TooLong as reason:
             too_long.append(deployment)
@@ -85,14 +85,14 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
             fitting.deployments.append(deployment)
             del excluded[deployment.name]
     if not fitting.deployments:
-        if words.malformed is not None and words.malformed_for == len(excluded):
-            raise InvalidRequest(words.malformed.message, param=words.malformed.param)
+        if translations.malformed is not None and translations.malformed_for == len(excluded):
+            raise InvalidRequest(translations.malformed.message, param=translations.malformed.param)
         raise NoDeploymentFits(question.model, excluded, too_long=bool(too_long))
     return fitting
 
 
-class _Words:
-    """One request in the dialects of all its deployments; each translation is made once."""
+class _Translations:
+    """The translations of one request into the dialects of its deployments; each is made once."""
 
     def __init__(self, dialect: Dialect, fields: Fields) -> None:
         self.malformed: Malformed | None = None
@@ -101,8 +101,8 @@ class _Words:
         self._fields = fields
         self._known: dict[object, Wording] = {}
 
-    def put_to(self, deployment: Deployment, fitting: Fitting) -> None:
-        """Add ``deployment`` to ``fitting``: what it is sent, and what is left out for it."""
+    def fit(self, deployment: Deployment, fitting: Fitting) -> None:
+        """Add ``deployment`` to ``fitting``, with its translated request and the fields left out."""
         spoken = deployment.spoken_to(self._dialect)
         if spoken.name not in deployment.apis:
             raise _Unfit(f"answers {', '.join(sorted(deployment.apis))} only")
@@ -157,8 +157,8 @@ class _Words:
             raise _Unfit(f"cannot be asked: {malformed.message}") from None
 
 
-def against_policy(deployment: Deployment, policy: DataPolicy) -> str | None:
-    """Return why ``policy`` does not allow ``deployment`` to see the prompt; None if it does."""
+def policy_violation(deployment: Deployment, policy: DataPolicy) -> str | None:
+    """Return why ``policy`` forbids that ``deployment`` sees the prompt; None if it allows it."""
     if policy.zdr and not deployment.zdr:
         return "is not known to have zero data retention (zdr)"
     if policy.regions is not None and deployment.region not in policy.regions:
@@ -169,7 +169,7 @@ def against_policy(deployment: Deployment, policy: DataPolicy) -> str | None:
 
 
 def _check_policy(deployment: Deployment, policy: DataPolicy) -> None:
-    if (reason := against_policy(deployment, policy)) is not None:
+    if (reason := policy_violation(deployment, policy)) is not None:
         raise _Unfit(reason)
 
 
@@ -190,20 +190,20 @@ def _check_length(deployment: Deployment, needs: Needs) -> None:
 
 
 def _nearly_long_enough(deployments: list[Deployment], needs: Needs) -> list[Deployment]:
-    """Return those whose context may be long enough if the estimate is a little too high."""
+    """Return the deployments whose context may be long enough if the estimate is a little too high."""
     return [
         each for each in deployments if needs.prompt_tokens <= (each.capabilities.context_tokens or 0) * _ESTIMATE_SLACK
     ]
 
 
-# A model with one request's preferences: who may answer, which parameters are sent, and which headers report it.
+# A model with one request's preferences: the permitted deployments, the parameters, and the headers that report them.
 
 IGNORED = "x-holeshot-ignored"  # preferences that have no effect here
 LOWERED = "x-holeshot-lowered"  # parameters that exceeded the model's maximum
 
 
 class ResolvedModel:
-    """A model with one request's preferences: who may answer, which parameters are sent, and which headers say so."""
+    """A model with one request's preferences: permitted deployments, parameters, and headers that report them."""
 
     def __init__(self, model: Model, asked: ParsedRequest, client: Client) -> None:
         self.model = model
@@ -225,11 +225,11 @@ class ResolvedModel:
         chosen = self._chosen
         return self._is_kept or (chosen is not None and bool(chosen.excluded or chosen.order))
 
-    def keep_to(self, name: str) -> None:
-        """Keep only the deployment that stores the response which the request continues.
+    def restrict_to(self, name: str) -> None:
+        """Keep only the deployment that stores the response that the request continues.
 
         Raises:
-            ResponseNotFound: it cannot answer this model or this client any more.
+            ResponseNotFound: it no longer serves this model or this client.
 
         """
         self._is_kept = True
@@ -241,7 +241,7 @@ class ResolvedModel:
             )
 
     def fitted(self, client: Client) -> Fitting:
-        """Return which deployments can answer and are permitted by the preferences; the others with their reasons."""
+        """Return the deployments that can answer and that the preferences permit; the others with reasons."""
         common, needs = self.model.common, self.needs
         if (
             self._chosen is None
@@ -268,8 +268,8 @@ class ResolvedModel:
             )
         return fitting
 
-    def kept_in(self, plan: Plan) -> Plan:
-        """Return the plan in the requested order, or without failover, if the request asks for that."""
+    def applied_to(self, plan: Plan) -> Plan:
+        """Return ``plan`` in the order that the request asks for, or without failover if it asks for that."""
         chosen = self._chosen
         if chosen is not None and chosen.order:
             plan = in_order(plan, chosen.order)

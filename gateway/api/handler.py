@@ -11,7 +11,7 @@ from aiohttp.abc import AbstractStreamWriter
 from multidict import istr
 
 from gateway.api import headers
-from gateway.api.admission import Admit, Handler, client_context, seated
+from gateway.api.admission import Admit, Handler, admitted_call, client_context
 from gateway.api.auth import JSON
 from gateway.api.bodies import Received, read_contents
 from gateway.api.call_context import ClientContext
@@ -54,9 +54,9 @@ class _Events(web.StreamResponse):
 
 
 class _Plain(web.StreamResponse):
-    """The response to a ``_is_plain`` request: its head is written from a dict, at a fifth of what aiohttp's costs.
+    """The response to a ``_is_plain`` request: its head is written from a dict, at a fifth of the cost of aiohttp's.
 
-    ``body``: all of it; None for a stream. What aiohttp keeps for a response that may still change is not made.
+    ``body``: the complete body; None for a stream. It has no state for later changes, as aiohttp's responses have.
     """
 
     _keep_alive = True
@@ -109,7 +109,7 @@ class StreamingSink(ClientSink):
     """Writes events to the client's response. Until the winner begins, an error can still have its own status.
 
     ``keep`` is called before the answer ends, with its beginning and its deployment; ``forget`` is called with the
-    call once its prompt will not be sent any more.
+    call when its prompt will not be sent again.
     """
 
     streams = True
@@ -139,14 +139,14 @@ class StreamingSink(ClientSink):
     def keep_alive(self, every_s: float) -> None:
         """Send a comment every ``every_s`` seconds until the answer begins. The first one commits status 200.
 
-        Comments of an earlier time are closed by then.
+        An earlier ``keep_alive`` must have been closed.
         """
         self._keeping_alive = asyncio.get_running_loop().create_task(self._comment(every_s))
 
     async def begin(self, winner: Winner) -> Forward | None:
         """Prepare the response's headers. They are sent with the first events, unless a comment has sent them."""
         if self._keeping_alive is not None:
-            self._keeping_alive.cancel()  # ``close`` awaits it: here the first events would wait for it
+            self._keeping_alive.cancel()  # not awaited here, as the first events would wait; ``close`` awaits it
         if self._keep is not None:
             self._deployment = winner.deployment
         if self.response is None:
@@ -177,7 +177,7 @@ class StreamingSink(ClientSink):
         await self._finish(failure if answers.numbered is None else answers.numbered(failure, self._latest))
 
     async def refused(self, error: ApiError) -> bool:
-        """Send an error of the gateway as an event if the response has begun; return whether it had."""
+        """Send an error of the gateway as an event if the response has begun; return whether it has."""
         await self.close()
         if self.response is None:
             return False
@@ -212,7 +212,7 @@ class StreamingSink(ClientSink):
         fields.update(self._response_headers)
         fields[_CONTENT_TYPE] = self.content_type
         fields[_CACHE_CONTROL] = "no-cache"
-        fields[_BUFFERING] = "no"  # else nginx would buffer the stream
+        fields[_BUFFERING] = "no"  # otherwise nginx buffers the stream
         request = self._request
         is_plain = _is_plain(request, request.app[CONTEXT])
         response = self.response = _Plain(fields, None) if is_plain else _Events(headers=fields)
@@ -221,7 +221,7 @@ class StreamingSink(ClientSink):
         except ConnectionError as error:
             raise ClientGone from error
         if not is_plain:
-            response.headers.clear()  # already rendered: two kilobytes that would be in memory while the answer streams
+            response.headers.clear()  # already rendered: saves two kilobytes while the answer streams
 
     def _forward(self, events: bytes) -> bool:
         """Send events at once as an HTTP/1.1 chunk; return False if the client is slow and the caller has to wait.
@@ -258,7 +258,7 @@ class ArraySink(StreamingSink):
     """Writes the data of events as the elements of one JSON array, for clients that do not read events."""
 
     content_type = "application/json; charset=utf-8"
-    _is_open = False  # the array has begun
+    _is_open = False  # whether the array has begun
 
     async def begin(self, winner: Winner) -> None:
         """Prepare the response's headers. Events are never forwarded as they are."""
@@ -285,7 +285,7 @@ COMMENT_S = 10.0  # between two comments while no answer is known to be valid
 
 
 def answering(surface: Endpoint, admit: Admit | None = None) -> Handler:
-    """Return the request handler of an API. ``admit`` is that of ``seated``."""
+    """Return the request handler of an API. ``admit``: as for ``admitted_call``."""
 
     async def answer(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
         context = request.app[CONTEXT]
@@ -300,15 +300,15 @@ def answering(surface: Endpoint, admit: Admit | None = None) -> Handler:
             asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
             if asked.preferences is not NO_PREFERENCES:  # they override the race settings
                 asked = msgspec.structs.replace(asked, preferences=tightened(asked.preferences, deadlines))
-        made_by = None if asked.continues is None else await _maker(context, asked.continues, origin.client)
+        made_by = None if asked.continues is None else await _stored_by(context, asked.continues, origin.client)
         with context.fleet:
             return await _Answer(context, request, asked, origin, made_by).give()
 
-    return seated(answer, admit=admit)
+    return admitted_call(answer, admit=admit)
 
 
-async def _maker(context: Context, response_id: str, client: Client) -> str:
-    """Return the deployment that stores the response which a request continues.
+async def _stored_by(context: Context, response_id: str, client: Client) -> str:
+    """Return the deployment that stores the response that a request continues.
 
     Raises:
         ResponseNotFound: the response was not made here, is too old, or belongs to another client.
@@ -396,7 +396,7 @@ class _Answer:
     async def _run(self, run: Run) -> CallRecord:
         journey = self._journey
         record = await journey.run(run)
-        assert isinstance(record, CallRecord)  # only an ``answer_here`` gives a response instead; there is none
+        assert isinstance(record, CallRecord)  # a response would come from ``answer_here``, which is not used
         remember_prefix(self._context, journey.entry, record)
         return record
 

@@ -1,4 +1,4 @@
-"""Which headers are passed on in both directions, and the gateway's own response headers."""
+"""The headers that are forwarded in both directions, and the gateway's own response headers."""
 
 import json
 import time
@@ -65,7 +65,7 @@ def trace(headers: CIMultiDictProxy[str]) -> TraceContext | None:
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
-    """Return the client's request id; None if there is none, or if it is unfit for a log."""
+    """Return the client's request id; None if there is none, or if it must not be logged."""
     asked = headers.get(_REQUEST_ID)
     return asked if asked and len(asked) <= _LONGEST_REQUEST_ID and asked.isprintable() else None
 
@@ -103,7 +103,7 @@ def of_answer(call: Call, provider: str, deployment: str, launched: int, upstrea
         headers[_DROPPED] = _listed(dropped)
     for name, value in upstream.items():
         if name.startswith(_CLIENT_PREFIXES):
-            if not call.levels:  # else they would contradict the client's own
+            if not call.levels:  # they would contradict those of the client's own limits
                 headers[name] = value
         elif name in _UPSTREAM_IDS:
             headers[_UPSTREAM_ID] = value

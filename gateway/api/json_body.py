@@ -33,8 +33,8 @@ class Media(msgspec.Struct, frozen=True):
     Quotes are escaped in text that quotes JSON, so such text does not match.
     """
 
-    odd: re.Pattern[bytes]  # what is not known to be text: most prompts have none and are searched only once
-    any: re.Pattern[bytes]  # any of the three
+    odd: re.Pattern[bytes]  # parts that may not be text: most prompts have none and are searched only once
+    any: re.Pattern[bytes]  # images, audio or documents
     vision: re.Pattern[bytes]
     audio: re.Pattern[bytes]
     documents: re.Pattern[bytes]
@@ -43,17 +43,17 @@ class Media(msgspec.Struct, frozen=True):
     def of(cls, vision: str, audio: str, documents: str, *, text: str) -> "Media":
         """Return the patterns for objects with these values of ``type`` (alternatives of a regular expression).
 
-        Those of ``text`` have all of it in them.
+        Objects with a type of ``text`` contain all of their text.
         """
         odd = re.compile(rb'"(?:type"\s*:\s*"(?!(?:%b)")|audio"\s*:)' % text.encode())  # audio: {"id": …} is stored
         return cls(odd, *map(_object_of, (f"{vision}|{audio}|{documents}", vision, audio, documents)))
 
 
 class MediaScan(msgspec.Struct):
-    """What was found in a prompt."""
+    """The result of a scan of a prompt."""
 
     escapes: int = 0  # letters written as \\uXXXX
-    odd: bool = False  # there may be more than text
+    odd: bool = False  # it may have parts that are not text
     vision: bool = False
     audio: bool = False
     documents: bool = False
@@ -63,10 +63,10 @@ class MediaScan(msgspec.Struct):
 
 def scan_media(prompt: msgspec.Raw, media: Media) -> MediaScan:
     """Scan a ``prompt`` of at most a few megabytes."""
-    return finished(survey_steps(prompt, media))
+    return finished(scan_steps(prompt, media))
 
 
-def survey_steps(prompt: msgspec.Raw, media: Media) -> Steps[MediaScan]:
+def scan_steps(prompt: msgspec.Raw, media: Media) -> Steps[MediaScan]:
     """Scan a ``prompt`` of any size, in slices."""
     found = MediaScan()
     view = memoryview(prompt)
@@ -165,7 +165,7 @@ class Contents(msgspec.Struct, frozen=True):
     fields: dict[str, msgspec.Raw]
     size: int  # bytes of the body
     values: int | None = None  # upper bound for the JSON values at all depths; None: not counted
-    scan_media: MediaScan | None = None  # of the prompt; None: the prompt is small and is surveyed when needed
+    scan_media: MediaScan | None = None  # of the prompt; None: the prompt is small and is scanned when needed
 
     @classmethod
     def of(cls, body: bytes) -> "Contents":
@@ -213,7 +213,7 @@ def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
 
 
 class _Name(str):
-    """A field's name. A type of our own makes msgspec call ``dec_hook`` for each name as it decodes it."""
+    """A field's name. msgspec calls ``dec_hook`` for each name because it has a custom type."""
 
     __slots__ = ()
 
@@ -287,7 +287,7 @@ def decoded(name: str, raw: msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> 
         return decoder.decode(raw)
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"{name!r} is invalid: {error}", param=name) from None
-    except RecursionError:  # of a form; or it was not nested too deep a few frames further up
+    except RecursionError:  # of a form; or the earlier check had a few frames more to recurse
         raise InvalidRequest(f"{name!r} is nested too deeply", param=name) from None
 
 

@@ -10,21 +10,21 @@ from aiohttp.hdrs import METH_POST
 
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT
-from gateway.api.fitting import against_policy
+from gateway.api.fitting import policy_violation
 from gateway.core.errors import Forbidden, InvalidRequest, NothingEnabled
 from gateway.fleet.models import Deployment, Model
 from gateway.keys.keys import GOOGLES
 from providers import Price
 from providers.dialects import DIALECTS, GEMINI, MESSAGES, PIVOT, Dialect
 
-# What is known about a model from its deployments: context length, capabilities, price.
+# The properties of a model that follow from its deployments: context length, capabilities, price.
 
-# The APIs of conversations.
+# The conversational APIs.
 _CONVERSING = frozenset(dialect.name for dialect in DIALECTS.values() if dialect.untranslated is None)
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is true for every call of a model, whichever deployment answers. None: unknown."""
+    """The properties of a model that hold for every call, whichever deployment answers. None: unknown."""
 
     converses: bool  # answers chats; false: only embeddings, images etc.
     context_tokens: int | None  # the smallest of all deployments
@@ -40,7 +40,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def facts_of(model: Model, deployments: Sequence[Deployment]) -> ModelFacts:
-    """Return what is known about ``model`` if only ``deployments`` may answer."""
+    """Return the properties of ``model`` if only ``deployments`` may answer."""
     known = [deployment.capabilities for deployment in deployments]
     allowed = model.parameters.most_tokens if model.parameters is not None else None
     return ModelFacts(
@@ -73,7 +73,7 @@ def _dearest(prices: Sequence[Price | None]) -> Price | None:
         return None
 
     def most(usd: Callable[[Price], float | None], otherwise: Callable[[Price], float]) -> float | None:
-        """Return the highest price of a part; where a deployment has none for it, its general price is used."""
+        """Return the highest price of a part; a deployment without one counts with its general price."""
         if all(usd(price) is None for price in known):
             return None
         return max(own if (own := usd(price)) is not None else otherwise(price) for price in known)
@@ -111,11 +111,11 @@ async def list_models(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     client = context.admission.admit(request)
     models = [model for name, model in context.fleet.models.items() if client.models is None or name in client.models]
-    known = [(model, _open(model, client)) for model in models]
-    spoken = spoken_by(request)
+    known = [(model, _visible(model, client)) for model in models]
+    spoken = dialect_of(request)
     if spoken is PIVOT:
-        return _json({"object": "list", "data": [_as_openai(model, open_) for model, open_ in known]})
-    facts = [(model, facts_of(model, open_)) for model, open_ in known]
+        return _json({"object": "list", "data": [_as_openai(model, visible) for model, visible in known]})
+    facts = [(model, facts_of(model, visible)) for model, visible in known]
     if spoken is GEMINI:
         return _json({"models": [_as_google(model, each) for model, each in facts if each.converses]})
     entries = [_as_anthropic(model, each) for model, each in facts if each.converses]
@@ -129,17 +129,17 @@ async def get_model(request: web.Request) -> web.Response:
     name = request.match_info["id"]
     client.check_model(name)
     model = context.fleet.find(name, adhoc=client.adhoc)
-    open_ = _open(model, client)
-    spoken = spoken_by(request)
+    visible = _visible(model, client)
+    spoken = dialect_of(request)
     if spoken is PIVOT:
-        return _json(_as_openai(model, open_))
-    return _json((_as_google if spoken is GEMINI else _as_anthropic)(model, facts_of(model, open_)))
+        return _json(_as_openai(model, visible))
+    return _json((_as_google if spoken is GEMINI else _as_anthropic)(model, facts_of(model, visible)))
 
 
-def spoken_by(request: web.Request) -> Dialect:
-    """Return Gemini for a request as Google's clients send it, Messages for one of Anthropic's, else chat.
+def dialect_of(request: web.Request) -> Dialect:
+    """Return Gemini for a request of Google's clients, Messages for one of Anthropic's, else chat.
 
-    Those of Google have the key in a header or in the address, and only they post to the path of a model.
+    Google's have the key in a header of their own or in the URL, and only they post to the path of a model.
     """
     is_of_model = request.method == METH_POST and "/models/" in request.path
     is_googles = is_of_model or request.path.startswith(GOOGLES)
@@ -149,25 +149,25 @@ def spoken_by(request: web.Request) -> Dialect:
     return MESSAGES if is_anthropics else PIVOT
 
 
-def _open(model: Model, client: Client) -> list[Deployment]:
-    """Return the deployments this client may use; it learns nothing about the others."""
+def _visible(model: Model, client: Client) -> list[Deployment]:
+    """Return the deployments that this client may use; the others must not show in its answers."""
     try:
         deployments = client.deployments(model)
     except (Forbidden, NothingEnabled):
         return []
-    return [deployment for deployment in deployments if against_policy(deployment, client.require) is None]
+    return [deployment for deployment in deployments if policy_violation(deployment, client.require) is None]
 
 
-def _as_openai(model: Model, open_: Sequence[Deployment]) -> dict[str, Any]:
-    """Return the model in OpenAI's format, with what is known about it in OpenRouter's fields."""
-    facts = facts_of(model, open_)
+def _as_openai(model: Model, visible: Sequence[Deployment]) -> dict[str, Any]:
+    """Return the model in OpenAI's format, with its properties in OpenRouter's fields."""
+    facts = facts_of(model, visible)
     # OpenAI's clients expect "created"; a configured name has no date, so it is the epoch.
     entry: dict[str, Any] = {
         "id": model.name,
         "object": "model",
         "created": 0,
         "owned_by": "holeshot",
-        "deployments": [deployment.name for deployment in open_],
+        "deployments": [deployment.name for deployment in visible],
         "name": model.name,
     }
     limits = {"context_length": facts.context_tokens, "max_completion_tokens": facts.max_output_tokens}

@@ -1,7 +1,7 @@
-"""What a request may change about its own race, and the model's settings with these changes.
+"""The race settings that a request may override, and the model's settings with these changes.
 
 The request takes precedence over its client's profile, the profile over the model's settings. Only the operator sets
-what extra attempts may cost (``budget``, ``value_usd_per_s``, ``usd_per_day``, ``extra_usd_per_call``).
+the limits of the cost of extra attempts (``budget``, ``value_usd_per_s``, ``usd_per_day``, ``extra_usd_per_call``).
 """
 
 import re
@@ -42,7 +42,7 @@ class RaceOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     ttft_ms: Annotated[float, msgspec.Meta(gt=0)] | None = None
     min_tok_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
     reading_tok_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    takeover: bool | None = None  # an answer that breaks is finished by another deployment
+    takeover: bool | None = None  # an answer that breaks off is finished by another deployment
     invalid: Invalid | None = None
     hold: bool | None = None  # whether a first token may wait for a faster answer
 
@@ -75,13 +75,13 @@ def read_override(raw: msgspec.Raw | None, header: str | None) -> RaceOverride:
         ) from None
 
 
-def as_asked(model: Model, override: RaceOverride, client: Client, *, stateful: bool) -> Model:
+def with_override(model: Model, override: RaceOverride, client: Client, *, stateful: bool) -> Model:
     """Return ``model`` with its race settings for this call: the configured ones, with the permitted overrides.
 
     ``stateful`` calls change something at the provider and are never sent twice.
 
     Raises:
-        Forbidden: the key may not override race settings, or not start so many attempts.
+        Forbidden: the key may not override race settings, or not launch so many attempts.
         InvalidRequest: the settings contradict each other.
 
     """

@@ -1,4 +1,4 @@
-"""Handlers of the APIs without races: deployments are asked one after the other, best first, until one answers."""
+"""Handlers of the APIs without races: deployments are tried one after the other, best first, until one answers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.api import headers
-from gateway.api.admission import Handler, client_context, seated
+from gateway.api.admission import Handler, admitted_call, client_context
 from gateway.api.auth import JSON
 from gateway.api.bodies import Received, read_contents
 from gateway.api.call_context import ClientContext, new_call
@@ -16,9 +16,9 @@ from gateway.api.call_runner import CallRunner
 from gateway.api.client import Client
 from gateway.api.context import BEGUN, CONTEXT, Context
 from gateway.api.endpoint import Endpoint
-from gateway.api.fitting import IGNORED, against_policy, in_order
+from gateway.api.fitting import IGNORED, in_order, policy_violation
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, is_set, size_class
-from gateway.api.overrides import HEADER, as_asked
+from gateway.api.overrides import HEADER, with_override
 from gateway.api.passthrough_requests import (
     RelayedApi,
     RelayedRequest,
@@ -45,7 +45,7 @@ from providers.dialects import TokenCounting, raw_json
 # From a request to a relay: builds the call, selects its deployments, and plans their order.
 
 
-def enter_relay(
+def plan_relay(
     context: Context,
     api: RelayedApi,
     asked: RelayedRequest,
@@ -67,7 +67,7 @@ def enter_relay(
     """
     client = origin.client
     client.check_model(name)
-    model = as_asked(fleet.find(name, adhoc=client.adhoc), asked.race, client, stateful=True)
+    model = with_override(fleet.find(name, adhoc=client.adhoc), asked.race, client, stateful=True)
     deployments, response_headers, fields = client.deployments(model), dict[str, str](), asked.fields
     chosen: Chosen | None = None
     if asked.preferences is not NOTHING and not is_passed_on(model):
@@ -79,7 +79,7 @@ def enter_relay(
     excluded = dict(chosen.excluded) if chosen is not None else {}
     able = []
     for deployment in deployments:
-        if (reason := _against(deployment, api, client.require)) is None:
+        if (reason := _obstacle(deployment, api, client.require)) is None:
             able.append(deployment.name)
         else:
             excluded[deployment.name] = reason
@@ -108,7 +108,7 @@ def enter_relay(
         model.weights or None,
         model.canaries or None,
         excluded or None,
-        # Such answers have no tokens, or none that is paid for by the token.
+        # Such answers have no tokens, or are not paid by the token.
         answer_tokens=0.0 if is_counted(call, model) else None,
         leased=seats.leased,
         is_counted=is_counted(call, model),
@@ -123,11 +123,11 @@ def enter_relay(
     return PlannedCall(call, model, plan, response_headers, None, tuple(able))
 
 
-def _against(deployment: Deployment, api: RelayedApi, policy: DataPolicy) -> str | None:
+def _obstacle(deployment: Deployment, api: RelayedApi, policy: DataPolicy) -> str | None:
     """Return why a deployment cannot be used; None if it can."""
     if api.api not in deployment.apis:
         return f"answers {', '.join(sorted(deployment.apis))} only"
-    return against_policy(deployment, policy)
+    return policy_violation(deployment, policy)
 
 
 # Writes a relayed answer to the client as it arrives: audio, images, texts and events that are not raced.
@@ -169,7 +169,7 @@ class ResponseOutlet:
         response = self.response = web.StreamResponse(status=relayed.answer.status, headers=fields)
         length = upstream.get("content-length", "")
         is_known = length.isascii() and length.isdigit() and upstream.get("content-encoding", "") in _IDENTITY
-        if is_known and not is_stream:  # events may be masked, mended, or lack their last line
+        if is_known and not is_stream:  # events may be masked or completed, so the length may change
             response.content_length = int(length)
         try:
             await response.prepare(self._request)
@@ -209,7 +209,7 @@ def relaying(api: RelayedApi) -> Handler:
         with context.fleet:
             return await answered(context, request, api, asked, origin)
 
-    return seated(relay, api.takes)
+    return admitted_call(relay, api.takes)
 
 
 async def receive(
@@ -222,7 +222,7 @@ async def receive(
     prompt: str = "",
     media: Media | None = None,
 ) -> tuple[RelayedRequest, ClientContext]:
-    """Read the request of an admitted client; with ``media``, the field ``prompt`` of a large body is surveyed.
+    """Read the request of an admitted client; with ``media``, the field ``prompt`` of a large body is scanned.
 
     Raises:
         ApiError: the request is invalid.
@@ -237,7 +237,7 @@ async def receive(
 
     if request.content_type == JSON:
         contents = await read_contents(body, context.body_work, prompt, media)
-        if (model := request.match_info.get("model")) is not None:  # where the address names it
+        if (model := request.match_info.get("model")) is not None:  # if the URL has it
             contents.fields["model"] = raw_json(model)
         asked = read_json(api, contents, race, default)
     else:
@@ -266,7 +266,7 @@ async def answered(
     answer: Relayed | None = None
 
     def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
-        return enter_relay(context, api, asked, origin, name=name, fleet=fleet, instead_of=instead_of)
+        return plan_relay(context, api, asked, origin, name=name, fleet=fleet, instead_of=instead_of)
 
     async def run(entry: PlannedCall) -> CallRecord | Unanswered:
         nonlocal answer
@@ -307,13 +307,13 @@ async def answered(
     return web.Response(body=answer.answer.body, status=answer.answer.status, headers=fields)
 
 
-# Counting the tokens of a prompt: asked of a deployment that speaks the client's API; estimated if none does.
+# Counts the tokens of a prompt, by a deployment that has the client's API; estimated if none has it.
 
 ESTIMATED = "x-holeshot-estimated"
 
 
 def counting(endpoint: Endpoint, counts: TokenCounting) -> Handler:
-    """Return the request handler that counts tokens. An estimate is marked; only what a deployment counts is a call."""
+    """Return the request handler that counts tokens. An estimate is marked, and is not recorded as a call."""
     api, prompt, media = (
         counting_api(endpoint.dialect.name, counts.path),
         endpoint.dialect.requests.prompt,
@@ -342,7 +342,7 @@ def counting(endpoint: Endpoint, counts: TokenCounting) -> Handler:
         with context.fleet:
             return await answered(context, request, api, asked, origin, answer_here=estimate)
 
-    return seated(count)
+    return admitted_call(count)
 
 
 # /v1/responses/{id} and the paths below it: passed on to the provider that stores the response.
@@ -351,8 +351,8 @@ def counting(endpoint: Endpoint, counts: TokenCounting) -> Handler:
 async def kept_response(request: web.Request) -> web.Response:
     """Pass the request on to the deployment that made the response, if it was made for this client.
 
-    No model is asked, so this is not a call and the ledger has no row of it. But the provider is asked with the
-    operator's key, and the answer is in memory: the client's ``rpm`` and ``max_parallel`` count it.
+    No model runs, so this is not a call and has no row in the ledger. But the request uses the operator's key, and the
+    answer takes memory, so the client's ``rpm`` and ``max_parallel`` count it.
 
     Raises:
         ResponseNotFound: this client has no such response, or the provider has deleted it.

@@ -28,7 +28,7 @@ class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: MeasuredApi  # as named in the ledger
     path: str  # at the provider
     api: Api  # that a deployment must support
-    demands: Mapping[str, str] = {}  # required field → what it should contain; alternative names are separated by a bar
+    demands: Mapping[str, str] = {}  # required field → its expected content; alternative names are separated by a bar
     takes: tuple[str, ...] = (JSON,)
     kind: ModelKind | None = None  # of the default models, if a request names none; None: the model is required
     is_text: bool = True  # input and output are text, so a text price applies to the reported tokens
@@ -110,7 +110,7 @@ def counting_api(api: Api, path: str) -> RelayedApi:
         path=path,
         api=api,
         is_text=False,  # counting costs nothing
-        takes_extra_body=False,  # it accepts only few of the fields that can be set for answers
+        takes_extra_body=False,  # it accepts only a few of the fields for answers
     )
 
 

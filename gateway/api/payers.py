@@ -1,7 +1,7 @@
-"""Whose limits count a call besides its key's: those of the key's team, and of the end user whom the request names.
+"""The accounts whose limits count a call besides its key's: the key's team, and the end user named in the request.
 
-The ledger has both as tags of the call, ``team`` and ``end_user``. An end user's is a keyed hash: what clients call
-their users may be an address, and the log shall not have it.
+The ledger has both as tags of the call, ``team`` and ``end_user``. The end user's is a keyed hash: clients may name
+their users by personal data, such as an address, which must not be logged.
 """
 
 import hmac
@@ -17,12 +17,12 @@ from gateway.limits import level_of_end_user, level_of_key, level_of_team
 from gateway.settings import EndUserSettings, Settings, signing_secret
 
 TEAM, END_USER = "team", "end_user"
-_NAMED = ("safety_identifier", "user")  # OpenAI's word, and its older one
+_NAMED = ("safety_identifier", "user")  # OpenAI's field, and its older one
 _METADATA = "metadata"
 _LONGEST = 512  # characters
 _ID_BYTES = 12
 
-MOST_KNOWN = 4_096  # clients, and end users, whose levels are kept from one call to the next
+MOST_KNOWN = 4_096  # clients, and end users, whose levels are cached
 
 _text = msgspec.json.Decoder(str | None)
 
@@ -40,17 +40,17 @@ class EndUsers:
     def __init__(
         self, scope: str, rules: EndUserSettings, secret: bytes, known: "dict[str, tuple[str, Level]]"
     ) -> None:
-        """``scope`` is the owner of the team's account, else of the client's. ``known``: those of all scopes."""
+        """``scope``: the owner of the account, the team or else the client. ``known``: the cache for all scopes."""
         self.header = rules.header
         self._scope = scope
         self._secret = secret
         self._limits = rules.by_name
         self._named = {name: own.by_name for name, own in rules.named.items()}
-        self._known = known  # by scope and the name that clients use, which is kept in memory only
+        self._known = known  # by scope and the clients' own name, which is kept in memory only
 
     @property
     def named(self) -> dict[str, str]:
-        """Whom the configuration names, by their hash."""
+        """The end users named in the configuration, by their hash."""
         return {self.level(name)[0]: name for name in self._named}
 
     def level(self, name: str) -> tuple[str, Level]:
@@ -69,9 +69,9 @@ class EndUsers:
 
 
 class EndUser(msgspec.Struct, frozen=True):
-    """How the end user of one request is found. ``said`` is of its key or its header, and None where neither names one.
+    """Finds the end user of one request. ``said``: the name from its key or header; None if neither has one.
 
-    ``is_fixed``: the key names its end user, whatever its requests say.
+    ``is_fixed``: the key names its end user, and its requests cannot change it.
     """
 
     users: EndUsers
@@ -79,13 +79,13 @@ class EndUser(msgspec.Struct, frozen=True):
     is_fixed: bool
 
     def of(self, fields: Mapping[str, msgspec.Raw]) -> tuple[str, Level] | None:
-        """Return the hash of the end user whom a request with these ``fields`` names, and its level; else None."""
+        """Return the hash and the level of the end user named in ``fields`` or by ``said``; None if there is none."""
         name = self.said if self.is_fixed else named_in(fields) or self.said
         return self.users.level(name) if name else None
 
 
 class Payers:
-    """The teams and the rules for end users that are configured."""
+    """The configured teams and rules for end users."""
 
     def __init__(self, settings: Settings) -> None:
         self._teams = {name: level_of_team(name, team.by_name) for name, team in settings.teams.items()}
@@ -98,7 +98,7 @@ class Payers:
             if (rules := team.end_users or settings.end_users) is not None
         }
         self._known: dict[str | None, tuple[Client, Sequence[Level], EndUsers | None]] = {}  # by the client's name
-        self._names: dict[str, dict[str, str]] = {}  # by hash, of each scope that was asked for
+        self._names: dict[str, dict[str, str]] = {}  # the configured names by hash, for each scope in use
         self.is_used = bool(settings.teams) or settings.end_users is not None
 
     @property
@@ -107,9 +107,9 @@ class Payers:
         return [*self._teams.items()]
 
     def name_of(self, end_user: str, team: str | None, client: str | None) -> str | None:
-        """Return what the configuration calls the end user with this hash; None if it does not name it.
+        """Return the configured name of the end user with this hash; None if it has none.
 
-        ``client`` matters where there is no team.
+        ``client`` is used if there is no team.
         """
         scope = (level_of_key(client, {}) if team is None else level_of_team(team, {})).owner
         if scope not in self._names:
@@ -118,7 +118,7 @@ class Payers:
         return self._names[scope].get(end_user)
 
     def levels(self, client: Client) -> Sequence[Level]:
-        """Return what is known before the body of a request: its key and its team; nothing where none has limits.
+        """Return the levels known before the body is read: the key's and its team's; none if neither has limits.
 
         Raises:
             KeyUnusable: the key's team is not configured.
@@ -127,15 +127,15 @@ class Payers:
         return self._of(client)[1]
 
     def tags(self, tags: Mapping[str, str]) -> Mapping[str, str]:
-        """Return ``tags`` of a client without those that are the gateway's own: its team's, and its end user's."""
+        """Return the ``tags`` of a client without ``team`` and ``end_user``, which only the gateway sets."""
         if not tags or not self.is_used:
             return tags
         return {name: value for name, value in tags.items() if name not in (TEAM, END_USER)}
 
     def end_user(self, client: Client, headers: Mapping[str, str]) -> EndUser | None:
-        """Return how the end user of a client's request is found; None where end users have no limits.
+        """Return the finder of the end user of a request; None if end users have no limits.
 
-        They are counted within the client's team, or the client if it has none.
+        End users are counted within the client's team, or within the client if it has none.
 
         Raises:
             KeyUnusable: the key's team is not configured.
@@ -148,7 +148,7 @@ class Payers:
         return EndUser(users, said, client.end_user is not None)
 
     def _of(self, client: Client) -> tuple[Client, Sequence[Level], EndUsers | None]:
-        """Return what is kept for a client. A changed key makes another ``Client``, and a reload other ``Payers``."""
+        """Return the cached entry of a client: a changed key makes a new ``Client``, and a reload new ``Payers``."""
         known = self._known.get(client.name)
         if known is None or known[0] is not client:
             if len(self._known) >= MOST_KNOWN:
@@ -171,12 +171,12 @@ class Payers:
 
 
 def named_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
-    """Return the end user whom a request names, as its client calls them; None if it names none."""
+    """Return the client's own name of the end user in a request; None if it names none."""
     try:
         for field in _NAMED:
             if field in fields and (name := (_text.decode(fields[field]) or "").strip()):
                 return name[:_LONGEST]
         user_id = _metadata.decode(fields[_METADATA]).user_id if _METADATA in fields else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None  # the provider says what is wrong with it
+        return None  # the provider reports the error
     return (user_id or "").strip()[:_LONGEST] or None

@@ -8,7 +8,7 @@ import msgspec
 from gateway.api.call_context import CallContext, ClientContext, new_call
 from gateway.api.fitting import ResolvedModel
 from gateway.api.headers import NARROWED
-from gateway.api.overrides import as_asked
+from gateway.api.overrides import with_override
 from gateway.api.request import ParsedRequest
 from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Call, CallRecord, Kind, Mode, Objective
@@ -24,7 +24,7 @@ class PlannedCall(msgspec.Struct, frozen=True):
     call: Call
     model: Model  # as this call uses it: with its profile and overrides
     plan: Plan
-    response_headers: dict[str, str]  # that report what the gateway changed
+    response_headers: dict[str, str]  # report what the gateway changed
     prefix: Prefix | None
     names: tuple[str, ...]  # of all deployments that can answer, also those that are out of rotation
 
@@ -66,10 +66,10 @@ def plan_call(
     origin.client.check_model(name)
     found = fleet.find(name, adhoc=origin.client.adhoc)
     resolved = ResolvedModel(
-        allow(as_asked(found, asked.race, origin.client, stateful=asked.stateful)), asked, origin.client
+        allow(with_override(found, asked.race, origin.client, stateful=asked.stateful)), asked, origin.client
     )
     if made_by is not None:
-        resolved.keep_to(made_by)
+        resolved.restrict_to(made_by)
     fitting = resolved.fitted(origin.client)
     model = resolved.model
     if len(fitting.deployments) == 1 < len(found.deployments) and STRATEGIES[model.race.mode].races_itself:
@@ -136,14 +136,14 @@ def plan_call(
     plan = context.steering.plan(
         model.name, names, model.race, terms, call.prompt_class, explain=origin.explain, payer=model.payer
     )
-    return PlannedCall(call, model, resolved.kept_in(plan), resolved.response_headers, prefix, tuple(names))
+    return PlannedCall(call, model, resolved.applied_to(plan), resolved.response_headers, prefix, tuple(names))
 
 
 def _win_on(win_on: WinOn, kind: AnswerKind, *, streamed: bool, stateful: bool, several: bool) -> WinOn:
-    """Return what claims the win.
+    """Return the part of an answer with which an attempt wins.
 
-    JSON is not spoken, and of an answer that comes whole no part is. Text is always valid; so is, as it is not asked
-    for twice, an answer that a provider stores. Several answers at once are neither spoken nor judged.
+    SENTENCE does not apply to JSON, nor to answers that are not streamed. VALID does not apply to text, which is always
+    valid, nor to answers that a provider stores, which have one attempt. Neither applies to several answers at once.
     """
     if win_on is WinOn.VALID:
         return WinOn.ANY if kind is AnswerKind.PLAIN or stateful or several else WinOn.VALID
@@ -152,7 +152,7 @@ def _win_on(win_on: WinOn, kind: AnswerKind, *, streamed: bool, stateful: bool, 
 
 
 def is_counted(call: Call, model: Model) -> bool:
-    """Whether a limit counts what the call uses."""
+    """Whether any limit counts the usage of the call."""
     return bool(call.levels) or model.usd_per_day is not None
 
 
@@ -175,18 +175,18 @@ def prepared_race(
     """
     steering, model, plan = context.steering, entry.model, entry.plan
 
-    def full(_: Launch) -> None:
+    def on_slot_refused(_: Launch) -> None:
         context.services.seats.refused(model.name)
         response_headers[NARROWED] = MAX_IN_FLIGHT
 
-    def permit(launch: Launch) -> bool:
+    def may_launch(launch: Launch) -> bool:
         cost_usd = plan.cost_usd.get(launch.deployment)
         permitted = steering.permit(model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer)
         if steering.refused_by is not None:
             response_headers[NARROWED] = steering.refused_by
         return permitted
 
-    return Race(open_call, model, plan, sink, permit=permit, full=full)
+    return Race(open_call, model, plan, sink, may_launch=may_launch, on_slot_refused=on_slot_refused)
 
 
 def remember_prefix(context: CallContext, entry: PlannedCall, record: CallRecord) -> None:

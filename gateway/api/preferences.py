@@ -1,7 +1,7 @@
-"""Preferences in requests written for OpenRouter or LiteLLM, and what they mean here.
+"""Preferences in requests written for OpenRouter or LiteLLM, and their meaning for the gateway.
 
 LiteLLM's ``fastest_response`` races all models of a comma list. OpenRouter's ``models`` are tried in turn; its
-``provider`` says who may answer, in which order, and what matters. For configured models these fields are removed; a
+``provider`` restricts and orders the providers, and sets goals. For configured models these fields are removed; a
 call that names a deployment at OpenRouter itself passes them on unchanged (``is_passed_on``).
 
 A preference that restricts (who may see the prompt, what it may cost) is obeyed, or the request is refused. One
@@ -109,7 +109,7 @@ def _plain(name: str) -> str:
     return _NO_LETTER.sub("", name.lower())
 
 
-# OpenRouter's ``provider`` object: its fields, and what each means for us.
+# OpenRouter's ``provider`` object: its fields, and their meaning for the gateway.
 
 OPENROUTER = "openrouter"
 # In one list: there are fewer providers, regions and quantizations, and each name is compared with each deployment.
@@ -260,7 +260,7 @@ def _price(name: str, price: float | str | None) -> float | None:
     return usd
 
 
-MOST_MODELS = 32  # in a request: for each that fails the gateway plans again
+MOST_MODELS = 32  # in a request: the gateway plans again for each that fails
 CONSUMED: frozenset[str] = frozenset({"fastest_response", "models", "provider", "route", "transforms"})
 
 
@@ -272,7 +272,7 @@ class Preferences(msgspec.Struct, frozen=True, kw_only=True):
     order: tuple[str, ...] | None = None  # providers' slugs, as in ``only`` and ``ignore``
     only: tuple[str, ...] | None = None
     ignore: tuple[str, ...] | None = None
-    allow_fallbacks: bool = True  # whether others may answer than those in ``order``, or than the best
+    allow_fallbacks: bool = True  # whether deployments besides those in ``order``, or besides the best, may answer
     sort: Objective | None = None
     ttft_ms: float | None = None
     min_tok_s: float | None = None
@@ -336,7 +336,7 @@ def is_passed_on(model: Model) -> bool:
 def preferred(
     preferences: Preferences, model: Model, deployments: Sequence[Deployment], client: Client | None = None
 ) -> Chosen:
-    """Return which of ``deployments`` may answer, and the race of ``model`` with the request's preferences.
+    """Return the ``deployments`` that may answer, and the race settings of ``model`` with the request's preferences.
 
     ``client`` limits what its requests may ask for; without one, no race becomes wider than the model's own.
 
@@ -353,7 +353,7 @@ def preferred(
     excluded: dict[str, str] = {}
     left: list[Deployment] = []
     for deployment in deployments:
-        reason = _against(deployment, preferences)
+        reason = _obstacle(deployment, preferences)
         if reason is None:
             left.append(deployment)
         else:
@@ -413,14 +413,14 @@ def _models(fields: Mapping[str, msgspec.Raw], *, fastest: bool) -> tuple[str, .
     return models
 
 
-def _against(deployment: Deployment, preferences: Preferences) -> str | None:
+def _obstacle(deployment: Deployment, preferences: Preferences) -> str | None:
     """Return why ``deployment`` may not answer; None if it may."""
     only, ignore, policy = preferences.only, preferences.ignore or (), preferences.policy
     if only is not None and not any(matches(slug, deployment) is Match.YES for slug in only):
         return f"is not in provider.only ({', '.join(only)})"
     for slug in ignore:
         match = matches(slug, deployment)
-        if match is not Match.NO:  # in doubt, it must not see the prompt
+        if match is not Match.NO:  # if unknown, it must not see the prompt
             return f"is {'' if match is Match.YES else 'maybe '}in provider.ignore ({slug})"
     if policy.zdr and not deployment.zdr:
         return "is not known to have zero data retention (zdr)"
@@ -493,5 +493,5 @@ def _raced(
         return race
     changed = race.model_copy(update=changes)
     if preferences.sort is not None:
-        changed.model_fields_set.discard("objective")  # a sort order says whom to ask, not to hold a token back
+        changed.model_fields_set.discard("objective")  # a sort order ranks deployments; it does not ask for holds
     return changed

@@ -30,7 +30,7 @@ Record = Callable[[tuple[RefusalRecord, ...]], None]
 
 
 class _RefusalMinutesKind(msgspec.Struct, frozen=True, gc=False):
-    """What the refusals of one row have in common."""
+    """The key of one row of refusals."""
 
     status: int
     reason: str
@@ -39,10 +39,10 @@ class _RefusalMinutesKind(msgspec.Struct, frozen=True, gc=False):
 
 
 class RefusalMinutes:
-    """Counts the refusals of the open minute, and passes them on when it is over.
+    """Counts the refusals of the current minute, and records them when it is over.
 
-    The open minute is in memory only, so a crash loses it. A row for each refusal would let strangers write to the
-    disk as often as they like, and the counts in the metrics are up to date.
+    The current minute is in memory only, so a crash loses it. With a row for each refusal, unknown clients could write
+    to the disk without limit; the counts in the metrics are up to date.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class RefusalMinutes:
         self._counts[kind] = self._counts.get(kind, 0) + 1
 
     def end(self) -> None:
-        """End the open minute, and record it."""
+        """End the current minute, and record it."""
         if self._end is not None:
             self._end.cancel()
         if self._started_at is None:
@@ -141,7 +141,7 @@ class Refusals:
         self._kinds: dict[tuple[int, str], _Kind] = {}  # few: one for each status and reason of the error tree
 
     def add_error(self, error: ApiError, refused: Callable[[], Refused]) -> None:
-        """Record the error that a client is answered with, unless it belongs to a call or is no refusal."""
+        """Record the error in a response, unless it belongs to a call or is not a refusal."""
         if CALL_ID not in error.headers and not isinstance(error, _NO_REFUSALS):
             self.add(error.status_code, error.kind, refused())
 
@@ -157,7 +157,7 @@ class Refusals:
         kind.add(refused, defect)
 
     def close(self) -> None:
-        """Log and record what has not been yet."""
+        """Log and record the refusals that are still pending."""
         self._minutes.end()
         for kind in list(self._kinds.values()):
             kind.close()
@@ -189,7 +189,7 @@ class _Kind:
             self._event = "request.crashed"
         if self._timer is None:
             self._log(defect)
-            self._timer = asyncio.get_running_loop().call_later(LINE_S, self._go_on)
+            self._timer = asyncio.get_running_loop().call_later(LINE_S, self._log_more)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -198,13 +198,13 @@ class _Kind:
             self._log()
         self._ended()
 
-    def _go_on(self) -> None:
-        """Log those since the last line; if there are none, remove this kind."""
+    def _log_more(self) -> None:
+        """Log the refusals since the last line; if there are none, remove this kind."""
         if not self._unlogged:
             self._ended()
             return
         self._log()
-        self._timer = asyncio.get_running_loop().call_later(LINE_S, self._go_on)
+        self._timer = asyncio.get_running_loop().call_later(LINE_S, self._log_more)
 
     def _log(self, defect: BaseException | None = None) -> None:
         facts: dict[str, Any] = {name: fact for name, fact in msgspec.structs.asdict(self._last).items() if fact}

@@ -1,4 +1,4 @@
-"""A client's request, read as far as the gateway needs it, in the same form for every dialect."""
+"""A client's request, parsed as far as the gateway needs it, in the same form for every dialect."""
 
 import re
 from collections.abc import Mapping
@@ -26,9 +26,9 @@ from providers.dialects import DIALECTS, Dialect
 _TOKENS_PER_PAYLOAD = 1000  # about as many as a picture has
 _LONG = 8 * 1024  # bytes; shorter prompts fit every context window
 _ESCAPE_OVERHEAD = 4  # bytes: an escape like \u043f has six; the letter has two in UTF-8
-_MOST_ESCAPED = 3  # so many times as long as in UTF-8 a text of nothing but escapes is
+_MOST_ESCAPED = 3  # the factor by which a text of escapes only is longer than in UTF-8
 
-# Fields with which a provider only answers what it is sent: they name nothing stored, and have it search for nothing.
+# Fields that refer to nothing stored and start no search: with these, the prompt is all that the provider reads.
 INLINE = frozenset({
     "best_of", "dimensions", "echo", "encoding_format", "frequency_penalty", "include", "input", "instructions",
     "logit_bias", "logprobs", "max_completion_tokens", "max_output_tokens", "max_tokens", "messages", "metadata",
@@ -38,14 +38,14 @@ INLINE = frozenset({
     "suffix", "system", "temperature", "text", "thinking", "tool_choice", "tools", "top_k", "top_logprobs", "top_p",
     "truncation", "user", "verbosity",
 }).union(*(dialect.requests.inline for dialect in DIALECTS.values()))  # fmt: skip
-_TURNS = re.compile(rb"\s*(?:\{|\[\s*[^\s\]])")  # Google takes one turn alone, too
+_TURNS = re.compile(rb"\s*(?:\{|\[\s*[^\s\]])")  # Google also accepts a single turn
 _NONEMPTY_ARRAY = re.compile(rb"\s*\[\s*[^\s\]]")  # the input is valid JSON, so its first bytes are enough
 
 Decoders = Mapping[str, msgspec.json.Decoder[Any]]
 
 
 class Needs(msgspec.Struct, frozen=True):
-    """What a deployment must be able to do to answer."""
+    """The capabilities a deployment needs to answer a request."""
 
     prompt_tokens: int  # estimated from the size of the body
     max_tokens: int | None = None  # the client's limit for the answer, if it set one
@@ -54,11 +54,11 @@ class Needs(msgspec.Struct, frozen=True):
     vision: bool = False
     audio: bool = False
     documents: bool = False
-    inline: bool = False  # the prompt is text, and all of it in the body
+    inline: bool = False  # the prompt is text, and completely in the body
 
     @property
     def ordinary(self) -> bool:
-        """Whether every deployment can do it, apart from the length."""
+        """Whether every deployment can answer it, apart from its length."""
         return not (self.tools or self.json_schema or self.vision or self.audio or self.documents)
 
 
@@ -82,7 +82,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     converses: bool = False  # it continues a conversation that one provider stores
     stores: bool = False  # the provider stores the answer, so that a later request can continue it
     cache_key: str | None = None  # the client's key for prompts with the same prefix
-    response_headers: Mapping[str, str] = {}  # that report what the gateway changed
+    response_headers: Mapping[str, str] = {}  # report what the gateway changed
 
     @property
     def prompt_class(self) -> PromptClass:
@@ -90,9 +90,9 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
         return answer_class(size_class(self.size))
 
     def inline_bytes(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
-        """Return the bytes of the body if the provider gets nothing else; None if it may read or do more.
+        """Return the bytes of the body if it is all the provider reads; None if it may read or do more.
 
-        ``fields`` are those that are sent.
+        ``fields``: those that are sent.
         """
         return self.size if self.needs.inline and not self.stateful and fields.keys() <= INLINE else None
 
@@ -100,7 +100,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
 def needs_of(
     prompt: msgspec.Raw, contents: Contents, media: Media, *, max_tokens: int | None, tools: bool, json_schema: bool
 ) -> Needs:
-    """Return what ``prompt`` (raw JSON) needs from a deployment; ``contents`` are those of its whole body."""
+    """Return the needs of ``prompt`` (raw JSON); ``contents``: its whole body."""
     seen, size = contents.scan_media, contents.size
     if seen is None:
         is_odd = media.odd.search(prompt) is not None
@@ -113,7 +113,7 @@ def needs_of(
         seen = scan_media(prompt, media)
     text_bytes = size - seen.payload_bytes
     if size > _LONG:
-        text_bytes = _unescaped(text_bytes, seen.escapes)  # some may be in a payload
+        text_bytes = _unescaped(text_bytes, seen.escapes)  # some escapes may be in a payload
     return Needs(
         text_bytes // CHARS_PER_TOKEN + seen.payloads * _TOKENS_PER_PAYLOAD,
         max_tokens,
@@ -127,15 +127,15 @@ def needs_of(
 
 
 def _unescaped(size: int, escapes: int) -> int:
-    """Return how many bytes a text of ``size`` in JSON has in UTF-8.
+    """Return the UTF-8 length of a text that has ``size`` bytes in JSON.
 
-    Not all ``escapes`` need to be some: after a backslash that is escaped itself, u is a letter. So nothing else is
-    sure but that a text is not much shorter: a prompt of fewer tokens than none would pay for others.
+    ``escapes`` may count too many: after an escaped backslash, u is a letter. So the result has a lower bound: a
+    prompt with a negative number of tokens would offset the use of others.
     """
     return max(size - escapes * _ESCAPE_OVERHEAD, size // _MOST_ESCAPED)
 
 
-class Beginning(msgspec.Struct, frozen=True):
+class CommonFields(msgspec.Struct, frozen=True):
     """The fields that are read from every body first, whatever its API."""
 
     fields: dict[str, msgspec.Raw]  # without the gateway's own fields
@@ -144,7 +144,7 @@ class Beginning(msgspec.Struct, frozen=True):
     preferences: Preferences
 
 
-def begin(contents: Contents, race_header: str | None) -> Beginning:
+def read_common(contents: Contents, race_header: str | None) -> CommonFields:
     """Read the model, race settings and provider preferences from a body's top level; remove the gateway's own fields.
 
     Raises:
@@ -155,7 +155,7 @@ def begin(contents: Contents, race_header: str | None) -> Beginning:
     race = fields.pop("race", None)
     preferences = read_preferences(fields)
     model = preferences.models[0] if preferences.models and "model" not in fields else read_model(fields)
-    return Beginning(fields, model, read_override(race, race_header), preferences)
+    return CommonFields(fields, model, read_override(race, race_header), preferences)
 
 
 def required_messages(fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw:

@@ -21,7 +21,7 @@ from gateway.api.bodies import answer_first, withhold_continue
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.endpoints import ENDPOINTS
 from gateway.api.handler import answering
-from gateway.api.models import get_model, list_models, spoken_by
+from gateway.api.models import dialect_of, get_model, list_models
 from gateway.api.passthrough import counting, kept_response, relaying
 from gateway.api.passthrough_requests import (
     EDITS,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 # Suggests the path that was meant when a request has an unknown one.
 
 _ALIKE = 0.8  # difflib's ratio, 0 to 1: a typing error, not another word
-# Of a path that may have been meant: ours have five at most. Anybody may send four thousand, and each takes time.
+# The maximum of words in a path for which a suggestion is made: ours have five, and each takes time.
 _MOST_WORDS = 12
 _VERSION = re.compile(r"^v\d+$")
 # APIs of OpenAI and Anthropic that the gateway does not have: their state is at one provider, so nothing can be raced.
@@ -70,7 +70,7 @@ _NOT_OFFERED = (
 
 
 def is_not_offered(path: str) -> bool:
-    """Whether ``path`` belongs to an API that others have and the gateway does not."""
+    """Whether ``path`` belongs to a known API that the gateway does not have."""
     bare = "/".join(_bare([word for word in path.split("/") if word]))
     return any(bare == api or bare.startswith(f"{api}/") for api in _NOT_OFFERED)
 
@@ -88,7 +88,7 @@ def nearest_path(path: str, known: Sequence[str]) -> str | None:
         for candidate in known:
             if bare and bare == _bare(candidate.strip("/").split("/")):
                 return candidate
-    # Without their versions, which are alike in all of them.
+    # Without versions, which are similar in all paths.
     bare_known = {"/".join(_bare(candidate.strip("/").split("/"))): candidate for candidate in reversed(known)}
     wanted = "/".join(_bare(words))
     near = difflib.get_close_matches(wanted, bare_known, n=1, cutoff=_ALIKE) if wanted else []
@@ -103,12 +103,12 @@ def _bare(words: Sequence[str]) -> list[str]:
 
 # CORS: lets web pages of the configured origins call the APIs, each with a key of its own, never with cookies.
 
-PATHS = ("/v1/", "/v1beta/", "/v2/")  # the APIs; what operators look at and health checks are for no web page
+PATHS = ("/v1/", "/v1beta/", "/v2/")  # the APIs; pages for operators and health checks are not for other web pages
 METHODS = "GET, POST, DELETE"
-MAX_AGE_S = 7200  # browsers ask again after this; none remembers an answer for longer than a day, Chrome two hours
+MAX_AGE_S = 7200  # browsers ask again after this; they cache it for a day at most, Chrome for two hours
 _FIELD = re.compile("[a-z0-9-]{1,100}")
 
-# Headers that a page may send: those of SDKs and of the gateway. Never what a proxy says of a client's address.
+# Headers that a page may send: those of SDKs and of the gateway. Never a proxy's headers about a client's address.
 _SENT = frozenset(
     {
         *("accept", "accept-language", "authorization", "content-language", "content-type", "http-referer"),
@@ -125,7 +125,7 @@ _VARY, _ORIGIN, _EXPOSED = istr("vary"), istr("access-control-allow-origin"), is
 
 
 def preflight(request: web.Request, origins: Collection[str]) -> web.Response | None:
-    """Return the answer to a browser's question whether a page may call; None if it may not, or it is another request.
+    """Return the response to a CORS preflight request; None if the origin may not call, or it is another request.
 
     It needs no key: browsers send none here. ``add_headers`` completes it.
     """
@@ -143,7 +143,7 @@ def preflight(request: web.Request, origins: Collection[str]) -> web.Response | 
 def add_headers(request: web.Request, response: web.StreamResponse, origins: Collection[str]) -> None:
     """Let the page that sent ``request`` read ``response``, also an error, if its origin is one of ``origins``.
 
-    There is no ``access-control-allow-credentials``: a page has to know a key, cookies count for nothing.
+    There is no ``access-control-allow-credentials``: a page needs a key, and cookies are ignored.
     """
     if not request.path.startswith(PATHS):
         return
@@ -216,7 +216,7 @@ ROUTES = (
 
 
 def application(context: Context, operations: Operations) -> web.Application:
-    """Return the aiohttp application for what calls use, and operators."""
+    """Return the aiohttp application for calls and for operators."""
     app = web.Application(middlewares=[errors_as_json])
     app[CONTEXT] = context
     app[OPERATIONS] = operations
@@ -226,9 +226,9 @@ def application(context: Context, operations: Operations) -> web.Application:
 
 
 def calls_first(aiohttps: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> Handler:
-    """Return a handler that takes plain requests of the raced APIs past aiohttp's router, others to ``aiohttps``.
+    """Return a handler that bypasses aiohttp's router for plain requests of the raced APIs; others go to ``aiohttps``.
 
-    A route is looked up for its first request only; a query or an ``expect`` goes the long way.
+    A route is looked up for its first request only. Requests with a query or ``expect`` are not plain.
     """
     found: dict[str, UrlMappingMatchInfo] = {}
 
@@ -252,11 +252,11 @@ def _complete(context: Context) -> Callable[[web.Request, web.StreamResponse], A
 
     async def complete(request: web.Request, response: web.StreamResponse) -> None:
         response.headers[headers.SERVER_FIELD] = headers.SERVER  # aiohttp would send its version and Python's
-        if request.method == "GET" or response.status >= web.HTTPBadRequest.status_code:  # what a browser may show
+        if request.method == "GET" or response.status >= web.HTTPBadRequest.status_code:  # a browser may display it
             response.headers["x-content-type-options"] = "nosniff"
         if origins := context.settings.cors:
             add_headers(request, response, origins)
-        if context.phase is not Phase.SERVING:  # the client shall send its next request to another gateway
+        if context.phase is not Phase.SERVING:  # so that the client sends its next request to another gateway
             response.force_close()
             if request.version >= HttpVersion11:
                 response.headers["connection"] = "close"
@@ -287,7 +287,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         asked = preflight(request, request.app[CONTEXT].settings.cors)  # no route takes OPTIONS
         return _refusal(request, _translate(request, error)) if asked is None else asked
     except web.RequestPayloadError:
-        request.content.feed_eof()  # aiohttp would continue to read it, and log what it finds as unhandled
+        request.content.feed_eof()  # otherwise aiohttp reads on, and logs errors in it as unhandled
         unread = InvalidRequest("the body cannot be read: its chunked encoding is not valid HTTP/1.1")
         response = _refusal(request, unread)
         response.force_close()
@@ -299,11 +299,11 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 async def _wrong_key(request: web.Request, handler: Handler, error: WrongKey) -> web.StreamResponse:
-    """Return the response to a wrong key; of a token by an unknown key, ask its issuer first, and judge it again."""
+    """Return the response to a wrong key. For a token signed by an unknown key, its issuer is queried first."""
     if isinstance(error, SignerUnknown):
         try:
             if await error.ask():
-                return await _answered(request, handler)  # nothing was done with the request so far
+                return await _answered(request, handler)  # the request was not processed before
         except KeysNotLoaded as not_yet:
             return _refusal(request, not_yet)
     response = _refusal(request, error)
@@ -322,7 +322,7 @@ def _refusal(request: web.Request, error: ApiError) -> web.Response:
 
 
 def _peer(request: web.Request) -> str | None:
-    """Return the address of the client, if a trusted proxy names it, else that of the peer."""
+    """Return the address of the client if a trusted proxy names it, else the peer's."""
     trust = Trust(request.app[CONTEXT].settings.trusted_proxies)
     return trust.named(request.remote, request.headers.getall(FORWARDED_FOR, ()))
 
@@ -367,7 +367,7 @@ def _response(request: web.Request, error: ApiError) -> web.Response:
 
 
 def error_body(error: ApiError, dialect: Dialect, request_id: str | None) -> bytes:
-    """Return the body that tells of ``error`` in the format of ``dialect``."""
+    """Return the body for ``error`` in the format of ``dialect``."""
     if dialect.error_body is None:
         return error.body()
     return dialect.error_body(error.status_code, *error.said(), request_id)
@@ -375,7 +375,7 @@ def error_body(error: ApiError, dialect: Dialect, request_id: str | None) -> byt
 
 def _dialect(request: web.Request) -> Dialect:
     """Return the dialect of the requested path."""
-    return spoken_by(request) if request.path.startswith(_MODELS) else _dialect_of(request.path)
+    return dialect_of(request) if request.path.startswith(_MODELS) else _dialect_of(request.path)
 
 
 def _dialect_of(path: str) -> Dialect:

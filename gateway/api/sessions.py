@@ -1,4 +1,4 @@
-"""Sessions of the page: an operator's key, or a sign-in at a provider, for a cookie that is good for twelve hours.
+"""Sessions of the page: a cookie that is valid for twelve hours, for an operator's key or a sign-in at a provider.
 
 The cookie is ``KEY.END.SIGNATURE``: which key it was made with, when it ends (seconds since 1970), and a signature with
 a key derived from the hash of the visitor's key. Nothing is stored. So it is good at every worker and replica that
@@ -33,7 +33,7 @@ class Sessions:
         self._table = table
         self._unix_clock = unix_clock
         self._seen: tuple[Mapping[bytes, Known[Any]], bytes] | None = None  # of what there are names
-        self._digests: Mapping[str, bytes] = {}  # by the name that cookies have for a key
+        self._digests: Mapping[str, bytes] = {}  # by the key's name in cookies
 
     def made(self, digest: bytes, secret: bytes) -> str:
         """Return the cookie's value for the key with this digest."""
@@ -42,10 +42,10 @@ class Sessions:
         return _signed(signer, f"{_name(signer)}.{ends_at}")
 
     def digest(self, cookies: Sequence[str], secret: bytes) -> bytes | None:
-        """Return the digest of the key with which one of ``cookies`` was made; None if none of them is good.
+        """Return the digest of the key with which one of ``cookies`` was made; None if none of them is valid.
 
-        Pages beside this one, on other paths or ports, may have set others of the name. All that fit into a request's
-        head are tried, so that they keep no visitor out: most cost a look at their form.
+        Pages on other paths or ports may have set cookies of the same name. All in the request's head are tried, so
+        that these do not lock visitors out; most are rejected by their form.
         """
         for cookie in cookies:
             read = _COOKIE.fullmatch(cookie)
@@ -60,7 +60,7 @@ class Sessions:
         return None
 
     def _named(self, secret: bytes) -> Mapping[str, bytes]:
-        """Return the keys of operators by their names in cookies; made again when the table has changed."""
+        """Return the keys of operators by their names in cookies; rebuilt when the table has changed."""
         known = self._table.known
         if self._seen is None or self._seen[0] is not known or self._seen[1] != secret:
             operators = (
@@ -77,7 +77,7 @@ def made_for(name: str, role: Role, key: bytes, unix_s: float) -> str:
 
 
 def person_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, Role] | None:
-    """Return the name and the role of whom one of ``cookies`` was made for; None if none of them is good."""
+    """Return the name and the role of the person for whom one of ``cookies`` was made; None if none is valid."""
     for cookie in cookies:
         read = _PERSON.fullmatch(cookie)
         if read is not None and hmac.compare_digest(_signed(key, read[1]), cookie) and unix_s < int(read[4]):
@@ -91,10 +91,10 @@ def presented(headers: Sequence[str], name: str = NAME) -> list[str]:
 
 
 def secret_of(settings: Settings, own_key: str) -> bytes:
-    """Return what is mixed into the signatures: ``page.signing_key``, else the password of the database.
+    """Return the secret of the signatures: ``page.signing_key``, else the password of the database.
 
-    With neither it is ``own_key``, the one beside a SQLite database. If that is empty too, a reader of the hash of an
-    operator's key can make a session of it.
+    With neither it is ``own_key``, the one beside a SQLite database. If that is empty too, anybody who can read the
+    hash of an operator's key can make a session from it.
     """
     return (signing_secret(settings) or own_key).encode()
 
@@ -112,7 +112,7 @@ def _signer(digest: bytes, secret: bytes) -> bytes:
 
 
 def _name(signer: bytes) -> str:
-    """Return the name of a key in cookies: 96 bits, which tell neither the key nor its hash."""
+    """Return the name of a key in cookies: 96 bits, which reveal neither the key nor its hash."""
     return _text(hmac.digest(signer, b"name", "sha256")[:12])
 
 

@@ -520,7 +520,7 @@ class Prober:
         try:
             # A call may have begun during the reservation.
             if self._gateway.hindrance() is None and self._unfit(deployment, quiet_s, services.clock()) is None:
-                await Race(open_call, model, plan, sink, permit=lambda _: False).run()
+                await Race(open_call, model, plan, sink, may_launch=lambda _: False).run()
         finally:
             record = open_call.finish(None, status_code=ShuttingDown.status, error_kind=ShuttingDown.code)
             await self._settle(probe, record, sink)

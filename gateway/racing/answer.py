@@ -1,4 +1,4 @@
-"""The data of one answer: read as they arrive, kept until the win, then written to the sink."""
+"""One answer: its data are parsed as they arrive, kept until the win, then written to the sink."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,10 @@ BLOCKED_S = 0.05  # a write that takes longer waits for the client
 
 
 class AnswerStream:
-    """Reads and forwards one answer. ``text`` is kept if it must be JSON, ``speech`` and ``validity`` if they win."""
+    """Reads and forwards one answer.
+
+    ``text`` is set if the answer must be JSON; ``speech`` and ``validity`` if the win depends on them (``win_on``).
+    """
 
     __slots__ = (
         "_clock",
@@ -67,15 +70,15 @@ class AnswerStream:
         self._forward: Forward | None = None
 
     def read(self, data: bytes, now: float, *, finishing: bool = False) -> Block:
-        """Parse one read (``b""`` at the end). After a finish reason, even a held-back one, the rest must come soon.
+        """Parse one read (``b""`` at the end). After a finish reason, even a held-back one, the rest has a time limit.
 
         Raises:
-            UpstreamError: it calls a tool that was not offered, where only a valid answer wins.
+            UpstreamError: only valid answers win, and it calls a tool that was not offered.
 
         """
         block = self.reader.read(data, now)
         if self.speech is not None:
-            self._hear(self.speech, now)
+            self._note_speech(self.speech, now)
         elif self.validity is not None:
             over = self.reader.finished and (self.reader.done or not data)
             self.validity.look(now, finished=self.reader.finished, over=over, kept_bytes=self._kept_bytes)
@@ -83,10 +86,10 @@ class AnswerStream:
             self._clocks.finish()
         return block
 
-    def _hear(self, speech: Speech, now: float) -> None:
+    def _note_speech(self, speech: Speech, now: float) -> None:
         reader, measurement = self.reader, self._measurement
         is_over = reader.finished or reader.done
-        is_text = measurement.answer_at is None or speech.has_text  # else a refusal, or sound
+        is_text = measurement.answer_at is None or speech.has_text  # otherwise it is a refusal, or sound
         is_spoken = is_text and measurement.reported.tool_calls is None
         speech.came(now, is_over=is_over, is_spoken=is_spoken)
         if speech.began_at is not None:
@@ -96,7 +99,7 @@ class AnswerStream:
         """Check an answer that has ended.
 
         Raises:
-            UpstreamError: it is empty (upstream_empty), incomplete (upstream_truncated) or of no use (invalid_answer).
+            UpstreamError: it is empty (upstream_empty), incomplete (upstream_truncated) or invalid (invalid_answer).
 
         """
         reader = self.reader
@@ -110,22 +113,22 @@ class AnswerStream:
 
     @property
     def waits(self) -> bool:
-        """Whether its end may be what it claims with."""
+        """Whether it may bid only at its end: only valid answers win."""
         return self.validity is not None
 
     @property
     def flaw(self) -> Flaw | None:
-        """What is wrong with the answer, if it is complete and all are looked at."""
+        """The flaw of the answer, if it is complete and every answer is checked."""
         return None if self.validity is None else self.validity.judgement.flaw
 
     def judgement(self, call: Call, outcome: Outcome, *, had_won: bool) -> Judgement:
-        """Return the judgement of the answer: only a winner's, unless all are looked at."""
+        """Return the judgement of the answer; only the winner's is judged, unless every answer is checked."""
         if had_won:
             return judge(call, outcome, self._measurement, self.text)
         return UNJUDGED if self.validity is None else self.validity.judgement
 
     def keep(self, block: Block, *, has_token: bool) -> None:
-        """Keep a block until the win; ``has_token``: with it, or before, its first token has come.
+        """Keep a block until the win; ``has_token``: it or an earlier one has the first token.
 
         Raises:
             UpstreamError: no first token within ``UNCLAIMED_BYTES``.
@@ -137,13 +140,13 @@ class AnswerStream:
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"{self._kept_bytes} bytes without a first token")
 
     def drop_kept(self) -> None:
-        """Drop what was kept: another attempt answers."""
+        """Drop the kept data: another attempt answers."""
         self._kept = []
 
     async def begin(self, sink: Sink, forward: Forward | None, now: float) -> None:
-        """Write what was kept. From then on ``forward`` can send plain events without ``write``."""
+        """Write the kept data. From then on ``forward`` can send plain events without ``write``."""
         self._forward = forward
-        self._keeps_last = sink.streams  # one that begins to stream later may refuse the last events, too
+        self._keeps_last = sink.streams  # a sink that starts to stream later may still refuse the last events
         kept, self._kept = self._kept, []
         await self.write(joined(kept), sink, now)
 
@@ -159,8 +162,8 @@ class AnswerStream:
             if (blocked_s := self._clocks.resume()) > BLOCKED_S:
                 self._measurement.gaps.blocked(blocked_s)
 
-    def pass_on(self, data: bytes) -> bool:
-        """Forward data at once if they only add text; return False if they must be read instead."""
+    def forward(self, data: bytes) -> bool:
+        """Forward data at once if they only add text; return False if they must be parsed instead."""
         run = self.reader.plain(data)
         if run is None or self._forward is None:
             return False
@@ -169,10 +172,10 @@ class AnswerStream:
             return False
         self.reader.take(run, now)
         if self.speech is not None:
-            self._hear(self.speech, now)
+            self._note_speech(self.speech, now)
         return True
 
     def take_last(self, call: Call) -> Block:
-        """Return the end of the answer: its last events, or the event that follows a finish reason if it is missing."""
+        """Return the last events of the answer, or the dialect's ending if they did not follow the finish reason."""
         self._forward = None
         return self._last or Block(call.dialect.answers.ending, ())

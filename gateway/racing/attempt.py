@@ -61,11 +61,11 @@ class State(Enum):
     WATCHED = "watched"  # has lost, and is audited: read until its first token, or a few more
     OVER = "over"  # its record is fixed and its exchange dropped
 
-    __hash__ = object.__hash__  # Enum's own is a Python call for each set lookup
+    __hash__ = object.__hash__  # Enum's own is a Python call at each set lookup
 
 
-ACTIVE = frozenset({State.ASKED, State.HELD, State.EMPTY, State.ANSWERING})  # those that may answer, or do
-UNAWAITED = frozenset({State.WATCHED, State.DRAINING})  # those whose end need not be awaited
+ACTIVE = frozenset({State.ASKED, State.HELD, State.EMPTY, State.ANSWERING})  # the attempts that may answer, or do
+UNAWAITED = frozenset({State.WATCHED, State.DRAINING})  # a race does not wait for their end
 
 FOLLOWING: Mapping[State, frozenset[State]] = {
     State.ASKED: frozenset({State.HELD, State.EMPTY, State.ANSWERING, State.WATCHED, State.OVER}),
@@ -79,7 +79,7 @@ FOLLOWING: Mapping[State, frozenset[State]] = {
 }
 
 
-# Opens the exchange of an attempt, and reads the rest of its body after the answer.
+# The exchange of an attempt: how it is opened, and read to its end after the answer.
 
 DRAIN_S = 0.25  # maximum wait for the end of the body after [DONE]; then the connection is dropped
 
@@ -113,7 +113,7 @@ async def open_exchange(deployment: Deployment, call: Call, attempt_id: str, sen
 
 @asynccontextmanager
 async def reading(exchange: Exchange, *, until: asyncio.Future[None]) -> AsyncIterator[asyncio.Future[bytes]]:
-    """Yield the next read of ``exchange`` when it is done, or when ``until`` is; drop it if left before."""
+    """Yield the next read of ``exchange`` when it or ``until`` is done; cancel it if it is not done at the exit."""
     read = asyncio.ensure_future(exchange.read())
     try:
         waiting: set[asyncio.Future[Any]] = {read, until}
@@ -124,13 +124,13 @@ async def reading(exchange: Exchange, *, until: asyncio.Future[None]) -> AsyncIt
             read.cancel()
             await asyncio.wait({read})
         if not read.cancelled():
-            read.exception()  # of a dropped exchange: retrieve its exception, as nothing else does
+            read.exception()  # retrieve a dropped exchange's exception, else asyncio logs it
 
 
 async def drain(exchange: Exchange) -> None:
     """Read to the end of the body, so that the connection can be reused; drop it after ``DRAIN_S``."""
     try:
-        async with asyncio.timeout(DRAIN_S):  # an abort alone wakes nobody who reads
+        async with asyncio.timeout(DRAIN_S):  # an abort alone does not wake a reader
             while await exchange.read():
                 pass
     except (UpstreamError, TimeoutError):
@@ -164,17 +164,17 @@ class RaceHandle(Protocol[Attempt_contra]):
     def release(self, attempt: Attempt_contra) -> None:
         """Let a held attempt win."""
 
-    def is_behind(self, attempt: Attempt_contra) -> bool:
-        """Whether it runs on behind the winner, and answers if that breaks."""
+    def is_standing_by(self, attempt: Attempt_contra) -> bool:
+        """Whether ``attempt`` is the backup: it runs on after its loss, and answers if the winner fails."""
 
     def was_kept(self, attempt: Attempt_contra) -> bool | None:
-        """Whether it has run on behind a winner; None where none may."""
+        """Whether ``attempt`` was ever the backup; None if this race keeps none."""
 
     async def begin(self, attempt: Attempt_contra, now: float) -> Forward | None:
         """Start the answer of an attempt that has won with a first token at ``now``."""
 
-    async def alone(self, attempt: Attempt_contra) -> None:
-        """Wait until only attempts with empty answers are left."""
+    async def wait_until_last(self, attempt: Attempt_contra) -> None:
+        """Wait until only attempts with empty or invalid answers are left."""
 
     async def complete(self, last: Block) -> None:
         """End the race with the winner's complete answer; its ``last`` events have not been sent yet."""
@@ -193,10 +193,10 @@ _ENDS = frozenset({ErrorKind.DISCONNECTED, ErrorKind.STALL_TIMEOUT, ErrorKind.TO
 
 
 class Attempt:
-    """A running upstream request, which its race sees as something that may claim, fail or be cut."""
+    """A running upstream request. Its race lets it win or cuts it."""
 
     __slots__ = (
-        "__weakref__", "_passage", "_sendings", "_turn", "_watch", "claimed_at", "deployment", "ending", "exchange",
+        "__weakref__", "_answer", "_hold_over", "_sendings", "_watch", "claimed_at", "deployment", "ending", "exchange",
         "failed_at", "measurement", "overtaken", "race", "record", "seat", "start", "state", "task",
     )  # fmt: skip
 
@@ -205,41 +205,41 @@ class Attempt:
         self.start = start
         self.state = State.ASKED
         self.task: asyncio.Task[None] | None = None
-        self.ending: Ending | None = None  # set when it is settled; nothing is measured after that
-        self.record: AttemptRecord | None = None  # made of ``ending`` when recorders are told
+        self.ending: Ending | None = None  # set once; nothing is measured after that
+        self.record: AttemptRecord | None = None  # built from ``ending`` when it is reported to recorders
         self.failed_at: float | None = None
-        self.claimed_at: float | None = None  # by the first token, which may be held or be too late
-        # What is added to the client's prompt is of unknown length.
+        self.claimed_at: float | None = None  # when it bid with its first token: it may be held or have lost
+        # Text that is added to the client's prompt has an unknown length.
         prompt_bytes = None if start.continues or deployment.extra_body else race.open_call.call.inline_bytes
         self.measurement = Measurement(at, most_tokens(deployment.capabilities), prompt_bytes)
         self.overtaken: Overtaken | None = None
         self.exchange: Exchange | None = None
-        self.seat: Seat | None = None  # if there is a limit; the provider may work until the task ends
+        self.seat: Seat | None = None  # if there is a limit; kept to the end of the task: the provider may work on
         self._sendings = SendCount()
         self.race = race
-        self._passage: AnswerStream | None = None  # set when it is asked
-        self._turn: asyncio.Future[None] | None = None  # done when the hold is over, however it ends
+        self._answer: AnswerStream | None = None  # set when the request is sent
+        self._hold_over: asyncio.Future[None] | None = None  # done when its hold is over
         self._watch: Watch | None = None  # set when it is WATCHED
 
     async def run(self) -> None:
-        """The attempt's task: ask, claim, forward. Raises nothing but a cancellation."""
-        assert self.task is not None  # and no local name for it: a cycle
+        """Send the request, bid, and forward the answer. Raises nothing but a cancellation."""
+        assert self.task is not None  # no local variable: it would be a reference cycle
         race = self.race
         clocks = AttemptClocks(self.deployment.clocks, self.task, race.open_call.services.clock, race.loop)
         try:
             try:
-                exchange, passage = await self._ask(clocks)
-                if await self._read(exchange, passage, clocks):
-                    await self._end(exchange, passage)
+                exchange, answer = await self._ask(clocks)
+                if await self._read(exchange, answer, clocks):
+                    await self._end(exchange, answer)
             except UpstreamError as error:
                 clocks.stop()
-                await self._broke(error.without_frames())
+                await self._failed(error.without_frames())
             except asyncio.CancelledError:
                 expiry = clocks.take_expiry()
                 if expiry is None or self.ending is not None:
                     raise
                 self._drop()
-                await self._broke(expiry)
+                await self._failed(expiry)
         except ClientGone:
             race.client_gone(self)
         except Exception as defect:  # noqa: BLE001 - the race raises it, after all attempts are stopped
@@ -259,41 +259,41 @@ class Attempt:
         if self.task is not None:
             self.task.cancel()
 
-    def released(self) -> None:
-        """Win after a hold: what was kept is sent at once."""
-        if self._turn is not None and not self._turn.done():
-            self._turn.set_result(None)
+    def end_hold(self) -> None:
+        """Wake an attempt whose hold is over: if it has won, it sends at once what it kept."""
+        if self._hold_over is not None and not self._hold_over.done():
+            self._hold_over.set_result(None)
 
     def audit(self, *, speed: bool, limit_s: float) -> None:
-        """Lose, but be watched: for a first token until the age ``limit_s``, then for more to learn the ``speed``."""
+        """Lose, but read on: until a first token or the age ``limit_s``; with ``speed``, then some tokens more."""
         self._go_to(State.WATCHED)
         self._watch = Watch(AUDIT_TOKENS if speed else 1)
-        if self._passage is not None:
-            self._passage.drop_kept()
-        self.released()
+        if self._answer is not None:
+            self._answer.drop_kept()
+        self.end_hold()
         age_s = self.race.open_call.services.clock() - self.measurement.started
         left_s = max(0.0, limit_s - age_s) if self.token_at() is None else AUDIT_TOKENS_S
         self._watch.cut_in(left_s, self.cut, self.race.loop)
 
     def end(self, outcome: Outcome, error: UpstreamError | None = None) -> None:
-        """Drop the exchange, and settle how the attempt ends, unless that is settled."""
+        """Drop the exchange, and set the attempt's ending, unless it has one."""
         self._drop()
         self._settle(Outcome.SUPERSEDED if outcome is Outcome.LOST and self.token_at() is not None else outcome, error)
 
     def token_at(self) -> float | None:
-        """The time of the delta that may win the call; None before it."""
-        win_on, measurement = self.race.call.win_on, self.measurement  # the usual one needs no call
+        """Return the time of the delta that it can bid with; None before it."""
+        win_on, measurement = self.race.call.win_on, self.measurement  # the common case is read without a call
         return measurement.first_at if win_on is WinOn.ANY else measurement.claims_at(win_on)
 
     def so_far(self) -> AttemptRecord:
-        """Return the record that it would have if it were cut now."""
+        """Return the record that the attempt would have if it were cut now."""
         now, sendings = self.race.open_call.services.clock(), self._sendings
         ending = Ending(Outcome.SUPERSEDED, now, sendings.times, sendings.key_name, had_won=True)
         return _record_of(self, ending, UNJUDGED)
 
     def flaw(self) -> Flaw | None:
-        """What is wrong with its answer, if that is complete and all are looked at."""
-        return None if self._passage is None else self._passage.flaw
+        """Return the flaw of its answer, if that is complete and ``win_on`` is VALID."""
+        return None if self._answer is None else self._answer.flaw
 
     def _go_to(self, state: State) -> None:
         assert state in FOLLOWING[self.state], f"{self.state} is never followed by {state}"
@@ -323,167 +323,169 @@ class Attempt:
             self.exchange.abort()
 
     async def _ask(self, clocks: AttemptClocks) -> tuple[Exchange, AnswerStream]:
-        """Send the request; return the exchange and the passage of the answer."""
+        """Send the request; return the exchange and the stream of the answer."""
         clock, call, measurement = self.race.open_call.services.clock, self.race.call, self.measurement
         self.race.loop.call_soon(self._expect, clocks)  # while the provider works
         exchange = self.exchange = await open_exchange(self.deployment, call, self.start.id, self._sendings)
         measurement.headers_at, measurement.connect_ms = clock(), exchange.connect_ms
-        passage = self._expect(clocks)
-        passage.reader.mask(exchange.secrets)
-        return exchange, passage
+        answer = self._expect(clocks)
+        answer.reader.mask(exchange.secrets)
+        return exchange, answer
 
     def _expect(self, clocks: AttemptClocks) -> AnswerStream:
-        """Make what reads the answer, unless there is one."""
-        passage = self._passage
-        if passage is None:
+        """Return the stream that reads the answer; create it on first use."""
+        answer = self._answer
+        if answer is None:
             clock = self.race.open_call.services.clock
-            passage = self._passage = AnswerStream(self.race.call, self.measurement, clocks, clock)
-        return passage
+            answer = self._answer = AnswerStream(self.race.call, self.measurement, clocks, clock)
+        return answer
 
-    async def _read(self, exchange: Exchange, passage: AnswerStream, clocks: AttemptClocks) -> bool:
+    async def _read(self, exchange: Exchange, answer: AnswerStream, clocks: AttemptClocks) -> bool:
         """Read events until the answer is complete or useless; return whether it is complete."""
-        clock, reader = self.race.open_call.services.clock, passage.reader
+        clock, reader = self.race.open_call.services.clock, answer.reader
         while not reader.done:
-            data = await (exchange.read() if self._turn is None else self._read_held(self._turn, exchange, passage))
+            data = await (
+                exchange.read() if self._hold_over is None else self._read_held(self._hold_over, exchange, answer)
+            )
             now = clock()
-            block = passage.read(data, now, finishing=exchange.finishing)
+            block = answer.read(data, now, finishing=exchange.finishing)
             over, data = not data, b""  # a slow client keeps only the data that it has not received in memory
             if self.state is State.ANSWERING:
-                await passage.write(block, self.race.sink, now)
+                await answer.write(block, self.race.sink, now)
             elif block.error is None:
-                if not await self._stay(block, passage, now):
+                if not await self._keep_or_bid(block, answer, now):
                     return False
-            elif self.token_at() is not None:  # before commit the client sees no failure, even if a token came with it
-                self._announce(passage)
+            elif self.token_at() is not None:  # before the commit the client sees no error, even after a token
+                self._announce(answer)
             if block.error is not None:
                 raise block.error
-            del block  # all later data may bypass this task: nothing must be kept for that long
+            del block  # later data may bypass this task, which would keep the block in memory for all that time
             if over:
                 break
         clocks.stop()
         return True
 
-    async def _end(self, exchange: Exchange, passage: AnswerStream) -> None:
-        """Check the stream that has ended; win with it if it is complete."""
-        passage.check_whole()
-        if self.state is not State.WATCHED and self._turn is not None:
-            await self._take_turn(self._turn, passage)
+    async def _end(self, exchange: Exchange, answer: AnswerStream) -> None:
+        """Check the answer whose stream has ended; complete the race if it wins."""
+        answer.check_whole()
+        if self.state is not State.WATCHED and self._hold_over is not None:
+            await self._send_held(self._hold_over, answer)
         if self.state is State.WATCHED:
             self.end(Outcome.LOST)  # or superseded, if it had a token
             return
-        if self.state is not State.ANSWERING:  # it had nothing to claim with
+        if self.state is not State.ANSWERING:  # it had no delta to bid with
             self._go_to(State.EMPTY)
-            await self.race.alone(self)
+            await self.race.wait_until_last(self)
             if self.race.bid(self, now := self.race.open_call.services.clock()) is not Bid.WON:
                 return
-            await self._begin(passage, now)
-        await self._won(passage)
+            await self._begin(answer, now)
+        await self._won(answer)
         if not exchange.ended:
             self._go_to(State.DRAINING)
             await drain(exchange)
 
-    async def _stay(self, block: Block, passage: AnswerStream, now: float) -> bool:
-        """Continue without a win: keep the data, bid at the first token. Returns False if there is no reason to."""
-        is_first = not passage.announced and self.token_at() is not None
+    async def _keep_or_bid(self, block: Block, answer: AnswerStream, now: float) -> bool:
+        """Keep data before a win, and bid at the first token. Returns whether to read on."""
+        is_first = not answer.announced and self.token_at() is not None
         if self._watch is None:
-            passage.keep(block, has_token=is_first or passage.announced)
+            answer.keep(block, has_token=is_first or answer.announced)
         if is_first:
-            self._announce(passage)
+            self._announce(answer)
             if self._watch is None:
-                return await self._bid(passage, now)
+                return await self._bid(answer, now)
             self._watch.cut_in(AUDIT_TOKENS_S, self.cut, self.race.loop)
-        if self._watch is not None and passage.announced and self.measurement.meaningful >= self._watch.tokens:
+        if self._watch is not None and answer.announced and self.measurement.meaningful >= self._watch.tokens:
             self.end(Outcome.SUPERSEDED)
             return False
         return True
 
-    async def _bid(self, passage: AnswerStream, now: float) -> bool:
-        """Claim the win; return whether to continue: as the winner, held, or watched."""
+    async def _bid(self, answer: AnswerStream, now: float) -> bool:
+        """Bid for the win; return whether to read on: as the winner, held, or watched."""
         self.claimed_at = now
         if (bid := self.race.bid(self, now)) is Bid.WON:
-            await self._begin(passage, now)
+            await self._begin(answer, now)
         elif bid is Bid.HELD:
             self._go_to(State.HELD)
-            self._turn = self.race.loop.create_future()
+            self._hold_over = self.race.loop.create_future()
         return bid is not Bid.LOST or self.state is State.WATCHED
 
-    async def _begin(self, passage: AnswerStream, now: float) -> None:
-        """Start to answer, with what was kept."""
-        self._turn = None
+    async def _begin(self, answer: AnswerStream, now: float) -> None:
+        """Start to answer with the data that was kept."""
+        self._hold_over = None
         self._go_to(State.ANSWERING)
         forward = await self.race.begin(self, now)
-        await passage.begin(self.race.sink, forward, now)
+        await answer.begin(self.race.sink, forward, now)
         if forward is not None and self.exchange is not None:
-            self.exchange.offer_to(passage.pass_on)
+            self.exchange.offer_to(answer.forward)
 
-    async def _take_turn(self, turn: asyncio.Future[None], passage: AnswerStream) -> None:
-        """Start sending a held answer that is complete. A backup waits until the winner breaks."""
-        if self.race.is_behind(self):
+    async def _send_held(self, hold_over: asyncio.Future[None], answer: AnswerStream) -> None:
+        """Start sending a held answer that is complete. A backup first waits until the winner fails."""
+        if self.race.is_standing_by(self):
             self._leave_seat()
-            await turn
+            await hold_over
         else:
             self.race.release(self)
         if self.state is State.HELD:
-            await self._begin(passage, self.race.open_call.services.clock())
+            await self._begin(answer, self.race.open_call.services.clock())
 
-    async def _read_held(self, turn: asyncio.Future[None], exchange: Exchange, passage: AnswerStream) -> bytes:
+    async def _read_held(self, hold_over: asyncio.Future[None], exchange: Exchange, answer: AnswerStream) -> bytes:
         """Read on while held, so that token times are correct; begin as soon as the hold is over."""
-        async with reading(exchange, until=turn) as data:
-            if turn.done():
-                self._turn = None
+        async with reading(exchange, until=hold_over) as data:
+            if hold_over.done():
+                self._hold_over = None
                 if self.state is not State.WATCHED:
-                    await self._begin(passage, self.race.open_call.services.clock())
+                    await self._begin(answer, self.race.open_call.services.clock())
             return await data
 
-    def _announce(self, passage: AnswerStream) -> None:
+    def _announce(self, answer: AnswerStream) -> None:
         """Report the first token, once."""
-        if passage.announced or (at := self.token_at()) is None:
+        if answer.announced or (at := self.token_at()) is None:
             return
-        passage.announced = True
+        answer.announced = True
         open_call = self.race.open_call
         open_call.services.outbox.add(open_call.first_token, self.race.call, self.start, self.measurement.started, at)
 
-    async def _broke(self, error: UpstreamError) -> None:
-        """Handle an early end of the stream: after a finish reason the answer still counts as complete."""
+    async def _failed(self, error: UpstreamError) -> None:
+        """Handle an error of the stream: after a finish reason the answer still counts as complete."""
         now = self.race.open_call.services.clock()
         try:
-            if error.kind in _ENDS and await self._was_whole(now):
+            if error.kind in _ENDS and await self._finish_if_whole(now):
                 return
-        except UpstreamError as useless:  # its last events do not continue the answer that it was to finish
+        except UpstreamError as useless:  # its last events do not continue the answer
             error = useless.without_frames()
-        self.failed_at, is_rival = now, self.state is not State.WATCHED
+        self.failed_at, was_in_race = now, self.state is not State.WATCHED
         self._settle(outcome_of(error), error)
-        if is_rival:  # else its race goes on without it anyway
+        if was_in_race:  # a watched one has lost already
             await self.race.failed(self, error)
 
-    async def _was_whole(self, now: float) -> bool:
-        """Win with a stream that broke after its finish reason, or take its turn; return whether it has won.
+    async def _finish_if_whole(self, now: float) -> bool:
+        """Win with an answer whose stream broke after its finish reason; return whether it has won.
 
         Raises:
-            UpstreamError: its end is of no use.
+            UpstreamError: the end of the answer is unusable.
 
         """
-        passage, exchange = self._passage, self.exchange
-        if passage is None or exchange is None:
+        answer, exchange = self._answer, self.exchange
+        if answer is None or exchange is None:
             return False
-        is_whole, finishing = passage.reader.finished or exchange.finishing, exchange.finishing
-        if self.state is State.ASKED and passage.waits and is_whole:
+        is_whole, finishing = answer.reader.finished or exchange.finishing, exchange.finishing
+        if self.state is State.ASKED and answer.waits and is_whole:
             finishing = False  # its end is read here
-            await self._stay(passage.read(exchange.conclude(), now), passage, now)
-        if self.state is State.HELD and self._turn is not None and is_whole:
-            await self._take_turn(self._turn, passage)
-        if self.state is State.ANSWERING and finishing:  # a translation has held the finish reason back
-            await passage.write(passage.read(exchange.conclude(), now), self.race.sink, now)
-        if self.state is not State.ANSWERING or not passage.reader.finished:
+            await self._keep_or_bid(answer.read(exchange.conclude(), now), answer, now)
+        if self.state is State.HELD and self._hold_over is not None and is_whole:
+            await self._send_held(self._hold_over, answer)
+        if self.state is State.ANSWERING and finishing:  # a translation held the finish reason back
+            await answer.write(answer.read(exchange.conclude(), now), self.race.sink, now)
+        if self.state is not State.ANSWERING or not answer.reader.finished:
             return False
-        await self._won(passage)
+        await self._won(answer)
         return True
 
-    async def _won(self, passage: AnswerStream) -> None:
+    async def _won(self, answer: AnswerStream) -> None:
         self._settle(Outcome.WON)
         if self.seat is not None:
             self._leave_seat()
-        await self.race.complete(passage.take_last(self.race.call))
+        await self.race.complete(answer.take_last(self.race.call))
 
     def _leave_seat(self) -> None:
         """Give the seat back if the provider has finished, however slowly the client reads."""
@@ -491,23 +493,23 @@ class Attempt:
             self.seat.give_back()
 
     def _settle(self, outcome: Outcome, error: UpstreamError | None = None) -> None:
-        """Note how and when it ends, once; its record is built later."""
+        """Set how and when the attempt ends, once; its record is built later."""
         if self.ending is not None:
             return
         had_won, open_call = self.state is State.ANSWERING, self.race.open_call
         self._go_to(State.ANSWERED if outcome is Outcome.WON else State.OVER)
         services, sendings = open_call.services, self._sendings
         self.ending = Ending(outcome, services.clock(), sendings.times, sendings.key_name, error, had_won)
-        if services.seats.strangers:
+        if services.seats.preexisting:
             services.seats.ended(self.start.id, self.race.loop)
         services.outbox.add(self._report, self.ending)
-        if open_call.record is not None:  # audited, and its call is over: limits count its cost at once
+        if open_call.record is not None:  # an audited loser after its call: limits count its cost at once
             services.outbox.drain()
 
     def _report(self, ending: Ending) -> None:
-        """Build the record, and tell recorders; only its cost is added later, when the winner's usage is known."""
-        passage, call, had_won = self._passage, self.race.call, ending.had_won
-        judgement = UNJUDGED if passage is None else passage.judgement(call, ending.outcome, had_won=had_won)
+        """Build the record and report it. Its cost is added later, when the winner's usage is known."""
+        answer, call, had_won = self._answer, self.race.call, ending.had_won
+        judgement = UNJUDGED if answer is None else answer.judgement(call, ending.outcome, had_won=had_won)
         self.record = _record_of(self, ending, judgement)
         self.race.open_call.ended(self.record, ending.at)
 

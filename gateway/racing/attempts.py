@@ -18,83 +18,83 @@ from gateway.racing.validation import flaw_rank
 from gateway.steering import Launch, Plan
 from providers.dialects import Dialect
 
-# The rival that runs on behind the winner (``race.keep_rival``): it answers if the winner breaks.
+# The backup (``race.keep_rival``): a loser that runs on, and answers if the winner fails.
 #
-#     NOBODY ──► BEHIND ──► CALLED         the winner has broken; it is an attempt like any other again
-#                  │
-#                  └──────► DISMISSED      the winner's answer is whole, or the rival cannot answer any more
+#     NONE ──► STANDING_BY ──► CALLED         the winner has failed; the backup is an ordinary attempt again
+#                   │
+#                   └────────► DISMISSED      the winner's answer is complete, or the backup cannot answer any more
 #
-# Only whole answers have one: of a stream the client has a part already. It began as any extra attempt did, under the
-# same limits, which count a whole answer for each.
+# Only calls that do not stream have one: in a stream, the client already has a part of the winner's answer. The backup
+# was launched like any extra attempt, under the same limits, which count a complete answer for each.
 
 _MAY_ANSWER = frozenset({State.ASKED, State.HELD})
 _MAY_BID = ACTIVE - {State.EMPTY}
 
 
-class Place(Enum):
-    """Where the rival is."""
+class BackupState(Enum):
+    """The state of the backup."""
 
-    NOBODY = "nobody"  # no attempt has won yet, or the winner ran alone
-    BEHIND = "behind"
+    NONE = "none"  # no attempt has won yet, or the winner ran alone
+    STANDING_BY = "standing_by"
     CALLED = "called"
     DISMISSED = "dismissed"
 
 
-class Runner(Protocol):
-    """The fields of an attempt on which its place depends."""
+class BackupCandidate(Protocol):
+    """The fields of an attempt that decide whether it can be the backup."""
 
     start: AttemptStart
     state: State
     measurement: Measurement
 
 
-_A = TypeVar("_A", bound=Runner)
+_A = TypeVar("_A", bound=BackupCandidate)
 
 
-class Rival(Generic[_A]):
-    """At most one attempt of a race, chosen at the first claim."""
+class Backup(Generic[_A]):
+    """The backup of one race: at most one attempt, chosen at the first win."""
 
-    __slots__ = ("_attempt", "_kept", "place")
+    __slots__ = ("_attempt", "_kept", "state")
 
     def __init__(self) -> None:
-        self.place = Place.NOBODY
+        self.state = BackupState.NONE
         self._attempt: _A | None = None
-        self._kept: str | None = None  # its attempt's id, known also when the race is over
+        self._kept: str | None = None  # the attempt's id, known also when the race is over
 
     def choose(self, losers: Iterable[_A]) -> _A | None:
-        """Choose who runs on, at the first claim: who has a first token, else who was launched first."""
+        """Choose the loser that keeps running: one that has its first token, else the one launched first."""
         able = [loser for loser in losers if loser.state in _MAY_ANSWER]
-        if self.place is not Place.NOBODY or not able:
+        if self.state is not BackupState.NONE or not able:
             return None
         chosen = min(able, key=lambda each: (each.measurement.first_at is None, each.start.number))
-        self.place, self._attempt, self._kept = Place.BEHIND, chosen, chosen.start.id
+        self.state, self._attempt, self._kept = BackupState.STANDING_BY, chosen, chosen.start.id
         return chosen
 
-    def is_behind(self, attempt: _A) -> bool:
-        """Whether ``attempt`` runs on behind the winner."""
-        return self.place is Place.BEHIND and attempt is self._attempt
+    def is_standing_by(self, attempt: _A) -> bool:
+        """Whether ``attempt`` is the backup and runs."""
+        return self.state is BackupState.STANDING_BY and attempt is self._attempt
 
     def was_kept(self, attempt: _A) -> bool:
-        """Whether ``attempt`` has run on, whatever came of it."""
+        """Whether ``attempt`` was ever the backup."""
         return self._kept == attempt.start.id
 
     def call(self) -> _A | None:
-        """Return the rival, as the winner has broken; None if it cannot answer."""
-        found = self._attempt if self.place is Place.BEHIND else None
+        """Return the backup, as the winner has failed; None if it cannot answer."""
+        found = self._attempt if self.state is BackupState.STANDING_BY else None
         if found is not None and found.state not in _MAY_ANSWER:
             found = None
-        self._leave(Place.DISMISSED if found is None else Place.CALLED)
+        self._leave(BackupState.DISMISSED if found is None else BackupState.CALLED)
         return found
 
     def dismiss(self) -> _A | None:
-        """Return the rival if it still runs behind the winner, which does not need it any more."""
-        found = self._attempt if self.place is Place.BEHIND else None
-        self._leave(Place.DISMISSED)
+        """Return the backup if it still stands by; it is not needed any more."""
+        found = self._attempt if self.state is BackupState.STANDING_BY else None
+        self._leave(BackupState.DISMISSED)
         return found
 
-    def _leave(self, place: Place) -> None:
-        if self.place is Place.BEHIND:
-            self.place = place
+    def _leave(self, state: BackupState) -> None:
+        if self.state is BackupState.STANDING_BY:
+            self.state = state
         self._attempt = None
 
 
@@ -108,19 +108,19 @@ class Attempts:
         self._race: RaceHandle[Attempt] | None = race
         self._limits_s: dict[str, float] = {}  # watch times that differ from the usual, by attempt id
         open_call.use_model(model)
-        self.empty: dict[Attempt, asyncio.Future[None]] = {}  # empty or invalid: win only when no other runs
+        self.empty: dict[Attempt, asyncio.Future[None]] = {}  # with empty or invalid answers
         self.all: list[Attempt] = []  # in the order of launch
         is_kept = model.race.keep_rival and not open_call.call.streamed
-        self._rival: Rival[Attempt] | None = Rival() if is_kept else None
+        self._backup: Backup[Attempt] | None = Backup() if is_kept else None
 
     @property
     def active(self) -> list[Attempt]:
-        """Those that may answer, or do."""
+        """The attempts that may answer, or do."""
         return [attempt for attempt in self.all if attempt.state in ACTIVE]
 
     @property
     def asked(self) -> set[str]:
-        """The deployments that were asked."""
+        """The deployments that had an attempt."""
         return {attempt.deployment.name for attempt in self.all}
 
     @property
@@ -129,7 +129,7 @@ class Attempts:
         return any(attempt.state is State.WATCHED for attempt in self.all)
 
     def is_last(self, attempt: Attempt, dialect: Dialect) -> bool:
-        """Whether nothing reads the prompt, of this ``dialect``, any more once the answer of ``attempt`` streams."""
+        """Whether the prompt, in ``dialect``, is not needed any more once the answer of ``attempt`` streams."""
         return attempt.deployment.spoken_to(dialect) is dialect and (len(self.all) == 1 or not self.watched)
 
     def others(self, attempt: Attempt) -> list[Attempt]:
@@ -137,14 +137,14 @@ class Attempts:
         return [other for other in self.all if other is not attempt and other.state in _MAY_BID]
 
     def is_late(self, name: str) -> bool:
-        """Whether it is too late to launch ``name``. A single attempt that hung for its whole clock is replaced."""
+        """Whether it is too late to launch ``name``. A single attempt is replaced even after its whole timeout."""
         age_s = self._open_call.services.clock() - self._open_call.call.received_at
         return len(self.all) > 1 and age_s >= self._model.deployments[name].clocks.ttft_s
 
     def begin(self, launches: Iterable[Launch]) -> bool:
-        """Announce the call and launch its first attempts: the primary and those with it. Return whether there are any.
+        """Announce the call and launch its first attempts; return whether there are any.
 
-        Each takes its seat before the next launch is taken.
+        Each takes its seat before the next item of ``launches`` is read.
         """
         first = [self._prepare(launch) for launch in launches]
         if first:
@@ -157,15 +157,15 @@ class Attempts:
         self._ask([self._prepare(launch)])
 
     def launch_extra(self, launch: Launch | None) -> bool:
-        """Launch one more besides an invalid answer, which is paid for; return whether there is one to launch."""
+        """Launch one more beside an invalid answer, which costs money all the same; return whether there is one."""
         if launch is not None:
             self.launch(launch)
         return launch is not None
 
     def launch_next(self, name: str) -> None:
-        """Launch ``name`` first, or to replace a failed one."""
+        """Launch ``name`` as the primary, or in place of a failed attempt."""
         first = self._plan.launches[0]
-        if first.role is Role.TAKEOVER:  # whoever is asked is to go on
+        if first.role is Role.TAKEOVER:  # every attempt of this plan continues an answer
             self.launch(msgspec.structs.replace(first, deployment=name))
         elif self.all:
             self.launch(Launch(deployment=name, delay_s=0.0, role=Role.FAILOVER))
@@ -173,44 +173,44 @@ class Attempts:
             self.begin([Launch(name, 0.0, Role.PRIMARY, first.audited)])
 
     def overtaken(self, winner: Attempt, now: float) -> list[Attempt]:
-        """Cut or watch all attempts but the ``winner``, at its claim; return them. A rival may run on."""
+        """Cut or watch the losers when ``winner`` has won, except a backup; return those cut or watched."""
         losers = [attempt for attempt in self.all if attempt is not winner and attempt.state in ACTIVE]
-        rival = None if self._rival is None else self._rival.choose(losers)
+        backup = None if self._backup is None else self._backup.choose(losers)
         for loser in losers:
-            if loser is not rival:
-                self.let_go(loser)
+            if loser is not backup:
+                self.cut_or_watch(loser)
             if loser.token_at() is None:
                 loser.overtaken = Overtaken(now, self._expected_s(loser, now))
-        return losers if rival is None else [loser for loser in losers if loser is not rival]
+        return losers if backup is None else [loser for loser in losers if loser is not backup]
 
-    def is_behind(self, attempt: Attempt) -> bool:
-        """Whether it runs on behind the winner, and answers if that breaks."""
-        return self._rival is not None and self._rival.is_behind(attempt)
+    def is_standing_by(self, attempt: Attempt) -> bool:
+        """Whether ``attempt`` is the backup: it runs on after its loss, and answers if the winner fails."""
+        return self._backup is not None and self._backup.is_standing_by(attempt)
 
     def was_kept(self, attempt: Attempt) -> bool | None:
-        """Whether it has run on behind a winner; None where none may."""
-        return None if self._rival is None else self._rival.was_kept(attempt)
+        """Whether ``attempt`` was ever the backup; None if this race keeps none."""
+        return None if self._backup is None else self._backup.was_kept(attempt)
 
-    def call_rival(self, release: Callable[[Attempt], None]) -> bool:
-        """Let the rival answer, as the winner has broken: one that has its first token by ``release``, at once.
+    def call_backup(self, release: Callable[[Attempt], None]) -> bool:
+        """Let the backup answer, as the winner has failed; return whether there is one.
 
-        Returns whether there is one.
+        If it already has its first token, ``release`` is called with it at once.
         """
-        rival = None if self._rival is None else self._rival.call()
-        if rival is None:
+        backup = None if self._backup is None else self._backup.call()
+        if backup is None:
             return False
-        rival.overtaken = None  # by nobody who answers
-        if rival.state is State.HELD:
-            release(rival)
+        backup.overtaken = None  # the winner did not answer
+        if backup.state is State.HELD:
+            release(backup)
         return True
 
-    def dismiss_rival(self) -> None:
-        """Cut or watch the rival: the winner's answer is whole."""
-        rival = None if self._rival is None else self._rival.dismiss()
-        if rival is not None and rival.state in ACTIVE:
-            self.let_go(rival)
+    def dismiss_backup(self) -> None:
+        """Cut or watch the backup: the winner's answer is complete."""
+        backup = None if self._backup is None else self._backup.dismiss()
+        if backup is not None and backup.state in ACTIVE:
+            self.cut_or_watch(backup)
 
-    def let_go(self, loser: Attempt) -> None:
+    def cut_or_watch(self, loser: Attempt) -> None:
         """Cut a loser, or watch it if it is audited."""
         explores = self._plan.explores
         is_watched = loser.start.audited and loser.state is not State.EMPTY and loser.task is not None
@@ -221,24 +221,24 @@ class Attempts:
         else:
             loser.cut(Outcome.LOST)
 
-    async def alone(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> None:
-        """Wait until only such answers as that of ``attempt`` are left: empty, or invalid."""
+    async def wait_until_last(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait until no attempt runs but those with an empty or invalid answer, and ``attempt`` is the best of them."""
         self.empty[attempt] = loop.create_future()
         self.wake_empty()
         await self.empty[attempt]
 
     def wake_empty(self) -> None:
-        """Let the best of the empty or invalid answers win, if no other attempt runs. One may have won and failed."""
+        """Let the best empty or invalid answer win, if no other attempt runs. An earlier best may have failed."""
         waiting = [attempt for attempt in self.empty if attempt.state in ACTIVE]
         if waiting and all(attempt in self.empty for attempt in self.active):
             future = self.empty[min(waiting, key=lambda attempt: flaw_rank(attempt.flaw()))]
             if not future.done():
                 future.set_result(None)
 
-    def abandon(self, reason: type[ApiError]) -> None:
+    def cut_all(self, reason: type[ApiError]) -> None:
         """Cut all attempts: the client has gone or was cut, or the gateway stops or has a bug.
 
-        Audits go on if the client leaves: otherwise clients would bias the sample of losers. They end with the key.
+        Audits go on if the client leaves, as ending them would bias the sample of losers. They end if the key does.
         """
         gone = issubclass(reason, ClientDisconnected)
         may_go_on = gone and not issubclass(reason, CutByRevocation | CutByExpiry)
@@ -264,8 +264,8 @@ class Attempts:
         """Release all attempts; a watched one is kept alive by its task."""
         self.all.clear()
         self.empty.clear()
-        if self._rival is not None:
-            self._rival.dismiss()
+        if self._backup is not None:
+            self._backup.dismiss()
         self._race = None
 
     def _prepare(self, launch: Launch) -> Attempt:
@@ -282,7 +282,7 @@ class Attempts:
         return attempt
 
     def _ask(self, attempts: Sequence[Attempt]) -> None:
-        """Start the tasks of attempts. Recorders are told of the launches when all requests are on their way."""
+        """Start the tasks of attempts. The launches are reported once all requests are on their way."""
         assert self._race is not None
         services, loop, call = self._open_call.services, self._race.loop, self._open_call.call
         try:

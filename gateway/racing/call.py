@@ -1,4 +1,4 @@
-"""A call that is running: the one owner of its ids, launches and records, for all the models and APIs it tries.
+"""A running call: the owner of its ids, launches and records, for all the models and APIs it tries.
 
 A call may try several models in turn; it is one row with all their attempts. ``finish`` records it, once. An audited
 loser may end later: then its row follows.
@@ -25,8 +25,8 @@ from gateway.racing.slots import Wait
 from gateway.racing.validation import EXPECTED, REQUESTED
 from providers import UpstreamError
 
-RESCUED = "rescued"  # of an answer that nearly stopped, with which another deployment went on to its end
-FINISHED = "finished"  # the value of ``takeover`` of an answer that another deployment went on with to its end
+RESCUED = "rescued"  # the value of ``takeover`` of an answer that nearly stopped and was finished by another deployment
+FINISHED = "finished"  # the same, of an answer that broke off
 
 
 class Unanswered(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class Unanswered(msgspec.Struct, frozen=True):
 
     failures: Sequence[tuple[str, UpstreamError]] = ()  # deployment and error, in order
     full: Sequence[str] = ()  # deployments that had no free seat in time
-    asked: Collection[str] = ()  # all that were asked
+    asked: Collection[str] = ()  # all that had an attempt
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -52,18 +52,18 @@ class Broken(msgspec.Struct, frozen=True):
     attempt: AttemptRecord
     error: UpstreamError
     times: Times
-    again_tokens: int = 0  # of the delivered, estimated, that whoever finishes it has to write once more
+    again_tokens: int = 0  # estimated tokens of the delivered text that the continuation repeats
 
 
 class Rescuing(Protocol):
-    """Who has another deployment go on with an answer that nearly stopped."""
+    """The rescue of an answer that nearly stopped, by another deployment."""
 
     def settle(self) -> None:
-        """End what still runs beside the attempt that is about to end the call."""
+        """Stop the continuation that runs beside the attempt that is about to end the call."""
 
 
 class Kept(Protocol):
-    """What a call uses, and its attempts may still use after its end."""
+    """A resource of a call that its attempts may still use after its end."""
 
     def hold(self) -> None:
         """Keep it until ``let_go``."""
@@ -84,28 +84,28 @@ class OpenCall:
         body: Kept | None = None,
         cancelled_as: Callable[[], type[ApiError]] = lambda: ClientDisconnected,
     ) -> None:
-        """``body`` is that of its request.
+        """``body`` is the request's.
 
         ``cancelled_as`` returns the error of a cancellation: the client has gone, or the gateway is stopping.
         """
         self.services = services
         self.call = call
-        self.fleet = fleet  # the one the call began with, whatever is reloaded meanwhile
+        self.fleet = fleet  # the fleet at the start of the call, despite reloads
         self._kept: list[Kept] = [each for each in (fleet, body) if each is not None]
         self.cancelled_as = cancelled_as
         self.launched = 0  # attempts, at all models
         self.waited_s = 0.0  # for a seat
         self.record: CallRecord | None = None
-        self.broken: list[Broken] = []  # parts of the answer, each of which somebody else went on from
-        self.takeover: str | None = None  # FINISHED, RESCUED, or why an answer that broke was not
-        self.rescue: Rescuing | None = None  # where slow streams are rescued
+        self.broken: list[Broken] = []  # parts of the answer, each continued by another deployment
+        self.takeover: str | None = None  # FINISHED, RESCUED, or why an answer that broke off was not continued
+        self.rescue: Rescuing | None = None  # None: slow streams are not rescued
         self._winner: AttemptRecord | None = None
         self.attempts: list[AttemptRecord] = []  # those that have ended
         self._deployments: Mapping[str, Deployment] = {}
 
     @property
     def takeovers(self) -> int:
-        """How often another deployment went on with the answer."""
+        """The number of times that another deployment continued the answer."""
         return len(self.broken)
 
     def continue_as(self, call: Call) -> None:
@@ -113,12 +113,12 @@ class OpenCall:
         self.call = call
 
     def use_model(self, model: Model) -> None:
-        """Set the model whose deployments are asked from now on."""
+        """Set the model whose deployments are used from now on."""
         known = self._deployments
         self._deployments = {**known, **model.deployments} if known else model.deployments
 
     def launch(self, deployment: Deployment, role: Role, *, now: float, audited: bool = False) -> AttemptStart:
-        """Return the start record of the next attempt. Recorders know by then what has happened before."""
+        """Return the start record of the next attempt. Earlier events are reported to recorders first."""
         services, call = self.services, self.call
         if services.outbox.waiting:
             services.outbox.drain()
@@ -139,7 +139,7 @@ class OpenCall:
         )
 
     def begin(self, starts: Sequence[AttemptStart]) -> None:
-        """Announce the call with its first launches, before anything is sent."""
+        """Announce the call with its first launches, before any request is sent."""
         if starts[0].number == 1:
             self.services.recorder.call_started(call_start(self.call, tuple(starts)))
 
@@ -184,7 +184,7 @@ class OpenCall:
             return self.record
         if self.rescue is not None:
             self.rescue.settle()
-        if self.services.outbox.waiting:  # its attempts' records first
+        if self.services.outbox.waiting:  # its attempts' records are reported first
             self.services.outbox.drain()
         if self.broken:
             times = self.broken[0].times
@@ -245,16 +245,16 @@ def _number(attempt: AttemptRecord) -> int:
     return attempt.number
 
 
-# Releases a prompt after it was sent for the last time: the answer may stream for minutes without it.
+# Releases a prompt after its last use: the answer may stream for minutes.
 
 _STILL_READ = EXPECTED | REQUESTED  # needed at the call's end, by the judgement and the record
 
 
 def forget_prompt(fields: Mapping[str, msgspec.Raw]) -> int:
-    """Remove from a request's top level what is not needed at the call's end; copy the rest out of the body.
+    """Remove the fields of a request that are not needed at the call's end; copy the others out of the body.
 
     In place: tasks that wait for the answer hold the same mapping, and each raw value holds the whole body. Returns
-    the number of bytes that stay.
+    the number of bytes that are kept.
     """
     if not isinstance(fields, dict):
         return 0

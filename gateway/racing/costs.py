@@ -54,7 +54,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Generated(msgspec.Struct, frozen=True):
-    """How many tokens of an answer its provider has generated, at least and at most."""
+    """The minimum and maximum number of answer tokens that the provider generated."""
 
     low_tokens: int
     high_tokens: int
@@ -216,14 +216,14 @@ def settle(
 
 
 def _sent(record: AttemptRecord, prompt_tokens: int | None, attempts: Sequence[AttemptRecord]) -> int | None:
-    """Return what an attempt was sent: the prompt, and what was delivered if it was to go on with it."""
+    """Return the tokens sent to an attempt: the prompt, and the delivered text that it was to continue."""
     if prompt_tokens is None or record.continues is None:
         return prompt_tokens
     return prompt_tokens + _given(record, attempts)
 
 
 def _given(record: AttemptRecord, attempts: Sequence[AttemptRecord]) -> int:
-    """Return the tokens of the answer that an attempt was sent besides the prompt, to go on with."""
+    """Return the tokens of the delivered answer that an attempt was sent to continue."""
     parts, tokens = {one.id: one for one in attempts}, 0
     while record.continues is not None and record.continues in parts:
         record = parts[record.continues]
@@ -244,7 +244,7 @@ def _priced(
     winner: AttemptRecord | None,
     max_tokens: int | None,
 ) -> AttemptRecord:
-    cut = record.outcome.was_cut and not _is_told(record)
+    cut = record.outcome.was_cut and not _is_fully_reported(record)
     changes: dict[str, Any] = {}
     price = deployment.price
     sent_tokens = 0 if is_unsent(record) else record.prompt_tokens
@@ -281,8 +281,8 @@ def _priced(
     return msgspec.structs.replace(record, **changes) if changes else record
 
 
-def _is_told(record: AttemptRecord) -> bool:
-    """Whether its provider has told what all of its answer takes, though another's was sent."""
+def _is_fully_reported(record: AttemptRecord) -> bool:
+    """Whether the provider reported the usage of the complete answer of an attempt that did not win."""
     is_whole = record.finish_reason is not None and bool(record.completion_tokens)
     return is_whole and record.tokens_source is TokensSource.REPORTED
 

@@ -1,10 +1,10 @@
-"""Holding back a first token, where that is asked for: who starts later but decodes faster may be the better answer.
+"""Holds back a first token, where settings ask for it: a later but faster attempt may give the better answer.
 
-After its first token, attempt *i* costs the reader a predicted after_i: all its decoding under ``completion``, the part
-that a reader waits for under ``reading``, its stalls under ``first_token`` (``Plan.decode_s``;
+After its first token, attempt *i* costs the reader a predicted time after_i: all its decoding under ``completion``, the
+part that a reader waits for under ``reading``, its stalls under ``first_token`` (``Plan.decode_s``;
 docs/policy.md#the-loss). If *i* has its first token while *j* with a smaller figure still runs, *i* is held for at most
 min(5 s, after_i - min_j after_j): after that even the best could not make up for the wait. A hold ends before the
-call's deadline, if that can be met. An attempt is not held for a probe, which may hang, nor for a deployment without
+call's deadline, if that can be met. No attempt is held for a probe, which may hang, nor for a deployment without
 such a prediction. Without ``RaceSettings.holds`` a plan has no predictions, and the first token wins at once.
 """
 
@@ -18,8 +18,8 @@ from gateway.racing.measurement import milliseconds
 from gateway.racing.timeouts import Timer, Timers
 
 HOLD_MIN_S = 0.005  # a shorter hold is not worth a timer: predictions are less exact
-HOLD_MAX_S = 5.0  # the maximum wait for something that is only predicted
-HOLD_MARGIN_S = 0.02  # a hold ends so long before the deadline, so that the token is sent in time
+HOLD_MAX_S = 5.0  # the maximum wait for an answer that is only predicted to be better
+HOLD_MARGIN_S = 0.02  # a hold ends this long before the deadline, so that the token is sent in time
 
 
 class Launched(Protocol):
@@ -29,18 +29,18 @@ class Launched(Protocol):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """A hold that ended with a win: of the attempt that was held, or of one that has overtaken it."""
+    """A hold that ended with a win, of the held attempt or of one that overtook it."""
 
     ms: float  # from the held token to the win
-    awaited: str  # the deployment that should have been better
-    gain_ms: float  # by how much less it should take after its first token, as the plan predicted
+    awaited: str  # the deployment that was predicted to be better
+    gain_ms: float  # by how much less time it should take after its first token, by the plan's prediction
 
 
 _A = TypeVar("_A", bound=Launched)
 
 
 class Hold(Generic[_A]):
-    """Holds at most one attempt. ``release`` is called with it when its time is over."""
+    """Holds at most one attempt. ``release`` is called with it when its hold times out."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class Hold(Generic[_A]):
         clock: Callable[[], float],
         deadline_at: float | None = None,
     ) -> None:
-        """``deadline_at``: when the client wants its first token, by ``clock``; None: no deadline."""
+        """``deadline_at``: the client's deadline for the first token, by ``clock``; None: no deadline."""
         self.leader: _A | None = None
-        self._decode_s = decode_s  # predicted seconds after each one's first token; empty: no holds
+        self._decode_s = decode_s  # by deployment: predicted seconds after its first token; empty: no holds
         self._release: Callable[[_A], None] | None = release
         self._loop = loop
         self._clock = clock
@@ -83,7 +83,7 @@ class Hold(Generic[_A]):
         return True
 
     def overtakes(self, attempt: _A) -> bool:
-        """Whether ``attempt`` is better than the held one."""
+        """Whether ``attempt`` is predicted to be better than the held one."""
         return self.leader is not None and self._gain(self.leader, (attempt,))[0] > 0
 
     def failed(self, attempt: _A, running: Iterable[_A]) -> None:
@@ -100,7 +100,7 @@ class Hold(Generic[_A]):
         return Held(milliseconds(now - self._since), self._awaited, milliseconds(self._gained_s))
 
     def end(self) -> None:
-        """Hold no attempt any more."""
+        """End the hold, if there is one."""
         self.leader = None
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""The launches of a race that are still to come, the candidates for failover, and their limits (budget, seats).
+"""The pending launches of a race, the candidates for failover, and their limits (budget, seats).
 
 A plan's later launches are timers. A launch that is refused, and every other deployment of the plan, becomes a
 candidate that can replace a failed attempt.
@@ -28,8 +28,9 @@ RESCUES = 2  # maximum of candidates that are launched, in turn, because the fir
 class LaunchSchedule:
     """The pending launches and the candidates of one race.
 
-    ``go`` is called for each launch of a timer, ``in_need`` if a rescue is due and no candidate has a seat, ``full``
-    for each extra launch that gets no seat.
+    ``may_launch`` returns whether the budget allows an extra launch. ``launch`` is called when a launch is due,
+    ``on_no_slot`` when a rescue is due but its deployment has no free seat, ``on_slot_refused`` for each extra launch
+    that gets no seat.
     """
 
     def __init__(
@@ -38,38 +39,38 @@ class LaunchSchedule:
         *,
         loop: Timers,
         clock: Callable[[], float],
-        permit: Callable[[Launch], bool],
-        go: Callable[[Launch], None],
-        in_need: Callable[[], object],
+        may_launch: Callable[[Launch], bool],
+        launch: Callable[[Launch], None],
+        on_no_slot: Callable[[], object],
         lines: Mapping[str, Line],
-        full: Callable[[Launch], None],
+        on_slot_refused: Callable[[Launch], None],
     ) -> None:
         self._plan = plan
         self._clock = clock
-        self._permit = permit
-        self._go: Callable[[Launch], None] | None = go
-        self._in_need: Callable[[], object] | None = in_need
+        self._may_launch = may_launch
+        self._launch: Callable[[Launch], None] | None = launch
+        self._on_no_slot: Callable[[], object] | None = on_no_slot
         self._lines = lines  # of the deployments with max_in_flight
-        self._full = full
+        self._on_slot_refused = on_slot_refused
         self._loop = loop
         self._began = clock()
         self.pending: list[tuple[float, Launch, Timer]] = []  # with the time when each is due, in its order
-        self._candidates: list[str] = list(plan.rest)  # few: a list is enough, and a deque takes 760 bytes
+        self._candidates: list[str] = list(plan.rest)  # a list, as it is short: a deque takes 760 bytes
         self._left: int | None = None  # launches still allowed, after a provider has called the request invalid
 
     @property
     def is_in_turn(self) -> bool:
-        """Whether deployments are asked one after the other, so that the next one is no extra attempt."""
+        """Whether deployments are tried one after the other, so that the next one is not an extra attempt."""
         return STRATEGIES[self._plan.mode].in_turn
 
     def open(self) -> Iterator[Launch]:
-        """Start the timers; yield what is launched now. Each must have its seat before the next is taken."""
+        """Start the timers; yield the launches due now. Each must have its seat before the next is requested."""
         launches: Sequence[Launch] = self._plan.launches
         if self._lines and not self._has_room(launches[0].deployment):
             launches = self._without_the_full(launches)
         for launch in launches:
             if launch.delay_s > 0:
-                self._schedule(launch)
+                self._start_timer(launch)
             elif self._allowed(launch):
                 yield launch
 
@@ -82,7 +83,7 @@ class LaunchSchedule:
 
     def forget(self) -> None:
         """Release the callbacks: the race is over."""
-        self._go = self._in_need = None
+        self._launch = self._on_no_slot = None
 
     def add(self, deployment: str) -> None:
         """Add ``deployment`` as the last candidate."""
@@ -101,8 +102,8 @@ class LaunchSchedule:
     def next(self, *, last_resort: bool = False) -> str | None:
         """Return the deployment that replaces a failed attempt: the plan's next launch first, then the candidates.
 
-        Those without a free seat are skipped. Unhealthy ones are used only as a ``last_resort``, while there is another
-        one to wait for.
+        Those without a free seat are skipped. While a healthy one can be waited for, unhealthy ones are used only as a
+        ``last_resort``.
         """
         if self._left == 0:
             return None
@@ -112,15 +113,15 @@ class LaunchSchedule:
         return name
 
     def extra(self) -> Launch | None:
-        """Return the launch of an extra attempt besides one whose answer is of no use; None if there is none.
+        """Return an extra launch beside an attempt whose answer is unusable; None if there is none.
 
-        It uses the budget. A deployment that is refused stays a candidate.
+        It uses the budget. A deployment that the budget refuses stays a candidate.
         """
         name = self.next()
         if name is None:
             return None
         launch = Launch(deployment=name, delay_s=0.0, role=Role.HEDGE)
-        if self._permit(launch):
+        if self._may_launch(launch):
             return launch
         self._candidates.insert(0, name)
         return None
@@ -132,8 +133,8 @@ class LaunchSchedule:
         tripped = self._plan.tripped
         return tuple(name for name in self._standing_by() if name not in tripped and not self._has_room(name))
 
-    def called(self, deployment: str, *, first: bool) -> bool:
-        """Remove ``deployment`` from the candidates: its wait is over. If it is the ``first``, schedule its rescues.
+    def slot_found(self, deployment: str, *, first: bool) -> bool:
+        """Remove ``deployment`` from the candidates, as it has a free seat now. For the ``first``, schedule rescues.
 
         Returns whether it may still be launched.
         """
@@ -146,7 +147,7 @@ class LaunchSchedule:
             self._began = self._clock()
             for number, name in enumerate(self._standing_by()[:RESCUES], start=1):
                 self._remove(name)
-                self._schedule(Launch(deployment=name, delay_s=number * self._plan.rescue_s, role=Role.FAILOVER))
+                self._start_timer(Launch(deployment=name, delay_s=number * self._plan.rescue_s, role=Role.FAILOVER))
         return True
 
     def _first(self) -> str | None:
@@ -188,7 +189,7 @@ class LaunchSchedule:
     def _without_the_full(self, launches: Sequence[Launch]) -> Sequence[Launch]:
         """Return ``launches`` with a primary that has a free seat, swapped with the planned one; none if all are full.
 
-        A deployment that loses its place becomes a candidate.
+        A deployment that is left out becomes a candidate.
         """
         primary, *others = launches
         self._candidates[:0] = [launch.deployment for launch in launches]
@@ -213,53 +214,53 @@ class LaunchSchedule:
             if line is None or line.has_room:
                 return True
         elif line is not None and not line.has_room_for_extra:
-            self._full(launch)
-        elif self._permit(launch):
+            self._on_slot_refused(launch)
+        elif self._may_launch(launch):
             return True
         if launch.role in EXTRA_ROLES and self._plan.rescue_s is not None:
             delay_s = max(launch.delay_s, self._plan.rescue_s)
-            self._schedule(Launch(deployment=launch.deployment, delay_s=delay_s, role=Role.FAILOVER))
+            self._start_timer(Launch(deployment=launch.deployment, delay_s=delay_s, role=Role.FAILOVER))
         else:
             self._candidates.append(launch.deployment)
         return False
 
-    def _schedule(self, launch: Launch) -> None:
+    def _start_timer(self, launch: Launch) -> None:
         due_s = self._began + launch.delay_s
         timer = self._loop.call_later(due_s - self._clock(), self._fire, launch)
-        self.pending.append((due_s, launch, timer))  # uvloop's handle of what is due at once has no time
+        self.pending.append((due_s, launch, timer))  # uvloop's handle has no time if due at once
         self.pending.sort(key=lambda pending: pending[0])
 
     def _fire(self, launch: Launch) -> None:
         self.pending = [pending for pending in self.pending if pending[1] is not launch]
-        if self._go is None or self._in_need is None:
+        if self._launch is None or self._on_no_slot is None:
             return
         if self._allowed(launch):
-            self._go(launch)
+            self._launch(launch)
         elif launch.role not in EXTRA_ROLES:
-            self._in_need()
+            self._on_no_slot()
 
 
-# Who replaces a failed attempt: the next candidate, or the first for which a seat becomes free.
+# Replaces a failed attempt by the next candidate, or by the first that gets a free seat.
 
 
-class Replacing:
-    """Launches replacements in one race, and waits for seats. ``fail`` is called if no seat became free in time."""
+class Replacements:
+    """Replaces the failed attempts of one race, and waits for seats. ``fail`` is called if none is free in time."""
 
-    __slots__ = ("_attempts", "_fail", "_grid", "_guarded", "_loop", "_open_call", "_wait")
+    __slots__ = ("_attempts", "_fail", "_guarded", "_loop", "_open_call", "_schedule", "_wait")
 
     def __init__(
         self,
         open_call: OpenCall,
-        grid: LaunchSchedule,
+        schedule: LaunchSchedule,
         attempts: Attempts,
         *,
         fail: Callable[[], None],
         guarded: Callable[[Callable[[], object]], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """``guarded`` calls what a free seat starts, and takes its defects: the caller is another call."""
+        """``guarded`` runs a function and handles its exceptions: a free seat is announced from another call's code."""
         self._open_call = open_call
-        self._grid = grid
+        self._schedule = schedule
         self._attempts = attempts
         self._fail: Callable[[], None] | None = fail
         self._guarded: Callable[[Callable[[], object]], None] | None = guarded
@@ -267,8 +268,8 @@ class Replacing:
         self._wait: Wait | None = None  # for a seat; made when first needed
 
     def replace(self) -> bool:
-        """Launch the next candidate to replace a failed attempt, or wait for one that is full."""
-        name = self._grid.next()
+        """Launch the next candidate in place of a failed attempt, or wait for a seat; return whether either is done."""
+        name = self._schedule.next()
         if name is None:
             return self.line_up()
         if self._attempts.is_late(name):
@@ -278,7 +279,7 @@ class Replacing:
 
     def line_up(self) -> bool:
         """Wait for the first free seat of any remaining deployment; return whether an attempt runs or waits."""
-        names = self._grid.full()
+        names = self._schedule.full()
         if not names:
             return False
         if self._wait is None:
@@ -287,7 +288,7 @@ class Replacing:
         return bool(self._attempts.active) or self._wait.start_clock() or self._take_last_resort()
 
     def leave(self) -> None:
-        """Wait for no seat any more."""
+        """Stop waiting for seats."""
         if self._wait is not None:
             self._wait.leave()
 
@@ -299,17 +300,17 @@ class Replacing:
         self._fail = self._guarded = None
 
     def _take_last_resort(self) -> bool:
-        if (name := self._grid.next(last_resort=True)) is not None:
+        if (name := self._schedule.next(last_resort=True)) is not None:
             self._attempts.launch_next(name)
         return name is not None
 
     def _seated(self, name: str) -> None:
         """Launch ``name``, where a seat has become free for this call."""
-        if self._grid.called(name, first=not self._attempts.all) and self._guarded is not None:
+        if self._schedule.slot_found(name, first=not self._attempts.all) and self._guarded is not None:
             self._guarded(lambda: self._attempts.launch_next(name))
 
     def _timed_out(self) -> None:
-        """End the wait: no seat became free in time."""
+        """Handle a wait without success: launch a last resort, else end the race."""
         if self._attempts.active:  # a rescue was launched meanwhile
             self.line_up()
         elif not self._take_last_resort() and self._fail is not None:

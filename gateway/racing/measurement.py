@@ -77,14 +77,14 @@ class ToolCalls(msgspec.Struct):
 def _parses(text: str) -> bool:
     try:
         _anything.decode(text or "{}")
-    except (msgspec.DecodeError, RecursionError):  # nested deeper than anybody can read
+    except (msgspec.DecodeError, RecursionError):  # nested too deep for the parser
         return False
     return True
 
 
 # How long an audited loser is watched, and what is recorded about an overtaken one.
 
-AUDIT_S = 30.0  # seconds after its launch in which an audited loser may have its first token; at most its own timeout
+AUDIT_S = 30.0  # since its launch: the maximum wait for an audited loser's first token, within its own timeout
 AUDIT_TOKENS = 32  # in an exploring race it is then watched for this many tokens, for its speed,
 AUDIT_TOKENS_S = 10.0  # but no longer than this
 
@@ -153,23 +153,23 @@ class Gaps:
         self.together = 0  # number of gaps of 0: chunks that arrived with the one before
         self._kept = array("d")
         self._longest_s = 0.0  # of those no longer kept
-        self._blocked: list[tuple[int, float]] | None = None  # in which gap the client took nothing, for how long
+        self._blocked: list[tuple[int, float]] | None = None  # gaps with waits for the client, and the seconds
 
     def add(self, gap_s: float) -> None:
-        """Record a gap. Of very long streams a part is kept, with more of the latest gaps."""
+        """Record a gap. Of very long streams only a sample is kept, with more of the latest gaps."""
         self._kept.append(gap_s)
         if len(self._kept) > MOST_GAPS:
             self._longest_s = max(self._longest_s, *self._kept)
             self._kept, self.together = self._kept[::2], self.together // 2
 
     def blocked(self, seconds: float) -> None:
-        """Record that the client took nothing for so long, in the gap that comes next."""
+        """Record that the client did not read for so many seconds, during the next gap."""
         if self._blocked is None:
             self._blocked = []
         self._blocked.append((len(self._kept), seconds))
 
     def unblocked(self) -> list[float] | None:
-        """Return the gaps in their order, less what their client took; None without any, or if not all are kept."""
+        """Return the gaps in order, less the waits for the client; None without any, or if not all are kept."""
         if not self._kept or self._longest_s:
             return None
         gaps_s = self._kept.tolist()
@@ -216,7 +216,7 @@ SUMMARY_CHARS_PER_TOKEN = 2  # with fewer streamed characters per reasoning toke
 
 
 def estimated_tokens(chars: int) -> int:
-    """Return how many tokens so many characters should be."""
+    """Return the estimated number of tokens of so many characters."""
     return -(-chars // CHARS_PER_TOKEN)
 
 
@@ -233,7 +233,7 @@ class Tokens(msgspec.Struct, frozen=True):
 
 
 class Reported:
-    """What an answer's events report besides text: its usage, its model, how it ended, its tool calls."""
+    """The data in an answer's events besides text: usage, model, finish reason, tool calls."""
 
     __slots__ = ("answer_id", "fingerprint", "finish_reason", "model_version", "refused", "tool_calls", "usage")
 
@@ -348,7 +348,7 @@ class Measurement:
         self.last_at = now
 
     def claims_at(self, win_on: WinOn) -> float | None:
-        """Return when it had what may win the call; None before that."""
+        """Return the time of the delta that it can bid with, under ``win_on``; None before that."""
         match win_on:
             case WinOn.ANY:
                 return self.first_at
@@ -364,7 +364,7 @@ class Measurement:
         return None if instant is None else milliseconds(instant - self.started)
 
     def times_ms(self) -> list[float | None]:
-        """Return when headers, first event, first and first answering delta, and the last one came, since the launch.
+        """Return when headers, first event, first delta, first answering delta and last one came, since the launch.
 
         In one call what ``since_start_ms`` would take five for.
         """
@@ -434,13 +434,13 @@ class Measurement:
 
 
 def most_tokens(capabilities: Capabilities) -> int:
-    """Return how many tokens a prompt or an answer can have at most: the context window, if it is known."""
+    """Return the maximum number of tokens of a prompt or an answer: the context window, if it is known."""
     window = capabilities.context_tokens
     return MOST_TOKENS if not window else min(MOST_TOKENS, window + (capabilities.max_output_tokens or 0))
 
 
 def plausible(usage: Usage, most: int, prompt_bytes: int | None = None) -> tuple[Usage, int | None]:
-    """Return ``usage`` with no more tokens than can be, and the largest count that was too large; None: none was.
+    """Return ``usage`` without impossible counts, and the largest count that was impossible, or None.
 
     ``most`` is the limit of a prompt or an answer. ``prompt_bytes`` is the length of the body if the prompt is text,
     all of it in the body; None if it is not.
@@ -460,12 +460,12 @@ def plausible(usage: Usage, most: int, prompt_bytes: int | None = None) -> tuple
 
 
 # Whether a stream dribbled: for seconds far slower than its deployment's slowest usual answers. It is only counted,
-# to learn whether acting would pay. The hot path knows nothing of it: a stream of at least ``FOR_S`` is looked at
-# once, at its end, from the gaps between its reads, less the time in which its client took nothing.
+# to learn whether acting would pay. The hot path does nothing for it: a stream of at least ``FOR_S`` is checked once,
+# at its end, by the gaps between its reads, less the time in which its client did not read.
 
-FOR_S = 5.0  # so long it has to be slow
+FOR_S = 5.0  # the time for which it has to be slow
 SHARE = 0.2  # of the speed that 95 of 100 answers of the deployment reach
-LATEST, FEWEST = 256, 64  # answers of which that speed is the quantile; with fewer it is not known
+LATEST, FEWEST = 256, 64  # answers in the quantile; with fewer than ``FEWEST`` it is unknown
 QUANTILE = 0.05
 MOST_DEPLOYMENTS = 1000  # clients may name their own
 
@@ -489,7 +489,7 @@ class Paces:
         self._latest: dict[str, deque[float]] = {}
 
     def add(self, deployment: str, decode_tps: float) -> None:
-        """Add the speed of a whole answer, tokens per second; 0 is none: all of it came with its first token."""
+        """Add the speed of a complete answer, tokens per second; 0 is ignored: all of it came with its first token."""
         if decode_tps <= 0.0:
             return
         latest = self._latest.get(deployment)
@@ -500,7 +500,7 @@ class Paces:
         latest.append(decode_tps)
 
     def slowest_usual(self, deployment: str, fewest: int = FEWEST) -> float | None:
-        """Return the speed that 95 of 100 answers reach, tokens per second; None if fewer than ``fewest`` are known."""
+        """Return the speed that 95 % of answers reach, tokens per second; None for fewer than ``fewest`` answers."""
         return self._quantile(deployment, QUANTILE, fewest)
 
     def median(self, deployment: str, fewest: int = FEWEST) -> float | None:
@@ -525,7 +525,7 @@ class Paces:
 
 
 def dribbled_after_s(gaps_s: Sequence[float], tokens_per_gap: float, tps: float) -> float | None:
-    """Return when fewer tokens than at ``tps`` had come for ``FOR_S``, in seconds since the first; None: never.
+    """Return when the stream had been slower than ``tps`` for ``FOR_S``, in seconds since the first token; None: never.
 
     Each read counts as many tokens as any other, and its gap is the one before it.
     """

@@ -1,4 +1,4 @@
-"""A relay: asks deployments one after the other until one answers, for requests that are not raced."""
+"""The relay, for requests that are not raced: it tries deployments one after the other until one answers."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -18,7 +18,7 @@ from gateway.racing.slots import Seat
 from gateway.steering import Plan
 from providers import NOTHING, Answer, ErrorKind, Form, Reported, Request, Rest, SendCount, UpstreamError, reported
 
-# The receiver of an answer that is not raced, which is passed on as it arrives.
+# The receiver of an answer that is not raced: the answer is forwarded as it arrives.
 
 
 class Relayed(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class Relayed(msgspec.Struct, frozen=True):
 
 
 class Outlet(Protocol):
-    """The receiver of an answer that is passed on as it arrives. After ``begin`` no other deployment may answer."""
+    """The receiver of an answer that is forwarded as it arrives. After ``begin`` no other deployment may answer."""
 
     async def begin(self, relayed: Relayed) -> None:
         """Start the response; the first data follow with ``write``."""
@@ -51,16 +51,16 @@ class Outlet(Protocol):
 # The seat of a relayed call, which has one attempt at a time.
 
 
-class Seated:
-    """The seat of the current attempt, and its count in the load."""
+class AttemptSeat:
+    """The seat of the current attempt, and its count in the number of running attempts."""
 
     def __init__(self, open_call: OpenCall) -> None:
         self._open_call = open_call
         self._under_way: AttemptStart | None = None  # the attempt that runs
         self._seat: Seat | None = None  # the attempt's seat
 
-    async def sit_down(self, names: Sequence[str], tripped: Collection[str]) -> str | None:
-        """Return the deployment of ``names`` where a seat was taken: one with a free seat, or the first to get one.
+    async def take_seat(self, names: Sequence[str], tripped: Collection[str]) -> str | None:
+        """Occupy a seat at one of ``names``; return the one with a free seat, or the first that gets one.
 
         Unhealthy ones are used only if there is no other to wait for, or the wait timed out.
         """
@@ -69,7 +69,7 @@ class Seated:
         well = [name for name in names if name not in tripped]
         chosen = next(filter(self._has_room, well), None)
         if chosen is None:
-            if well and (name := await self._turn(tuple(dict.fromkeys(well)))) is not None:
+            if well and (name := await self._wait_for_seat(tuple(dict.fromkeys(well)))) is not None:
                 return name
             chosen = next(filter(self._has_room, names), None)
         if chosen is not None:
@@ -83,7 +83,7 @@ class Seated:
         tasks.entered(start.deployment)
         tasks.relayed[self] = (self._open_call, start)
 
-    def stand_up(self) -> None:
+    def leave_seat(self) -> None:
         """Stop counting the attempt and give its seat back, once."""
         start, self._under_way = self._under_way, None
         if start is not None:
@@ -94,8 +94,8 @@ class Seated:
         if seat is not None:
             seat.give_back()
 
-    async def _turn(self, names: Sequence[str]) -> str | None:
-        """Wait for a seat at one of ``names``, which are all full; return it, None after the timeout."""
+    async def _wait_for_seat(self, names: Sequence[str]) -> str | None:
+        """Wait for a seat at one of ``names``, which are all full; return the deployment, None after the timeout."""
         loop = asyncio.get_running_loop()
         called: asyncio.Future[str | None] = loop.create_future()
 
@@ -128,7 +128,7 @@ MAX_CLIENT_FAULTS = 2  # a request that two providers reject is invalid
 
 
 class Asking(msgspec.Struct, frozen=True):
-    """What every deployment is sent besides the call's fields."""
+    """The request to each deployment, besides the call's fields."""
 
     path: str  # at the provider: audio/speech
     form: Form | None = None  # instead of the fields
@@ -148,10 +148,10 @@ class Relay:
         self._model = model
         self._plan = plan
         self._asking = asking
-        self._seated = Seated(open_call)
+        self._attempt_seat = AttemptSeat(open_call)
 
     async def run(self, outlet: Outlet) -> CallRecord | Unanswered:
-        """Ask each deployment in turn; return the call's record, or why none answered.
+        """Try each deployment in turn; return the call's record, or why none answered.
 
         When it returns, the answer was sent to ``outlet``, or broke off, or the client has left.
         """
@@ -163,14 +163,14 @@ class Relay:
             self._close(None, why.status, why.code)
             raise
         finally:
-            self._seated.stand_up()
+            self._attempt_seat.leave_seat()
 
     async def _run(self, outlet: Outlet) -> CallRecord | Unanswered:
         names = [launch.deployment for launch in self._plan.launches] + list(self._plan.rest)
         failures: list[tuple[str, UpstreamError]] = []
         full: Sequence[str] = ()
         while names:
-            name = await self._seated.sit_down(names, self._plan.tripped)
+            name = await self._attempt_seat.take_seat(names, self._plan.tripped)
             if name is None:
                 full = names
                 break
@@ -183,9 +183,9 @@ class Relay:
             except UpstreamError as error:
                 failures.append((name, error.without_frames()))
                 self._end(attempt, outcome_of(error), error=error)
-                self._seated.stand_up()
+                self._attempt_seat.leave_seat()
             except BaseException as reason:
-                self._abandon(attempt, reason)
+                self._interrupted(attempt, reason)
                 raise
             else:
                 return await self._answered(attempt, answer, outlet)
@@ -230,11 +230,11 @@ class Relay:
             answer=answer,
         )
         if answer.rest is not None:
-            return await self._pass_on(attempt, relayed, answer.rest, outlet, ttft_s)
+            return await self._forward(attempt, relayed, answer.rest, outlet, ttft_s)
         winner = self._end(attempt, Outcome.WON, answer=answer, said=reported(answer.body), ttft_s=ttft_s)
         return self._close(winner, answer.status, None)
 
-    async def _pass_on(
+    async def _forward(
         self, attempt: RelayedAttempt, relayed: Relayed, rest: Rest, outlet: Outlet, ttft_s: float
     ) -> CallRecord:
         """Forward an answer as it arrives; record the call before its last byte is sent."""
@@ -256,17 +256,17 @@ class Relay:
             error = rest.error  # reported within the stream: the client has received it; it is recorded
             attempted = end(Outcome.WON if error is None else Outcome.FAILED, error)
             record = self._close(attempted, answer.status, None if error is None else error.kind)
-            self._seated.stand_up()  # the provider has finished, however slowly the client reads
+            self._attempt_seat.leave_seat()  # the provider has finished, however slowly the client reads
             await outlet.end(data)
         except UpstreamError as broken:
             outlet.drop()
             record = self._close(end(outcome_of(broken), broken), answer.status, broken.kind)
         except ClientGone as reason:
-            record = record or self._abandon(attempt, reason, answer, Reported(rest.usage, rest.model), ttft_s)
+            record = record or self._interrupted(attempt, reason, answer, Reported(rest.usage, rest.model), ttft_s)
         except BaseException as reason:
             outlet.drop()
             if record is None:
-                self._abandon(attempt, reason, answer, Reported(rest.usage, rest.model), ttft_s)
+                self._interrupted(attempt, reason, answer, Reported(rest.usage, rest.model), ttft_s)
             raise
         finally:
             rest.abort()
@@ -291,7 +291,7 @@ class Relay:
         now = open_call.services.clock()
         role = Role.FAILOVER if open_call.launched else Role.PRIMARY
         start = open_call.launch(deployment, role, now=now)
-        self._seated.enter(start)
+        self._attempt_seat.enter(start)
         open_call.begin([start])
         open_call.services.recorder.attempt_started(open_call.call, start)
         return RelayedAttempt(start, deployment, now, SendCount())
@@ -301,7 +301,7 @@ class Relay:
         age_s = self._open_call.services.clock() - self._open_call.call.received_at
         return failures > 1 and age_s >= following.clocks.ttft_s
 
-    def _abandon(
+    def _interrupted(
         self,
         attempt: RelayedAttempt,
         reason: BaseException,
@@ -334,7 +334,7 @@ class Relay:
         record = relayed_record(
             open_call.call, attempt, outcome, now, answer=answer, said=said, error=error, ttft_s=ttft_s
         )
-        if services.seats.strangers:
+        if services.seats.preexisting:
             services.seats.ended(record.id, asyncio.get_running_loop())
         services.outbox.add(open_call.ended, record, now)
         return record

@@ -1,7 +1,7 @@
 """A race: runs a plan until one attempt has answered; ``race_phase`` has its phases.
 
-However it ends (an answer, a failure, a client that left, a bug), no task, connection or timer is left, but for audited
-losers. A race waits only for its own end: launches are timers; attempts call it, and seats that become free.
+However it ends (an answer, a failure, a client that left, a bug), no task, connection or timer is left, except those of
+audited losers. A race waits only for its own end: timers launch attempts, and attempts and free seats call it.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from gateway.racing.attempt import Attempt, Bid
 from gateway.racing.attempts import Attempts
 from gateway.racing.call import Broken, OpenCall, Times, Unanswered
 from gateway.racing.hold import Hold
-from gateway.racing.launches import LaunchSchedule, Replacing
+from gateway.racing.launches import LaunchSchedule, Replacements
 from gateway.racing.measurement import milliseconds
 from gateway.racing.reader import Block
 from gateway.racing.records import NOT_KNOWN as UNKNOWN
@@ -47,10 +47,10 @@ class Phase(Enum):
     ANSWERING = "answering"  # one has won, and no other runs
     OVER = "over"
 
-    __hash__ = object.__hash__  # Enum's own is a call into Python
+    __hash__ = object.__hash__  # Enum's own is a Python call
 
 
-# The times of a race from its plan to its win, and their part in the call's record.
+# The times of a race from its plan to its win, as the call's record needs them.
 
 
 class Claim:
@@ -98,7 +98,7 @@ class Claim:
         )
 
     def times(self, attempts: Sequence[Attempt], winner: Attempt | None) -> Times:
-        """Return the call's times, as far as this race tells them."""
+        """Return the call's times as far as this race determines them."""
         # After a hold, the client's first token is not the provider's but the moment of release.
         first_at = self.claimed_at if winner is not None and winner.measurement.meaningful else None
         since_received_ms = self._open_call.since_received_ms
@@ -115,7 +115,7 @@ class Claim:
 class Race:
     """Runs one plan for one call. Use once: ``await Race(...).run()``.
 
-    ``permit`` is called for each extra launch when it is due; ``full`` for those without a seat (``max_in_flight``).
+    ``may_launch`` is called for each extra launch when it is due; ``on_slot_refused`` if it gets no seat.
     """
 
     def __init__(
@@ -125,8 +125,8 @@ class Race:
         plan: Plan,
         sink: Sink,
         *,
-        permit: Callable[[Launch], bool],
-        full: Callable[[Launch], None] = lambda _: None,
+        may_launch: Callable[[Launch], bool],
+        on_slot_refused: Callable[[Launch], None] = lambda _: None,
     ) -> None:
         self.open_call = open_call
         self.call = open_call.call
@@ -137,26 +137,26 @@ class Race:
         self._plan = plan
         self._over: asyncio.Future[None] = self.loop.create_future()
         self._attempts = Attempts(open_call, model, plan, self)
-        self._grid = LaunchSchedule(
+        self._schedule = LaunchSchedule(
             plan,
             clock=services.clock,
-            permit=permit,
-            go=self._launch,
-            in_need=self._replace,
+            may_launch=may_launch,
+            launch=self._launch,
+            on_no_slot=self._replace,
             lines=services.seats.lines,
-            full=full,
+            on_slot_refused=on_slot_refused,
             loop=self.loop,
         )
-        self._made: Replacing | None = None
+        self._made_replacements: Replacements | None = None
         at = self.call.deadline_at
-        decode_s = {} if self.call.win_on is WinOn.VALID else plan.decode_s  # then a claim is the end of an answer
+        decode_s = {} if self.call.win_on is WinOn.VALID else plan.decode_s  # VALID: bids have whole answers
         self._hold = Hold(decode_s, self.release, self.loop, clock=services.clock, deadline_at=at)
         self._failures: list[tuple[str, UpstreamError]] = []
         self._ending: Unanswered | Broken | Exception = Unanswered()  # unless the call is recorded
         self._claim = Claim(open_call)
 
     async def run(self) -> CallRecord | Unanswered | Broken:
-        """Run to the end; return the call's record, which the recorder has by then, or why there is none."""
+        """Run to the end; return the call's record, which was passed to the recorder, or why there is none."""
         try:
             if not self._plan.launches:
                 return Unanswered()
@@ -164,14 +164,14 @@ class Race:
                 self._guarded(self._start)
                 await self._over
             except asyncio.CancelledError:
-                self._abandon(self.open_call.cancelled_as())
+                self._abort(self.open_call.cancelled_as())
                 raise
             finally:
                 self._hold.end()
                 self._cancel_launches()
                 await self._attempts.reap()
         except asyncio.CancelledError:
-            self._abandon(self.open_call.cancelled_as())
+            self._abort(self.open_call.cancelled_as())
             raise
         else:
             if isinstance(self._ending, Exception):
@@ -182,7 +182,7 @@ class Race:
 
     @property
     def phase(self) -> Phase:
-        """The phase, derived from the race's parts, so that nothing can contradict it."""
+        """The phase, derived from the race's parts, so that it cannot contradict them."""
         if self._over.done():
             return Phase.OVER
         if self.winner is not None:
@@ -190,35 +190,35 @@ class Race:
         return Phase.RUNNING if self._hold.leader is None else Phase.HOLDING
 
     def bid(self, attempt: Attempt, now: float) -> Bid:
-        """Decide about an attempt that has its first token; who wins, cuts all others before a byte is forwarded."""
-        if self._over.cancelled():  # its client has just gone, and ``run`` has not heard of it
-            self._abandon(self.open_call.cancelled_as())
+        """Decide about an attempt that has its first token. If it wins, all others are cut before a byte is sent."""
+        if self._over.cancelled():  # the client has just gone, and ``run`` has not been resumed yet
+            self._abort(self.open_call.cancelled_as())
         if (phase := self.phase) in {Phase.ANSWERING, Phase.OVER}:
-            return Bid.HELD if self.is_behind(attempt) else Bid.LOST
-        # A race of one has none to wait for, nor to cut.
+            return Bid.HELD if self.is_standing_by(attempt) else Bid.LOST
+        # A single attempt has no other to wait for or to cut.
         may_be_held = len(self._attempts.all) > 1 and phase is Phase.RUNNING and attempt not in self._attempts.empty
         if may_be_held and self._hold.possible and self._hold.begin(attempt, self._attempts.others(attempt)):
             self._cancel_launches()
             return Bid.HELD
         if phase is Phase.HOLDING and attempt is not self._hold.leader and not self._hold.overtakes(attempt):
-            self._attempts.let_go(attempt)
-            self._grid.add(attempt.deployment.name)
+            self._attempts.cut_or_watch(attempt)
+            self._schedule.add(attempt.deployment.name)
             return Bid.LOST
         self._win(attempt, now)
         return Bid.WON
 
-    def is_behind(self, attempt: Attempt) -> bool:
-        """Whether it runs on behind the winner, and answers if that breaks."""
-        return self._attempts.is_behind(attempt)
+    def is_standing_by(self, attempt: Attempt) -> bool:
+        """Whether ``attempt`` is the backup: it runs on after its loss, and answers if the winner fails."""
+        return self._attempts.is_standing_by(attempt)
 
     def was_kept(self, attempt: Attempt) -> bool | None:
-        """Whether it has run on behind a winner; None where none may."""
+        """Whether ``attempt`` was ever the backup; None if this race keeps none."""
         return self._attempts.was_kept(attempt)
 
     def release(self, attempt: Attempt) -> None:
         """Let the held ``attempt`` win: no other has overtaken it."""
         self._win(attempt, self.open_call.services.clock())
-        attempt.released()
+        attempt.end_hold()
 
     async def begin(self, attempt: Attempt, now: float) -> Forward | None:
         """Start the answer of ``attempt``, which has won with a first token at ``now``."""
@@ -226,17 +226,17 @@ class Race:
         is_last = self._attempts.is_last(attempt, self.call.dialect)
         return await self.sink.begin(self._claim.winner(attempt, attempt.exchange, now, is_last=is_last))
 
-    async def alone(self, attempt: Attempt) -> None:
+    async def wait_until_last(self, attempt: Attempt) -> None:
         """Wait until only attempts with empty or invalid answers are left."""
-        self._hold.failed(attempt, self._attempts.others(attempt))  # nobody is held for an empty answer
+        self._hold.failed(attempt, self._attempts.others(attempt))  # no attempt is held to wait for an empty answer
         if attempt.flaw() is not None and self.phase is Phase.RUNNING:
             self._add_one()
-        await self._attempts.alone(attempt, self.loop)
+        await self._attempts.wait_until_last(attempt, self.loop)
 
     async def complete(self, last: Block) -> None:
         """End the race with the winner's complete answer; its ``last`` events have not been sent yet."""
         if not self.call.streamed:
-            self._attempts.dismiss_rival()
+            self._attempts.dismiss_backup()
         self._close(200, None)
         await self.sink.end(last)
         self._finish()
@@ -244,20 +244,20 @@ class Race:
     async def failed(self, attempt: Attempt, error: UpstreamError) -> None:
         """Replace an attempt that failed; end the race if none is left, or if its answer was committed."""
         if self.phase is Phase.OVER:
-            return  # it was watched
+            return  # it was a watched loser
         if was_winner := attempt is self.winner:
             if self.sink.streams:
                 await self._break_off(attempt, error)
                 return
             self.winner = None
-            self._grid.unlimit()  # it had begun to answer, so the request is valid
+            self._schedule.unlimit()  # it had begun to answer, so the request is valid
         active = self._attempts.active
         self._hold.failed(attempt, self._attempts.others(attempt))
         self._failures.append((attempt.deployment.name, error))
         if error.kind is ErrorKind.BAD_REQUEST:
-            self._grid.limit(0 if active else 1)
-        if was_winner and self._attempts.call_rival(self.release):
-            return  # a failure of its own is replaced
+            self._schedule.limit(0 if active else 1)
+        if was_winner and self._attempts.call_backup(self.release):
+            return  # if the backup fails too, it is replaced
         if self.phase is not Phase.RUNNING:
             return  # another attempt has an answer; a release may just have made the held one win
         is_replaced = self._add_one() if error.kind is ErrorKind.INVALID_ANSWER else self._replace()
@@ -266,8 +266,8 @@ class Race:
         if self.winner is None:
             self._attempts.wake_empty()
 
-    def give_up(self, error: UpstreamError) -> None:
-        """End the race without an answer, unless one is committed: it took too long."""
+    def time_out(self, error: UpstreamError) -> None:
+        """End the race with ``error`` as a timeout, unless an answer is committed."""
         if self.phase is Phase.OVER or (self.winner is not None and self.sink.streams):
             return
         for attempt in self._attempts.active:
@@ -276,16 +276,19 @@ class Race:
         self._fail()
 
     def so_far(self, error: UpstreamError) -> Broken | None:
-        """Return the winner's answer so far as one that broke off with ``error``; it runs on. None: it has ended."""
+        """Return the winner's answer so far as if it had broken off with ``error``; None if it has ended.
+
+        The winner runs on.
+        """
         winner = self.winner
         if winner is None or self.phase is Phase.OVER or winner.ending is not None:
             return None
         return Broken(winner.so_far(), error, self._claim.times(self._attempts.all, winner))
 
     def supersede(self, error: UpstreamError) -> Broken | None:
-        """End the race without its call's record: another deployment goes on with the winner's answer.
+        """Cut the winner and end the race without a record: another deployment continues the answer.
 
-        Returns what was delivered as an answer that broke off with ``error``; None if the race was over.
+        Returns the delivered part as an answer that broke off with ``error``; None if the race was over.
         """
         winner = self.winner
         if winner is None or self.phase is Phase.OVER or winner.ending is not None:
@@ -308,7 +311,7 @@ class Race:
         self._fail()
 
     async def _break_off(self, attempt: Attempt, error: UpstreamError) -> None:
-        """End the race with a part of an answer; if no other deployment may finish it, its client is told."""
+        """End the race with a part of an answer. If no other deployment may finish it, the client gets an error."""
         self.open_call.services.outbox.drain()
         if attempt.record is not None and self.sink.may_be_continued(error):
             self._ending = Broken(attempt.record, error, self._claim.times(self._attempts.all, attempt))
@@ -321,7 +324,7 @@ class Race:
         """End the race: the client has disconnected."""
         attempt.end(Outcome.CLIENT_GONE)
         why = self.open_call.cancelled_as()
-        self._abandon(why if issubclass(why, ClientDisconnected) else ClientDisconnected)
+        self._abort(why if issubclass(why, ClientDisconnected) else ClientDisconnected)
         self._finish()
 
     def crashed(self, attempt: Attempt, defect: Exception) -> None:
@@ -337,16 +340,16 @@ class Race:
 
     def _crash(self, defect: Exception) -> None:
         self._ending = self._ending if isinstance(self._ending, Exception) else defect
-        self._abandon(InternalError)
+        self._abort(InternalError)
         self._finish()
 
     def _start(self) -> None:
         self._claim.planned_at = self.open_call.services.clock()
-        if not self._attempts.begin(self._grid.open()) and not self._replacing.line_up():
+        if not self._attempts.begin(self._schedule.open()) and not self._replacements.line_up():
             self._fail()
 
     def _guarded(self, act: Callable[[], object]) -> None:
-        """Do what may have a defect; ``run`` raises that, as the caller is a timer, or another call."""
+        """Call ``act``. Its exception is raised by ``run``: the caller here is a timer, or another call."""
         try:
             act()
         except Exception as defect:  # noqa: BLE001 - whatever it is
@@ -356,27 +359,27 @@ class Race:
         self._guarded(lambda: self._attempts.launch(launch))
 
     @property
-    def _replacing(self) -> Replacing:
-        """Who replaces those that fail: made when first needed."""
-        if self._made is None:
-            self._made = Replacing(
-                self.open_call, self._grid, self._attempts, fail=self._fail, guarded=self._guarded, loop=self.loop
+    def _replacements(self) -> Replacements:
+        """Replaces failed attempts. Created on first use."""
+        if self._made_replacements is None:
+            self._made_replacements = Replacements(
+                self.open_call, self._schedule, self._attempts, fail=self._fail, guarded=self._guarded, loop=self.loop
             )
-        return self._made
+        return self._made_replacements
 
     def _add_one(self) -> bool:
-        """Launch another besides an answer that is not valid: from the budget, or the next of a request's own order."""
-        if self._grid.is_in_turn:
+        """Launch one more attempt beside an invalid answer: an extra one from the budget, or the next one in order."""
+        if self._schedule.is_in_turn:
             return self._replace()
-        return self._attempts.launch_extra(self._grid.extra())
+        return self._attempts.launch_extra(self._schedule.extra())
 
     def _replace(self) -> bool:
-        return self._replacing.replace()
+        return self._replacements.replace()
 
     def _fail(self) -> None:
         """End the race: no attempt has answered, and no candidate is left."""
         self.open_call.services.outbox.drain()
-        self._ending = Unanswered(tuple(self._failures), self._grid.full(), self._attempts.asked)
+        self._ending = Unanswered(tuple(self._failures), self._schedule.full(), self._attempts.asked)
         self._finish()
 
     def _win(self, attempt: Attempt, now: float) -> None:
@@ -389,14 +392,14 @@ class Race:
         if len(self._attempts.all) == 1:
             return
         for loser in self._attempts.overtaken(attempt, now):
-            self._grid.add(loser.deployment.name)  # healthy, and the last resort if a gathered answer breaks off
+            self._schedule.add(loser.deployment.name)  # healthy, and the last resort if a gathered answer breaks off
 
     def _cancel_launches(self) -> None:
-        """Cancel pending launches, and wait for no seat."""
-        if self._grid.pending:
-            self._grid.close()
-        if self._made is not None:
-            self._made.leave()
+        """Cancel pending launches and the wait for a seat."""
+        if self._schedule.pending:
+            self._schedule.close()
+        if self._made_replacements is not None:
+            self._made_replacements.leave()
 
     def _finish(self) -> None:
         self._cancel_launches()
@@ -407,16 +410,16 @@ class Race:
         """Break the reference cycles, so that a call's memory is freed at its end and not by the garbage collector."""
         self._failures.clear()
         self._ending = Unanswered()  # an exception's frames refer to this race
-        self._grid.forget()
+        self._schedule.forget()
         self._hold.forget()
-        if self._made is not None:
-            self._made.forget()
+        if self._made_replacements is not None:
+            self._made_replacements.forget()
         self._attempts.forget()
         self.winner = None
 
-    def _abandon(self, reason: type[ApiError]) -> None:
+    def _abort(self, reason: type[ApiError]) -> None:
         """Stop all attempts, and record the call with this error."""
-        self._attempts.abandon(reason)
+        self._attempts.cut_all(reason)
         self._close(reason.status, reason.code)
 
     def _close(self, status_code: int, error_kind: str | None) -> None:

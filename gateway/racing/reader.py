@@ -88,7 +88,7 @@ class AnswerText:
 
 MANY_BYTES = 1_000  # a block of several events: once the pattern is known, it is searched for plain ones
 HEAD_EVENTS = 3  # the first text should be among these; the pattern is learnt from it
-LESSONS = 8  # after so many useless patterns, the stream is taken to have none
+LESSONS = 8  # after so many useless patterns, no more are tried
 _END = b"\n\n"
 
 
@@ -147,10 +147,10 @@ class AnswerReader:
         self._halves = HalfCharacters()
         self._pattern: Pattern | None = None
         self._lessons = LESSONS
-        self._lesson: tuple[bytes, Chunk] | None = None  # the latest event with something in it, to learn from
+        self._lesson: tuple[bytes, Chunk] | None = None  # the latest event with a delta, to learn the pattern from
 
     def mask(self, secrets: Sequence[str]) -> None:
-        """Mask ``secrets`` in what is read. To be called before the first read."""
+        """Mask ``secrets`` in the data. To be called before the first read."""
         self._secrets, self._sent_secrets = secrets, as_sent(tuple(secrets))
 
     def read(self, data: bytes, now: float) -> Block:
@@ -263,7 +263,7 @@ class AnswerReader:
         return error is None and not self.done
 
     def _each_finished(self, chunk: Chunk) -> bool:
-        """Return whether each of several choices that has begun has ended; a provider that says so is believed."""
+        """Return whether each of several choices that has begun has ended; an explicit end of all is trusted."""
         choices = None if chunk.done else self._choices
         if choices is not None:
             with suppress(*_UNREADABLE):
@@ -277,14 +277,14 @@ class AnswerReader:
         return self.finished or chunk.finished
 
     def _without_keys(self, block: bytes) -> bytes:
-        """Mask keys beside the texts. Plain events, which are not parsed, have the fields of one that was."""
+        """Mask keys outside the texts. Plain events, which are not parsed, have the same fields as a parsed one."""
         for secret in self._sent_secrets:
             if block.find(secret) >= 0:
                 return masked_block(block, self._secrets)
         return block
 
     def _read_named(self, event: Event) -> Chunk:
-        """Read an event that may have a name: one that is called an error is one, though its data do not say so."""
+        """Read an event that may have a name: one named as an error is an error, even if its data are not."""
         try:
             chunk = self._read_event(event.data, self._secrets)
         except UpstreamError as broken:
@@ -296,7 +296,7 @@ class AnswerReader:
     def _missing_end(self, last: Chunk) -> UpstreamError | None:
         """Return the error of an answer without a finish reason: its client must not see the ``last`` event, [DONE]."""
         is_whole = last.finished or self.finished or bool(self._ended)
-        is_whole = is_whole or not self._measurement.meaningful  # an empty one is told of later
+        is_whole = is_whole or not self._measurement.meaningful  # an empty one is reported later
         return None if is_whole else truncated()
 
     def _take_text(self, chunks: Iterable[Chunk]) -> None:
@@ -323,7 +323,7 @@ class AnswerReader:
 
 
 def truncated() -> UpstreamError:
-    """Return the error of an answer whose end is missing, to be raised: an end is never made up."""
+    """Return the error for an answer whose end is missing: the gateway never invents an end."""
     return UpstreamError(ErrorKind.UPSTREAM_TRUNCATED, "the stream ended without a finish reason")
 
 

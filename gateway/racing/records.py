@@ -53,7 +53,7 @@ _OUTCOMES = {
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How an attempt has ended, as noted in that instant."""
+    """How and when an attempt ended, recorded at once."""
 
     outcome: Outcome
     at: float
@@ -210,7 +210,7 @@ def relayed_record(
     error: UpstreamError | None = None,
     ttft_s: float | None = None,
 ) -> AttemptRecord:
-    """Return the record of an attempt that ended ``now``; ``said`` is what its answer has reported so far."""
+    """Return the record of an attempt that ended ``now``; ``said`` has the data its answer has reported so far."""
     is_censored = outcome is Outcome.CLIENT_GONE and ttft_s is None
     first_ms = None if ttft_s is None else milliseconds(ttft_s)
     usage, source, beyond = said.usage, None, None
@@ -270,15 +270,15 @@ def billed(
 
 
 class Ran(Protocol):
-    """The fields of an attempt that are needed here."""
+    """The fields of an attempt that the estimate needs."""
 
     measurement: Measurement
     overtaken: Overtaken | None
     failed_at: float | None
-    claimed_at: float | None  # when it claimed the win with a first token, whether or not it got it
+    claimed_at: float | None  # when it bid with its first token, whether or not it won
 
     def token_at(self) -> float | None:
-        """The time of the delta that may win the call; None before it."""
+        """Return the time of the delta that it can bid with; None before it."""
 
 
 class Alone(msgspec.Struct, frozen=True):
@@ -320,7 +320,7 @@ def alone(
     if streamed and primary.claimed_at is not None:
         return Alone(since_received_ms(primary.claimed_at))
     waited_s = max(0.0, primary.failed_at - winner.measurement.started)
-    own_at = winner.token_at() or first_at  # it may have had to wait: held back, or behind the one that failed
+    own_at = winner.token_at() or first_at  # it may have waited: held back, or as the backup of the winner that failed
     return Alone(since_received_ms(min(own_at, first_at) + waited_s))
 
 
@@ -438,7 +438,7 @@ def call_record(
 
 
 def taken_over(record: CallRecord, parts: Sequence[tuple[AttemptRecord, int]], end: str | None) -> CallRecord:
-    """Return the record of a call whose answer others went on with.
+    """Return the record of a call whose answer other deployments continued.
 
     ``parts`` are the attempts that broke, each with how many of its tokens the next one has written again. The call's
     tokens are the first prompt and all that was delivered, so they are estimated.

@@ -1,8 +1,8 @@
-"""A stream that nearly stops is rescued while it runs: another deployment goes on from what was delivered.
+"""Rescues a stream that nearly stops while it runs: another deployment continues from the text delivered so far.
 
-A slow stream is alive, so no time-out helps. It is not cut until another is past what was delivered: until then its
-text is held back, and if no other goes on, it is sent as if nothing had been. Imported only where ``takeover.slow`` is
-on.
+A slow stream is alive, so no timeout helps. It is cut only when the other deployment has text beyond what was
+delivered. Until then its own text is held back; if no other deployment continues, that text is sent after all. Imported
+only where ``takeover.slow`` is on.
 """
 
 import asyncio
@@ -24,20 +24,20 @@ from gateway.steering import Plan
 from providers import ErrorKind, UpstreamError
 from providers.dialects import Begun
 
-TICK_S = 0.5  # between two looks at a stream
-PATIENCE_S = 2.0  # so much later than at the slow speed its tokens have to come
-ONE_GAP = 0.3  # of that, for which one gap counts at most: three pauses, however long, are no slow stream
-FEWEST = 16  # answers of a deployment, else its speed is not known
-OWN_SHARE = 0.25  # of its own deployment's median speed, which a slow stream does not reach
-FASTER = 2.0  # than the slow speed is who may go on
-AGAIN_S = 1.0  # so much earlier than at the speed of who may go on come the tokens of a slow one that has recovered
-MOST_HELD_BYTES = 64 * 1024  # a stream that sends as much while it is held back is not slow
+TICK_S = 0.5  # between two checks of a stream
+PATIENCE_S = 2.0  # a stream is slow if its tokens are so much later than at the slow speed
+ONE_GAP = 0.3  # the share of it that one gap counts at most: three pauses, however long, do not make a slow stream
+FEWEST = 16  # answers of a deployment from which its speed is known
+OWN_SHARE = 0.25  # a stream is slow only below this share of its own deployment's median speed
+FASTER = 2.0  # a deployment may continue only if it is so many times as fast as the slow speed
+AGAIN_S = 1.0  # a stream has recovered if it is so far ahead of a deployment that may continue
+MOST_HELD_BYTES = 64 * 1024  # a stream that sends more than this while held back is not slow
 
 
 def slow_speed(below_tps: float, fastest_tps: float, own_tps: float | None) -> float:
-    """Return below which speed a stream is slow, tokens per second.
+    """Return the speed below which a stream is slow, in tokens per second.
 
-    ``fastest_tps``: the usual speed of the fastest deployment; ``own_tps``: the median of its own, None: not known.
+    ``fastest_tps``: the usual speed of the fastest deployment; ``own_tps``: the median of its own, None if unknown.
     """
     return min(below_tps, SHARE * fastest_tps, inf if own_tps is None else OWN_SHARE * own_tps)
 
@@ -53,7 +53,7 @@ class Slowness:
     __slots__ = ("_late_s", "_longest_s", "_patience_s", "_paused_s", "_seen_at", "_token_s", "_tokens")
 
     def __init__(self, tps: float, tokens: int, at: float, paused_s: float) -> None:
-        """``tokens`` had come when the latest came ``at``; ``paused_s``: as for ``look``."""
+        """``tokens``: received so far, the latest ``at``; ``paused_s``: as for ``look``."""
         self._token_s = 1.0 / tps
         self._patience_s = max(PATIENCE_S, 2.5 * self._token_s)
         self._longest_s = self._token_s + ONE_GAP * self._patience_s
@@ -61,9 +61,9 @@ class Slowness:
         self._tokens, self._seen_at, self._paused_s = tokens, at, paused_s
 
     def look(self, tokens: int, at: float, now: float, paused_s: float) -> bool:
-        """Return whether the stream is slow ``now``; ``tokens`` have come, the latest ``at``.
+        """Return whether the stream is slow ``now``; ``tokens`` were received, the latest ``at``.
 
-        ``paused_s`` is how long its client has taken nothing, in all.
+        ``paused_s``: the total time for which its client did not read.
         """
         if tokens > self._tokens:
             gap_s = max(0.0, at - self._seen_at - (paused_s - self._paused_s))
@@ -75,12 +75,12 @@ class Slowness:
 
 
 def tokens_in(measurement: Measurement) -> int:
-    """Return how many tokens have come, rather too many: each chunk is one at least."""
+    """Return the number of tokens received, rather too many: each chunk counts as at least one."""
     return max(measurement.meaningful, measurement.tokens_so_far)
 
 
 class State(Enum):
-    """How far a rescue is.
+    """The state of a rescue.
 
     WATCHING ──► HOLDING ──► PASSED
                     │
@@ -88,19 +88,19 @@ class State(Enum):
     """
 
     WATCHING = "watching"
-    HOLDING = "holding"  # another deployment is asked; the slow one's text is held back
-    PASSED = "passed"  # the other has gone on, and the slow one was cut
-    OVER = "over"  # nobody has gone on: the slow one's text was sent, and its stream is not watched any more
+    HOLDING = "holding"  # another deployment was asked; the slow stream's text is held back
+    PASSED = "passed"  # the other has continued the answer, and the slow stream was cut
+    OVER = "over"  # no other has continued it: the slow stream's text was sent, and it is not watched any more
 
 
 class Rescue:
-    """The sink of one race, whose answer is watched. Use once: ``await rescue.run(race)``."""
+    """The sink of one race, which watches the speed of its answer. Use once: ``await rescue.run(race)``."""
 
     streams = True
     understands = False
 
     def __init__(self, call: Call, model: Model, plan: Plan, open_call: OpenCall, sink: ClientSink) -> None:
-        """The model's ``takeover.slow`` is on, and ``sink.delivered`` keeps what the client was sent."""
+        """Requires ``takeover.slow`` of the model, and ``sink.delivered``, which keeps what the client was sent."""
         assert sink.delivered is not None
         assert model.takeover.slow is not None
         self._call = call
@@ -112,52 +112,52 @@ class Rescue:
         self._slow = model.takeover.slow
         self._clock = open_call.services.clock
         self._state = State.WATCHING
-        self._race: Race | None = None  # of the slow one, while it runs
-        self._rival: Race | None = None  # of those who are to go on
-        self._asking: asyncio.Task[CallRecord | Unanswered | Broken] | None = None
+        self._race: Race | None = None  # the race with the slow stream, while it runs
+        self._continuation: Race | None = None  # the race of the deployments that may continue
+        self._continuing: asyncio.Task[CallRecord | Unanswered | Broken] | None = None
         self._held: list[bytes] = []
-        self._turn = asyncio.Lock()  # held while events are written to the client
+        self._write_lock = asyncio.Lock()  # held while events are written to the client
         self._forward: Forward | None = None
         self._slowness: Slowness | None = None
         self._slow_tps = 0.0
-        self._fast: list[str] = []  # deployments that are known to be fast
-        self._asked_at, self._asked_tokens = 0.0, 0  # when another was asked, and what had come by then
-        self._paused_s = 0.0  # how long the client took nothing, or the event loop stood still
+        self._fast: list[str] = []  # deployments fast enough to continue
+        self._started_at, self._started_tokens = 0.0, 0  # when it was started, and the tokens received by then
+        self._paused_s = 0.0  # while the client did not read, or the event loop was blocked
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
 
     async def run(self, race: Race) -> CallRecord | Unanswered | Broken:
-        """Run the race, whose sink this is; return how its answer, or the rival's, has ended."""
+        """Run the race whose sink this is; return the end of its answer, or of the continuation."""
         self._race, self._open_call.rescue = race, self
         try:
             ending = await race.run()
-            if self._asking is not None and self._state in {State.HOLDING, State.PASSED}:
+            if self._continuing is not None and self._state in {State.HOLDING, State.PASSED}:
                 if self._state is State.HOLDING and isinstance(ending, Broken):
                     self._open_call.takeover = FINISHED
-                rivals = await asyncio.shield(self._asking)
+                continued = await asyncio.shield(self._continuing)
                 if self._state is State.PASSED:
-                    return rivals
+                    return continued
             return ending
         finally:
             self._open_call.rescue = self._race = None
             if self._timer is not None:
                 self._timer.cancel()
             try:
-                if self._asking is not None:
-                    await _ended(self._asking)
+                if self._continuing is not None:
+                    await _ended(self._continuing)
             finally:  # also when the client leaves meanwhile
-                self._rival = self._forward = self._asking = None  # its exception knows this frame
+                self._continuation = self._forward = self._continuing = None  # the exception refers to this frame
 
     def settle(self) -> None:
-        """Stop the rival: the slow one ends the call, which is about to be recorded."""
+        """Stop the continuation: the slow stream ends the call, which is about to be recorded."""
         if self._state is State.HOLDING:
             self._state = State.OVER
             self._open_call.broken.pop()
-            if self._rival is not None:
-                self._rival.withdraw()
+            if self._continuation is not None:
+                self._continuation.withdraw()
 
-    def passed(self) -> None:
-        """Cut the slow one: the rival has text that follows what was delivered."""
+    def cut_slow(self) -> None:
+        """Cut the slow stream: the continuation has text beyond what was delivered."""
         if self._state is State.HOLDING:
             self._state = State.PASSED
             self._held.clear()
@@ -172,11 +172,11 @@ class Rescue:
         if self._delivered.obstacle is None:
             self._open_call.services.rescues.earn(self._slow.budget)
             self._sleep()
-        return None if self._forward is None else self._pass_on
+        return None if self._forward is None else self._forward_events
 
     async def write(self, block: Block) -> None:
-        """Send events, or hold them back while another is asked."""
-        async with self._turn:
+        """Send events, or hold them back while a continuation is tried."""
+        async with self._write_lock:
             if self._state is State.HOLDING:
                 self._held.append(block.forward)
                 if self._is_whole() or self._has_recovered() or sum(map(len, self._held)) > MOST_HELD_BYTES:
@@ -189,7 +189,7 @@ class Rescue:
 
     async def end(self, last: Block) -> None:
         """Send what is held back, and end the answer."""
-        async with self._turn:
+        async with self._write_lock:
             await self._flush()
             await self._sink.end(last)
 
@@ -199,24 +199,24 @@ class Rescue:
 
     async def fail(self, error: UpstreamError) -> None:
         """Send what is held back, and tell the client that the answer broke off."""
-        async with self._turn:
+        async with self._write_lock:
             await self._flush()
             await self._sink.fail(error)
 
-    def _pass_on(self, events: bytes) -> bool:
-        if self._state is State.HOLDING or self._forward is None or self._turn.locked():
+    def _forward_events(self, events: bytes) -> bool:
+        if self._state is State.HOLDING or self._forward is None or self._write_lock.locked():
             return False
         return self._forward(events)
 
     async def _flush(self) -> None:
-        """Send what was held back. The caller has the turn."""
-        if self._asking is not None:
+        """Send what was held back. The caller holds the lock."""
+        if self._continuing is not None:
             await self._sink.close()
         if self._held:
             held, self._held = b"".join(self._held), []
             await self._sink.write(Block(held, ()))
 
-    # Watches it, and asks others.
+    # The watch of the stream, and the start of a continuation.
 
     def _sleep(self) -> None:
         self._due = self._clock() + TICK_S
@@ -228,22 +228,22 @@ class Rescue:
         if winner is None or self._state is not State.WATCHING or self._is_whole():
             return
         now, measurement = self._clock(), winner.measurement
-        self._paused_s += max(0.0, now - self._due)  # what came meanwhile may not have been read
-        if self._turn.locked():  # the client takes nothing: what that takes is known when it does
+        self._paused_s += max(0.0, now - self._due)  # data that arrived meanwhile may not have been read
+        if self._write_lock.locked():  # the client does not read; the pause is added when it does
             self._sleep()
             return
         tokens, at, paused_s = tokens_in(measurement), measurement.last_at or now, self._paused_s
         if self._slowness is None:
-            if not self._knows(winner.deployment.name):
+            if not self._measure_speeds(winner.deployment.name):
                 return
             self._slowness = Slowness(self._slow_tps, tokens, at, paused_s)
         if not self._slowness.look(tokens, at, now, paused_s):
             self._sleep()
         elif self._delivered.obstacle is None:
-            self._ask()
+            self._start_continuation()
 
-    def _knows(self, deployment: str) -> bool:
-        """Find out which speed is slow, and who is faster; return whether anybody is."""
+    def _measure_speeds(self, deployment: str) -> bool:
+        """Determine the slow speed and the deployments that are fast enough; return whether there are any."""
         paces = self._open_call.services.paces
         names = dict.fromkeys([*(launch.deployment for launch in self._plan.launches), *self._plan.rest, deployment])
         usual = {name: paces.slowest_usual(name, FEWEST) for name in names}
@@ -255,8 +255,8 @@ class Rescue:
         self._fast = [name for name, tps in known.items() if tps >= FASTER * self._slow_tps and name != deployment]
         return bool(self._fast)
 
-    def _ask(self) -> None:
-        """Have others go on from what was delivered; hold back what the slow one sends meanwhile."""
+    def _start_continuation(self) -> None:
+        """Have other deployments continue from what was delivered; hold back what the slow stream sends meanwhile."""
         race, call, open_call = self._race, self._call, self._open_call
         continuing = call.dialect.continuing
         broken = None if race is None else race.so_far(self._error())
@@ -268,26 +268,26 @@ class Rescue:
         candidates = [each for each in able if each.name in self._fast][:2]
         if begun.obstacle is not None or not candidates or not open_call.services.rescues.spend():
             return
-        self._state, self._asked_at = State.HOLDING, self._clock()
-        self._asked_tokens = 0 if race is None or race.winner is None else tokens_in(race.winner.measurement)
-        # As it is now: what comes later is held back, and dropped if another goes on.
+        self._state, self._started_at = State.HOLDING, self._clock()
+        self._started_tokens = 0 if race is None or race.winner is None else tokens_in(race.winner.measurement)
+        # The answer as it is now: later text is held back, and dropped if another deployment continues.
         open_call.broken.append(msgspec.structs.replace(broken, again_tokens=again_tokens(begun.text)))
-        self._asking = open_call.services.tasks.loop.create_task(self._go_on(takeover, begun, candidates))
+        self._continuing = open_call.services.tasks.loop.create_task(self._continue(takeover, begun, candidates))
 
-    async def _go_on(
+    async def _continue(
         self, takeover: Takeover, begun: Begun, candidates: list[Deployment]
     ) -> CallRecord | Unanswered | Broken:
         model = self._model
         await self._sink.close()
         if self._state is not State.HOLDING:
             return Unanswered()
-        self._rival = takeover.race(begun, candidates, needs_text=True)
+        self._continuation = takeover.race(begun, candidates, needs_text=True)
         self._sink.keep_alive(min(COMMENT_S, model.keepalive_s or COMMENT_S))
-        ending = await in_time(self._rival, model.takeover.within_s)
+        ending = await in_time(self._continuation, model.takeover.within_s)
         if not self._has_passed:
             self.settle()
             with suppress(ClientGone):
-                async with self._turn:
+                async with self._write_lock:
                     await self._flush()
         return ending
 
@@ -296,24 +296,24 @@ class Rescue:
         return self._state is State.PASSED
 
     def _is_whole(self) -> bool:
-        """Whether the watched answer has its finish reason: no other can be sooner."""
+        """Whether the watched answer has its finish reason: no continuation can be faster."""
         winner = None if self._race is None else self._race.winner
         return winner is not None and winner.measurement.reported.finish_reason is not None
 
     def _has_recovered(self) -> bool:
-        """Whether what is held back has come so fast that it must not wait for another, nor be dropped."""
+        """Whether the text held back came so fast that it must neither wait for a continuation nor be dropped."""
         winner = None if self._race is None else self._race.winner
         if winner is None:
             return False
-        tokens = tokens_in(winner.measurement) - self._asked_tokens
-        return tokens >= FASTER * self._slow_tps * (self._clock() - self._asked_at + AGAIN_S)
+        tokens = tokens_in(winner.measurement) - self._started_tokens
+        return tokens >= FASTER * self._slow_tps * (self._clock() - self._started_at + AGAIN_S)
 
     def _error(self) -> UpstreamError:
         return UpstreamError(ErrorKind.STALL_TIMEOUT, f"fewer than {self._slow_tps:g} tokens per second")
 
 
 class _Outlet:
-    """The sink of the answer that the rival goes on with: its first text cuts the slow one."""
+    """The sink of the continuation: its first text cuts the slow stream."""
 
     streams = True
     understands = False
@@ -329,8 +329,8 @@ class _Outlet:
         self.fail = sink.fail
 
     async def close(self) -> None:
-        """Cut the slow one, and stop sending comments: text follows."""
-        self._rescue.passed()
+        """Cut the slow stream, and stop sending comments: text follows."""
+        self._rescue.cut_slow()
         await self._sink.close()
 
     async def write(self, block: Block) -> None:
@@ -344,4 +344,4 @@ async def _ended(task: asyncio.Task[CallRecord | Unanswered | Broken]) -> None:
         task.cancel()
         await asyncio.wait({task})
     if not task.cancelled():
-        task.exception()  # it was raised, or the call had ended by itself
+        task.exception()  # retrieve it: it was raised, or the call ended otherwise

@@ -1,4 +1,4 @@
-"""What all running calls of a gateway share: made once, by ``app.py``."""
+"""The services that all running calls of a gateway share: created once, by ``app.py``."""
 
 import asyncio
 from collections import deque
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class HasDeployment(Protocol):
-    """An attempt, as far as it is counted here."""
+    """An attempt, as ``AttemptTasks`` sees it."""
 
     @property
     def deployment(self) -> Deployment:
-        """Where it runs."""
+        """The deployment it runs at."""
 
 
 AttemptT = TypeVar("AttemptT", bound=HasDeployment)
@@ -35,7 +35,7 @@ CallT = TypeVar("CallT")
 class AttemptTasks(Generic[AttemptT, CallT]):
     """The tasks of all running attempts. ``close`` cancels and awaits them.
 
-    ``relayed`` are the running attempts without a task of their own, with their calls, by what counts them.
+    ``relayed`` are the running attempts without a task of their own, with their calls, by their counter.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class AttemptTasks(Generic[AttemptT, CallT]):
         self._in_flight[deployment] = self._in_flight.get(deployment, 0) + 1
 
     def left(self, deployment: str) -> None:
-        """Stop counting it."""
+        """Stop counting an attempt of ``entered``."""
         left = self._in_flight[deployment] - 1
         if left:
             self._in_flight[deployment] = left
@@ -103,17 +103,17 @@ class AttemptTasks(Generic[AttemptT, CallT]):
 
 
 class Outbox:
-    """What recorders are still to be told, in the order in which it happened.
+    """A queue of events for recorders, in the order in which they happened.
 
-    Bookkeeping for others must not delay the first bytes to a client. An attempt reads its first token, claims, and
-    writes in one step of its task, so the next turn of the loop is late enough. It is told before that if anything
-    depends on it: the next plan, launch or record of any call, a reader of what was learnt, the gateway's end.
+    Bookkeeping must not delay the first bytes to a client. An attempt reads its first token, bids and writes in one
+    step of its task, so the next turn of the loop is late enough. The queue is drained earlier if anything depends on
+    it: the next plan, launch or record of any call, a reader of estimates, the gateway's end.
     """
 
     def __init__(self) -> None:
-        self.waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()  # to look before calling ``drain``
+        self.waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()  # checked by callers
         self._loop: asyncio.AbstractEventLoop | None = None  # each ``get_running_loop`` may take a system call
-        self._is_due = False  # in the next turn
+        self._is_due = False  # the drain in the next turn is scheduled
 
     def add(self, tell: Callable[..., None], *args: Any) -> None:
         """Call ``tell`` with ``args`` later. It must use the time of the event, not of the call."""
@@ -126,7 +126,7 @@ class Outbox:
             self._is_due = True
 
     def drain(self) -> None:
-        """Tell all that waits now. What a recorder raises is logged, and the others are told."""
+        """Report all waiting events now. An exception of one recorder is logged; the others are called all the same."""
         waiting = self.waiting
         while waiting:
             tell, args = waiting.popleft()
@@ -144,11 +144,11 @@ class Outbox:
         self.drain()
 
 
-MOST_RESCUES = 10.0  # at once, after a long time without any
+MOST_RESCUES = 10.0  # in a row, after a long time without any
 
 
 class RescueBudget:
-    """How many slow streams may be rescued: each streamed answer that could be adds a share of one."""
+    """A budget of rescues of slow streams: each streamed answer that could be rescued adds a share of one."""
 
     __slots__ = ("_credit",)
 
@@ -171,11 +171,11 @@ class Services(msgspec.Struct, frozen=True):
     """The recorder, the owners of tasks and seats, and the sources of time and ids."""
 
     recorder: Recorder
-    tasks: AttemptTasks[Any, Any]  # of ``Attempt`` and ``OpenCall``, which know this module
+    tasks: AttemptTasks[Any, Any]  # of ``Attempt`` and ``OpenCall``, whose modules import this one
     seats: Seats
     clock: Callable[[], float]  # monotonic seconds, with a finer resolution than the loop's
     new_id: Callable[[], str]
     utc_now: Callable[[], datetime]
-    paces: Paces = msgspec.field(default_factory=Paces)  # how fast deployments usually are
+    paces: Paces = msgspec.field(default_factory=Paces)  # the usual decode speeds of deployments
     outbox: Outbox = msgspec.field(default_factory=Outbox)
     rescues: RescueBudget = msgspec.field(default_factory=RescueBudget)

@@ -1,6 +1,6 @@
-"""Seats: the places at deployments with ``max_in_flight``, who has one, and the calls that wait for one.
+"""Seats: the concurrency slots of deployments with ``max_in_flight``, and the calls that wait for one.
 
-The limit protects a server, so it belongs to a deployment, whichever models, ad-hoc names and configurations use it. An
+The limit protects a server, so a deployment has one, whichever models, ad-hoc names and configurations use it. An
 attempt takes its seat at its launch and gives it back when its task has ended, as the server may work on it until then.
 A free seat goes at once to the call that has waited longest, so a new call finds none while others wait.
 
@@ -22,18 +22,18 @@ _NONE: Mapping[str, int] = {}
 
 
 class Waiting(Protocol):
-    """A call that waits in lines, as far as a line sees it."""
+    """A call that waits for a seat, as a line sees it."""
 
     @property
     def is_timed(self) -> bool:
-        """Whether its time limit counts: no attempt of the call runs."""
+        """Whether its time limit runs: the call has no running attempt."""
 
     def called(self, name: str) -> None:
         """Leave all lines, and take the seat that has become free at ``name``."""
 
 
 class Line:
-    """The seats of one deployment and the calls waiting for one, the oldest first."""
+    """The limit and the taken seats of one deployment, and the queue of calls that wait, the oldest first."""
 
     __slots__ = ("limit", "name", "slots", "taken", "waiting")
 
@@ -46,12 +46,12 @@ class Line:
 
     @property
     def most(self) -> float:
-        """The maximum of attempts now; it can be less than ``taken``."""
+        """The current maximum of attempts; it can be less than ``taken``."""
         return self.limit if self.slots is None else min(self.limit, self.slots.most)
 
     @property
     def has_room(self) -> bool:
-        """Whether an attempt that its call needs may be launched. While calls wait, no seat is free."""
+        """Whether an attempt that its call needs may be launched: a seat is free. While calls wait, none is."""
         return self.taken < self.limit and (self.slots is None or self.taken < self.slots.most)
 
     @property
@@ -60,7 +60,7 @@ class Line:
         return self.taken < max(1, self.most - 1) and (self.slots is None or self.taken < self.slots.most)
 
     def take(self) -> None:
-        """Occupy a seat; the caller has checked that there is room, or was called up."""
+        """Occupy a seat; the caller has checked ``has_room``, or was called."""
         self.taken += 1
         if self.slots is not None:
             self.slots.hold(self.taken)
@@ -112,16 +112,16 @@ class Seats:
         clock: Callable[[], float] = monotonic,
         on_elsewhere: Callable[[str, float], None] | None = None,
     ) -> None:
-        """Start without limits. ``leases`` lend the slots of deployments with ``max_in_flight_fleet``.
+        """Start without limits. Slots of deployments with ``max_in_flight_fleet`` come from ``leases``.
 
         ``on_waited`` is called for each wait with the model, its end (seated, timed_out, left) and the seconds;
-        ``on_refused`` for each extra attempt without a seat, with the model; ``on_elsewhere`` with a deployment and how
-        many attempts the other processes have there, each time they tell.
+        ``on_refused`` for each extra attempt without a seat, with the model; ``on_elsewhere`` with a deployment and the
+        number of attempts that other processes have there, at each of their reports.
         """
         self.lines: dict[str, Line] = {}
         self.leased: dict[str, Line] = {}  # those with max_in_flight_fleet
-        self.queue_timeout_s = 0.0  # the maximum wait of a call, in all
-        self.strangers: dict[str, Line] = {}  # by attempt id: launched before their deployment had a limit
+        self.queue_timeout_s = 0.0  # the maximum total wait of a call
+        self.preexisting: dict[str, Line] = {}  # by attempt id: those launched before their deployment had a limit
         self._on_waited = on_waited
         self._on_refused = on_refused
         self._leases = leases
@@ -137,8 +137,8 @@ class Seats:
     ) -> None:
         """Apply a configuration: the maximum of attempts by limited deployment, and how long calls wait.
 
-        ``limits`` are of this process, ``of_fleet`` of all together. Running attempts count. ``under_way`` returns
-        their ids at a deployment that gets its first limit.
+        ``limits`` are for this process, ``of_fleet`` for all together. Running attempts count: ``under_way`` returns
+        the ids of those at a deployment that gets its first limit.
         """
         self.queue_timeout_s = queue_timeout_s
         for name, line in self.lines.items():
@@ -148,7 +148,7 @@ class Seats:
                 line = self.lines[name] = Line(name, limits.get(name, inf))
                 ids = under_way(name)
                 line.taken = len(ids)
-                self.strangers.update(dict.fromkeys(ids, line))
+                self.preexisting.update(dict.fromkeys(ids, line))
         for name in self.leased.keys() - of_fleet.keys():
             self._unlease(name)
         for name, limit in of_fleet.items():
@@ -157,9 +157,9 @@ class Seats:
             line.call_up()
 
     def now(self, limits: Mapping[str, int], *, of_call: bool = True) -> Mapping[str, int]:
-        """Return the ``limits`` of a model's deployments as they are now: of those ``leased`` what is leased.
+        """Return the current ``limits`` of a model's deployments: where slots are leased, their number.
 
-        ``of_call``: whether a call is planned by them. If it finds no slot, those who have idle ones are told.
+        ``of_call``: whether a call is planned by them. If it finds no slot, processes with idle ones are notified.
         """
         found: dict[str, int] = {}
         for name, limit in limits.items():
@@ -198,8 +198,8 @@ class Seats:
             self._on_elsewhere(name, 0.0)
 
     def ended(self, attempt_id: str, loop: "asyncio.AbstractEventLoop") -> None:
-        """Free the seat of one of the ``strangers`` when its task ends; ignores other attempts."""
-        line = self.strangers.pop(attempt_id, None)
+        """Free the seat of one of the ``preexisting`` when its task ends; ignores other attempts."""
+        line = self.preexisting.pop(attempt_id, None)
         if line is not None:
             loop.call_soon(line.give_back)
 
@@ -225,8 +225,8 @@ class Seats:
 class Wait:
     """The waits of one call, for at most ``patience_s`` seconds in all.
 
-    While another attempt of the call runs, waiting has no time limit: the seat would only be a rescue. ``seated`` is
-    called with the deployment that has a seat for the call, and takes it; ``timed_out`` if there was none in time.
+    While another attempt of the call runs, waiting has no time limit: the seat would only serve a rescue. ``seated`` is
+    called with the deployment that has a free seat, and must take it; ``timed_out`` if there was none in time.
     """
 
     def __init__(
@@ -248,17 +248,17 @@ class Wait:
         self._timed_out: Callable[[], None] | None = timed_out
         self._clock = clock
         self._loop = loop
-        self._names: tuple[str, ...] = ()  # the deployments in whose lines it waits
-        self._since: float | None = None  # when the time limit began to count
+        self._names: tuple[str, ...] = ()  # the deployments it waits for
+        self._since: float | None = None  # when the time limit started
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def is_timed(self) -> bool:
-        """Whether the time limit counts: no attempt of the call runs."""
+        """Whether the time limit runs: the call has no running attempt."""
         return self._timer is not None
 
     def line_up(self, names: Iterable[str]) -> None:
-        """Wait in the lines of ``names``, all of which exist and are full. Existing places in lines are kept."""
+        """Wait in the lines of ``names``, all of which exist and are full. Does nothing if it waits already."""
         if self._names:
             return
         self._names = tuple(names)
@@ -266,7 +266,7 @@ class Wait:
             self._seats.lines[name].join(self)
 
     def start_clock(self) -> bool:
-        """Start the time limit: no attempt runs any more. Returns False, and leaves all lines, if no time is left."""
+        """Start the time limit, as no attempt runs any more. If no time is left, leave all lines and return False."""
         if self._timer is not None:
             return True
         left_s = self._patience_s - self.waited_s
@@ -278,7 +278,7 @@ class Wait:
         return True
 
     def called(self, name: str) -> None:
-        """Occupy the seat that has become free at ``name``."""
+        """End the wait: a seat has become free at ``name``."""
         seated = self._seated
         self.leave("seated")
         if seated is not None:

@@ -1,4 +1,4 @@
-"""What a listener hears of an answer: when speech can begin, and how long it then has to pause."""
+"""An answer as speech: when it can begin, and how long it then has to pause."""
 
 from collections.abc import Callable, Iterable
 
@@ -6,13 +6,13 @@ import regex
 
 from gateway.racing.reader import AnswerText
 
-# The first clause of an answer that can be spoken: speech may begin with it. It ends with a sentence, or with a line,
-# or after so many words that a voice can begin. What ends a sentence is looked for by Unicode's properties, so that
-# it holds for all scripts; abbreviations, initials, numbers and the marks of lists do not. Where words are written
+# The first clause of an answer, with which speech may begin. It ends with a sentence, or with a line, or after a number
+# of words. The ends of sentences are found by Unicode's properties, so this works for all scripts; full stops of
+# abbreviations, initials, numbers and list marks do not count. Where words are written
 # without spaces between them (Chinese, Japanese, Thai) two characters count as a word.
 
 ENOUGH_WORDS = 12  # a breath: some four seconds of speech
-_MOST_CHARS = 4_000  # what has no word in it by then has none
+_MOST_CHARS = 4_000  # longer text is taken for a clause
 # A sentence ends with one of these and quotes or brackets after it, before a space. Where none are written, at once.
 _END = regex.compile(r"[\p{Sentence_Terminal}…][\p{Sentence_Terminal}…\p{Pe}\p{Pf}\"'*_]*")
 _MAY_GO_ON = regex.compile(r"…|\.\.|[\p{Pe}\p{Pf}\"'*_]$")  # before a lower-case letter it ends no sentence
@@ -35,16 +35,16 @@ _NO_END = frozenset(_ABBREVIATIONS.split())
 
 
 class Speakable:
-    """Looks for the first clause in a text that arrives in pieces. ``found`` stays true."""
+    """Finds the first clause of a text that arrives in pieces. ``found`` stays true."""
 
     __slots__ = ("_at", "_enough", "_text", "found")
 
     def __init__(self, enough_words: int = ENOUGH_WORDS) -> None:
-        """``enough_words``: with so many words it is a clause, even without an end."""
+        """``enough_words``: so many words are a clause, even without an end."""
         self.found = False
         self._enough = enough_words
         self._text = ""
-        self._at = 0  # before it no sentence ends
+        self._at = 0  # no sentence ends before this index
 
     def add(self, text: str) -> bool:
         """Add a piece; return whether there is a clause now."""
@@ -60,17 +60,17 @@ class Speakable:
         """Whether a sentence or a line with a word in it has ended."""
         text = self._text
         if _CODE.search(text):
-            return False  # nobody speaks code; what follows is found by its words
+            return False  # code is not spoken; text after it is found by its number of words
         looked_at = max(0, self._at - 1)
         for end in _END.finditer(text, self._at):
             after = text[end.end() : end.end() + 1]
             is_full_width = _FULL_WIDTH.search(end[0]) is not None
             if not after and not is_full_width:
-                break  # only the next piece tells: "3." may be followed by "14"
+                break  # decided by the next piece: "3." may be followed by "14"
             if _MAY_GO_ON.search(end[0]) and not is_full_width and after.isspace():
                 letter = text[end.end() :].lstrip()[:1]
                 if not letter:
-                    break  # only the letter that follows tells: "Well… that depends"
+                    break  # decided by the next letter: "Well… that depends"
                 if letter.islower():
                     self._at = end.end()
                     continue
@@ -122,9 +122,9 @@ SPOKEN_CHARS_S = 15.0  # of speech: some 160 words of English a minute
 
 
 class Speech(AnswerText):
-    """The text of an answer as speech: nothing of it is kept beyond the first clause.
+    """The text of an answer as speech; text after the first clause is not kept.
 
-    One block of an answer goes on where another ends: a listener hears no seam.
+    The blocks of an answer are joined as one text.
     """
 
     def __init__(self, texts: Callable[[bytes], Iterable[tuple[int, str]]], enough_words: int) -> None:
@@ -132,7 +132,7 @@ class Speech(AnswerText):
         super().__init__(texts)
         self.began_at: float | None = None  # when there was a first clause
         self.has_text = False
-        self.pause_s = 0.0  # the longest time in which a listener had nothing more to hear
+        self.pause_s = 0.0  # the longest time in which all text that had arrived was spoken already
         self._speakable = Speakable(enough_words)
         self._new_chars = 0
         self._heard_until = 0.0
@@ -145,9 +145,9 @@ class Speech(AnswerText):
             self._speakable.add(text)
 
     def came(self, now: float, *, is_over: bool, is_spoken: bool) -> None:
-        """Note that what was taken since the last time came ``now``.
+        """Record that the text added since the last call arrived ``now``.
 
-        ``is_over``: the answer is complete, so what it has is a clause; ``is_spoken`` False: it is no text.
+        ``is_over``: the answer is complete, so its text is a clause; ``is_spoken`` False: the answer is not text.
         """
         if self.began_at is None:
             if not is_spoken or self._speakable.found or (is_over and self.has_text):

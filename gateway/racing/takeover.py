@@ -1,8 +1,8 @@
-"""Where an answer that broke off is continued by another deployment, so that no character is wrong.
+"""Has another deployment continue an answer that broke off, so that no character is wrong at the seam.
 
-Of the text that was delivered all but the last, perhaps unfinished word is sent as the beginning of the answer. The
-continuation must begin with that word: it is swallowed, as the client has it. If it begins otherwise, it is
-not this answer's. Before the first visible character nothing is continued: the request is asked again.
+All of the delivered text but its last, perhaps unfinished word is sent as the beginning of the answer. The
+continuation must begin with that word, which is not sent again; if it begins otherwise, it does not continue this
+answer. Before the first visible character nothing is continued: the request is sent again.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,10 +26,10 @@ from providers import ErrorKind, UpstreamError, Usage, events
 from providers.dialects import AnswerFormat, Begun, Chunk, Continuing, Ended, Splice
 
 _TAIL = regex.compile(r"\s*\S*\s*\Z")
-MOST_TAIL = 20  # characters of a word; beyond, the text has no spaces (Chinese, an address), and a few must do
+MOST_TAIL = 20  # characters of a word; longer text has no spaces (Chinese, an address): ``FEW`` of it suffice
 FEW = 6
-MOST_SPACES = 100  # that a continuation may put before the tail; a server that sends nothing else is not waited for
-MOST_STOPS, LONGEST_STOP = 64, 1_000  # characters; to look for more of them would block the event loop
+MOST_SPACES = 100  # that a continuation may put before the tail; a server that sends more has failed
+MOST_STOPS, LONGEST_STOP = 64, 1_000  # strings, and characters of one; a search for more would block the event loop
 
 
 class SeamMismatchError(Exception):
@@ -37,7 +37,7 @@ class SeamMismatchError(Exception):
 
 
 def split(text: str) -> tuple[str, str]:
-    """Return what is sent as the answer's beginning, and the tail that the continuation must repeat."""
+    """Return the part of ``text`` that is sent as the answer's beginning, and the tail that must be repeated."""
     found = _TAIL.search(text)
     at = len(text) if found is None else found.start()
     word = text[at:].strip()
@@ -47,19 +47,22 @@ def split(text: str) -> tuple[str, str]:
 
 
 def is_blank(text: str) -> bool:
-    """Whether a client sees nothing of a text: then another answer takes its place, and does not go on with it."""
+    """Whether a text has nothing visible: then a new answer replaces it instead of continuing it."""
     return not text or text.isspace()
 
 
 def again_tokens(text: str) -> int:
-    """Return how many of a text's tokens its continuation has to repeat, estimated: those of its tail."""
+    """Return the estimated number of tokens in the tail of a text, which its continuation repeats."""
     if is_blank(text):
         return 0
     return estimated_tokens(len(text)) - estimated_tokens(len(split(text)[0]))
 
 
 class Seam:
-    """Swallows the tail. ``stops`` are the request's stop strings: one may begin before the seam and end after it."""
+    """Removes the repeated tail from a continuation.
+
+    ``stops`` are the request's stop strings: one may begin before the seam and end after it.
+    """
 
     def __init__(self, tail: str, *, before: str = "", stops: Sequence[str] = ()) -> None:
         """``before`` is the text that was delivered, with the tail."""
@@ -70,13 +73,13 @@ class Seam:
         self._stops = [stop for stop in stops if 0 < len(stop) <= LONGEST_STOP][:MOST_STOPS]
         longest = max(map(len, self._stops), default=0)
         self._window = before[-(longest - 1) :] if longest > 1 else ""
-        self._behind = len(self._window)  # of the window, what was delivered before the seam
+        self._behind = len(self._window)  # length of the part of the window that was delivered before the seam
 
     def take(self, text: str) -> str:
-        """Compare text of the continuation; return what of it the client does not have yet.
+        """Compare text of the continuation with the tail; return the part that is new to the client.
 
         Raises:
-            SeamMismatchError: it does not begin with the tail.
+            SeamMismatchError: the continuation does not begin with the tail.
 
         """
         if self.stopped is not None:
@@ -90,10 +93,10 @@ class Seam:
         return self._until_stop(text)
 
     def end(self, *, is_cut_short: bool = False) -> None:
-        """Note the end of the continuation. One that its limit has cut short within the tail adds nothing.
+        """Handle the end of the continuation. If its limit cut it short within the tail, it adds nothing.
 
         Raises:
-            SeamMismatchError: it has ended within the tail.
+            SeamMismatchError: the continuation ended within the tail.
 
         """
         if not (self.passed or is_cut_short) and self._came.strip() != self._tail.strip():
@@ -104,13 +107,13 @@ class Seam:
         self.passed = True
 
     def held_back(self) -> str:
-        """Return what was held back, at the end: it was no stop string."""
+        """Return, at the end, the text that was held back: it was not part of a stop string."""
         held = "" if self.stopped is not None else self._window[self._behind :]
         self._window = ""
         return held
 
     def _rest(self) -> str | None:
-        """Return what follows the tail; None while that cannot be told."""
+        """Return the text after the tail; None as long as that is undecided."""
         came, tail = self._came, self._tail
         if is_blank(tail):
             return self._first_line()
@@ -119,7 +122,7 @@ class Seam:
         if tail.startswith(came):
             return None
         if tail[:1].isspace():
-            # A template may strip the space at the seam, or put one there. All other spaces are the text's own.
+            # A template may strip or add a space at the seam. All other spaces belong to the text.
             bare_came, bare_tail = came.lstrip(), tail.lstrip()
             if bare_came.startswith(bare_tail) and (bare_tail or bare_came == came):
                 return bare_came[len(bare_tail) :]
@@ -128,9 +131,9 @@ class Seam:
         raise SeamMismatchError
 
     def _first_line(self) -> str | None:
-        """Return what an answer of its own adds to spaces; None while there is nothing to be seen.
+        """Return what a new answer adds to delivered white space; None as long as nothing of it is visible.
 
-        It may begin with other empty lines, but its first line is indented as it says.
+        It may begin with other empty lines, but the indent of its first line is kept.
         """
         came, tail, said = self._came, self._tail, self._came.lstrip()
         if not said and len(came) <= len(tail) + MOST_SPACES:
@@ -141,9 +144,9 @@ class Seam:
         return came[len(tail) :] if came.startswith(tail) else indent[len(has) :] + said
 
     def _until_stop(self, text: str) -> str:
-        """Cut the text at a stop string that began before the seam; hold back what may be the rest of one.
+        """Cut the text at a stop string that began before the seam; hold back a possible rest of one.
 
-        Stop strings that begin after the seam are the provider's.
+        Stop strings that begin after the seam are left to the provider.
         """
         if not (self._window and text):
             return text
@@ -159,9 +162,9 @@ class Seam:
         return joined[behind:]
 
 
-# What a client has of a streamed answer, kept so that somebody else can finish it if it breaks.
+# The delivered part of a streamed answer, kept so that another deployment can finish it if it breaks off.
 
-MOST_BYTES = 256 * 1024  # of events; a longer answer ends where it breaks
+MOST_BYTES = 256 * 1024  # of events; a longer answer is not continued
 MOST_TAKEOVERS = 2  # of one call
 # Another provider may answer better, except where the request itself is wrong (400, 413, 422) or the call's time is up.
 _ENDS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.TOTAL_TIMEOUT, ErrorKind.INVALID_ANSWER, ErrorKind.LOCAL_RESOURCES})
@@ -204,21 +207,21 @@ class Delivered:
         return reason is None
 
     def begun(self, continuing: Continuing) -> Begun:
-        """Return what the client has of the answer."""
+        """Return the part of the answer that the client has."""
         try:
             return continuing.begun(event.data for block in self._blocks for event in events(block))
         except (msgspec.DecodeError, UnicodeDecodeError):
             return Begun("", None, "format")
 
 
-# The sink of an attempt that finishes an answer: it adds to the running stream what the client does not have yet.
+# The sink of an attempt that finishes an answer: it adds the text that is new to the client to the running stream.
 
 
 class Running(Sink, Protocol):
     """The sink of the answer that broke off."""
 
     def begun(self, continuing: Continuing) -> Begun:
-        """Return what the client has of the answer."""
+        """Return the part of the answer that the client has."""
 
     def keep_alive(self, every_s: float) -> None:
         """Send a comment every ``every_s`` seconds until the answer goes on."""
@@ -228,22 +231,22 @@ class Running(Sink, Protocol):
 
 
 class ClientSink(Running, Protocol):
-    """The sink of a client, which keeps what it was sent."""
+    """The sink of a client, which keeps the answer that was sent to it."""
 
-    delivered: Delivered | None = None  # of the model that is asked; None: if the answer breaks, it ends there
+    delivered: Delivered | None = None  # for the current model; None: an answer that breaks off is not continued
 
     def may_be_continued(self, error: UpstreamError) -> bool:
         """Whether another deployment may finish the answer."""
         return self.delivered is not None and self.delivered.may_be_continued(error)
 
     def begun(self, continuing: Continuing) -> Begun:
-        """Return what the client has of the answer."""
+        """Return the part of the answer that the client has."""
         assert self.delivered is not None
         return self.delivered.begun(continuing)
 
 
 class ContinuingSink:
-    """Until the seam is passed nothing is sent, and another attempt may take its place: it does not stream yet."""
+    """The sink of a continuation. Until the seam is passed it sends nothing, and another attempt may replace it."""
 
     understands = True
 
@@ -257,9 +260,9 @@ class ContinuingSink:
         *,
         needs_text: bool = False,
     ) -> None:
-        """``new_seam`` takes a deployment; ``usage`` the tokens of a continuation, and returns the whole answer's.
+        """``new_seam`` takes a deployment. ``usage`` turns the tokens of a continuation into the whole answer's.
 
-        ``needs_text``: one that adds nothing does not continue it, as the answer that it is to go on with still runs.
+        ``needs_text``: a continuation without new text counts as failed, as the answer it continues still runs.
         """
         self.streams = False
         self._needs_text = needs_text
@@ -271,15 +274,15 @@ class ContinuingSink:
         self._forget()
 
     def _forget(self) -> None:
-        """Forget an attempt that did not continue the answer."""
+        """Reset the state of an earlier attempt that did not continue the answer."""
         self._seam = Seam("")
-        self._prompt_tokens: int | None = None  # as the provider has counted them
+        self._prompt_tokens: int | None = None  # as counted by the provider
         self._tokens: int | None = None
         self._chars = 0
         self._finish: bytes | None = None
 
     async def begin(self, winner: Winner) -> None:
-        """Begin to look for the seam; the client has had its headers."""
+        """Start to look for the seam. The client has its headers already."""
         self._forget()
         self._seam = self._new_seam(winner.deployment)
 
@@ -287,7 +290,7 @@ class ContinuingSink:
         """Send the text that follows the seam.
 
         Raises:
-            UpstreamError: it does not continue the answer; before the seam another deployment may.
+            UpstreamError: it does not continue the answer; before the seam another deployment can replace it.
 
         """
         try:
@@ -312,7 +315,7 @@ class ContinuingSink:
         await self._running.end(Block(added + self._splice.end(ended), ()))
 
     def may_be_continued(self, error: UpstreamError) -> bool:
-        """Whether another deployment may finish it after this one too."""
+        """Whether yet another deployment may finish the answer if this one breaks off."""
         return self._running.may_be_continued(error)
 
     async def fail(self, error: UpstreamError) -> None:
@@ -338,7 +341,7 @@ class ContinuingSink:
                     self._seam.end()
 
     def _deltas(self, chunk: Chunk) -> Sequence[str]:
-        """Return the texts of an event that has nothing else: no parts with types, no picture and no sound."""
+        """Return the texts of an event that has only text: no typed parts, pictures or sound."""
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             texts = [text for _, text in self._answers.texts(chunk.data)]
             if texts and sum(map(len, texts)) == chunk.text_chars:
@@ -357,14 +360,14 @@ class ContinuingSink:
         return [self._answers.read_event(event.data, ()) for event in events(part.data)]
 
 
-# Has another deployment finish an answer that breaks, so that its client sees one answer.
+# Has another deployment finish an answer that broke off, so that the client sees one answer.
 
 CANDIDATES = 2
 COMMENT_S = 2.0  # between two comments while the client waits for more
 
 
 def delivered_of(call: Call, model: Model, open_call: OpenCall) -> Delivered | None:
-    """Return what keeps a call's answer until it is whole; None if it is to end where it breaks."""
+    """Return the store of a call's delivered answer; None if an answer that breaks off is not to be continued."""
     if model.takeover.when is not When.ALWAYS:
         return None
     continuing = call.dialect.continuing
@@ -373,7 +376,7 @@ def delivered_of(call: Call, model: Model, open_call: OpenCall) -> Delivered | N
 
 
 class Takeover:
-    """Finishes one call's answer as often as it breaks. ``plan`` says who may, and in which order."""
+    """Finishes one call's answer each time it breaks off, by the deployments of ``plan`` in their order."""
 
     def __init__(self, call: Call, model: Model, plan: Plan, open_call: OpenCall, sink: Running) -> None:
         self._call = call
@@ -383,10 +386,10 @@ class Takeover:
         self._sink = sink
 
     async def finish(self, broken: Broken) -> CallRecord | Broken:
-        """Have another deployment finish an answer; if none does, tell its client that it broke off."""
+        """Have another deployment finish an answer; if none does, send the client its error."""
         model, open_call, sink = self._model, self._open_call, self._sink
         continuing = self._call.dialect.continuing
-        assert continuing is not None  # else the answer would not have been kept
+        assert continuing is not None  # otherwise no answer is kept
         begun = sink.begun(continuing)
         open_call.broken.append(msgspec.structs.replace(broken, again_tokens=again_tokens(begun.text)))
         candidates = self.candidates(broken, begun)
@@ -400,7 +403,7 @@ class Takeover:
             ending = await in_time(self.race(begun, candidates), model.takeover.within_s)
             await sink.close()
         if isinstance(ending, Unanswered):
-            open_call.broken.pop()  # nobody went on from here
+            open_call.broken.pop()  # no deployment continued it
             if open_call.takeover == FINISHED:
                 open_call.takeover = "failed"
             ending = open_call.finish(
@@ -417,9 +420,9 @@ class Takeover:
         return ending
 
     def candidates(self, broken: Broken, begun: Begun, most: int = CANDIDATES) -> list[Deployment]:
-        """Return who may go on, in the plan's order: only those that are known to, unless nothing is to be seen yet.
+        """Return the deployments that may continue, in the plan's order; those that failed in this call are last.
 
-        Those that have failed in this call are last.
+        They must be known to continue answers, unless nothing is visible yet.
         """
         plan, dialect = self._plan, self._call.dialect
         names = dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])
@@ -434,7 +437,7 @@ class Takeover:
         return sorted(found, key=lambda each: each.name in failed)[:most]
 
     def race(self, begun: Begun, candidates: list[Deployment], *, needs_text: bool = False) -> Race:
-        """Return the race of those who may go on. ``needs_text``: as for ``ContinuingSink``."""
+        """Return a race of ``candidates`` that continues the answer. ``needs_text``: as for ``ContinuingSink``."""
         call, model, open_call = self._call, self._model, self._open_call
         continuing = call.dialect.continuing
         assert continuing is not None
@@ -446,7 +449,7 @@ class Takeover:
         within_s = model.takeover.within_s
         going_on = open_call.call
         open_call.continue_as(msgspec.structs.replace(going_on, wordings={**call.wordings, **wordings}))
-        # The first has all of the call's time; the next starts beside it after half of it, or as soon as it has failed.
+        # The first has all of the time; the second starts beside it after half of it, or when the first has failed.
         delays_s = (number * within_s / len(candidates) for number in range(len(candidates)))
         launches = (
             Launch(each.name, delay_s, Role.TAKEOVER) for each, delay_s in zip(candidates, delays_s, strict=True)
@@ -464,18 +467,18 @@ class Takeover:
             if not (call.wants_usage or continuing.always_counts):
                 return None
             prompt = open_call.broken[0].attempt.prompt_tokens
-            if prompt is None:  # the others were sent what was delivered as well
+            if prompt is None:  # the prompts of the others include the delivered text
                 prompt = call.prompt_tokens if sent is None else max(0, sent - spent)
             return prompt, spent + max(0, tokens - sum(each.again_tokens for each in open_call.broken))
 
         ending = ContinuingSink(self._sink, continuing.splice(begun), new_seam, answers, usage, needs_text=needs_text)
-        return Race(open_call, _hurried(model, candidates, within_s), plan, ending, permit=lambda _: True)
+        return Race(open_call, _hurried(model, candidates, within_s), plan, ending, may_launch=lambda _: True)
 
 
 async def in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Broken:
-    """Run the race; give it up if no deployment continues in time: it waits for a seat, or a word does not end."""
+    """Run the race; end it after ``within_s`` if no deployment has continued: it waits for a seat, or within a word."""
     error = UpstreamError(ErrorKind.TTFT_TIMEOUT, f"did not continue the answer within {within_s:g} s")
-    timer = race.loop.call_later(within_s, race.give_up, error)
+    timer = race.loop.call_later(within_s, race.time_out, error)
     try:
         return await race.run()
     finally:
@@ -483,7 +486,7 @@ async def in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Brok
 
 
 def _wording(deployment: Deployment, call: Call, prefix: str, spent: int) -> Mapping[str, msgspec.Raw]:
-    """Return what a deployment is sent, in the dialect that it is asked in."""
+    """Return the fields that are sent to a deployment, in the dialect it is sent."""
     fields = call.wordings.get(deployment.name, call.fields)
     continuing = deployment.spoken_to(call.dialect).continuing
     if continuing is None:
@@ -492,7 +495,7 @@ def _wording(deployment: Deployment, call: Call, prefix: str, spent: int) -> Map
 
 
 def _hurried(model: Model, candidates: list[Deployment], within_s: float) -> Model:
-    """Return the model with so little time for a first token: a client is waiting in the middle of an answer."""
+    """Return the model with timeouts of at most ``within_s``: a client waits in the middle of its answer."""
     hurried = {}
     for each in candidates:
         clocks = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""Judges a complete answer, a winner's or, with ``win_on: valid``, any: the form it was asked for, and its defects.
+"""Judges a complete answer by the requested form: the winner's, or with ``win_on: valid`` each one.
 
 No answer is stored for this. What must be seen as a whole (tool arguments, text that must be JSON) has a size limit
 and is released with its attempt. If something cannot be known, it is not judged, so that no provider is blamed for it.
@@ -27,7 +27,7 @@ _NAMES = {
 }
 
 
-EXPECTED: frozenset[str] = frozenset().union(*_NAMES.values())  # the fields that say it, in all dialects
+EXPECTED: frozenset[str] = frozenset().union(*_NAMES.values())  # the fields that state it, in all dialects
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -172,7 +172,7 @@ def judge(call: Call, outcome: Outcome, measurement: Measurement, text: AnswerTe
     if measurement.reported.finish_reason in CUT_SHORT:
         if not _is_clients_limit(call, measurement):
             return Judgement(kind, Flaw.TRUNCATED)
-        return _GOOD[kind] if kind is AnswerKind.PLAIN else UNJUDGED  # JSON that the client's own limit cut off
+        return _GOOD[kind] if kind is AnswerKind.PLAIN else UNJUDGED  # JSON cut off by the client's own limit
     flaw = _flaw_of_end(measurement)
     if flaw is None and (kind is not AnswerKind.PLAIN or measurement.reported.tool_calls is not None):
         return _judge_form(call, measurement, text)
@@ -287,9 +287,9 @@ def _schema_flaw(schema: bytes, value: Any, *, of: int = 1) -> Flaw | bool | Non
     return None if allowed is None else False if allowed else Flaw.SCHEMA_MISS
 
 
-# With ``win_on: valid``: when an answer may claim the win, and whether the first one could have been used. An answer
-# that begins with text claims with it. One that begins with a tool call, or that must be JSON, claims when it is
-# complete and without a flaw. What cannot be judged, and what is too long to be kept, is not taken for invalid.
+# With ``win_on: valid``: when an answer may bid, and whether the first one could have been used. An answer that begins
+# with text bids with it. One that begins with a tool call, or that must be JSON, bids when it is complete and without a
+# flaw. An answer that cannot be judged, or is too long to be kept, does not count as invalid.
 
 KEPT_BYTES = 4 * 2**20  # of events: 256 KB of text or arguments, a few characters in each
 _SAID: Mapping[Flaw, str] = {
@@ -301,7 +301,7 @@ _SAID: Mapping[Flaw, str] = {
     Flaw.SCHEMA_MISS: "it does not match the schema",
     Flaw.REFUSAL: "the model refused",
 }
-# The least first: what a program can do with it.
+# The least first, by what a program can still do with the answer.
 _FLAWS = (
     Flaw.SCHEMA_MISS,
     Flaw.UNKNOWN_TOOL,
@@ -314,7 +314,7 @@ _FLAWS = (
 
 
 class Validity:
-    """Whether one answer may claim. ``judgement`` is set once it is complete."""
+    """Decides whether one answer may bid. ``judgement`` is set once it is complete."""
 
     __slots__ = ("_call", "_measurement", "_named", "_text", "judgement")
 
@@ -327,7 +327,7 @@ class Validity:
         self._named = 0  # calls of offered tools
 
     def look(self, now: float, *, finished: bool, over: bool, kept_bytes: int) -> None:
-        """Look at what has come until ``now``: ``finished`` with a finish reason, ``over`` with nothing to follow.
+        """Check the answer as it is ``now``: ``finished``: it has a finish reason; ``over``: no more data follow.
 
         Raises:
             UpstreamError: it calls a tool that was not offered, and its client wants no such answer.
@@ -336,13 +336,13 @@ class Validity:
         measurement = self._measurement
         if measurement.valid_at is not None or self.judgement.judged_as is not None:
             return
-        # Only the usage, which may follow, tells whose limit has cut it short.
+        # The usage, which may follow, shows whose limit cut it short.
         if not over and not (finished and measurement.reported.finish_reason not in CUT_SHORT):
             if self._is_text() or self._is_too_long(kept_bytes):
                 measurement.valid_at = now
             elif self._calls_unknown_tool():
                 self.judgement = Judgement(self._call.answer_kind, Flaw.UNKNOWN_TOOL)
-                self.check()  # whatever follows does not mend it
+                self.check()  # later data cannot correct it
         else:
             self.judgement = judge(self._call, Outcome.WON, measurement, self._text)
             if self.judgement.flaw is None:
@@ -379,7 +379,7 @@ class Validity:
 
 
 def flaw_rank(flaw: Flaw | None) -> int:
-    """Return the place of ``flaw`` among all: none is 0, the worst is last."""
+    """Return the rank of ``flaw``: 0 for none, the highest for the worst."""
     return 0 if flaw is None else 1 + _FLAWS.index(flaw)
 
 

@@ -14,7 +14,7 @@ from gateway.fleet.fleet import Fleet
 from gateway.overload.intake import Intake
 from gateway.racing.answer import AnswerStream
 from gateway.racing.attempt import Attempt, Bid
-from gateway.racing.attempts import Attempts, Rival
+from gateway.racing.attempts import Attempts, Backup
 from gateway.racing.call import OpenCall
 from gateway.racing.hold import Hold
 from gateway.racing.launches import LaunchSchedule
@@ -154,8 +154,8 @@ def the_beginning_of_an_answer_is_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def events_are_sent_twice(patch: pytest.MonkeyPatch) -> None:
-    original = AnswerStream.pass_on
-    patch.setattr(AnswerStream, "pass_on", lambda self, data: original(self, data) and False)
+    original = AnswerStream.forward
+    patch.setattr(AnswerStream, "forward", lambda self, data: original(self, data) and False)
 
 
 def an_answer_that_breaks_off_ends_well(patch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ def an_answer_that_breaks_off_ends_well(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_client_that_leaves_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Attempts, "abandon", lambda self, reason: None)
+    patch.setattr(Attempts, "cut_all", lambda self, reason: None)
 
 
 def a_reload_closes_what_is_in_use(patch: pytest.MonkeyPatch) -> None:
@@ -248,15 +248,15 @@ def an_answer_is_not_checked(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_rival_is_kept(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Rival, "choose", lambda self, losers: None)
+    patch.setattr(Backup, "choose", lambda self, losers: None)
 
 
 def a_rival_is_not_called(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Attempts, "call_rival", lambda self, release: False)
+    patch.setattr(Attempts, "call_backup", lambda self, release: False)
 
 
 def a_rival_runs_on_when_it_is_not_needed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Attempts, "dismiss_rival", lambda self: None)
+    patch.setattr(Attempts, "dismiss_backup", lambda self: None)
 
 
 def recorders_are_told_at_once(patch: pytest.MonkeyPatch) -> None:

@@ -253,7 +253,7 @@ async def test_a_reload_counts_what_is_under_way_and_lets_go_who_waits(serve: Se
         assert [reply.status for reply in await asyncio.gather(*calls)] == [200] * 7
         assert running["alpha"].counts.most_in_flight == 4
         line = running.gateway.context.services.seats.lines["alpha/m"]
-        assert (line.taken, len(line.waiting), running.gateway.context.services.seats.strangers) == (0, 0, {})
+        assert (line.taken, len(line.waiting), running.gateway.context.services.seats.preexisting) == (0, 0, {})
 
 
 async def test_a_plan_tells_who_is_full(serve: Serve) -> None:

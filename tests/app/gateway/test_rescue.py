@@ -248,11 +248,11 @@ async def test_time_in_which_the_client_reads_nothing_does_not_count(
     def ticked(self: Rescue) -> None:
         """Let a minute pass at the first look at a stream whose client takes nothing; note the looks after that."""
         nonlocal passed_s
-        if self._turn.locked() and not passed_s:
+        if self._write_lock.locked() and not passed_s:
             passed_s = 60.0
             self._due += passed_s  # the event loop did not stand still
             blocked.set()
-        elif blocked.is_set() and not self._turn.locked():
+        elif blocked.is_set() and not self._write_lock.locked():
             looks.append(self._state.value)
         tick(self)
         if len(looks) == FEW_LOOKS or self._state.value != "watching":

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.api.endpoints import CHAT_MEDIA as MEDIA
 from gateway.api.endpoints import ENDPOINTS
-from gateway.api.json_body import CHARS_PER_TOKEN, Contents, finished, survey_steps
+from gateway.api.json_body import CHARS_PER_TOKEN, Contents, finished, scan_steps
 from gateway.api.request import Needs, ParsedRequest, needs_of
 from gateway.settings import Settings
 
@@ -116,6 +116,6 @@ def test_a_key_that_is_written_in_escapes_hides_no_file() -> None:
 @pytest.mark.parametrize("kind", ["text", "video_url"])
 def test_a_large_prompt_is_surveyed_for_the_same(kind: str) -> None:
     prompt = msgspec.Raw(json.dumps([{"type": kind, "text": "x" * 3_000_000}]).encode())
-    surveyed = Contents({}, 3_000_000, scan_media=finished(survey_steps(prompt, MEDIA)))
+    surveyed = Contents({}, 3_000_000, scan_media=finished(scan_steps(prompt, MEDIA)))
     found = needs_of(prompt, surveyed, MEDIA, max_tokens=None, tools=False, json_schema=False)
     assert found.inline == (kind == "text")

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gateway.api.client import Client
-from gateway.api.overrides import NOTHING, RaceOverride, as_asked, read_override
+from gateway.api.overrides import NOTHING, RaceOverride, read_override, with_override
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Mode, Objective
 from gateway.core.errors import Forbidden, InvalidRequest
@@ -26,7 +26,7 @@ def model(**race: Any) -> Model:
 def asked(of: Model, client: Client = ANYBODY, *, stateful: bool = False, **race: Any) -> RaceSettings:
     """The race of a call whose body says ``race``."""
     override = read_override(msgspec.Raw(msgspec.json.encode(race)), None) if race else NOTHING
-    return as_asked(of, override, client, stateful=stateful).race
+    return with_override(of, override, client, stateful=stateful).race
 
 
 def test_an_object_says_everything_a_request_may_say() -> None:
@@ -101,7 +101,7 @@ def test_what_makes_no_sense_is_answered_with_the_reason_and_what_does(said: str
 def test_a_request_without_wishes_gets_the_model_itself() -> None:
     configured = model(width=3)
 
-    assert as_asked(configured, NOTHING, ANYBODY, stateful=False) is configured
+    assert with_override(configured, NOTHING, ANYBODY, stateful=False) is configured
 
 
 def test_the_request_is_stronger_than_the_client_and_the_client_than_the_model() -> None:

@@ -424,7 +424,7 @@ class TestReload:
         assert isinstance(record, CallRecord)
         assert record.attempts[0].launch_offset_ms == pytest.approx(500)
         assert upstream.peak == 1
-        assert not seats.strangers
+        assert not seats.preexisting
         left_clean(seats)
 
 

@@ -405,8 +405,8 @@ class Track:
             self.model,
             self.plan,
             self.sink,
-            permit=lambda launch: self._permit(launch.role),
-            full=lambda launch: self.full.append(launch.deployment),
+            may_launch=lambda launch: self._permit(launch.role),
+            on_slot_refused=lambda launch: self.full.append(launch.deployment),
         )
 
     def _permit(self, role: Role) -> bool:

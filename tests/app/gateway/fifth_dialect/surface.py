@@ -4,14 +4,14 @@ import msgspec
 
 from gateway.api.endpoint import Description, Endpoint
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, least
-from gateway.api.request import Decoders, Needs, ParsedRequest, begin, decoded_fields, required
+from gateway.api.request import Decoders, Needs, ParsedRequest, decoded_fields, read_common, required
 from tests.app.gateway.fifth_dialect.dialect import ECHO
 
 _DECODERS: Decoders = {"stream": msgspec.json.Decoder(bool | None), "bits": msgspec.json.Decoder(float | None)}
 
 
 def read_line(contents: Contents, race_header: str | None) -> ParsedRequest:
-    begun = begin(contents, race_header)
+    begun = read_common(contents, race_header)
     required(begun.fields, "line", "the line to be echoed")
     found = decoded_fields(begun.fields, _DECODERS).get
     return ParsedRequest(
