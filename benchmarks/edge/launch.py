@@ -38,7 +38,7 @@ class Libuv:
         self._server = await self._loop.create_server(self._made, sock=self._sock, backlog=4096)
 
     def _made(self) -> Any:
-        return self._connections._welcome("192.0.2.1")  # libuv would tell later: it is counted among the others
+        return self._connections._accepted("192.0.2.1")  # libuv would tell later: it is counted among the others
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from benchmarks.steering.savings import Fleet
 from gateway.steering.constants import BUCKETS, LEAST_AUDITS
 from gateway.steering.counts import bucket
-from gateway.steering.survival import Fair, Quantile, fair_quantiles, quantiles
+from gateway.steering.survival import AuditedCounts, Quantile, audited_quantiles, quantiles
 
 SHARES = (0.50, 0.95)
 TRUE_DRAWS = 40_000
@@ -62,10 +62,10 @@ def compared(seed: int, difficulty: float, calls: int, audit_share: float) -> It
         if known.audited < LEAST_AUDITS:
             continue
         drawn = sorted(fleet.draw_of(provider) for _ in range(TRUE_DRAWS))
-        fair = Fair(known.own, nobody, known.overtaken, known.audited, known.audited_events, nobody)
+        fair = AuditedCounts(known.own, nobody, known.overtaken, known.audited, known.audited_events, nobody)
         yield Compared(
             tuple(drawn[int(share * TRUE_DRAWS)] / 1000 for share in SHARES),
-            fair_quantiles(fair, SHARES),
+            audited_quantiles(fair, SHARES),
             quantiles(known.events, known.censored, SHARES),
             known.audited,
         )

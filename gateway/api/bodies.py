@@ -176,7 +176,7 @@ async def read_body(request: web.Request, context: Context, owner: Hashable, pri
             raise _too_large(context)
         return Received(body, context.bodies.whole(owner, len(body)))
     if priority is not None:
-        context.intake.demand_place(priority, owner)
+        context.intake.check_place(priority, owner)
     return await _Arriving(request, context, inflater_for(encoding)).whole(owner)
 
 

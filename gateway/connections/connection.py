@@ -31,7 +31,7 @@ from gateway.overload.intake import Shed
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-# Handles what aiohttp meets outside our handlers: requests that are not HTTP, incomplete bodies, bugs. aiohttp would
+# Handles errors that aiohttp reports outside our handlers: invalid HTTP, incomplete bodies, bugs. aiohttp would
 # log each with a traceback that quotes the client's bytes (a malformed header may contain its key), and quote them in
 # a plain-text answer as well.
 
@@ -100,7 +100,7 @@ class AnsweringHandler(web.RequestHandler):
 
 
 def _words(error: HttpProcessingError) -> str:
-    """Return what is wrong with a request's head, without quoting it."""
+    """Return a description of a malformed head, without quoting it."""
     if isinstance(error, BadHttpMethod):
         return "this is not an HTTP request; is it TLS, or HTTP/2, sent to a port that speaks HTTP/1.1?"
     if isinstance(error, LineTooLong):
@@ -108,16 +108,16 @@ def _words(error: HttpProcessingError) -> str:
     return "the head of the request is malformed: its request line or one of its headers"
 
 
-# Refuses calls for which there is no room, straight from their connection. Under overload most requests are refused,
-# and each takes time from those that are answered. On aiohttp's way to a handler and back a refusal costs several
-# times as much as here (docs/overload.md). What is not plain (forms, bodies that are still on their way, wrong keys)
-# goes that way all the same: the handler refuses it in the same words.
+# Refuses calls for which there is no room, directly from their connection. Under overload most requests are refused,
+# and each takes time from those that are answered. Through aiohttp's handler a refusal costs several times as much as
+# here (docs/overload.md). Special cases (forms, incomplete bodies, wrong keys) are passed to the handler all the same,
+# which refuses them in the same words.
 
-AWAITED_BYTES = 8_192  # of a body: a shorter one is awaited like the rest of a head, within the limits for heads
+AWAITED_BYTES = 8_192  # of a body: a shorter one is awaited together with its head, within the limits for heads
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """What admission reads of a request."""
+    """The parts of a request that admission reads."""
 
     message: RawRequestMessage
 
@@ -134,8 +134,8 @@ class _Head(msgspec.Struct, frozen=True):
         return self.message.path
 
 
-class Door:
-    """What a connection asks before it hands a request on."""
+class FastRefusal:
+    """Decides whether a request is refused directly from its connection, and makes the response."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -193,11 +193,11 @@ class Door:
         return head.encode() + body
 
 
-# Sent behind a request that is still being answered. No client needs more, as the answers come one after the other, and
-# parsed heads take many times their bytes.
+# The limit on bytes pipelined behind a request that is still being answered. No client needs more, as answers come one
+# after the other, and parsed heads take many times their bytes.
 AHEAD_BYTES = 64 * 1024
-_TCP_INFO, _ESTABLISHED = getattr(socket, "TCP_INFO", None), 1  # the state of a connection, where Linux tells it
-UNTAKEN_BYTES = 32 * 1024  # unsent, besides the last write: with more, the writer of an answer waits for its client
+_TCP_INFO, _ESTABLISHED = getattr(socket, "TCP_INFO", None), 1  # the state of a connection, on Linux
+UNREAD_BYTES = 32 * 1024  # unsent, besides the last write: beyond this, writing an answer waits for the client
 TLS_CLOSE_S = 5.0  # for a peer to answer the end of TLS
 _receive = AnsweringHandler.data_received  # called directly: `super()` is slower, and this is called for every read
 _INT = struct.Struct("i")
@@ -226,34 +226,36 @@ class Watch(Protocol):
 class Connection(AnsweringHandler):
     """An accepted connection, from before its TLS handshake.
 
-    ``owes_head``: the complete head of a request must arrive in time; ``head_bytes`` of it have arrived.
-    ``is_stranger``: no request on it has been admitted yet. ``watched``: heads are reported. ``cut_as``: the error of
-    its call if it was cut during one.
+    ``awaits_head``: the head of a request is awaited, with a time limit; ``head_bytes`` of it have arrived.
+    ``is_stranger``: no request on it has been admitted yet. ``watched``: the watch gets heads. ``cut_as``: the error
+    of its call if it was cut during one.
     """
 
     __slots__ = (
         "_ahead_bytes",
         "_ahead_of",
-        "_door",
         "_ended",
+        "_fast_refusal",
         "_intake",
         "_is_held",
         "_opening",
         "_watch",
         "_wire",
+        "awaits_head",
         "cut_as",
         "head_bytes",
         "is_stranger",
-        "owes_head",
         "watched",
     )
 
-    def __init__(self, watch: Watch, server: web.Server, refusals: Refusals, door: Door, **options: Any) -> None:
+    def __init__(
+        self, watch: Watch, server: web.Server, refusals: Refusals, fast_refusal: FastRefusal, **options: Any
+    ) -> None:
         super().__init__(server, refusals, **options)
-        self._door, self._intake = door, door.intake
-        self._is_held = False  # a request that lacks the rest of its body
-        self._ahead_bytes = self._ahead_of = 0  # so many were sent behind the request with this ``id``
-        self.owes_head = self.is_stranger = self.watched = True
+        self._fast_refusal, self._intake = fast_refusal, fast_refusal.intake
+        self._is_held = False  # whether a request waits here for the rest of its body
+        self._ahead_bytes = self._ahead_of = 0  # bytes pipelined behind the request with this ``id``
+        self.awaits_head = self.is_stranger = self.watched = True
         self.head_bytes = 0
         self.cut_as: type[ClientDisconnected] | None = None
         self._wire: asyncio.Transport | None = None  # also while it is being closed
@@ -268,22 +270,22 @@ class Connection(AnsweringHandler):
 
     @property
     def is_spare(self) -> bool:
-        """Whether it can be closed without taking anything from its client: it is idle, and has all of its answer."""
-        return self.is_idle and self.taken is None
+        """Whether it can be closed without loss: it is idle, and its client has received all of its answer."""
+        return self.is_idle and self.read_progress is None
 
     @property
     def quiet_since(self) -> float:
-        """When it was opened, or its last request answered, in seconds of the loop's clock."""
+        """The time of its opening or its last answer, in seconds of the loop's clock."""
         return self._next_keepalive_close_time - self.keepalive_timeout
 
     @property
     def heads(self) -> Iterator[RawRequestMessage]:
-        """The requests that were received and not handled yet; those that were not HTTP are left out."""
+        """The requests that were received and not handled yet, without invalid ones."""
         return (message for message, _ in self._messages if isinstance(message, RawRequestMessage))
 
     @property
-    def taken(self) -> int | None:
-        """A number that changes whenever the client reads something; None if nothing is waiting to be read."""
+    def read_progress(self) -> int | None:
+        """A number that changes when the client reads data; None if no data is waiting to be read."""
         if self._wire is None or not (size := self._wire.get_write_buffer_size()):
             return None
         size += _in_the_kernel(self._wire)  # megabytes, for which a slow client may take a minute
@@ -292,7 +294,7 @@ class Connection(AnsweringHandler):
 
     @property
     def has_left(self) -> bool:
-        """Whether its client has hung up unnoticed: as it has sent much ahead, nothing is read from it now."""
+        """Whether its client has disconnected unnoticed: after pipelining much, its data are not being read."""
         paused = self._reading_paused or self._buffer_paused
         if not paused or self._current_request is None or self._wire is None or _TCP_INFO is None:
             return False
@@ -313,7 +315,7 @@ class Connection(AnsweringHandler):
             self._watch.admitted(self)
 
     def cut(self) -> None:
-        """Close at once, whatever is running."""
+        """Close at once, even during a request."""
         if self._opening is not None:
             self._opening.cancel()
         elif self.transport is not None:
@@ -325,8 +327,8 @@ class Connection(AnsweringHandler):
         request = self._current_request
         return None if request is None else request.get(DIGEST)
 
-    def give_up(self, reason: type[ClientDisconnected]) -> None:
-        """Reset the connection, and with it cancel the running request: its client does not read, or its key ended."""
+    def reset(self, reason: type[ClientDisconnected]) -> None:
+        """Reset the connection, which cancels the running request: its client does not read, or its key ended."""
         self.cut_as = reason
         if self._wire is not None:
             sock = self._wire.get_extra_info("socket")
@@ -350,14 +352,14 @@ class Connection(AnsweringHandler):
         self.transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start: aiohttp calls it."""
+        """Start; called by the event loop."""
         self._opening = None
         self._wire = cast("asyncio.Transport", transport)  # uvloop's does not derive from it
-        self._wire.set_write_buffer_limits(high=UNTAKEN_BYTES)
+        self._wire.set_write_buffer_limits(high=UNREAD_BYTES)
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """End: aiohttp calls it."""
+        """End; called by the event loop."""
         self._wire = None
         super().connection_lost(exc)
         self._end()
@@ -366,7 +368,7 @@ class Connection(AnsweringHandler):
         """Read data, and report heads; refuse a call for which there is no room."""
         waiter, intake = self._waiter, self._intake
         if (intake.in_flight >= intake.limit.open or self._is_held) and waiter is not None and not waiter.done():
-            self._read_at_door(data, waiter)
+            self._read_without_room(data, waiter)
             return
         running = self._current_request
         is_ahead = running is not None and running.content.is_eof() and not _has_answer(running)
@@ -382,15 +384,15 @@ class Connection(AnsweringHandler):
             self._watch.head_came(self)
 
     def _count_ahead(self, number: int) -> None:
-        """Count bytes behind a request whose body is complete, or which came with it in one read."""
+        """Count bytes behind a request with a complete body, or that arrived with it in one read."""
         running = id(self._current_request)
         self._ahead_bytes = number + (self._ahead_bytes if running == self._ahead_of else 0)
         self._ahead_of = running
         if self._ahead_bytes > AHEAD_BYTES:
             self._watch.sent_ahead(self)
 
-    def _read_at_door(self, data: bytes, waiter: "asyncio.Future[None]") -> None:
-        """Read data while there is no room for calls; ``waiter`` wakes up aiohttp's task, which waits for a request."""
+    def _read_without_room(self, data: bytes, waiter: "asyncio.Future[None]") -> None:
+        """Read data while there is no room for calls; ``waiter`` wakes aiohttp's task, which waits for a request."""
         self._waiter = None  # so that aiohttp does not wake it up
         _receive(self, data)
         if self._messages and not isinstance(self._messages[-1][0], RawRequestMessage):
@@ -403,7 +405,7 @@ class Connection(AnsweringHandler):
             isinstance(message, RawRequestMessage)
             and payload is not None
             and not payload.is_eof()
-            and self._door.awaits_body(message)
+            and self._fast_refusal.awaits_body(message)
         )
         if message is None or self._is_held:
             if data:
@@ -415,9 +417,9 @@ class Connection(AnsweringHandler):
             waiter.set_result(None)
 
     def _restore_requests(self) -> None:
-        """Put the complete requests that came in one read with something malformed before its error.
+        """Queue complete requests that arrived in one read with malformed data before its error.
 
-        aiohttp's parser keeps them to itself when it raises, and gives no other access to them.
+        aiohttp's parser keeps them when it raises, and has no public access to them.
         """
         error = self._messages.pop()
         for held in gc.get_referents(self._parser):
@@ -432,7 +434,7 @@ class Connection(AnsweringHandler):
         self._messages.append(error)
 
     def _is_refused(self) -> bool:
-        """Refuse the request if it is a plain one and there is no room for it; return whether it was refused."""
+        """Refuse the request if there is no room for it, unless it is a special case; return whether it was refused."""
         message, payload = self._messages[0]
         if (
             not isinstance(message, RawRequestMessage)
@@ -440,7 +442,7 @@ class Connection(AnsweringHandler):
             or not payload.is_eof()
             or self.transport is None
             or self.writing_paused
-            or (client := self._door.client_of(message, self._peer)) is None
+            or (client := self._fast_refusal.client_of(message, self._peer)) is None
         ):
             return False
         self.admitted()
@@ -449,7 +451,7 @@ class Connection(AnsweringHandler):
             self._parser.message_consumed()
         payload.read_nowait()  # so that reading goes on, if it was paused
         self._next_keepalive_close_time = self._loop.time() + self.keepalive_timeout
-        self.transport.write(self._door.refusal(message, client, self._peer))
+        self.transport.write(self._fast_refusal.refusal(message, client, self._peer))
         return True
 
     async def _open(self, sock: socket.socket, ssl_context: ssl.SSLContext | None, handshake_s: float) -> None:
@@ -472,13 +474,13 @@ class Connection(AnsweringHandler):
 
 
 def _has_answer(request: web.BaseRequest) -> bool:
-    """Whether the end of the answer was written: while the rest of the call ends, the client may send its next one."""
+    """Whether the end of the answer was written: its client may send the next request before the call has ended."""
     return bool(request.writer._eof)  # type: ignore[attr-defined] # noqa: SLF001 - aiohttp's own writer has no other way
 
 
 def _in_the_kernel(wire: asyncio.Transport) -> int:
     """Return the number of bytes that were sent and not yet acknowledged."""
     number = bytearray(_INT.size)
-    with suppress(OSError):  # macOS tells it of terminals only: there who reads very slowly seems to read nothing
+    with suppress(OSError):  # macOS supports it for terminals only: there a very slow reader seems to read nothing
         fcntl.ioctl(wire.get_extra_info("socket").fileno(), termios.TIOCOUTQ, number)
     return int(_INT.unpack(number)[0])

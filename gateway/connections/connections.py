@@ -1,8 +1,8 @@
-"""All client connections: how many strangers are allowed, and how long each may take to send a request.
+"""All client connections: the limit on strangers, and the time limit for sending a request.
 
 A stranger is a connection without an admitted request. If there are too many, from one address or in all, the longest
-silent one is cut, so that a flood of silent connections does not keep other clients out. Nor do connections on which a
-key was admitted once: if they leave no room for more, an idle one is cut.
+silent one is cut, so that a flood of silent connections does not keep other clients out. If connections with an
+admitted request leave no room for more, an idle one is cut.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from aiohttp import web
 
 from gateway.api.auth import FORWARDED_FOR, Trust, counted_as, read_address
 from gateway.app.gateway import Gateway
-from gateway.connections.connection import Connection, Door
+from gateway.connections.connection import Connection, FastRefusal
 from gateway.core.errors import ClientStalled, HeadersTimeout, HeadersTooLarge
 from gateway.keys.table import Ended
 from gateway.settings import ConnectionSettings
@@ -26,7 +26,7 @@ from gateway.settings import ConnectionSettings
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-# Why connections are cut: counted in the metrics, and told in lines of the log that stand for many.
+# The reasons for cutting connections: counted in the metrics, and logged in batches.
 
 LINE_S = 10.0  # between two lines of the log, at least
 _MORE_FILES = "raise this process's limit of open files (LimitNOFILE= in systemd, ulimit -n in a shell), or its memory"
@@ -38,15 +38,15 @@ class Reason(StrEnum):
     ADDRESS = "address"  # too many strangers from one address
     STRANGERS = "strangers"  # too many in all
     DESCRIPTORS = "descriptors"  # the process has no room for more connections: descriptors, or memory
-    LATE_HEAD = "late_head"  # the head of a request did not come whole in time
-    LARGE_HEAD = "large_head"  # nor before it was too large
-    STALLED = "stalled"  # its client takes nothing of an answer
-    AHEAD = "ahead"  # its client sends much before it has the answer to what it sent before
+    LATE_HEAD = "late_head"  # a request's head was not complete in time
+    LARGE_HEAD = "large_head"  # a request's head was too large
+    STALLED = "stalled"  # its client does not read an answer
+    AHEAD = "ahead"  # its client pipelines too much behind a request that is not answered yet
     KEY = "key"  # the key of its running request was revoked or has expired
 
 
 class Cuts:
-    """Counts cut connections by reason: each for ``count_one``. ``opened`` returns how many are open, for the log."""
+    """Counts cut connections by reason, each by ``count_one``. ``opened`` returns the number of open ones."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, *, count_one: Callable[[Reason], None], opened: Callable[[], int]
@@ -58,24 +58,24 @@ class Cuts:
         self._line: asyncio.TimerHandle | None = None
 
     def count(self, reason: Reason) -> None:
-        """Count it in the metrics, and in a line of the log that tells of many."""
+        """Count it in the metrics, and in the next line of the log."""
         self._count_one(reason)
         self._untold[reason] += 1
         if self._line is None:
-            self._tell()
-            self._line = self._loop.call_later(LINE_S, self._tell_again)
+            self._log()
+            self._line = self._loop.call_later(LINE_S, self._log_again)
 
     def close(self) -> None:
-        """Tell what is left to tell."""
+        """Log the counts that were not logged yet."""
         if self._line is not None:
             self._line.cancel()
-        self._tell()
+        self._log()
 
-    def _tell_again(self) -> None:
+    def _log_again(self) -> None:
         self._line = None
-        self._tell()
+        self._log()
 
-    def _tell(self) -> None:
+    def _log(self) -> None:
         if self._untold:
             counts = {str(reason): number for reason, number in self._untold.items()}
             hint = {"hint": _MORE_FILES} if Reason.DESCRIPTORS in self._untold else {}
@@ -89,14 +89,14 @@ class Cuts:
             self._untold.clear()
 
 
-# Connections that owe the head of a request, and since when; one timer for all of them.
+# The time limit for request heads, with one timer for all connections.
 
-LOOK_S = 0.25  # between two looks for late heads, at least
+LOOK_S = 0.25  # between two checks for late heads, at least
 
 _C = TypeVar("_C", bound=Hashable)
 
 
-class OwedHeads(Generic[_C]):
+class HeadTimeouts(Generic[_C]):
     """Connections whose request head is incomplete, oldest first; those over ``limit_s`` are passed to ``cut``."""
 
     def __init__(
@@ -109,29 +109,29 @@ class OwedHeads(Generic[_C]):
         self._look: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """Return how many owe one."""
+        """Return the number of connections whose head is awaited."""
         return len(self._since)
 
-    def owe(self, connection: _C) -> None:
-        """Await a head from now on."""
+    def start(self, connection: _C) -> None:
+        """Start the time limit of a connection."""
         self._since[connection] = self._loop.time()
         if self._look is None:  # each request of a quiet gateway starts and cancels the timer
             self._look = self._loop.call_later(max(LOOK_S, self._limit_s()), self._cut_late)
 
-    def settle(self, connection: _C) -> None:
-        """Await none any more, and look for late ones no more when it was the last."""
+    def stop(self, connection: _C) -> None:
+        """End the time limit of a connection; stop the timer if it was the last."""
         if self._since.pop(connection, None) is not None and not self._since and self._look is not None:
             self._look.cancel()
             self._look = None
 
     def close(self) -> None:
-        """Look for late ones no more."""
+        """Stop the timer."""
         if self._look is not None:
             self._look.cancel()
             self._look = None
 
     def _cut_late(self) -> None:
-        """Cut who owes a head for too long, and look again when the next one will."""
+        """Cut the connections over the limit, and set the timer for the next one."""
         self._look = None
         limit_s, now = self._limit_s(), self._loop.time()
         late = []
@@ -151,15 +151,15 @@ class Wire(Hashable, Protocol):
     """A connection that is written to."""
 
     @property
-    def taken(self) -> int | None:
-        """A number that changes whenever the peer reads something; None if nothing is waiting to be read."""
+    def read_progress(self) -> int | None:
+        """A number that changes when the peer reads data; None if no data is waiting to be read."""
 
 
 _W = TypeVar("_W", bound=Wire)
 
 
 class Stalled(Generic[_W]):
-    """The connections whose clients read nothing, and since when."""
+    """The connections whose clients do not read, and since when."""
 
     def __init__(self) -> None:
         self._since: dict[_W, tuple[int, float]] = {}
@@ -169,12 +169,12 @@ class Stalled(Generic[_W]):
         before, self._since = self._since, {}
         stalled = []
         for wire in wires:
-            taken = wire.taken
-            if taken is None:
+            read_progress = wire.read_progress
+            if read_progress is None:
                 continue
             known = before.get(wire)
-            if known is None or known[0] != taken:
-                known = (taken, now_s)
+            if known is None or known[0] != read_progress:
+                known = (read_progress, now_s)
             if now_s - known[1] >= limit_s:
                 stalled.append(wire)
             else:
@@ -184,7 +184,7 @@ class Stalled(Generic[_W]):
 
 # Strangers: connections without an admitted request, by address, the longest silent first.
 
-LOOKS = 64  # among the longest silent ones an idle one is preferred; so many are checked
+LOOKS = 64  # how many of the longest silent ones are checked for an idle one, which is preferred
 
 
 class Stranger(Protocol):
@@ -252,17 +252,17 @@ class Strangers(Generic[T]):
 
 # aiohttp limits the length of a line (8 kB) and their number (128): 2 MB of memory for each connection.
 HEAD_BYTES = 32_768
-OPENING_S = 0.5  # for what is being opened when the gateway stops
-FIRST_LOOK_S = 0.25  # at who takes nothing; later ones as the limit says
-STALL_LOOKS = 4  # at all connections, in the time that a client may take nothing
+OPENING_S = 0.5  # for connections that are being opened when the gateway stops
+FIRST_LOOK_S = 0.25  # until the first check for stalled clients; later ones depend on the limit
+STALL_LOOKS = 4  # checks of all connections within the time limit for stalled clients
 
 
 class Connections:
     """Opens accepted connections, counts them, and cuts those that exceed a limit.
 
-    More than ``most`` open ones, a figure that may change at any time, would leave too few descriptors, or too little
-    memory, for everything else: then a stranger goes first, else a client that is idle. ``options`` are aiohttp's for a
-    connection. At shutdown, first stop calling ``take``, then await ``opened``, then call ``close``.
+    More than ``most`` open ones (which may change at any time) would leave too few descriptors, or too little memory,
+    for everything else: then a stranger is cut, else an idle client. ``options`` are aiohttp's for a connection. At
+    shutdown, first stop calling ``take``, then await ``opened``, then call ``close``.
     """
 
     def __init__(self, gateway: Gateway, server: web.Server, *, most: int, **options: Any) -> None:
@@ -270,14 +270,14 @@ class Connections:
         self._gateway = gateway
         self._server = server
         self.most = most
-        self._options = {"door": Door(gateway.context), **options}
+        self._options = {"fast_refusal": FastRefusal(gateway.context), **options}
         self._loop = asyncio.get_running_loop()
         self._all: set[Connection] = set()
         self._opening: set[asyncio.Task[None]] = set()
         self._strangers: Strangers[Connection] = Strangers()
-        self._proxied: set[Connection] = set()  # strangers that a trusted proxy made: each request has its own address
-        self._clients: dict[Connection, None] = {}  # the others, in the order in which they are looked at for idle ones
-        self._heads: OwedHeads[Connection] = OwedHeads(
+        self._proxied: set[Connection] = set()  # strangers from a trusted proxy: each request has its own address
+        self._clients: dict[Connection, None] = {}  # the others, in the order in which they are checked for idle ones
+        self._heads: HeadTimeouts[Connection] = HeadTimeouts(
             self._loop,
             lambda: gateway.context.settings.connections.headers_timeout_s,
             lambda connection: self._cut(connection, Reason.LATE_HEAD),
@@ -299,8 +299,8 @@ class Connections:
         return len(self._all)
 
     def take(self, sock: socket.socket, host: str) -> None:
-        """Open a connection from ``host``; cut another one, or this one, if that is one too many."""
-        connection = self._welcome(host)
+        """Open a connection from ``host``; cut another one, or this one, if it exceeds a limit."""
+        connection = self._accepted(host)
         task = connection.open(sock, self.ssl_context, self._limits().headers_timeout_s)
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
@@ -323,26 +323,26 @@ class Connections:
         await asyncio.gather(*self._opening, return_exceptions=True)
 
     def close(self) -> None:
-        """Look after those that are left no more."""
+        """Stop checking the remaining connections."""
         self._stall_look.cancel()
         self._heads.close()
         self._cuts.close()
 
     def head_grows(self, connection: Connection, number: int) -> None:
-        """Start its time limit for the head (for a new connection, that from its acceptance), and limit the size."""
+        """Start its time limit for the head (a new connection's started when it was accepted), and limit its size."""
         connection.head_bytes += number
         if connection.head_bytes > HEAD_BYTES:
             self._cut(connection, Reason.LARGE_HEAD)
-        elif not connection.owes_head:
-            connection.owes_head = connection.watched = True
-            self._heads.owe(connection)
+        elif not connection.awaits_head:
+            connection.awaits_head = connection.watched = True
+            self._heads.start(connection)
 
     def head_came(self, connection: Connection) -> None:
         """End its time limit for the head; for a stranger, record its activity and its address."""
-        if connection.owes_head:
-            connection.owes_head = False
+        if connection.awaits_head:
+            connection.awaits_head = False
             connection.head_bytes = 0
-            self._heads.settle(connection)
+            self._heads.stop(connection)
         connection.watched = connection.is_stranger
         if not connection.is_stranger:
             return
@@ -359,7 +359,7 @@ class Connections:
             self._clients[connection] = None
 
     def sent_ahead(self, connection: Connection) -> None:
-        """Cut it: what it sends is kept until the answer before it has ended."""
+        """Cut it: pipelined data stay in memory until the previous answer has ended."""
         self._cut(connection, Reason.AHEAD)
 
     def ended(self, connection: Connection) -> None:
@@ -367,8 +367,8 @@ class Connections:
         self._all.discard(connection)
         self._forget(connection)
 
-    def _welcome(self, host: str) -> Connection:
-        """Return a connection from ``host``, as a stranger who owes a head from now on."""
+    def _accepted(self, host: str) -> Connection:
+        """Return a new connection from ``host``: a stranger whose head is awaited from now on."""
         refusals = self._gateway.context.refusals
         connection = Connection(self, self._server, refusals, loop=self._loop, **self._options)
         self._gateway.metrics.connection_accepted()
@@ -379,14 +379,14 @@ class Connections:
             self._strangers.add(connection, None)
         else:
             self._strangers.add(connection, counted_as(address))
-        self._heads.owe(connection)
+        self._heads.start(connection)
         return connection
 
     def _limits(self) -> ConnectionSettings:
         return self._gateway.context.settings.connections
 
     def _current_trust(self) -> Trust:
-        """Return who is trusted, which a reload may have changed."""
+        """Return the trusted proxies, which a reload may have changed."""
         networks = self._gateway.context.settings.trusted_proxies
         if networks is not self._trust.networks:
             self._trust = Trust(networks)
@@ -413,9 +413,9 @@ class Connections:
             self._cut(idle or stranger or newest, Reason.DESCRIPTORS)
 
     def _idle_client(self) -> Connection | None:
-        """Return the client's connection that is idle for longest, of some: one key must not have all places for good.
+        """Return the longest idle of some clients' connections, so that one key cannot occupy all places for good.
 
-        Those that were looked at are the last to be looked at again.
+        Checked ones move to the end of the order.
         """
         some = [*islice(self._clients, LOOKS)]
         for each in some:
@@ -424,16 +424,16 @@ class Connections:
         return min((each for each in some if each.is_spare), key=lambda each: each.quiet_since, default=None)
 
     def _cut(self, connection: Connection, reason: Reason) -> None:
-        self._all.discard(connection)  # its end is reported later, but it must not be counted until then
+        self._all.discard(connection)  # its end is reported later, but it no longer counts
         self._forget(connection)
         self._cuts.count(reason)
-        if reason is Reason.LATE_HEAD and connection.head_bytes:  # else it is idle, and nobody waits for an answer
+        if reason is Reason.LATE_HEAD and connection.head_bytes:  # else it is idle, and its client awaits no answer
             limit_s = self._limits().headers_timeout_s
             connection.refuse(HeadersTimeout(f"the headers did not arrive within {limit_s:g} s (headers_timeout_s)"))
         elif reason is Reason.LARGE_HEAD:
             connection.refuse(HeadersTooLarge(f"the headers are longer than {HEAD_BYTES} bytes"))
         elif reason is Reason.STALLED:
-            connection.give_up(ClientStalled)
+            connection.reset(ClientStalled)
         else:
             connection.cut()
 
@@ -441,7 +441,7 @@ class Connections:
         self._strangers.discard(connection)
         self._proxied.discard(connection)
         self._clients.pop(connection, None)
-        self._heads.settle(connection)
+        self._heads.stop(connection)
 
     def _cut_stalled(self) -> None:
         limit_s = self._gateway.context.settings.client_timeouts.write_timeout_s
@@ -452,11 +452,11 @@ class Connections:
         self._stall_look = self._loop.call_later(limit_s / STALL_LOOKS, self._cut_stalled)
 
     def _cut_ended(self, ended: Ended) -> None:
-        """End what runs with keys that are not good any more: its provider is cancelled, its client cut off."""
+        """End the requests of keys that are no longer valid: their providers are cancelled, their clients cut off."""
         for connection in list(self._all):
             digest = connection.digest
             if digest is not None and (reason := ended.get(digest)) is not None:
                 self._all.discard(connection)
                 self._forget(connection)
                 self._cuts.count(Reason.KEY)
-                connection.give_up(reason)
+                connection.reset(reason)

@@ -195,7 +195,7 @@ class SharedPort:
 
 
 def _spreads(sock: socket.socket) -> bool:
-    """Let other sockets of ours listen there too; False where the kernel does not distribute connections among them."""
+    """Let our other sockets listen there too; False if the kernel does not distribute connections among them."""
     if not (_SPREADS and hasattr(socket, "SO_REUSEPORT")):
         return False
     try:
@@ -218,7 +218,7 @@ def _listening(sock: socket.socket, address: Any) -> socket.socket:
 
 
 def _explained(error: OSError, host: str, port: int) -> str | None:
-    """Return what is wrong with the address, in one sentence; None if the address is not the cause."""
+    """Return the problem with the address, in one sentence; None if the address is not the cause."""
     match error.errno:
         case errno.EADDRINUSE:
             return f"port {port} on {host} is already in use: stop what listens there, or choose another with --port"
@@ -302,7 +302,7 @@ class Acceptor:
                     continue
                 if error.errno in _EXHAUSTED:
                     self._refuse()
-                self._rest()
+                self._pause_accepting()
                 return False
             self.batches += number == 0
             sock.setblocking(False)  # noqa: FBT003 - its only argument
@@ -317,11 +317,11 @@ class Acceptor:
             try:
                 self._sock.accept()[0].close()
             except OSError:
-                pass  # it has gone, or the descriptor was taken
+                pass  # it is gone, or another file took the descriptor
             else:
                 self._on_exhausted()
 
-    def _rest(self) -> None:
+    def _pause_accepting(self) -> None:
         """Pause accepting: a socket with waiting connections is always readable."""
         if self._pause is None:
             self._loop.remove_reader(self._sock)

@@ -1,1 +1,1 @@
-"""Clients' keys at run time: those of the file and those of the database, which are in force, and how they change."""
+"""Clients' keys at run time: those of the file and of the database, their validity, and their changes."""

@@ -1,6 +1,6 @@
-"""What can be done with the keys of a client. Pure: a store carries out what is decided here.
+"""The changes of a client's keys. Pure: a store carries out the decisions.
 
-Each function returns another one, which decides once the store has locked the keys and knows those that there are.
+Each function returns a ``Decide``, which the store calls with the existing keys after it has locked them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,11 +25,11 @@ from gateway.keys.stored import (
 from gateway.settings import ClientSettings
 
 LONGEST_GRACE_S = 366 * 86_400.0
-Check = Callable[[Mapping[str, Any]], ClientSettings]  # ``client_settings`` with what may be named
+Check = Callable[[Mapping[str, Any]], ClientSettings]  # ``client_settings`` with the valid names
 
 
 def created(name: str, settings: ClientSettings, key: NewKey, *, key_id: str, who: str, at: datetime) -> Decide:
-    """Make a client with its first key."""
+    """Create a client with its first key."""
 
     def decide(rows: Sequence[StoredKey]) -> Change:
         if rows:
@@ -76,7 +76,7 @@ def changed(name: str, patch: Mapping[str, Any], check: Check) -> Decide:
 
 
 def rotated(name: str, key: NewKey, *, grace_s: float, key_id: str, who: str, at: datetime) -> Decide:
-    """Give a client a new key. Those it has end after ``grace_s`` seconds, or earlier if they would anyway.
+    """Give a client a new key. Its other keys end after ``grace_s`` seconds, or earlier if they would anyway.
 
     Raises:
         InvalidRequest: ``grace_s`` is out of range.
@@ -140,7 +140,7 @@ def _newest(name: str, rows: Sequence[StoredKey]) -> StoredKey:
 
 
 def _retired(row: StoredKey, until: datetime, at: datetime) -> StoredKey:
-    """Return ``row`` as it is after a rotation: an earlier end stays, and one in the past is final."""
+    """Return ``row`` after a rotation: an earlier end is kept, and a key whose end has passed stays ended."""
     if until <= at or row.state(at) is State.EXPIRED:
         return msgspec.structs.replace(row, revoked_at=at)
     ends = until if row.retires_at is None else min(row.retires_at, until)
@@ -148,6 +148,6 @@ def _retired(row: StoredKey, until: datetime, at: datetime) -> StoredKey:
 
 
 def _named(row: StoredKey) -> dict[str, Any]:
-    """Return what the audit says of a key."""
+    """Return the audit log's description of a key."""
     shown = shown_key(row)
     return {name: shown[name] for name in ("id", "hint", "retires_at", "revoked_at") if shown[name] is not None}

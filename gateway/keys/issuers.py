@@ -1,6 +1,6 @@
-"""Issuers of tokens over HTTP: what an issuer says of itself, and its public keys, kept while it is away.
+"""Issuers of tokens over HTTP: their discovery documents and public keys, which are kept while an issuer is away.
 
-Both client tokens and signing in to the page rest on this. Only ``issuers`` and ``page.sign_in`` load this module.
+Used for client tokens and for signing in to the page. Only ``issuers`` and ``page.sign_in`` load this module.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from gateway.settings import is_safe_url
 
 TIMEOUT_S = 5.0  # of one request to an issuer; a client may wait for it
 LARGEST = 1024 * 1024  # bytes of an answer
-AGAIN_S = 30.0  # between two looks for a key that is not known: invented key ids cost no more
+REFETCH_S = 30.0  # between two fetches for an unknown key, so that invented key ids do not cause more
 RETRY_S = 2.0  # the same while no key is known at all
-OLD_S = 3600.0  # keys are looked for again after this, in the background: an issuer takes them back, too
-SAID_AGAIN_S = 300.0  # between two lines of the log about an issuer that is away
+OLD_S = 3600.0  # age at which keys are fetched again in the background, as an issuer may withdraw some
+LOG_EVERY_S = 300.0  # between two log lines about an issuer that is away
 MOST_KEYS = 100
-_LATEST_S = 1e11  # in the year 5138; later ones are no instants
+_LATEST_S = 1e11  # in the year 5138; later ones are invalid
 _WELL_KNOWN = "/.well-known/openid-configuration"
 _CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
@@ -39,11 +39,11 @@ class IssuerError(Exception):
 
 
 class TokenError(Exception):
-    """A token is not good; the message says why, and nothing of what it has."""
+    """A token is invalid; the message says why, without its contents."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a server answered: its status, and the JSON object in its body, empty if there is none."""
+    """A server's answer: its status, and the JSON object in its body (empty if there is none)."""
 
     status: int
     body: Mapping[str, Any]
@@ -71,7 +71,7 @@ class Web:
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None = None
     ) -> Answer:
-        """Send a request, of any status its answer.
+        """Send a request; return its answer, whatever its status.
 
         Raises:
             IssuerError: there is none, or ``url`` is neither https nor on this machine.
@@ -107,9 +107,9 @@ class Web:
 
 
 class Issuer:
-    """One issuer: its ``keys`` and, unless only those are wanted, what it says of itself.
+    """One issuer: its ``keys``, and on request its discovery document.
 
-    Keys are fetched when a token needs them, and stay as they were while the issuer is away.
+    Keys are fetched when a token needs them; the last ones stay in use while the issuer is away.
     """
 
     def __init__(
@@ -131,14 +131,14 @@ class Issuer:
         self._clock = clock
         self._metadata: Mapping[str, Any] | None = None
         self._tried_at: float | None = None
-        self._said_at: float | None = None
+        self._logged_at: float | None = None
         self._fetching: asyncio.Task[bool] | None = None
 
     async def metadata(self) -> Mapping[str, Any]:
         """Return its discovery document (OpenID Connect Discovery 1.0).
 
         Raises:
-            IssuerError: it cannot be read, or is of another issuer.
+            IssuerError: it cannot be read, or belongs to another issuer.
 
         """
         if self._metadata is None:
@@ -149,25 +149,25 @@ class Issuer:
         return self._metadata
 
     def key(self, key_id: str | None, algorithm: str) -> jwt.PyJWK | None:
-        """Return the key of a token; one that names none may only mean the only one. Look for newer ones if it is time.
+        """Return the key of a token; without a key id, the only key. Old keys are fetched again in the background.
 
-        None: it is not known, and ``ask`` may find it.
+        None: the key is unknown, and ``ask`` may find it.
         """
         if self.keys and self._age_s >= OLD_S:
-            self.begin()
+            self.start_fetch()
         if key_id is not None:
             return self.keys.get((key_id, algorithm))
         fitting = [key for (_, each), key in self.keys.items() if each == algorithm]
         return fitting[0] if len(fitting) == 1 else None
 
     async def ask(self) -> bool:
-        """Fetch the keys unless that was done a moment ago; return whether they have changed.
+        """Fetch the keys unless that was done recently; return whether they have changed.
 
-        Callers that come while they are being fetched wait for the same answer.
+        Concurrent callers wait for the same fetch.
         """
-        if self._fetching is None and self._age_s < (AGAIN_S if self.keys else RETRY_S):
+        if self._fetching is None and self._age_s < (REFETCH_S if self.keys else RETRY_S):
             return False
-        return await asyncio.shield(self.begin())
+        return await asyncio.shield(self.start_fetch())
 
     @property
     def is_fetching(self) -> bool:
@@ -184,8 +184,8 @@ class Issuer:
     def _age_s(self) -> float:
         return float("inf") if self._tried_at is None else self._clock() - self._tried_at
 
-    def begin(self) -> asyncio.Task[bool]:
-        """Fetch the keys, if that is not under way already; the task returns whether they are others now."""
+    def start_fetch(self) -> asyncio.Task[bool]:
+        """Start to fetch the keys, unless that is running; the task returns whether they have changed."""
         if self._fetching is None:
             self._tried_at = self._clock()
             self._fetching = asyncio.get_running_loop().create_task(self._fetch(), name="issuer.keys")
@@ -196,23 +196,23 @@ class Issuer:
         self._fetching = None
 
     async def _fetch(self) -> bool:
-        """Replace the keys; return whether they are others now."""
+        """Fetch and replace the keys; return whether they have changed."""
         self.fetches += 1
         try:
             keys = await self._published()
         except IssuerError as error:
-            self._say_away(str(error))
+            self._log_unreachable(str(error))
             return False
         before, self.keys = self.keys, keys
-        if self._said_at is not None:
-            self._said_at = None
+        if self._logged_at is not None:
+            self._logged_at = None
             # Event keys.issuer_reachable: The keys of an issuer of tokens could be read again.
             # Do: Nothing.
             structlog.get_logger().info("keys.issuer_reachable", issuer=self.address)
         return {name: _numbers(key) for name, key in before.items()} != {n: _numbers(key) for n, key in keys.items()}
 
     async def _published(self) -> PublicKeys:
-        """Return the keys that it publishes now.
+        """Return the keys that the issuer publishes now.
 
         Raises:
             IssuerError: there are none.
@@ -220,7 +220,7 @@ class Issuer:
         """
         url: object = self.jwks_url
         if url is None:
-            self._metadata = None  # the address of the keys may be another one today
+            self._metadata = None  # the address of the keys may have changed
             url = (await self.metadata()).get("jwks_uri")
         if not isinstance(url, str):
             raise IssuerError(f"the discovery document of {self.address} has no jwks_uri")
@@ -229,10 +229,10 @@ class Issuer:
             raise IssuerError(f"{_shown(url)} has no key for {', '.join(sorted(self.algorithms))}")
         return keys
 
-    def _say_away(self, problem: str) -> None:
+    def _log_unreachable(self, problem: str) -> None:
         now = self._clock()
-        if self._said_at is None or now - self._said_at >= SAID_AGAIN_S:
-            self._said_at = now
+        if self._logged_at is None or now - self._logged_at >= LOG_EVERY_S:
+            self._logged_at = now
             effect = "its last keys stay good" if self.keys else "its tokens are refused with 503"
             # Event keys.issuer_unreachable: The keys of an issuer of tokens could not be read. The last ones stay good;
             # without any, its tokens are refused with 503.
@@ -243,10 +243,10 @@ class Issuer:
 
 
 def unverified(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the header and the claims of a signed token, which anybody may have written.
+    """Return the header and the claims of a signed token, without verifying its signature.
 
     Raises:
-        TokenError: it is none.
+        TokenError: it is not a signed token.
 
     """
     try:
@@ -261,10 +261,10 @@ def unverified(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 
 
 def signed(text: str, key: jwt.PyJWK, algorithm: str) -> Mapping[str, Any]:
-    """Return the claims of a token that ``key`` has signed by ``algorithm``.
+    """Return the claims of a token signed with ``key`` and ``algorithm``.
 
     Raises:
-        TokenError: it has not.
+        TokenError: it is not.
 
     """
     try:
@@ -275,29 +275,29 @@ def signed(text: str, key: jwt.PyJWK, algorithm: str) -> Mapping[str, Any]:
 
 
 def text_of(claims: Mapping[str, Any], name: str) -> str | None:
-    """Return a claim that is a text, and not an empty one."""
+    """Return a claim that is a non-empty text; else None."""
     value = claims.get(name)
     return value if isinstance(value, str) and value else None
 
 
 def texts_of(value: object, *, words: bool = False) -> list[str]:
-    """Return the texts of a claim: of a list its items, else itself; of scopes the words of a text."""
+    """Return a claim's texts: the items of a list, or the text itself; with ``words`` (for scopes), its words."""
     if isinstance(value, str):
         return value.split() if words else [value]
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
 def instant_of(claims: Mapping[str, Any], name: str, default: float | None = None) -> float | None:
-    """Return an instant in seconds since 1970; None if the claim is none."""
+    """Return a claim as an instant in seconds since 1970; None if it is invalid."""
     value = claims.get(name, default)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and abs(value) < _LATEST_S else None
 
 
 def public_keys(document: Mapping[str, Any], algorithms: Collection[str]) -> PublicKeys:
-    """Return the keys of a JWK set (RFC 7517) that verify one of ``algorithms``; what is anything else is left out.
+    """Return the keys of a JWK set (RFC 7517) that verify one of ``algorithms``; others are ignored.
 
-    Secrets for HMAC and keys for encryption are such: no algorithm here is theirs.
+    For example secrets for HMAC and keys for encryption.
     """
     listed = document.get("keys")
     found: dict[tuple[str, str], jwt.PyJWK] = {}
@@ -313,7 +313,7 @@ def public_keys(document: Mapping[str, Any], algorithms: Collection[str]) -> Pub
 
 
 def named(metadata: Mapping[str, Any]) -> str:
-    """Return the issuer that a document names, for people."""
+    """Return the issuer named by a discovery document, for messages."""
     issuer = metadata.get("issuer")
     return issuer[:200] if isinstance(issuer, str) and issuer.isprintable() else "it names none"
 
@@ -350,6 +350,6 @@ def _proxy_of(url: str) -> str | None:
 
 
 def _shown(url: str) -> str:
-    """Return an address without what may be secret in it."""
+    """Return an address without the parts that may be secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:300]

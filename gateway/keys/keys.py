@@ -13,35 +13,35 @@ from gateway.keys.stored import Change, Decide, KeyStore, StoredKey, is_name, sh
 from gateway.keys.table import KeyTable
 from gateway.settings import ClientSettings
 
-# Watches the keys in the database: what has changed there is in force here within about a second.
+# Watches the keys in the database: changes there are in force here within about a second.
 
 POLL_S = 1.0
 STALE_S = 5.0  # without an answer for longer than this, the keys count as stale
-SAID_AGAIN_S = 300.0  # between two lines of the log about that
-FULL_READ_S = 60.0  # then everything is read again, for what was changed with SQL by hand
+LOG_EVERY_S = 300.0  # between two log lines about stale keys
+FULL_READ_S = 60.0  # between two complete reads, which find changes made by hand with SQL
 LEARNED_AT_ONCE = 100  # clients: about two milliseconds; then the event loop runs other tasks
 COMPARED_AT_ONCE = 1000  # rows or clients, likewise
 
 
 class KeyWatch:
-    """Keeps ``table`` as the database has it, from ``start`` to ``close``."""
+    """Keeps ``table`` in step with the database, from ``start`` to ``close``."""
 
     def __init__(self, store: KeyStore, table: KeyTable[Any], clock: Callable[[], float]) -> None:
         self._store = store
         self._table = table
         self._clock = clock
         self._known: dict[str, dict[str, StoredKey]] = {}  # rows by their client's name and their id
-        self._changed: set[str] = set()  # clients that the table has still to learn
+        self._changed: set[str] = set()  # clients whose keys the table does not have yet
         self._version: int | None = None
-        self._read_at = clock()  # when the database answered last; before it ever has, the start
+        self._read_at = clock()  # when the database answered last; until it has, the start
         self._full_at = clock()
-        self._said_at: float | None = None  # when the log was last told that the keys are stale
+        self._logged_at: float | None = None  # when stale keys were last logged
         self._looking = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     @property
     def stale_s(self) -> float:
-        """For how many seconds the database has not told whether anything has changed; 0 up to ``STALE_S``."""
+        """Seconds since the database last answered; 0 up to ``STALE_S``."""
         silent_s = self._clock() - self._read_at
         return silent_s if silent_s > STALE_S else 0.0
 
@@ -51,18 +51,18 @@ class KeyWatch:
         return len(self._known)
 
     async def start(self) -> None:
-        """Read the keys, and look for changes from now on. If the database does not answer, that is not an error."""
+        """Read the keys, and poll for changes from now on. It is no error if the database does not answer."""
         await self._try_to_look()
         self._task = asyncio.get_running_loop().create_task(self._poll(), name="keys.watch")
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Stop polling."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def look(self) -> None:
-        """Read what has changed since the last time, and put it in force.
+        """Read the changes since the last time, and put them in force.
 
         Raises:
             KeysUnreachable: the database does not answer.
@@ -89,22 +89,22 @@ class KeyWatch:
         try:
             await self.look()
         except KeysUnreachable as error:
-            self._say_stale(error.message)
+            self._log_stale(error.message)
         except Exception:  # noqa: BLE001 - a bug in one round must not stop all later ones
             # Event keys.watch_failed: One look for changed keys failed. The next one follows in a second.
             # Do: It is a bug: report it with the trace.
             get_logger().exception("keys.watch_failed")
         else:
-            if self._said_at is not None:
-                self._said_at = None
+            if self._logged_at is not None:
+                self._logged_at = None
                 # Event keys.fresh_again: The keys can be read from the database again.
                 # Do: Nothing.
                 get_logger().info("keys.fresh_again", clients=self.clients)
 
-    def _say_stale(self, problem: str) -> None:
+    def _log_stale(self, problem: str) -> None:
         now = self._clock()
-        if self._said_at is None or now - self._said_at >= SAID_AGAIN_S:
-            self._said_at = now
+        if self._logged_at is None or now - self._logged_at >= LOG_EVERY_S:
+            self._logged_at = now
             effect = (
                 "the keys known so far stay in force; changes are not seen"
                 if self._table.is_loaded
@@ -128,7 +128,7 @@ class KeyWatch:
             some = names[start : start + COMPARED_AT_ONCE]
             self._changed.update(name for name in some if before.get(name) != fresh.get(name))
             await asyncio.sleep(0)
-        self._known = fresh  # not before: who is cancelled has not noted all of them
+        self._known = fresh  # last: if cancelled before, the changed clients must be found again
 
     def _update(self, rows: Iterable[StoredKey]) -> None:
         """Replace the changed ``rows``, and note their clients."""
@@ -150,7 +150,7 @@ class KeyWatch:
             self._table.learn({name: self._in_order(name) for name in changed[start : start + LEARNED_AT_ONCE]})
             await asyncio.sleep(0)
         self._table.use_rows()
-        self._changed.clear()  # not before: who is cancelled has put nothing in force
+        self._changed.clear()  # last: if cancelled before, nothing is in force yet
 
     def _in_order(self, name: str) -> list[StoredKey]:
         return sorted(self._known.get(name, {}).values(), key=_age)
@@ -165,8 +165,8 @@ def _age(row: StoredKey) -> tuple[Any, str]:
 WRITE_S = 60.0
 
 
-class Uses:
-    """The ids of the keys that were used since the last time they were written. ``ids`` is one and the same set."""
+class KeyUses:
+    """The ids of the keys that were used since the last write. ``ids`` is always the same set object."""
 
     def __init__(self, store: KeyStore, utc_now: Callable[[], datetime]) -> None:
         self.ids: set[str] = set()
@@ -175,7 +175,7 @@ class Uses:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Write them from now on."""
+        """Start to write them regularly."""
         self._task = asyncio.get_running_loop().create_task(self._repeat(), name="keys.uses")
 
     async def close(self) -> None:
@@ -186,7 +186,7 @@ class Uses:
         await self.write()
 
     async def write(self) -> None:
-        """Write them; if the database does not answer, they are written the next time."""
+        """Write them; if the database does not answer, they are kept for the next time."""
         if not self.ids:
             return
         ids = frozenset(self.ids)
@@ -210,11 +210,11 @@ class Uses:
 
 # Ends keys at their instant, with one timer: for the one that ends next.
 
-LONGEST_S = 60.0  # then the wall clock is asked again: it may have been set, and a laptop may have slept
+LONGEST_S = 60.0  # then the wall clock is read again: it may have been set, or the machine suspended
 
 
 class Expiry:
-    """Calls ``table.end_expired`` when the next of its keys ends, from ``arm`` to ``close``."""
+    """Calls ``table.end_expired`` when the table's next key ends, from ``arm`` to ``close``."""
 
     def __init__(self, table: KeyTable[Any], unix_clock: Callable[[], float]) -> None:
         self._table = table
@@ -240,7 +240,7 @@ class Expiry:
 
 
 C = TypeVar("C")
-RETRY_S = 2  # the database is asked each second
+RETRY_S = 2  # the database is polled each second
 GOOGLES = "/v1beta/"  # where the paths of Google's API begin; its newer SDKs have them below the second
 _MAY_HAVE_KEY = (GOOGLES, "/v1/models")
 
@@ -259,9 +259,9 @@ IN_THE_FILE = (
 
 
 class Keys(Generic[C]):
-    """Who has which key: ``table`` for admission, and changes for administrators.
+    """The clients' keys: ``table`` for admission, and changes for administrators.
 
-    ``used`` is called with the id of a key of the database that was used.
+    ``used`` is called with the id of each used key of the database.
     """
 
     def __init__(
@@ -274,23 +274,23 @@ class Keys(Generic[C]):
         unix_clock: Callable[[], float],
         utc_now: Callable[[], datetime],
     ) -> None:
-        """Begin with the clients of the file; ``store`` is None if there are no others. ``make`` is the table's."""
+        """Start with the clients of the file; ``store`` is None if there are no others. ``make``: see ``KeyTable``."""
         self.table: KeyTable[C] = KeyTable(make, clients, stored=store is not None, unix_clock=unix_clock)
         self.unix_clock = unix_clock
         self.utc_now = utc_now
         self._store = store
         self._watch = None if store is None else KeyWatch(store, self.table, clock)
-        self._uses = None if store is None else Uses(store, utc_now)
+        self._uses = None if store is None else KeyUses(store, utc_now)
         self._expiry = Expiry(self.table, unix_clock)
         self.used: Callable[[str], None] = (lambda _: None) if self._uses is None else self._uses.ids.add
 
     @property
     def stale_s(self) -> float:
-        """For how many seconds the database has not said what it has; 0 if it has lately, and for keys of a file."""
+        """Seconds since the database last answered; 0 if it answered recently, or if keys are in the file only."""
         return 0.0 if self._watch is None else self._watch.stale_s
 
     async def start(self) -> None:
-        """Read the keys of the database, for at most some seconds, and see changes from now on."""
+        """Read the keys of the database, for at most some seconds, and poll for changes from now on."""
         self.table.on_changed = self._expiry.arm
         self._expiry.arm()
         if self._watch is not None:
@@ -299,7 +299,7 @@ class Keys(Generic[C]):
             self._uses.start()
 
     async def close(self) -> None:
-        """Stop, and write when keys were used last."""
+        """Stop, and write the last uses of keys."""
         self.table.on_changed = lambda: None
         self._expiry.close()
         if self._watch is not None:
@@ -310,7 +310,7 @@ class Keys(Generic[C]):
             await self._store.aclose()
 
     def readiness(self) -> dict[str, Any] | None:
-        """Return what a health check says of the keys in the database; None if they are in the file."""
+        """Return the health check's information about keys in the database; None if they are in the file."""
         if self._watch is None:
             return None
         return {
@@ -336,12 +336,12 @@ class Keys(Generic[C]):
             KeysUnreachable: the database does not answer.
 
         """
-        with _discreet():
-            rows = await self._demanded().listed(revoked=revoked)
+        with _hiding_address():
+            rows = await self._required_store().listed(revoked=revoked)
         return shown_all(self.table.clients, rows, self.utc_now())
 
     async def change(self, name: str, decide: Decide, *, who: str) -> Change:
-        """Carry out a change, which is in force here at once, elsewhere within two seconds.
+        """Carry out a change. It is in force here at once, elsewhere within two seconds.
 
         Raises:
             KeyConflict: keys, or this client, are in the file.
@@ -349,11 +349,11 @@ class Keys(Generic[C]):
             ApiError: that of ``decide``.
 
         """
-        store = self._demanded()
+        store = self._required_store()
         check_not_configured(name, self.table.clients)
         if not is_name(name):
             raise ClientNotFound(f"no client can be called {name!r}")
-        with _discreet():
+        with _hiding_address():
             change = await store.change(name, decide, who=who, at=self.utc_now())
         # Event keys.changed: An administrator (`by`) changed the settings of a client over `/admin/keys`.
         # Do: Nothing, if you know of it.
@@ -374,14 +374,14 @@ class Keys(Generic[C]):
                 get_logger().warning("keys.change_not_seen", client=name, problem=error.message)
         return change
 
-    def _demanded(self) -> KeyStore:
+    def _required_store(self) -> KeyStore:
         if self._store is None:
             raise KeyConflict(IN_THE_FILE)
         return self._store
 
 
 def check_not_configured(name: str, clients: Collection[str]) -> None:
-    """Check that a client is not one of the file.
+    """Check that a client is not in the file.
 
     Raises:
         KeyConflict: it is.
@@ -392,8 +392,8 @@ def check_not_configured(name: str, clients: Collection[str]) -> None:
 
 
 @contextmanager
-def _discreet() -> Iterator[None]:
-    """Leave the database's address out of what an administrator is told over HTTP."""
+def _hiding_address() -> Iterator[None]:
+    """Replace database errors by one without the database's address, for administrators over HTTP."""
     try:
         yield
     except KeysUnreachable as error:

@@ -18,10 +18,10 @@ from providers import redact
 
 
 class State(StrEnum):
-    """What a key is good for now."""
+    """Whether a key is valid now."""
 
     ACTIVE = "active"
-    RETIRING = "retiring"  # replaced, and good until ``retires_at``
+    RETIRING = "retiring"  # replaced, but valid until ``retires_at``
     EXPIRED = "expired"
     REVOKED = "revoked"
 
@@ -45,7 +45,7 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ends_at(self) -> datetime | None:
-        """The instant from which it is refused, if it is not revoked before; None: never."""
+        """The instant from which it is refused, unless it is revoked before; None: never."""
         ends = [instant for instant in (self.expires_at, self.retires_at) if instant is not None]
         return min(ends, default=None)
 
@@ -58,7 +58,7 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
         return State.ACTIVE if self.retires_at is None else State.RETIRING
 
 
-# The database as the keys need it.
+# The interface to the database of keys.
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ class KeyStore(Protocol):
         """
 
     async def listed(self, *, revoked: bool = False) -> list[StoredKey]:
-        """Return the rows with everything, to be shown; with ``revoked`` also those of revoked keys."""
+        """Return the rows with all fields, for display; with ``revoked`` also those of revoked keys."""
 
     async def change(self, name: str, decide: Decide, *, who: str, at: datetime) -> Change:
         """Carry out what ``decide`` returns, and record it, as one transaction; one change at a time.
@@ -106,7 +106,7 @@ class KeyStore(Protocol):
 
 
 # The settings of a client outside the file: the same fields, checked by the same model, as JSON. Nothing here knows a
-# field but those that have a place of their own (keys, role, expiry): a new field of ``ClientSettings`` can be set,
+# field except those with columns of their own (keys, role, expiry): a new field of ``ClientSettings`` can be set,
 # stored and shown without a change here.
 
 OWN = frozenset({"name", "source", "keys", "key", "shadowed"})  # of a client's description: no setting has such a name
@@ -121,7 +121,7 @@ def client_settings(
     models: Collection[str] | None = None,
     providers: Collection[str] | None = None,
 ) -> ClientSettings:
-    """Return the settings that ``fields`` describe; ``models`` and ``providers`` are those that may be named, if known.
+    """Return the settings that ``fields`` describe; ``models`` and ``providers`` are the valid names, if known.
 
     Raises:
         InvalidRequest: fields are unknown or invalid; the message says of each what to write instead.
@@ -148,18 +148,18 @@ def client_settings(
 
 
 def as_fields(settings: ClientSettings) -> dict[str, Any]:
-    """Return what is set, as JSON: what describes the client again. The role is always there, keys never."""
+    """Return the settings that are set, as JSON for ``client_settings``. The role is always included, keys never."""
     given = settings.model_dump(mode="json", exclude_unset=True, by_alias=True, exclude={"key_sha256", "admin"})
     return {"role": str(settings.role), **given, "expires": instant_text(settings.expires)}
 
 
 def stored_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of ``fields`` that a row has as JSON."""
+    """Return the part of ``fields`` that a row stores as JSON."""
     return {name: value for name, value in fields.items() if name not in _APART}
 
 
 def merged(fields: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``fields`` with ``patch`` over them, as RFC 7396 has it: null removes, sections are merged."""
+    """Return ``fields`` with the merge patch ``patch`` applied (RFC 7396): null removes, sections are merged."""
     result = dict(fields)
     for name, value in patch.items():
         if value is None:
@@ -183,7 +183,7 @@ def _invalid(complaints: Sequence[Complaint]) -> InvalidRequest:
     return InvalidRequest(message, param=said[0][0] or None)
 
 
-# How clients and their keys are shown, to people and in JSON: nothing here is a secret.
+# Descriptions of clients and their keys, for people and as JSON, without secrets.
 
 FILE, DATABASE = "file", "database"
 
@@ -223,7 +223,7 @@ def shown_key(row: StoredKey) -> dict[str, Any]:
 
 
 def fields_of(row: StoredKey) -> dict[str, Any]:
-    """Return the settings of the row's client, as they were given."""
+    """Return the settings of the row's client, as they were set."""
     return {"role": row.role, **row.settings, "expires": instant_text(row.expires_at)}
 
 
@@ -235,7 +235,7 @@ def by_name(rows: Iterable[StoredKey]) -> dict[str, list[StoredKey]]:
     return found
 
 
-# A key: its text, which only its owner has, and what is stored of it.
+# A new key: its text, which only its owner has, and the parts that are stored.
 
 PREFIX = "hs-"
 _RANDOM_BYTES = 32

@@ -13,7 +13,7 @@ from gateway.keys.stored import StoredKey, client_settings, fields_of
 from gateway.settings import ClientSettings
 
 C = TypeVar("C")
-Ended = Mapping[bytes, type[ClientDisconnected]]  # the digest of a key → with which error its calls are cut
+Ended = Mapping[bytes, type[ClientDisconnected]]  # the digest of a key → the error with which its calls are cut
 
 
 class Known(msgspec.Struct, Generic[C], frozen=True):
@@ -25,9 +25,9 @@ class Known(msgspec.Struct, Generic[C], frozen=True):
 
 
 class KeyTable(Generic[C]):
-    """Every key by its digest, as ``known``. ``make`` makes the client that its name and settings describe.
+    """Every key by its digest, as ``known``. ``make`` creates a client from its name and settings.
 
-    ``on_ended`` is called with the keys that were in force and are not any more: their calls are to be cut.
+    ``on_ended`` is called with the keys that are no longer in force: their calls are to be cut.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class KeyTable(Generic[C]):
         stored: bool,
         unix_clock: Callable[[], float],
     ) -> None:
-        """Begin with the clients of the file. ``stored``: there are others in the database, which are not known yet."""
+        """Start with the clients of the file. ``stored``: there are others in the database, not read yet."""
         self.known: Mapping[bytes, Known[C]] = {}
         self.clients = clients  # of the file
-        self.is_required = True  # whether a request needs a key; otherwise every program on this machine is let in
-        self.is_loaded = not stored  # whether those of the database are known
+        self.is_required = True  # whether a request needs a key; otherwise every program on this machine is admitted
+        self.is_loaded = not stored  # whether the clients of the database have been read
         self.on_ended: Callable[[Ended], None] = lambda _: None
         self.on_changed: Callable[[], None] = lambda: None
         self.of_tokens: Callable[[], Ended] = dict  # the tokens that have ended, by their hash
@@ -67,7 +67,7 @@ class KeyTable(Generic[C]):
 
     @property
     def holders(self) -> Iterator[C]:
-        """The clients, each as often as it has keys; once if only tokens name it."""
+        """The clients, each once for each of its keys; once if only tokens name it."""
         yield from (known.client for known in self.known.values() if known.client is not None)
         yield from (self._make(name, each) for name, each in self.clients.items() if not each.key_sha256)
 
@@ -89,9 +89,9 @@ class KeyTable(Generic[C]):
         self._replace()
 
     def learn(self, changed: Mapping[str, Sequence[StoredKey]]) -> None:
-        """Learn the keys of clients in the database, by name: all that are not revoked, the newest last.
+        """Store the keys of clients in the database, by name: all that are not revoked, the newest last.
 
-        They are in force after ``use_rows``: a table of thousands is learned in parts.
+        They are in force after ``use_rows``, so that a table of thousands can be stored in parts.
         """
         for name, rows in changed.items():
             for row in self._rows.pop(name, ()):
@@ -101,12 +101,12 @@ class KeyTable(Generic[C]):
                 self._know(name, rows)
 
     def use_rows(self) -> None:
-        """Put in force what was learned: that is all that the database has."""
+        """Put the stored keys in force: all keys of the database have been passed to ``learn``."""
         self.is_loaded = True
         self._replace()
 
     def end_expired(self) -> None:
-        """Report the keys whose end has come since the last time."""
+        """Report the keys that have ended since the last time."""
         now = self._unix_clock()
         ended: dict[bytes, type[ClientDisconnected]] = {}
         while self._ends and self._ends[0][0] <= now:
@@ -140,7 +140,7 @@ class KeyTable(Generic[C]):
             self._known_stored[bytes.fromhex(row.sha256)] = Known(client, _seconds(row.ends_at), row.id)
 
     def _replace(self) -> None:
-        """Put the new table in force, and report what it does not have any more."""
+        """Put the new table in force, and report the keys that it no longer has."""
         before, now = self.known, self._unix_clock()
         self.known = {**self._known_stored, **dict(self._of_file())}
         self.is_required = self._stored or bool(self.clients)
@@ -151,7 +151,7 @@ class KeyTable(Generic[C]):
         ends = [(known.ends_at, digest) for digest, known in self.known.items() if known.ends_at is not None]
         ended |= {digest: CutByExpiry for end, digest in ends if end <= now}
         ends += [
-            (each.expires.timestamp(), b"")  # nobody's key: only tokens name it
+            (each.expires.timestamp(), b"")  # no key: only tokens name this client
             for each in self.clients.values()
             if each.expires is not None and not each.key_sha256
         ]

@@ -1,4 +1,4 @@
-"""JWTs as clients' keys (RFC 7519, checked as RFC 8725 and RFC 9068 say): verified once, then known by their hash.
+"""JWTs as clients' keys (RFC 7519, checked by RFC 8725 and RFC 9068): verified once, then cached by their hash.
 
 Only ``issuers`` in the settings load this module.
 """
@@ -28,14 +28,14 @@ from gateway.keys.table import Ended, KeyTable, Known
 from gateway.settings import IssuerSettings, Role
 
 C = TypeVar("C")
-MOST = 10_000  # tokens that are known, about 1 kB each; the one that was not used for longest goes first
+MOST = 10_000  # cached tokens, about 1 kB each; the least recently used is dropped first
 # Claims that ID tokens have and access tokens do not. A token of ``typ: JWT`` with one of them is refused.
 _OF_ID_TOKENS = ("nonce", "at_hash", "c_hash", "s_hash")
 _ACCESS_TOKENS = frozenset({"at+jwt", "application/at+jwt"})
 
 
 class Token(msgspec.Struct, weakref=True):
-    """A verified token. It has no secret: neither its text nor its hash."""
+    """A verified token, without secrets: neither its text nor its hash."""
 
     issuer: str  # its name in the settings
     subject: str | None
@@ -43,7 +43,7 @@ class Token(msgspec.Struct, weakref=True):
     client: str
     is_chosen: bool  # whether the settings map it to this client; else the token names the client itself
     ends_at: float  # seconds since 1970, with the leeway
-    seen: object = None  # the table of keys of which ``known`` is
+    seen: object = None  # the table of keys in which ``known`` was found
     known: Any = None  # its client in that table
 
 
@@ -68,17 +68,17 @@ class Tokens(Generic[C]):
         self._named: dict[str, str] = {}  # the names of issuers by their `iss`
         self.issuers: dict[str, Issuer] = {}
         self._verified: OrderedDict[bytes, Token] = OrderedDict()  # by the token's hash; the latest used last
-        # Also those that had to make room while calls run with them: a denied one is cut all the same.
+        # Includes tokens dropped from the cache while their calls run, so that these are cut if the token is denied.
         self._alive: WeakValueDictionary[bytes, Token] = WeakValueDictionary()
-        self._replaced: list[Issuer] = []  # whose last request for keys is still awaited
+        self._replaced: list[Issuer] = []  # former issuers whose last fetch is still running
         table.of_tokens = self.ended
 
     def __len__(self) -> int:
-        """Return how many tokens are known."""
+        """Return the number of cached tokens."""
         return len(self._verified)
 
     def configure(self, settings: Mapping[str, IssuerSettings]) -> None:
-        """Use these issuers from now on. What has changed of one is verified again; its keys stay if they may."""
+        """Use these issuers from now on. Tokens of a changed issuer are verified again; its keys stay if valid."""
         before, issuers = self.issuers, {}
         changed = {name for name in {*settings, *self._settings} if settings.get(name) != self._settings.get(name)}
         for name, each in settings.items():
@@ -101,10 +101,10 @@ class Tokens(Generic[C]):
             del self._verified[digest]
 
     def fetch(self) -> None:
-        """Fetch the keys that are not known yet in the background, so that the first token need not wait."""
+        """Fetch missing keys in the background, so that the first token does not have to wait."""
         for issuer in self.issuers.values():
             if not issuer.keys:
-                issuer.begin()
+                issuer.start_fetch()
 
     async def close(self) -> None:
         """Stop fetching keys, and close the connections."""
@@ -113,14 +113,14 @@ class Tokens(Generic[C]):
         await self._web.aclose()
 
     def of(self, digest: bytes) -> Token | None:
-        """Return the token with this hash. Who holds it on to has it found when it is denied."""
+        """Return the token with this hash. While a caller holds it, ``ended`` can report it."""
         return self._verified.get(digest)
 
     def holder(self, text: str, digest: bytes) -> C:
         """Return the client that a token names.
 
         Raises:
-            WrongKey, KeyExpired: the token is not good, or not any more.
+            WrongKey, KeyExpired: the token is invalid, or no longer valid.
             SignerUnknown: it is signed with a key that is not known yet.
             KeysNotLoaded, KeyUnusable: its client cannot be judged now.
 
@@ -166,7 +166,7 @@ class Tokens(Generic[C]):
         return ended
 
     def _table_of(self, token: Token) -> Known[C]:
-        """Return the client of a token as the keys have it now.
+        """Return a token's client from the current table of keys.
 
         Raises:
             WrongKey, KeysNotLoaded: there is none, or it is not known whether there is.
@@ -186,7 +186,7 @@ class Tokens(Generic[C]):
         return found
 
     def _verify(self, text: str) -> Token:
-        """Return what a token says, if it is good.
+        """Verify a token and return it.
 
         Raises:
             WrongKey, SignerUnknown: it is not, or that cannot be told yet.
@@ -203,7 +203,7 @@ class Tokens(Generic[C]):
         if algorithm not in settings.algorithms:
             raise WrongKey(f"the token's `alg` is not one of {', '.join(settings.algorithms)}")
         issuer = self.issuers[name]
-        key = issuer.key(header.get("kid"), algorithm)  # what else the token says of keys is ignored
+        key = issuer.key(header.get("kid"), algorithm)  # any other key in the token's header is ignored
         if key is None:
             raise SignerUnknown(
                 "the token is not signed with a key that its issuer publishes", ask=partial(_ask, issuer)
@@ -216,7 +216,7 @@ class Tokens(Generic[C]):
         return self._judged(name, settings, claims)
 
     def _judged(self, name: str, settings: IssuerSettings, claims: Mapping[str, Any]) -> Token:
-        """Return the token with these claims, which its issuer has signed."""
+        """Return the token with these claims, whose signature is verified."""
         now, end, start = self._unix_clock(), instant_of(claims, "exp"), instant_of(claims, "nbf", 0.0)
         if end is None or start is None:
             raise WrongKey("the token has no `exp`, or its `exp` or `nbf` is not a number")
@@ -264,7 +264,7 @@ def _check_kind(kind: object, settings: IssuerSettings, claims: Mapping[str, Any
         raise WrongKey("the token's `typ` is not at+jwt: it is no access token, or its issuer needs `typ: JWT` here")
     if said not in {None, "jwt"}:
         raise WrongKey("the token's `typ` is neither at+jwt nor JWT")
-    # Keycloak writes the kind into a claim, the same for the tokens that renew others and those that end sessions.
+    # Keycloak writes the kind into a claim, also for refresh tokens and logout tokens.
     if any(claim in claims for claim in _OF_ID_TOKENS) or claims.get("typ", "Bearer") != "Bearer":
         raise WrongKey("this is an ID token, or another one that is no access token: send an access token")
 
@@ -274,10 +274,10 @@ def _is_denied(settings: IssuerSettings, subject: str | None, token_id: str | No
 
 
 async def _ask(issuer: Issuer) -> bool:
-    """Fetch an issuer's keys again; return whether they are others now.
+    """Fetch an issuer's keys again; return whether they have changed.
 
     Raises:
-        KeysNotLoaded: it has never told any.
+        KeysNotLoaded: it has never published any.
 
     """
     if await issuer.ask():

@@ -1,10 +1,10 @@
-"""What is said to Redis about leases: one script for a quota, one for the processes that share it.
+"""The Redis scripts for leases: one for a quota, one for the processes that share it.
 
 A quota is a hash with one field for each process, ``used lease until seen`` (amounts, and Redis' own time in seconds),
-of slots with what is in flight there; ``base``: what was used by processes that do not report any more; and ``sums`` of
-all fields, so that a report costs the same however many processes there are. All that a process says is absolute, and
-what it said before is taken out of the sums, so a command that is repeated or whose reply is lost does no harm. The
-sums are made again of all fields in each fifth of a lease's time: until then a lease that has expired counts.
+for slots also the number in flight there; ``base``: usage by processes that no longer report; and ``sums`` of all
+fields, so that the cost of a report does not depend on the number of processes. Reports are absolute, and a process's
+former report is subtracted from the sums, so a repeated command or a lost reply does no harm. The sums are recomputed
+from all fields in each fifth of a lease's time: until then an expired lease still counts.
 """
 
 from typing import Any
@@ -24,11 +24,11 @@ EXPIRY_S = {
 
 PROCESSES_KEY = "holeshot:limits:processes"
 
-# KEYS[1]: a hash of all processes, and ``known``: how many there are, counted again in each fifteenth of ``process_s``.
-# ARGV: this one, ``process_s`` and ``restoring_s``, whether it has been here before (then, if its field is gone, Redis
-# has lost its data), and whether it went on without Redis. Returns how many processes there are, and whether a moment
-# ago data were lost or one returned: then what others have used and leased may not be known here yet. Returns count
-# only sometimes, so that a process which comes and goes stops nobody.
+# KEYS[1]: a hash of all processes, and ``known``: their number, counted again in each fifteenth of ``process_s``.
+# ARGV: this process, ``process_s`` and ``restoring_s``, whether it has reported before (then, if its field is gone,
+# Redis has lost its data), and whether it continued without Redis. Returns the number of processes, and whether data
+# were lost or a process returned a moment ago: then the others' usage and leases may be incomplete here. Not every
+# return counts, so that a process with an unstable connection does not block the others.
 GREET = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
@@ -64,18 +64,18 @@ if again then redis.call('EXPIRE', KEYS[1], 86400) end
 return {known, (now - incomplete_at < restoring_s) and 1 or 0}
 """
 
-# KEYS[1]: a quota. ARGV: this process, what it has used, what it needs, what it would like to have at hand besides, the
-# limit, the seconds of a lease, of ``silent_s`` and of the key's expiry, the base that it knows, whether it has
-# reported before (that base counts if its own field, or the whole hash, is gone), whether the quota is of calls, and
-# what it may use before it has the reply. Grants all of the need that is left, and of the rest at most a fair part; of
-# calls a whole number of them. What a smaller lease gives back is for others when its holder has asked again: then it
-# knows. Returns the lease, what others have used and leased, and the base with all silent ones.
+# KEYS[1]: a quota. ARGV: this process, its usage, its need, the amount wanted in advance, the limit, the seconds of a
+# lease, of ``silent_s`` and of the key's expiry, the base that it knows, whether it has reported before (its base
+# counts if its own field, or the whole hash, is gone), whether the quota counts calls, and the amount that it may use
+# before it has the reply. Grants as much of the need as is left, and of the rest at most a fair part; of calls a whole
+# number. The difference to a smaller lease is available to others after the holder's next report: only then does the
+# holder know. Returns the lease, the others' usage and leases, and the base including all silent processes.
 #
 # Slots at a deployment have KEYS[2], a sorted set of the processes that have less than a fair part and lack slots, by
-# since when, and ARGV[13], the attempts in flight here. These stay leased. Of what is free each process in the set that
-# has waited longer gets one first, unless its lease has expired; while there is one, nobody is granted more than a fair
-# part, and for a second after any process lacked some (``wanted``), nothing is granted in advance; else one at least.
-# Returns besides what others have in flight, the fair part, and whether others lack slots.
+# the time since when, and ARGV[13], the attempts in flight here. These stay leased. Of the free slots, each process in
+# the set that has waited longer gets one first, unless its lease has expired. While the set is not empty, no process is
+# granted more than a fair part; for a second after any process lacked slots (``wanted``) none are granted in advance;
+# else at least one. Also returns the others' attempts in flight, the fair part, and whether others lack slots.
 LEASE = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
@@ -169,7 +169,7 @@ return {text(lease), text(base + all), text(leased), text(base + silent), text(r
 class Grant(msgspec.Struct, frozen=True):
     """The reply to ``LEASE``: the lease of this process, and the others' use, leases and base.
 
-    Of slots also what the others have in flight, the fair part of each process, and whether others lack slots.
+    For slots also the others' attempts in flight, the fair part of each process, and whether others lack slots.
     """
 
     lease: float

@@ -1,8 +1,8 @@
-"""Limits: what clients and models may still use. Calls hold what they will probably use, and settle at their end.
+"""Limits of clients and models. A call holds its probable usage, and is charged its actual usage at its end.
 
 An admission is a comparison in this process; only if a lease is used up, a call waits for a larger one, at most
-``PATIENCE_S`` (for a new window ``Times.first_s``). What running calls cost beyond what they held is the most that a
-limit can be exceeded by.
+``PATIENCE_S`` (for a new window ``Times.first_s``). A limit can be exceeded at most by the running calls' usage beyond
+their holds.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,11 +27,11 @@ from gateway.limits.quota import (
 )
 from providers import Price, cost_usd
 
-# An account: all limits of one client or one model, each with its quota in the present window.
+# An account: all limits of one client or one model, each with its quota in the current window.
 
 
 def owner_of_client(client: str | None) -> str:
-    """Return the owner of a client's account; None: local programs, while there are no clients."""
+    """Return the owner of a client's account; None: local programs, if no clients are configured."""
     return "anonymous" if client is None else f"client:{client}"
 
 
@@ -61,7 +61,7 @@ def level_of_end_user(scope: str, end_user: str, limits: Mapping[str, float]) ->
 
 
 _END_USER = "user:"
-MOST_END_USERS = 10_000  # with an account of their own in a process; the others of a team or key share one
+MOST_END_USERS = 10_000  # with their own account in a process; further ones of a team or key share one
 
 
 class Account:
@@ -69,22 +69,22 @@ class Account:
 
     def __init__(self, owner: str) -> None:
         self.owner = owner  # "client:my-app", "team:research", "model:fast"
-        self.above: tuple[str, ...] = ()  # of a client: the owners that pay for its calls too, as of the last one
+        self.above: tuple[str, ...] = ()  # of a client: the other owners charged for its last call (its team)
         self.limits: Mapping[str, float] = {}
         self._quotas: dict[str, Quota] = {}
-        # In the present windows: all; those held before the body of a request, those after it; those that headers tell.
+        # Of the current windows: all; those held before a request's body, and after it; those shown in headers.
         self.listed: tuple[Quota, ...] = ()
         self.before_body: tuple[Quota, ...] = ()
         self.after_body: tuple[Quota, ...] = ()
-        self.told: tuple[Quota, ...] = ()
-        self.refused_by: Quota | None = None  # which had too little for the last call that was refused
-        self._replaced: dict[str, Quota] = {}  # of the windows before: a clock that was wrong may come back to them
+        self.header_quotas: tuple[Quota, ...] = ()
+        self.refused_by: Quota | None = None  # the quota that refused the last refused call
+        self._replaced: dict[str, Quota] = {}  # of former windows: a wrong clock may be set back to them
         self.since_s = self.until_s = -inf  # when the last of the windows began, and the first of them ends
 
     def use(self, limits: Mapping[str, float]) -> None:
-        """Apply these limits. If they are others than before, what was used in the present windows counts on.
+        """Apply these limits. If they differ, usage in the current windows still counts.
 
-        So it does for a limit that is taken away for a while; only what is used meanwhile does not count.
+        It also does for a limit that is removed for a while, except for usage in the meantime.
         """
         if limits is self.limits or limits == self.limits:
             self.limits = limits  # the next comparison is one of identity
@@ -92,31 +92,31 @@ class Account:
         self.limits = limits
         for name, quota in self._quotas.items():
             if name in limits:
-                quota.relimit(limits[name])
+                quota.set_limit(limits[name])
         self.until_s = -inf
 
     def quotas(self, unix_s: float) -> tuple[Quota, ...]:
         """Return the quotas of all limits, in the windows around ``unix_s``."""
         if not self.since_s <= unix_s < self.until_s:  # also when the clock was set back
-            self.turn(unix_s)
+            self.begin_windows(unix_s)
         return self.listed
 
     def is_over(self, unix_s: float) -> bool:
-        """Whether nothing is held, and no window in which something was used lasts."""
+        """Whether nothing is held, and nothing was used in a window that still lasts."""
         return all(
             quota.held < ROUNDING
             and (quota.used < ROUNDING or quota.name == "max_parallel" or not _is_in(quota, unix_s))
             for quota in self._quotas.values()
         )
 
-    def turn(self, unix_s: float) -> None:
+    def begin_windows(self, unix_s: float) -> None:
         """Begin the windows around ``unix_s``."""
         for name, limit in self.limits.items():
             quota = self._quotas.get(name)
             if quota is None or not _is_in(quota, unix_s):
                 before = self._replaced.get(name)
                 if before is not None and _is_in(before, unix_s):
-                    before.relimit(limit)
+                    before.set_limit(limit)
                     self._quotas[name] = before
                 else:
                     self._quotas[name] = Quota(self.owner, name, limit, WINDOWS[name](unix_s))
@@ -125,7 +125,7 @@ class Account:
         self.listed = tuple(self._quotas[name] for name in self.limits)
         self.before_body = tuple(quota for quota in self.listed if quota.name in BEFORE_BODY)
         self.after_body = tuple(quota for quota in self.listed if quota.name not in BEFORE_BODY)
-        self.told = tuple(quota for quota in self.listed if quota.name in _NAMES)
+        self.header_quotas = tuple(quota for quota in self.listed if quota.name in _NAMES)
         self.since_s = max((quota.window.starts_s for quota in self.listed), default=-inf)
         self.until_s = min((quota.window.ends_s for quota in self.listed), default=inf)
 
@@ -134,7 +134,7 @@ def _is_in(quota: Quota, unix_s: float) -> bool:
     return quota.window.starts_s <= unix_s < quota.window.ends_s
 
 
-# The response headers in which OpenAI's API says what is left of a minute.
+# The response headers in which OpenAI's API reports what is left of a minute's limits.
 
 _NAMES = {"rpm": "requests", "tpm": "tokens"}
 _LIMIT = {name: istr(f"x-ratelimit-limit-{unit}") for name, unit in _NAMES.items()}
@@ -143,10 +143,10 @@ _RESET = {name: istr(f"x-ratelimit-reset-{unit}") for name, unit in _NAMES.items
 
 
 def rate_headers(quotas: Iterable[Quota], unix_s: float) -> dict[str, str]:
-    """Return the headers for ``quotas``, which are of requests and tokens: of each kind the one with least left."""
+    """Return the headers for quotas of requests and of tokens: for each kind, the quota with the least left."""
     least: dict[str, tuple[float, Quota]] = {}
     for quota in quotas:
-        left = quota.limit - quota.elsewhere.used - quota.used - quota.held  # ``Quota.left``: each call is here
+        left = quota.limit - quota.elsewhere.used - quota.used - quota.held  # ``Quota.left`` inlined: hot path
         best = least.get(quota.name)
         if best is None or left < best[0]:
             least[quota.name] = left, quota
@@ -173,7 +173,7 @@ class Payer(msgspec.Struct, frozen=True):
 
 
 class Use(msgspec.Struct, frozen=True):
-    """What a call will probably use: tokens with its answer, US dollars of the attempts that start at once."""
+    """A call's probable usage: tokens including its answer, and US dollars of the attempts that start at once."""
 
     prompt_tokens: float = 0.0
     tokens: float = 0.0
@@ -181,7 +181,7 @@ class Use(msgspec.Struct, frozen=True):
 
 
 class Begun:
-    """What a request holds of its ``levels`` from before its body is read: ``max_parallel`` and ``rpm``."""
+    """A request's holds on its ``levels`` before its body is read: ``max_parallel`` and ``rpm``."""
 
     __slots__ = ("_held", "levels")
 
@@ -190,14 +190,14 @@ class Begun:
         self._held = held
 
     def end(self, *, counts: bool = True) -> None:
-        """Give the place of ``max_parallel`` back, once. ``counts``: whether the request counts in ``rpm``."""
+        """Release ``max_parallel``, once. ``counts``: whether the request counts in ``rpm``."""
         held, self._held = self._held, ()
         if held:
             _settle(held, _ONE_REQUEST, _COUNTED if counts else _NOTHING)
 
 
 class _Hold(msgspec.Struct):
-    """What one call holds: of its levels' quotas, also before its body, and of each model (None: without a limit)."""
+    """A call's holds: on its levels' quotas, before and after its body, and on each model (None: no limit)."""
 
     mine: "Sequence[_Wanted]"
     amounts: Mapping[str, float]  # of ``mine``
@@ -214,8 +214,8 @@ class Standing(msgspec.Struct, frozen=True):
     resets_in_s: float | None  # None: it counts what is in use
 
 
-# What shall be held of the quotas of an account, and whose it is. The amounts are the same at each level, by name: of
-# one request, of the tokens and dollars of one call.
+# The quotas of an account to be held, and their level. The amounts, by name, are the same at each level: one request,
+# and the tokens and dollars of one call.
 _Wanted = tuple[Account, Sequence[Quota], Level]
 _ONE_REQUEST: Mapping[str, float] = {"rpm": 1.0, "max_parallel": 1.0}
 _NOTHING: Mapping[str, float] = dict.fromkeys(("rpm", "tpm", "max_parallel", *DOLLARS), 0.0)
@@ -232,13 +232,13 @@ class Limits:
         self._holds: dict[str, _Hold] = {}  # by call id
         self._accounts: dict[str, Account] = {}  # of clients and teams, by owner
         self._end_users: dict[str, Account] = {}
-        self._swept_s = -inf  # when those of end users that are over may be looked for again
-        self.sharing = 0  # calls of end users that had no account of their own
-        self._models: dict[str, Account] = {}  # by the name of who pays
-        self._payers: dict[str, Payer] = {}  # by model: for audited losers, which end after their call
+        self._swept_s = -inf  # when unused accounts of end users may be dropped again
+        self.sharing = 0  # calls of end users that had to share an account
+        self._models: dict[str, Account] = {}  # by the payer's name
+        self._payers: dict[str, Payer] = {}  # by model; kept for audited losers, which end after their call
 
     def check(self, levels: Iterable[Level]) -> None:
-        """Refuse a client of whom it is known that nothing is left: before its request is read.
+        """Refuse a client whose limit is known to be used up, before its request is read.
 
         Raises:
             LimitReached: nothing is left.
@@ -254,7 +254,7 @@ class Limits:
                 account.refused_by = None
 
     async def begin(self, levels: Sequence[Level]) -> Begun:
-        """Hold what is known of a request before its body is read; ``end`` must be called when the request has ended.
+        """Hold ``max_parallel`` and ``rpm`` before the body is read; ``end`` must be called when the request ends.
 
         Raises:
             LimitReached: too little is left.
@@ -278,9 +278,9 @@ class Limits:
         *,
         begun: Begun | None = None,
     ) -> dict[str, str]:
-        """Hold what a call will probably use; return the response headers that say what is left.
+        """Hold a call's probable usage; return the response headers about what is left.
 
-        ``begun`` is what its request holds already. The end of the call must be recorded, or ``drop`` called.
+        ``begun`` has the holds of its request. The end of the call must be recorded, or ``drop`` called.
 
         Raises:
             LimitReached: too little is left, for one of the levels or for the model.
@@ -292,30 +292,30 @@ class Limits:
         headers: dict[str, str] = {}
         if levels:
             unix_s = self._unix_clock()
-            told: list[Quota] = []
+            header_quotas: list[Quota] = []
             for level in levels:
                 if use.prompt_tokens > level.limits.get("tpm", use.prompt_tokens):
                     raise LargerThanLimit(use.prompt_tokens, level.limits["tpm"], level.whose)
                 account = self._account(level, unix_s)
-                told += account.told
+                header_quotas += account.header_quotas
                 quotas = account.listed if begun is None or level.is_of_body else account.after_body
                 mine.append((account, quotas, level))
             amounts = {**_ONE_REQUEST, "tpm": use.tokens, "usd_per_day": use.usd, "usd_per_month": use.usd}
             await self._all(mine, amounts)
             mine[0][0].above = (levels[1].owner,) if len(levels) > 1 and not levels[1].is_of_body else ()  # the team
-            headers = rate_headers(told, unix_s)
+            headers = rate_headers(header_quotas, unix_s)
         hold = _Hold(mine, amounts, begun, {})
         if payer.usd_per_day is not None or payer.dearest is not None:
             try:
                 await self._hold_for_model(hold, payer, use)
-            except BaseException:  # also its client may leave while a lease is asked for
+            except BaseException:  # includes cancellation: its client may leave during the wait for a lease
                 _settle(mine, amounts, _NOTHING)
                 raise
         self._holds[call_id] = hold
         return headers
 
     async def hold_fallback(self, call_id: str, payer: Payer, use: Use) -> None:
-        """Hold what a call will probably use of the next model it tries.
+        """Hold a call's probable usage of the next model it tries.
 
         Raises:
             LimitReached: that model's limit leaves too little.
@@ -326,7 +326,7 @@ class Limits:
         self._holds[call_id] = hold
 
     def standings(self, level: Level) -> list[Standing]:
-        """Return what is used of a level's limits. Nothing is leased for it, so little may be known of others."""
+        """Return the usage of a level's limits. Leases nothing, so other processes' usage may be unknown."""
         unix_s, account, limits = self._unix_clock(), self._accounts.get(level.owner), level.limits
         quotas = {} if account is None else {quota.name: quota for quota in account.quotas(unix_s)}
         unasked = 0.0 if self._leases.sees_all else None
@@ -339,7 +339,7 @@ class Limits:
         return found
 
     def model_dollars(self) -> dict[str, float]:
-        """Return the US dollars left today of each model with a limit, by the name of who pays; known from calls."""
+        """Return the US dollars left today of each model with a limit, by the payer's name; only of models called."""
         unix_s = self._unix_clock()
         return {
             name: _left(quota)
@@ -349,9 +349,9 @@ class Limits:
         }
 
     def client_dollars(self) -> list[tuple[str, float]]:
-        """Return each limit in dollars of the clients and teams that have called: its name, and the part that is left.
+        """Return the name and the remaining part of each limit in dollars, of clients and teams that have called.
 
-        That is 0 if there was too little for the last call.
+        The part is 0 if there was too little for the last call.
         """
         unix_s = self._unix_clock()
         return [
@@ -362,7 +362,7 @@ class Limits:
         ]
 
     def drop(self, call_id: str) -> None:
-        """Release what a call holds, if its end was not recorded."""
+        """Release a call's holds, if its end was not recorded."""
         hold = self._holds.pop(call_id, None)
         if hold is not None:
             _settle(hold.mine, hold.amounts, _NOTHING)
@@ -370,7 +370,7 @@ class Limits:
                 quota.settle(amount, 0.0)
 
     def call_finished(self, record: CallRecord) -> None:
-        """Replace what the call held by what it used."""
+        """Replace the call's holds by its actual usage."""
         hold = self._holds.pop(record.id, None) if self._holds else None
         if hold is None:
             return
@@ -390,7 +390,7 @@ class Limits:
                 quota.settle(amount, costs.get(model, 0.0))
 
     def attempt_audited(self, attempt: AttemptRecord) -> None:
-        """Count an audited loser that ended after its call, in the present windows."""
+        """Count an audited loser that ended after its call, in the current windows."""
         model = attempt.model
         if model is None or not (self._accounts or self._models):
             return
@@ -439,20 +439,20 @@ class Limits:
                 raise limit_reached(quota, level.whose, self._unix_clock(), of_model=of_model)
 
     def _account(self, level: Level, unix_s: float) -> Account:
-        """Return the account of a level, as of now. ``use`` and ``quotas`` are written out: each call is here."""
+        """Return a level's account, up to date. ``use`` and ``quotas`` are inlined, as this runs for each call."""
         accounts = self._end_users if level.is_of_body else self._accounts
         account = accounts.get(level.owner)
         if account is None:
-            account = self._opened(level.owner) if level.is_of_body else Account(level.owner)
+            account = self._end_user_account(level.owner) if level.is_of_body else Account(level.owner)
             (self._end_users if level.is_of_body else self._accounts)[account.owner] = account
         if level.limits is not account.limits:
             account.use(level.limits)
         if not account.since_s <= unix_s < account.until_s:
-            account.turn(unix_s)
+            account.begin_windows(unix_s)
         return account
 
-    def _opened(self, owner: str) -> Account:
-        """Return a new account of an end user; with too many, the one that those of its team or key share."""
+    def _end_user_account(self, owner: str) -> Account:
+        """Return a new account of an end user; if there are too many, the shared one of its team or key."""
         if len(self._end_users) >= MOST_END_USERS:
             unix_s = self._unix_clock()
             if unix_s >= self._swept_s:
@@ -467,7 +467,7 @@ class Limits:
         return self._end_users.get(shared) or Account(shared)
 
     def _cost_usd(self, attempt: AttemptRecord, model: str) -> float:
-        """Return what an attempt cost; without a price, what it would have cost at the model's dearest deployment."""
+        """Return an attempt's cost; without a price, that at the model's most expensive deployment."""
         if attempt.cost_usd is not None:
             return attempt.cost_usd
         payer = self._payers.get(model)
@@ -476,7 +476,7 @@ class Limits:
 
 
 def _held(wanted: Sequence[_Wanted], amounts: Mapping[str, float], now_s: float) -> bool:
-    """Hold all or nothing; return whether there was enough of each. ``Quota.has`` is written out: each call is here."""
+    """Hold all or nothing; return whether it succeeded. ``Quota.has`` is inlined, as this runs for each call."""
     for _, quotas, _ in wanted:
         for quota in quotas:
             if quota.used + quota.held + amounts[quota.name] > quota.top + ROUNDING or now_s >= quota.valid_until_s:
@@ -489,7 +489,7 @@ def _held(wanted: Sequence[_Wanted], amounts: Mapping[str, float], now_s: float)
 
 
 def _settle(held: Sequence[_Wanted], amounts: Mapping[str, float], used: Mapping[str, float]) -> None:
-    """Replace what was held by what was used, both by name."""
+    """Replace held amounts by used ones, both by name."""
     for _, quotas, _ in held:
         for quota in quotas:
             name = quota.name
@@ -500,7 +500,7 @@ def _settle(held: Sequence[_Wanted], amounts: Mapping[str, float], used: Mapping
 def _short(
     wanted: Sequence[_Wanted], amounts: Mapping[str, float], now_s: float
 ) -> Iterator[tuple[Quota, float, Account, Level]]:
-    """Yield the quotas that have less than the amount, with whose they are."""
+    """Yield the quotas with less than the amount left, with the amount, the account and the level."""
     for account, quotas, level in wanted:
         for quota in quotas:
             if not quota.has(amounts[quota.name], now_s):
@@ -508,17 +508,17 @@ def _short(
 
 
 def _left(quota: Quota) -> float:
-    """Return what is left in all processes; of a share, as if the others had used as much of theirs."""
+    """Return what is left in all processes; for a share, assuming that the others have used as much of theirs."""
     if not quota.lease.is_share or quota.top <= 0:
         return quota.left
     return max(0.0, (quota.limit - quota.elsewhere.used) * (1 - (quota.used + quota.held) / quota.top))
 
 
-# What was spent before the start, as quotas know it.
+# Spending before the start, by quota.
 
 
 def spent_by_quota(rows: Iterable[Spent], unix_s: float, teams: Mapping[str, str] = {}) -> dict[str, float]:
-    """Return the US dollars by the key of the quota that counts them; ``teams`` are those of clients."""
+    """Return the US dollars by the key of the quota that counts them; ``teams`` maps clients to teams."""
     found: dict[str, float] = {}
     today, this_month = day(unix_s).name, month(unix_s).name
     for row in rows:

@@ -1,4 +1,4 @@
-"""A quota: what this process may use of one limit in one window."""
+"""A quota: this process's part of one limit in one window."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -42,7 +42,7 @@ def month(unix_s: float) -> Window:
 
 
 def always(_: float) -> Window:
-    """Return the only window of a limit that counts what is in use, not what was used."""
+    """Return the only window of a limit on concurrent use, which has no end."""
     return Window("now", -inf, inf)
 
 
@@ -62,7 +62,7 @@ SHARE_AT_LEAST = {
     "rpm": 1.0,
     "max_parallel": 1.0,
     "max_in_flight_fleet": 1.0,
-}  # of a limit that is divided: half a call is none
+}  # the minimum share of a divided limit: half a call is useless
 
 
 class Elsewhere(msgspec.Struct, gc=False):
@@ -74,9 +74,9 @@ class Elsewhere(msgspec.Struct, gc=False):
 
 
 class Lease(msgspec.Struct, gc=False):
-    """What was granted: the ``amount`` beyond what was reported then, and the ``spare`` part that no call needed.
+    """A granted lease: the ``amount`` beyond the usage reported then, and its ``spare`` part that no call needed.
 
-    With ``is_share``, ``top`` is a share of the limit, as there is no lease to be had.
+    ``is_share``: ``Quota.top`` is a share of the limit instead, as no lease is available.
     """
 
     amount: float = 0.0
@@ -85,17 +85,17 @@ class Lease(msgspec.Struct, gc=False):
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):
-    """What the others were last told that this process had used, and when, in monotonic seconds."""
+    """The last report of this process's usage to the others, and its time in monotonic seconds."""
 
     used: float = 0.0
     at_s: float = -inf
 
 
 class Quota:
-    """One limit in one window: used here for good, held by running calls, and how far both may go.
+    """One limit in one window: the amounts used here, held by running calls, and the maximum of both.
 
-    ``top`` is the most that ``used + held`` may reach until ``valid_until_s`` of the monotonic clock: what was used
-    when the lease was asked for, plus the lease. Amounts are requests, tokens, calls or US dollars.
+    ``top`` is the maximum of ``used + held`` until ``valid_until_s`` (monotonic clock): the usage reported in the
+    request for the lease, plus the lease. Amounts are requests, tokens, calls or US dollars.
     """
 
     __slots__ = (
@@ -125,9 +125,9 @@ class Quota:
         self.held = 0.0
         self.top = 0.0
         self.valid_until_s = -inf
-        self.exhausted_until_s = -inf  # until then it is known that nothing is left anywhere
-        self.waiting = 0.0  # what calls wait for
-        self.reported: Report | None = None  # None: nobody was told yet
+        self.exhausted_until_s = -inf  # until then nothing is assumed to be left in any process
+        self.waiting = 0.0  # the amount that calls wait for
+        self.reported: Report | None = None  # None: not reported yet
         self.latest = 0.0  # the amount held last
         self.lease = Lease()
         self.elsewhere = Elsewhere()
@@ -143,12 +143,12 @@ class Quota:
         return (self.lease.is_share or now_s < self.exhausted_until_s) and not self.has(least, now_s)
 
     def settle(self, held: float, used: float) -> None:
-        """Replace what was held by what was used, which may be more."""
+        """Replace a held amount by the used one, which may be larger."""
         self.held -= held
         self.used += used
 
-    def relimit(self, limit: float) -> None:
-        """Apply another limit; a new lease, or a new share, must be found for it."""
+    def set_limit(self, limit: float) -> None:
+        """Apply another limit; it needs a new lease or share."""
         self.limit = limit
         self.valid_until_s = self.exhausted_until_s = -inf
         self.lease.is_share = False
@@ -160,14 +160,14 @@ class Quota:
 
     @property
     def taken(self) -> float | None:
-        """What is used and held in all processes, as far as this one knows; None before it has asked."""
+        """What is used and held in all processes, as far as this one knows; None before the first lease or share."""
         return None if self.valid_until_s == -inf else self.elsewhere.used + self.used + self.held
 
     def share(self, processes: int, now_s: float, *, leased_since: float = 0.0) -> None:
-        """Without a new lease: go as far as the last one, and this process's share of what was not leased.
+        """Without a new lease: allow the last one, plus this process's share of the unleased rest.
 
-        ``leased_since``: what others may have leased since this process heard of them. Shares do not add up, however
-        often they are taken: they count from what was reported.
+        ``leased_since``: the amount that others may have leased since they were last read. Repeated shares do not add
+        up: they start from the reported usage.
         """
         if now_s >= self.valid_until_s:
             self.lease.amount = 0.0
@@ -180,39 +180,39 @@ class Quota:
         self.lease.is_share = True
 
     def preference(self, now_s: float, ahead_s: float) -> tuple[float, float]:
-        """Return what calls need, and what should be at hand besides for the next ``ahead_s``."""
+        """Return the amount that calls need, and the amount to lease in advance for the next ``ahead_s``."""
         reached = self.used + self.held
         return self.held + self.waiting, self.demand.expected(reached, self.latest, now_s, ahead_s)
 
     def reach(self, now_s: float) -> float:
-        """Return how far this process may go beyond what it has used, without another lease."""
+        """Return how much more than now this process may use without another lease."""
         return max(0.0, self.top - self.used) if now_s < self.valid_until_s else 0.0
 
     def give_back(self, ahead: float) -> None:
-        """Keep no more of the lease than calls need, and ``ahead`` beyond that."""
+        """Reduce the lease to what calls need plus ``ahead``."""
         if not self.lease.is_share:
             self.top = min(self.top, self.used + self.held + self.waiting + min(ahead, self.lease.spare))
             reported = 0.0 if self.reported is None else self.reported.used
             self.lease.amount = min(self.lease.amount, max(0.0, self.top - reported))
 
-    def told(self, at_s: float) -> None:
-        """Note that the others were told at ``at_s`` what was used, though it does not count for shares yet."""
+    def note_report(self, at_s: float) -> None:
+        """Record the time of a report whose amount does not count for shares yet."""
         if self.reported is not None:
             self.reported = Report(self.reported.used, at_s)
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is held or waited for, and the others know what was used."""
+        """Whether nothing is held or waited for, and all usage was reported."""
         known = self.reported is not None and self.reported.used == self.used
         return known and self.held < ROUNDING and self.waiting < ROUNDING
 
     @property
     def is_idle(self) -> bool:
-        """Whether besides nothing is leased."""
+        """Whether it is settled and nothing is leased."""
         return self.is_settled and not self.lease.is_share and self.top <= self.used + ROUNDING
 
     def leased(self, lease: float, *, reported: float, at_s: float, until_s: float) -> None:
-        """Go as far as a lease allows that was granted when ``reported`` was used, at ``at_s``."""
+        """Apply a lease that was granted at ``at_s`` for a reported usage of ``reported``."""
         self.reported = Report(reported, at_s)
         self.lease.amount = lease
         self.top = reported + lease
@@ -221,7 +221,7 @@ class Quota:
 
 
 class Demand:
-    """How fast a quota is used: how much of it a process should have at hand."""
+    """The rate at which a quota is used, which decides how much is leased in advance."""
 
     __slots__ = ("_at_s", "_rate", "_reached")
 
@@ -231,10 +231,10 @@ class Demand:
         self._at_s = -inf
 
     def expected(self, reached: float, latest: float, now_s: float, ahead_s: float) -> float:
-        """Return what will probably be taken in ``ahead_s``: at least as much as the ``latest`` call took.
+        """Return the expected usage in ``ahead_s``; while in use at least that of the ``latest`` call.
 
-        ``reached`` is what is used and held now. An unused quota forgets its rate within some looks, so that what it
-        leased goes back.
+        ``reached`` is what is used and held now. The rate of an unused quota falls to a quarter at each call of this
+        method, so that its lease is returned.
         """
         passed_s, taken = now_s - self._at_s, max(0.0, reached - self._reached)
         self._at_s, self._reached = now_s, reached
@@ -244,11 +244,11 @@ class Demand:
 
 
 class Slots(Quota):
-    """The attempts in flight at one deployment, as far as this process has leased slots of ``max_in_flight_fleet``.
+    """This process's leased slots of one deployment's ``max_in_flight_fleet``, and its attempts in flight there.
 
-    An attempt finds a free slot here, or none: it never waits for a lease. Who lacks slots says so in the next round.
-    Then the others give back what is idle, and beyond a fair part also what becomes free; where there are fewer slots
-    than processes, the fair part is a turn of ``TURN_S``.
+    An attempt finds a free slot here, or none: it never waits for a lease. A process that lacks slots reports it in the
+    next round. Then the others return their idle slots and, beyond a fair part, those that become free; with fewer
+    slots than processes, they take turns of ``TURN_S``.
     """
 
     __slots__ = (
@@ -260,7 +260,7 @@ class Slots(Quota):
         "is_wanted",
         "running",
         "turn_until_s",
-        "turned",
+        "turned_away",
     )
 
     def __init__(
@@ -272,42 +272,42 @@ class Slots(Quota):
         waiting_calls: Callable[[], int],
         changed: Callable[[], None],
     ) -> None:
-        """Lease nothing yet. ``changed`` is called when more or fewer slots than before may be free."""
+        """Start without a lease. ``changed`` is called when the number of free slots may have changed."""
         super().__init__(f"deployment:{deployment}", "max_in_flight_fleet", limit, always(0.0))
-        self.ask: Callable[[], None] = _do_nothing  # asks for slots, or gives them back, before the next round is due
-        self.turned = 0  # calls that found no slot since the last report
+        self.ask: Callable[[], None] = _do_nothing  # starts an early round, to request or return slots
+        self.turned_away = 0  # calls that found no slot since the last report
         self.running = 0.0  # attempts of the other processes
         self.is_wanted = False  # whether other processes lack slots
-        self.fair = 0.0  # what this process may keep then
-        self.turn_until_s = -inf  # until then it may use what it was granted although others lack slots
+        self.fair = 0.0  # the slots that this process may keep then
+        self.turn_until_s = -inf  # until then it may use its grant although others lack slots
         self._clock = clock
         self._waiting_calls = waiting_calls
         self._changed = changed
 
     @property
     def most(self) -> int:
-        """How many attempts this process may have in flight now."""
+        """The maximum of this process's attempts in flight now."""
         return int(self.top + ROUNDING) if self._clock() < self.valid_until_s else 0
 
     def hold(self, taken: int) -> None:
-        """Note how many attempts are in flight; tell the others at once of a slot that they may have."""
+        """Set the number of attempts in flight; report at once if that frees a slot that others lack."""
         self.held = float(taken)
         if self.is_wanted and self.is_too_many:
             self.ask()
 
     def turn_away(self) -> None:
-        """Note that a call found no slot."""
-        self.turned += 1
+        """Count a call that found no slot, and ask for more."""
+        self.turned_away += 1
         self.ask()
 
     def share(self, processes: int, now_s: float, *, leased_since: float = 0.0) -> None:
-        """As of ``Quota``; what others lack is not known."""
+        """See ``Quota``. Whether others lack slots is not known then."""
         self.is_wanted = False
         super().share(processes, now_s, leased_since=leased_since)
         self._changed()
 
-    def relimit(self, limit: float) -> None:
-        """Apply another limit. If it is less, nothing is launched before the others have said what they have."""
+    def set_limit(self, limit: float) -> None:
+        """Apply another limit. If it is lower, nothing is launched until the next reply from Redis."""
         if limit < self.limit:
             self.valid_until_s = -inf
             self.top = min(self.top, limit)
@@ -316,7 +316,7 @@ class Slots(Quota):
 
     @property
     def is_idle(self) -> bool:
-        """False: each round reports, so that the next attempt finds a slot, and the load there is known."""
+        """False: slots are part of each round, so that the next attempt finds one, and the load is known."""
         return False
 
     @property
@@ -330,30 +330,30 @@ class Slots(Quota):
         return self._is_due() and self.lease.amount >= self.held + 1.0
 
     def preference(self, now_s: float, ahead_s: float) -> tuple[float, float]:
-        """As of ``Quota``: unless others lack slots, all that the script finds fair. Idle ones come back on demand."""
+        """See ``Quota``. In advance: as many as the script grants, unless others lack slots."""
         del now_s, ahead_s
-        self.waiting, self.turned = float(max(self._waiting_calls(), self.turned)), 0
+        self.waiting, self.turned_away = float(max(self._waiting_calls(), self.turned_away)), 0
         if not self._is_due():
             return self.held + self.waiting, self.limit
         self.top = min(self.top, self.fair)
         return self.held + self.waiting, 0.0
 
     def reach(self, now_s: float) -> float:
-        """As of ``Quota``, and at least what is in flight."""
+        """See ``Quota``; at least the attempts in flight."""
         return max(self.held, super().reach(now_s))
 
     def give_back(self, ahead: float) -> None:
-        """As of ``Quota``; what is in flight stays leased."""
+        """See ``Quota``; the slots in use stay leased."""
         before = self.lease.amount
         super().give_back(ahead)
         self.lease.amount = min(before, max(self.lease.amount, self.held))
 
-    def told_of_others(self, running: float, fair: float, *, is_wanted: bool) -> None:
-        """Note what the others have in flight, and whether they lack slots."""
+    def update_others(self, running: float, fair: float, *, is_wanted: bool) -> None:
+        """Set the others' attempts in flight, the fair part, and whether they lack slots."""
         self.running, self.fair, self.is_wanted = running, fair, is_wanted
 
     def leased(self, lease: float, *, reported: float, at_s: float, until_s: float) -> None:
-        """As of ``Quota``; more slots while others lack some begin a turn."""
+        """See ``Quota``; more slots while others lack some begin a turn."""
         if self.is_wanted and lease > self.lease.amount:
             self.turn_until_s = at_s + TURN_S
         super().leased(lease, reported=reported, at_s=at_s, until_s=until_s)
@@ -365,7 +365,7 @@ class Slots(Quota):
         return self.is_wanted and self._clock() >= self.turn_until_s
 
 
-TURN_S = 0.5  # a round: shorter turns would pass slots on more often than they are asked for
+TURN_S = 0.5  # a round: shorter turns would pass slots on more often than they are requested
 
 
 def _do_nothing() -> None:
@@ -376,19 +376,19 @@ _LEAST = 1e-6  # of tokens or dollars
 ROUNDING = 1e-9  # sums of many small dollars
 
 
-# Leases: how far this process may use a quota. Without Redis, as far as its share of the limit.
+# Leases: the part of a quota that this process may use. Without Redis, its share of the limit.
 
 
 class Leases(Protocol):
-    """Decides how far quotas go; all amounts are in the unit of their limit."""
+    """Decides how much of each quota this process may use; amounts are in the unit of their limit."""
 
     @property
     def connected(self) -> bool:
-        """Whether leases can be had; True where none are needed."""
+        """Whether leases are available; True where none are needed."""
 
     @property
     def sees_all(self) -> bool:
-        """Whether no other process uses the same limits: what this one has used is all that was."""
+        """Whether no other process uses the same limits, so that this one's usage is all."""
 
     @property
     def round_s(self) -> float:
@@ -405,29 +405,29 @@ class Leases(Protocol):
         """Keep the other processes informed about ``quota`` until its window ends; ``enlarge`` does so too."""
 
     def forget(self, quota: Quota) -> None:
-        """Keep ``quota`` no longer: nothing of it is held, or used in a window that lasts."""
+        """Stop keeping ``quota``: nothing of it is held, or used in a window that still lasts."""
 
     def lend(self, slots: Slots) -> None:
         """Lease ``slots`` from now on, in each round, and whenever their ``ask`` is called."""
 
     def end(self, slots: Slots) -> None:
-        """Lease ``slots`` no longer: their limit was removed."""
+        """Stop leasing ``slots``: their limit was removed."""
 
     def recollect(self, spent: Mapping[str, float]) -> None:
         """Set what was spent before the start, US dollars by the key of the quota."""
 
     async def start(self) -> None:
-        """Start what runs in the background."""
+        """Start the background tasks."""
 
     async def close(self) -> None:
-        """Stop it, and give all leases back."""
+        """Stop them, and return all leases."""
 
 
 _FEW_KEPT = 256
 
 
 class OwnShare:
-    """The share of each limit that one of ``processes`` has which cannot talk to each other."""
+    """Leases without Redis: each of ``processes`` has a fixed share of each limit."""
 
     def __init__(self, processes: int, *, clock: Callable[[], float], unix_clock: Callable[[], float]) -> None:
         self._processes = processes
@@ -446,7 +446,7 @@ class OwnShare:
         return self._processes == 1
 
     async def enlarge(self, short: Sequence[tuple[Quota, float]], patience_s: float) -> None:  # noqa: ARG002 - no wait
-        """Let each quota go as far as the share; within a window that stays the same."""
+        """Allow each quota its share, which stays the same within a window."""
         for quota, _ in short:
             if quota.key not in self._kept:
                 self._forget_old()
@@ -474,7 +474,7 @@ class OwnShare:
         self._spent = spent
         for quota in self._kept.values():
             quota.elsewhere.used = spent.get(quota.key, 0.0)
-            quota.relimit(quota.limit)
+            quota.set_limit(quota.limit)
 
     async def start(self) -> None:
         """Do nothing: no other process is asked."""

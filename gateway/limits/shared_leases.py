@@ -1,14 +1,14 @@
-"""Leases that all processes take from Redis, in the background.
+"""Leases of all processes from Redis, renewed in the background.
 
-Every half second, or two where a thousand processes share, and at once when a call finds a lease used up, this process
-says of each quota in use what it has used and would like to lease. Running calls are part of the lease, so that a dead
-process gives back what it held.
+Every half second (two seconds with a thousand processes), and at once when a call finds a lease used up, this process
+reports its usage of each quota in use and the lease that it wants. Running calls are part of the lease, so that a dead
+process's holds expire with it.
 
-While Redis is away each process goes on with its share of what was left. If Redis has lost its data, or processes went
-on without it, every process reports again, and until all have done so none goes beyond such a share either.
+While Redis is away each process uses its share of what was left. If Redis has lost its data, or processes continued
+without it, every process reports again, and until all have done so none exceeds such a share either.
 
-All of that is per shard: with a Redis Cluster each master has some of the quotas, and a list of processes of its own,
-and one that is away, or has lost its data, is so for its own quotas only.
+All of this is per shard: in a Redis Cluster each master has some of the quotas and its own list of processes, and one
+that is away, or has lost its data, affects its own quotas only.
 """
 
 import asyncio
@@ -25,31 +25,31 @@ from gateway.topology.nodes import REDIRECTED, Command, Nodes, raised, round_s, 
 
 
 class Times(msgspec.Struct, frozen=True):
-    """How long what a process says is believed, in seconds."""
+    """How long a process's reports are valid, and other times, in seconds."""
 
     lease_s: float = 5.0  # then a dead process's lease has expired
-    process_s: float = 15.0  # a process that says nothing for so long is not counted
-    silent_s: float = 60.0  # what such a process used is restored by the others if Redis loses it
+    process_s: float = 15.0  # a process without a report for so long is not counted
+    silent_s: float = 60.0  # then a silent process's usage is added to the base, which the others can restore
     restoring_s: float = 2.0  # after a loss of data, or without Redis: by then every process has reported again
-    round_s: float = 0.5  # between two reports on all quotas in use, of ten processes; of more see ``round_s``
+    round_s: float = 0.5  # between two reports on all quotas in use, with ten processes; for more see ``round_s``
     repeat_s: float = 20.0  # between two reports on those not in use; less than ``silent_s``
-    timeout_s: float = 1.0  # of a round; of calls only those that need a place in ``max_parallel`` wait for so long
-    first_s: float = 0.25  # calls wait for the first report on a window: its share may be leased by others already
+    timeout_s: float = 1.0  # of a round; only calls that need ``max_parallel`` wait so long
+    first_s: float = 0.25  # calls wait for the first report on a window: its share may already be leased by others
 
 
 USUAL = Times()
 
 _log = structlog.get_logger(__name__)
 
-AHEAD_ROUNDS = 2.0  # of ``Times.round_s``: so much longer than until the next report the present use is leased for
-EXHAUSTED_S = 0.2  # calls do not ask again for so long after they heard that nothing is left; longer as rounds are
-TURNS = 5  # in which calls wait for a round: a turn that ends late is not counted, as the loop stood still
+AHEAD_ROUNDS = 2.0  # of ``Times.round_s``: leases cover the expected use until so long after the next report
+EXHAUSTED_S = 0.2  # pause before calls ask again after a reply that nothing is left; longer with longer rounds
+TURNS = 5  # parts of a wait for a round: one that ends late is not counted, as the event loop was blocked
 AT_ONCE = 500  # quotas in one round trip: some milliseconds of Redis
 _ERRORS = (RedisError, OSError, TimeoutError, ValueError, TypeError)  # the last two: not a reply of ours
 
 
 class _Link(msgspec.Struct):
-    """What is known of Redis: it does not answer; it lost its data a moment ago; it has heard of this process."""
+    """The state of a shard: it does not answer; it lost its data a moment ago; it knows this process."""
 
     is_away: bool = False
     is_restoring: bool = False
@@ -59,8 +59,7 @@ class _Link(msgspec.Struct):
 class SharedLeases:
     """The leases of this process. ``start`` and ``close`` own the background tasks, one for each shard of Redis.
 
-    ``processes`` is how many are assumed until Redis has answered for the first time; ``new_id`` returns an id that no
-    other process has.
+    ``processes`` is the number assumed until Redis has answered for the first time; ``new_id`` returns a unique id.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class SharedLeases:
         self._assumed = processes
         self._spent: Mapping[str, float] = {}
         self._shards: dict[str, ShardLeases] = {}
-        self._over: list[ShardLeases] = []  # of shards that there are no more
+        self._over: list[ShardLeases] = []  # of shards that no longer exist
         self._version = nodes.version
         self._is_open = False
         self._settle()
@@ -97,7 +96,7 @@ class SharedLeases:
 
     @property
     def processes(self) -> int:
-        """How many processes share the limits."""
+        """The number of processes that share the limits."""
         return max((shard.processes for shard in self._shards.values()), default=self._assumed)
 
     @property
@@ -116,19 +115,19 @@ class SharedLeases:
         return self._shards
 
     def recollect(self, spent: Mapping[str, float]) -> None:
-        """Set what was spent before the start, by the key of the quota: it counts if Redis does not know better."""
+        """Set the spending before the start, by the key of the quota; used if Redis has no data."""
         self._spent = spent
 
     def spent(self, quota: Quota) -> float:
-        """Return what was spent of ``quota`` before the start."""
+        """Return the spending of ``quota`` before the start."""
         return self._spent.get(quota.key, 0.0)
 
     def keep(self, quota: Quota) -> None:
-        """Include ``quota`` in the rounds until nothing of it is held or new."""
+        """Include ``quota`` in the rounds until nothing of it is held or unreported."""
         self._of(quota).keep(quota)
 
     def forget(self, quota: Quota) -> None:
-        """Include ``quota`` in the rounds no longer; what is leased expires."""
+        """Exclude ``quota`` from the rounds; its lease expires."""
         self._of(quota).drop(quota)
 
     def lend(self, slots: Slots) -> None:
@@ -138,7 +137,7 @@ class SharedLeases:
         slots.ask()
 
     def end(self, slots: Slots) -> None:
-        """Lease ``slots`` no longer; what is leased expires."""
+        """Stop leasing ``slots``; their lease expires."""
         for shard in self._shards.values():
             shard.drop(slots)
 
@@ -153,14 +152,14 @@ class SharedLeases:
             shard.start()
 
     async def close(self) -> None:
-        """Stop; give all leases back if Redis is available."""
+        """Stop; return all leases if Redis is available."""
         self._is_open = False
         await asyncio.gather(*(shard.cancel() for shard in self._over))
         await asyncio.gather(*(shard.close() for shard in self._shards.values()))
         await self.nodes.aclose()
 
     async def enlarge(self, short: Sequence[tuple[Quota, float]], patience_s: float) -> None:
-        """Ask for larger leases and wait for the answer; after ``patience_s`` go on with a share of the limit."""
+        """Request larger leases and wait for the reply; after ``patience_s`` use a share of the limit."""
         for quota, _ in short:
             self.keep(quota)
         now_s = self.clock()
@@ -173,17 +172,17 @@ class SharedLeases:
             by_shard.setdefault(shard.name, (shard, []))[1].append((quota, amount))
             quota.waiting += amount
         try:
-            if len(by_shard) == 1:  # as mostly: no task for it
+            if len(by_shard) == 1:  # the usual case: no task needed
                 ((shard, quotas),) = by_shard.values()
                 await shard.enlarge(quotas, patience_s)
             else:
                 await asyncio.gather(*(shard.enlarge(quotas, patience_s) for shard, quotas in by_shard.values()))
-        finally:  # what one shard has granted does not go back before all have
+        finally:  # keeps one shard's grant from being returned before all have replied
             for quota, amount in asked:
                 quota.waiting = max(0.0, quota.waiting - amount)
 
     def settle(self) -> None:
-        """Give each quota to the shard that serves it now, if who serves what has changed."""
+        """Move each quota to the shard that serves it now, if the topology has changed."""
         if self._version != self.nodes.version:
             self._version = self.nodes.version
             self._settle()
@@ -195,7 +194,7 @@ class SharedLeases:
             shard = before.pop(name, None)
             if shard is None:
                 shard = ShardLeases(name, self, processes)
-                shard.link.is_away = not was_connected  # then others must hear first what was used without it
+                shard.link.is_away = not was_connected  # then usage without Redis must be reported first
                 if self._is_open:
                     shard.start()
             self._shards[name] = shard
@@ -206,13 +205,13 @@ class SharedLeases:
 
     def _of(self, quota: Quota) -> "ShardLeases":
         shard = self._shards.get(self.nodes.shard_of(key_of(quota))) if len(self._shards) > 1 else None
-        return shard if shard is not None else next(iter(self._shards.values()))  # no master serves it, for now
+        return shard if shard is not None else next(iter(self._shards.values()))  # no master serves it now
 
 
 async def ends_in(awaited: asyncio.Future[None], patience_s: float, clock: Callable[[], float]) -> bool:
-    """Return whether ``awaited`` ends in ``patience_s`` in which the event loop runs.
+    """Return whether ``awaited`` ends within ``patience_s``, not counting time in which the event loop was blocked.
 
-    While the loop stands still no reply can be read, so that time is not counted, in as many turns again.
+    No reply can be read then. At most as many parts again are waited for.
     """
     turn_s, counted = patience_s / TURNS, 0
     for _ in range(2 * TURNS):
@@ -245,18 +244,18 @@ class ShardLeases:
         self._is_open = True
 
     def start(self) -> None:
-        """Start the rounds, unless they run."""
+        """Start the rounds, unless they already run."""
         if self._task is None:
             self._task = asyncio.create_task(self._go_round(), name="limits.leases")
 
     def stop(self) -> bool:
-        """End with the present round; return whether it still runs."""
+        """Stop after the current round; return whether it still runs."""
         self._is_open = False
         self._wake.set()
         return self._task is not None and not self._task.done()
 
     async def cancel(self) -> None:
-        """Stop at once; what is leased expires."""
+        """Stop at once; leases expire."""
         self._is_open = False
         if self._task is not None:
             self._task.cancel()
@@ -264,7 +263,7 @@ class ShardLeases:
                 await self._task
 
     async def close(self) -> None:
-        """Stop; give all leases back if the shard is available."""
+        """Stop; return all leases if the shard is available."""
         await self.cancel()
         with suppress(*_ERRORS):
             async with asyncio.timeout(self._times.timeout_s):
@@ -275,32 +274,32 @@ class ShardLeases:
         self._kept[quota.key] = quota
 
     def drop(self, quota: Quota) -> None:
-        """Include ``quota`` in the rounds no longer."""
+        """Exclude ``quota`` from the rounds."""
         self._kept.pop(quota.key, None)
         self._short.pop(quota.key, None)
 
     def ask(self, slots: Slots) -> None:
-        """Have a round for ``slots``: at once, or soon if it was said a moment ago that none is left."""
+        """Request a round for ``slots``: at once, or soon if a moment ago none were left."""
         self._short[slots.key] = slots
         if slots.is_too_many or self._clock() >= slots.exhausted_until_s:
             self._wake.set()
 
     def take(self, quota: Quota, *, is_short: bool) -> None:
-        """Keep a quota that another shard has had; ``is_short``: calls wait for it."""
+        """Take over a quota from another shard; ``is_short``: calls wait for it."""
         self._kept[quota.key] = quota
         if is_short:
             self._short[quota.key] = quota
             self._wake.set()
 
     def take_foreign(self) -> list[tuple[Quota, bool]]:
-        """Return, and keep no longer, quotas that another shard serves, and whether calls wait for each."""
+        """Remove and return the quotas that another shard serves, each with whether calls wait for it."""
         foreign = [quota for quota in self._kept.values() if self._nodes.shard_of(key_of(quota)) != self.name]
         for quota in foreign:
             del self._kept[quota.key]
         return [(quota, self._short.pop(quota.key, None) is not None) for quota in foreign]
 
     async def enlarge(self, asked: Sequence[tuple[Quota, float]], patience_s: float) -> None:
-        """As of ``SharedLeases``, for quotas of this shard that calls wait for."""
+        """See ``SharedLeases``; for quotas of this shard."""
         if not self.link.is_away:
             self._short.update((quota.key, quota) for quota, _ in asked)
             if self._round is None:
@@ -312,14 +311,14 @@ class ShardLeases:
                 self._share(quota)
 
     async def _wait(self, round_ends: asyncio.Future[None], quotas: Sequence[Quota], patience_s: float) -> None:
-        """Wait for a round that begins after now, as long as each quota may; then go on with shares.
+        """Wait for the next round to end, up to each quota's time limit; then use shares.
 
-        When a round takes longer, Redis is slow, and others lease meanwhile; or it hangs, which shows within a second.
+        If a round takes longer, Redis is slow, and others lease meanwhile; or it hangs, as is seen within a second.
         """
         parallel = [quota for quota in quotas if quota.name == "max_parallel"]
         others = [quota for quota in quotas if quota.name != "max_parallel"]
         known = [quota for quota in others if quota.reported is not None]
-        new = [quota for quota in others if quota.reported is None]  # what others leased of their window is not known
+        new = [quota for quota in others if quota.reported is None]  # the others' leases of their window are unknown
         waited_s = 0.0
         for longest_s, waiting in ((patience_s, known), (self._times.first_s, new), (self._times.timeout_s, parallel)):
             if waiting:
@@ -339,8 +338,8 @@ class ShardLeases:
                     await self._wake.wait()
             self._wake.clear()
             self._owner.settle()
-            if self.name not in self._owner.shards:  # there is no such shard any more
-                self._lose()
+            if self.name not in self._owner.shards:  # the shard no longer exists
+                self._mark_away()
                 return
             ended, self._round = self._round, None
             short, self._short = list(self._short.values()), {}
@@ -354,7 +353,7 @@ class ShardLeases:
                     ended.set_result(None)
 
     def _due(self) -> list[Quota]:
-        """Return the quotas that the others must hear of; forget those of windows that are over."""
+        """Return the quotas to report; drop those of windows that have ended."""
         now_s, unix_s = self._clock(), self._unix_clock()
         for quota in [each for each in self._kept.values() if each.is_settled and each.window.ends_s < unix_s]:
             del self._kept[quota.key]
@@ -382,14 +381,14 @@ class ShardLeases:
                     hint="each process allows its share of what was left of each limit",
                 )
                 self._share_again()
-            self._lose()
+            self._mark_away()
             return
         except Exception:  # noqa: BLE001 - the next round may succeed, and without any, shares are used
             # Event limits.round_failed: One exchange of limits with Redis failed. Shares are used until the next one.
             # Do: It is a bug: report it with the trace.
             _log.exception("limits.round_failed")
             self._share_again()
-            self._lose()
+            self._mark_away()
             return
         if self.link.is_away:
             # Event limits.redis_back: Limits are shared through Redis again.
@@ -397,18 +396,18 @@ class ShardLeases:
             _log.info("limits.redis_back", node=self._nodes.address(self.name))
         self.link.is_away = False
 
-    def _lose(self) -> None:
-        """Note that Redis is away; calls that wait for the next round go on with shares."""
+    def _mark_away(self) -> None:
+        """Record that the shard is away; calls that wait for the next round use shares."""
         self.link.is_away = True
         for quota in self._kept.values():
-            if isinstance(quota, Slots) and not quota.lease.is_share:  # no call asks for its share
+            if isinstance(quota, Slots) and not quota.lease.is_share:  # no call requests its share
                 self._share(quota)
         if self._round is not None and not self._round.done():
             self._round.set_result(None)
         self._round = None
 
     def _share_again(self) -> None:
-        """Allow whole shares: Redis did not only seem slow, so no process leases meanwhile."""
+        """Allow whole shares: the shard is away, not just slow, so no other process leases meanwhile."""
         for quota in self._kept.values():
             if quota.lease.is_share:
                 self._share(quota)
@@ -420,7 +419,7 @@ class ShardLeases:
 
     @property
     def restoring_s(self) -> float:
-        """``Times.restoring_s``, and as much more as rounds are longer."""
+        """``Times.restoring_s``, plus the additional length of rounds."""
         return self._times.restoring_s + self.round_s - self._times.round_s
 
     @property
@@ -428,7 +427,7 @@ class ShardLeases:
         return self.round_s + AHEAD_ROUNDS * self._times.round_s
 
     def _share(self, quota: Quota, *, since_s: float | None = None) -> None:
-        """Go on with a share; in ``since_s`` others have leased what they use meanwhile (None: between two rounds)."""
+        """Use a share, assuming that others have leased on for ``since_s`` (None: for a round)."""
         leased_since = quota.elsewhere.leased * (since_s or self.round_s) / self._ahead_s
         quota.share(self._owner.processes, self._clock(), leased_since=leased_since)
 
@@ -441,7 +440,7 @@ class ShardLeases:
         known = "1" if self.link.has_greeted else "0"
         returns = "1" if self.link.is_away else "0"
         greeted = (self._id, str(times.process_s), str(self.restoring_s), known, returns)
-        asked = [self._asked(quota, sent_s) for quota in quotas]
+        asked = [self._lease_request(quota, sent_s) for quota in quotas]
         commands: list[Command] = [("EVAL", GREET, 1, processes_key(self.name), *greeted)]
         commands += [
             ("EVAL", LEASE, len(keys), *keys, *said)
@@ -453,17 +452,17 @@ class ShardLeases:
         processes, self.link.is_restoring = int(greeting[0]), bool(greeting[1])
         self.processes = max(self.processes, processes) if self.link.is_restoring else processes
         for quota, (used, need, _), reply in zip(quotas, asked, replies, strict=True):
-            if isinstance(reply, REDIRECTED):  # nobody serves its slot just now, or only some of its keys have moved
+            if isinstance(reply, REDIRECTED):  # no node serves its slot now, or only some of its keys have moved
                 if quota.waiting and not isinstance(quota, Slots):
                     self._share(quota)
                 continue
             self._learn(quota, Grant.of(*raised([reply])), used, need, sent_s)
 
-    def _asked(self, quota: Quota, now_s: float) -> tuple[float, float, Sequence[str]]:
-        """Return what is reported as used, what calls need, and the arguments of ``LEASE``.
+    def _lease_request(self, quota: Quota, now_s: float) -> tuple[float, float, Sequence[str]]:
+        """Return the reported usage, the amount that calls need, and the arguments of ``LEASE``.
 
-        From now on nothing beyond the request may be used, nor more in advance than was granted last: what is idle goes
-        back before others are granted it.
+        From now on at most the requested amount may be used, and no more in advance than was granted last: idle amounts
+        must be free here before they are granted to others.
         """
         used = quota.used
         need, ahead = quota.preference(now_s, self._ahead_s)
@@ -493,16 +492,16 @@ class ShardLeases:
         """Apply a reply."""
         known = quota.elsewhere
         if isinstance(quota, Slots):
-            quota.told_of_others(grant.running, grant.fair, is_wanted=grant.is_wanted)
+            quota.update_others(grant.running, grant.fair, is_wanted=grant.is_wanted)
         quota.lease.spare = max(0.0, grant.lease - need)
         if self.link.is_restoring:
             known.used, known.leased = max(known.used, grant.used), max(known.leased, grant.leased)
             known.base = max(known.base, grant.base)
-            if isinstance(quota, Slots) and not quota.lease.is_share:  # it has no more than was leased before
+            if isinstance(quota, Slots) and not quota.lease.is_share:  # it keeps the former lease
                 quota.valid_until_s = sent_s + self._times.lease_s
             else:
                 self._share(quota)
-            quota.told(sent_s)
+            quota.note_report(sent_s)
         else:
             known.used, known.leased, known.base = grant.used, grant.leased, grant.base
             quota.leased(grant.lease, reported=used, at_s=sent_s, until_s=sent_s + self._times.lease_s)

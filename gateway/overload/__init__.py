@@ -1,1 +1,1 @@
-"""How many calls a process takes on at once: the loop's delay, the limit it sets, the queue, and who is refused."""
+"""Overload control of a process: the event loop's delay, the limit of calls in flight, the queue, and refusals."""

@@ -1,7 +1,7 @@
 """The bytes of request bodies in memory: one budget for the process, a share of it for each client.
 
-A body counts with its unpacked bytes from the first of them until its call does not need them any more. A body that
-came whole with its head, and is short, is not counted: the memory of its seat is enough for it.
+A body counts with its unpacked bytes, from the first one until its call no longer needs them. A short body that arrived
+complete with its head is not counted: it is part of the memory assumed for each seat.
 """
 
 import os
@@ -12,10 +12,10 @@ from typing import Protocol
 
 from gateway.core.errors import ApiError, Overloaded, TooManyBodies
 
-SEATED_BYTES = 64 * 1024  # of a body that came whole with its head: a quarter of a seat's memory
+SEATED_BYTES = 64 * 1024  # maximum of a body that is not counted: a quarter of the memory assumed for a seat
 CLIENT_SHARE = 0.5  # of the budget: one client alone leaves room for another
-FEWEST_UNFINISHED = 64  # that a client may have, however few seats there are
-CLIENTS_OF_ADDRESS = 2  # so many times as many an address may have: others may send from it, as behind a proxy
+FEWEST_UNFINISHED = 64  # unfinished bodies that a client may have, however few seats there are
+CLIENTS_OF_ADDRESS = 2  # factor of that for an address, which several clients may share, as behind a proxy
 RETRY_AFTER_S = 2
 
 
@@ -27,7 +27,7 @@ class Cut(Protocol):
 
 
 class Body:
-    """One body in the budget. ``release`` it when its bytes are not needed any more; more than once does no harm."""
+    """One body in the budget. ``release`` it when its bytes are no longer needed; repeated calls do no harm."""
 
     __slots__ = ("_address", "_bodies", "_client", "cut", "error", "size")
 
@@ -35,16 +35,16 @@ class Body:
         self._bodies: Bodies | None = bodies
         self._client = client
         self._address = address
-        self.cut = cut  # None: it is whole
+        self.cut = cut  # None: it is complete
         self.size = 0
-        self.error: ApiError | None = None  # for which it was cut
+        self.error: ApiError | None = None  # the reason if it was cut
 
     def grow(self, number: int) -> None:
         """Count ``number`` more bytes, before they are kept.
 
         Raises:
             TooManyBodies: its client has no more room.
-            Overloaded: the process has none, or the body was cut.
+            Overloaded: the process has no more room, or the body was cut.
 
         """
         if self.error is not None or self._bodies is None:
@@ -52,19 +52,19 @@ class Body:
         self._bodies.add(self, self._client, number)
 
     def finish(self) -> None:
-        """Note that the body is whole: it is not cut any more."""
+        """Mark the body as complete: it cannot be cut any more."""
         if self.cut is not None and self._bodies is not None:
             self.cut = None
             self._bodies.finished(self, self._client, self._address)
 
     def shrink(self, size: int) -> None:
-        """Give back all but ``size`` of its bytes; it is whole."""
+        """Reduce it to ``size`` bytes, and mark it as complete."""
         if self._bodies is not None and size < self.size:
             self._bodies.remove(self._client, self.size - size)
             self.size = size
 
     def release(self) -> None:
-        """Give its bytes back."""
+        """Return its bytes to the budget."""
         bodies = self._bodies
         if bodies is not None:
             self.finish()
@@ -72,7 +72,7 @@ class Body:
             bodies.remove(self._client, self.size)
 
     def end(self, error: ApiError) -> None:
-        """Cut it for ``error``: its memory is for others."""
+        """Cut it with ``error``, to free its memory."""
         self.error, cut = error, self.cut
         self.release()
         if cut is not None:
@@ -80,7 +80,7 @@ class Body:
 
 
 class _Share:
-    """What one client has of the budget."""
+    """One client's part of the budget."""
 
     __slots__ = ("size", "unfinished")
 
@@ -93,25 +93,25 @@ class Bodies:
     """The bodies of one process."""
 
     def __init__(self, most_bytes: int, *, most_unfinished: Callable[[], int] = lambda: FEWEST_UNFINISHED) -> None:
-        """``most_unfinished`` returns how many unfinished bodies a client may have; an address: twice as many."""
+        """``most_unfinished`` returns the maximum of a client's unfinished bodies; an address may have twice that."""
         self.most_bytes = most_bytes
         self.size = 0  # bytes of all
         self.unfinished = 0
-        self.cut = 0  # so many were, for others
+        self.cut = 0  # number of bodies cut to make room
         self._most_unfinished = most_unfinished
         self._shares: dict[Hashable, _Share] = {}
         self._addresses: dict[Hashable, int] = {}  # unfinished bodies
 
     @property
     def most_each(self) -> int:
-        """The most bytes that one client may have."""
+        """The maximum of one client's bytes."""
         return int(self.most_bytes * CLIENT_SHARE)
 
     def begin(self, client: Hashable, address: Hashable, cut: Cut) -> Body:
-        """Return a body of which nothing was read yet; ``cut`` ends its reading.
+        """Return a new, empty body; ``cut`` ends its reading.
 
         Raises:
-            TooManyBodies: the client, or the address, has too many that are not whole.
+            TooManyBodies: the client, or the address, has too many unfinished ones.
 
         """
         most, share = max(FEWEST_UNFINISHED, self._most_unfinished()), self._shares.get(client)
@@ -134,7 +134,7 @@ class Bodies:
         return body
 
     def whole(self, client: Hashable, size: int) -> Body:
-        """Return a body that came whole, with so many bytes.
+        """Return a complete body of ``size`` bytes.
 
         Raises:
             TooManyBodies, Overloaded: there is no room for it.
@@ -167,7 +167,7 @@ class Bodies:
         body.size += number
 
     def remove(self, client: Hashable, number: int) -> None:
-        """Give back bytes of ``client``."""
+        """Return bytes of ``client`` to the budget."""
         share = self._shares.get(client)
         if share is not None:
             share.size -= number
@@ -175,7 +175,7 @@ class Bodies:
             self._forget(client, share)
 
     def finished(self, body: Body, client: Hashable, address: Hashable) -> None:
-        """Count a body as whole."""
+        """Count a body as complete."""
         del self._shares[client].unfinished[body]
         self.unfinished -= 1
         left = self._addresses[address] - 1
@@ -185,10 +185,10 @@ class Bodies:
             del self._addresses[address]
 
     def _make_room(self, body: Body, number: int) -> None:
-        """Cut the oldest unfinished body of the client that holds most, until there is room for ``number`` bytes.
+        """Cut the oldest unfinished bodies of the clients with the most bytes, until ``number`` bytes fit.
 
         Raises:
-            Overloaded: ``body`` is next to be cut, or all others are whole.
+            Overloaded: ``body`` is next to be cut, or all others are complete.
 
         """
         while self.size + number > self.most_bytes:
@@ -220,41 +220,41 @@ def _process_full() -> Overloaded:
     )
 
 
-# The memory that this process may use, and how many calls and connections at once it is enough for.
+# The memory that this process may use, and the numbers of calls and connections derived from it.
 
 # A race of two takes 55 KB with its connections, 171 KB if they are TLS with HTTP/1.1 (docs/performance.md); the rest
-# is for its prompt, as it was sent and as it is sent on. max_body_mb limits prompts that are much longer.
+# is for its prompt, as received and as sent upstream. max_body_mb limits much longer prompts.
 BYTES_PER_CALL = 256 * 1024
 IDLE_BYTES = 128 * 1024 * 1024  # a gateway at rest
 SHARE_FOR_CALLS = 0.5  # of the rest
-# The other half is for rows, caches and long prompts: a long prompt is in memory as it was sent and, while it is raced,
-# as it is sent on, so a quarter is the budget of bodies.
+# The other half is for rows, caches and long prompts: a long prompt is in memory as received and, while it is raced, as
+# sent upstream, so a quarter is the budget of bodies.
 SHARE_FOR_BODIES = 0.25
 FEWEST_CALLS = 64
 FEWEST_BODY_BYTES = 16 * 1024 * 1024
-# The last quarter is for connections on which nothing runs: whoever has a key may open any number of them.
+# The last quarter is for idle connections: a client with a key may open any number of them.
 BYTES_PER_CONNECTION = 32 * 1024
 SHARE_FOR_CONNECTIONS = 0.25
 FEWEST_CONNECTIONS = 1024
-UNKNOWN_MEMORY_BYTES = 2 * 1024**3  # assumed where neither the machine nor a cgroup tells
+UNKNOWN_MEMORY_BYTES = 2 * 1024**3  # assumed where neither the machine nor a cgroup reports a figure
 
 _PROC_CGROUP = Path("/proc/self/cgroup")
 _CGROUP_MOUNT = Path("/sys/fs/cgroup")
 
 
 def calls_in(memory_bytes: int, workers: int = 1) -> int:
-    """Return how many calls at once each of ``workers`` processes has memory for."""
+    """Return the number of concurrent calls for which each of ``workers`` processes has memory."""
     each = memory_bytes / workers - IDLE_BYTES
     return max(FEWEST_CALLS, int(each * SHARE_FOR_CALLS / BYTES_PER_CALL))
 
 
 def body_bytes_in(memory_bytes: int, workers: int = 1) -> int:
-    """Return how many bytes of bodies, unpacked, each of ``workers`` processes has memory for."""
+    """Return the number of unpacked bytes of bodies for which each of ``workers`` processes has memory."""
     return max(FEWEST_BODY_BYTES, int((memory_bytes / workers - IDLE_BYTES) * SHARE_FOR_BODIES))
 
 
 def connections_in(memory_bytes: int, workers: int = 1) -> int:
-    """Return how many idle connections each of ``workers`` processes has memory for."""
+    """Return the number of idle connections for which each of ``workers`` processes has memory."""
     each = memory_bytes / workers - IDLE_BYTES
     return max(FEWEST_CONNECTIONS, int(each * SHARE_FOR_CONNECTIONS / BYTES_PER_CONNECTION))
 
@@ -262,7 +262,7 @@ def connections_in(memory_bytes: int, workers: int = 1) -> int:
 def memory_limit(proc_cgroup: Path = _PROC_CGROUP, mount: Path = _CGROUP_MOUNT) -> int:
     """Return the bytes of memory that this process may use: the machine's, or the limit of its cgroup or one above.
 
-    What the system does not tell is left out; if that is all of it, ``UNKNOWN_MEMORY_BYTES``.
+    Figures that the system does not report are ignored; without any, ``UNKNOWN_MEMORY_BYTES``.
     """
     return min([*_machines_memory(), *_cgroup_limits(proc_cgroup, mount)], default=UNKNOWN_MEMORY_BYTES)
 
@@ -284,7 +284,7 @@ def _cgroup_limits(proc_cgroup: Path, mount: Path) -> Iterator[int]:
 
 
 def _limit_files(proc_cgroup: Path, mount: Path) -> Iterator[Path]:
-    """Yield where limits may be, with both versions of cgroups."""
+    """Yield the files that may have the limit, for both versions of cgroups."""
     groups = [("", "/"), ("memory", "/")]  # in a container its own cgroup may be at the mount
     with suppress(OSError):
         for line in proc_cgroup.read_text().splitlines():

@@ -1,7 +1,7 @@
-"""The intake: lets a call in when there is room, has it wait a moment when there is none, or refuses it.
+"""The intake: admits a call if there is room, queues it for a moment if there is none, or refuses it.
 
-Each call in flight has a seat until its answer has ended. A free seat goes to the next call in the queue in that
-instant: of the highest priority, and in it of the client that holds fewest.
+Each call in flight has a seat until its answer has ended. A seat that becomes free goes at once to the next call in the
+queue: of the highest priority, and within it of the client with the fewest seats.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from typing import Generic, Protocol, TypeVar
 from gateway.core.errors import Overloaded
 from gateway.settings import OverloadSettings
 
-# The queue of calls that wait to be let in: the highest priority first, then the client that holds fewest seats.
+# The queue of calls that wait for a seat: the highest priority first, then the client with the fewest seats.
 
 
 class Waiting(Protocol):
-    """A call that waits."""
+    """A waiting call."""
 
     @property
     def priority(self) -> int:
@@ -26,14 +26,14 @@ class Waiting(Protocol):
 
     @property
     def owner(self) -> Hashable:
-        """Whose call it is."""
+        """The client to which it belongs."""
 
 
 _W = TypeVar("_W", bound=Waiting)
 
 
 class Queue(Generic[_W]):
-    """Calls by priority, and in it by owner. ``seats`` returns how many seats an owner holds."""
+    """Calls by priority, and within it by owner. ``seats`` returns the number of an owner's seats."""
 
     __slots__ = ("_length", "_lines", "_seats")
 
@@ -51,7 +51,7 @@ class Queue(Generic[_W]):
         self._length += 1
 
     def discard(self, one: _W) -> None:
-        """Remove a call, if it waits."""
+        """Remove a call, if it is in the queue."""
         owners = self._lines.get(one.priority, {})
         line = owners.get(one.owner, {})
         if one in line:
@@ -63,10 +63,10 @@ class Queue(Generic[_W]):
                     del self._lines[one.priority]
 
     def pop(self, fewer_than: float = inf) -> _W | None:
-        """Remove and return the call that is next; None if no owner of a waiting one holds ``fewer_than`` this."""
+        """Remove and return the next call; None if no owner of a waiting call has fewer than ``fewer_than`` seats."""
         for priority in sorted(self._lines, reverse=True):
             owners = self._lines[priority]
-            owner = min(owners, key=self._seats)  # among equals the one that waits longest
+            owner = min(owners, key=self._seats)  # among equals the one that has waited longest
             if owner is None or self._seats(owner) < fewer_than:
                 one = next(iter(owners[owner]))
                 self.discard(one)
@@ -76,11 +76,11 @@ class Queue(Generic[_W]):
         return None
 
     def load(self, priority: int, owner: Hashable) -> int:
-        """Return how many calls an owner has: with a seat, and waiting with this priority."""
+        """Return the number of an owner's calls: those with a seat, and those waiting with this priority."""
         return self._seats(owner) + len(self._lines.get(priority, {}).get(owner, ()))
 
     def last(self) -> _W:
-        """Return the call that would be next last of all: of the lowest priority, the newest of who has most calls.
+        """Return the call to drop first: of the lowest priority, the newest one of the owner with the most calls.
 
         Raises:
             ValueError: no call waits.
@@ -91,31 +91,31 @@ class Queue(Generic[_W]):
         return next(reversed(owners[max(owners, key=lambda owner: self.load(priority, owner))]))
 
 
-# How many calls may wait for a seat, and for how long: a crowd as configured, a standing queue hardly. A crowd that
-# comes at once is served within a moment, if it may wait. When more calls come than can be served for good, a queue
-# is always full: it lets in nobody more, and only adds its wait to every call. As in CoDel, both are told apart by
-# whether the queue was empty lately.
+# The maximum length of the queue and of a wait: for a burst as configured, for a standing queue very short. A burst is
+# served within a moment, if it may wait. If calls arrive faster than they can be served for long, the queue is always
+# full: it admits no more calls, and only adds its wait to every call. As in CoDel, the difference is whether the queue
+# was empty lately.
 
 STANDING_CALLS, STANDING_WAIT_S = 8, 0.1  # enough for arrivals by chance, and to let a higher priority go first
 
 
 class Patience:
-    """The queue is standing when it was never empty for ``wait_s`` since it began to fill, at least so long ago."""
+    """Limits of the queue. It is standing if it began to fill ``wait_s`` ago, and was never empty for so long since."""
 
     __slots__ = ("_began_s", "_calls", "_emptied_s", "_wait_s")
 
     def __init__(self, calls: int, wait_s: float) -> None:
-        """Allow a crowd of ``calls`` to wait for ``wait_s`` seconds."""
+        """Allow a burst of ``calls`` to wait for ``wait_s`` seconds."""
         self._calls, self._wait_s = calls, wait_s
-        self._began_s = -inf  # since when it was never empty for long
-        self._emptied_s = -inf  # since when it is empty; infinite: it is not
+        self._began_s = -inf  # when it began to fill; since then it was never empty for long
+        self._emptied_s = -inf  # when it became empty; infinite: it is not empty
 
     def configure(self, calls: int, wait_s: float) -> None:
         """Use other limits."""
         self._calls, self._wait_s = calls, wait_s
 
     def fills(self, now_s: float) -> None:
-        """Record that the queue gets its first call."""
+        """Record the first call in an empty queue."""
         if now_s - self._emptied_s >= self._wait_s:
             self._began_s = now_s
         self._emptied_s = inf
@@ -125,22 +125,22 @@ class Patience:
         self._emptied_s = now_s
 
     def most(self, now_s: float) -> int:
-        """Return how many calls may wait."""
+        """Return the maximum number of waiting calls."""
         return min(STANDING_CALLS, self._calls) if self._is_standing(now_s) else self._calls
 
     def wait_s(self, now_s: float) -> float:
-        """Return how long a call that comes now may wait."""
+        """Return the maximum wait of a call that arrives now, in seconds."""
         return min(STANDING_WAIT_S, self._wait_s) if self._is_standing(now_s) else self._wait_s
 
     def _is_standing(self, now_s: float) -> bool:
         return now_s - self._began_s >= self._wait_s > now_s - self._emptied_s
 
 
-# The event loop's delay: how late a timer runs. Everything that the process does waits as long.
+# The event loop's delay: how late a timer runs. All work of the process waits as long.
 
 PERIOD_S = 0.02  # of the timer
 SMOOTHED_OVER = 10.0  # ticks: the time constant of ``smoothed_s``, about 0.2 s
-PEAK_WINDOW_S = 10.0  # ``peak_s`` is of the last one to two windows
+PEAK_WINDOW_S = 10.0  # ``peak_s`` covers the last one to two windows
 
 
 class LoopDelay:
@@ -148,8 +148,8 @@ class LoopDelay:
 
     An idle gateway has no timer, and its delay is 0. ``on_tick`` is called at each tick with the delay in seconds.
 
-    ``smoothed_s`` is the delay lately, ``total_s`` the sum of all until the last tick, which only grows; ``due_s`` is
-    when the next tick is due, infinite if there is none.
+    ``smoothed_s`` is the recent delay; ``total_s`` the sum of all until the last tick, which never decreases; ``due_s``
+    is the time of the next tick, infinite if there is none.
     """
 
     __slots__ = (
@@ -194,10 +194,10 @@ class LoopDelay:
         self._loop = None
         if self._timer is not None:
             self._timer.cancel()
-        self._rest()
+        self._stop_timer()
 
     def peak_s(self) -> float:
-        """Return the longest delay of the last ten to twenty seconds; that of a tick which is due now counts."""
+        """Return the longest delay of the last ten to twenty seconds, including that of an overdue tick."""
         now_s = self._clock()
         self._turn_window(now_s)
         return max(self._peak_now_s, self._peak_before_s, now_s - self.due_s)
@@ -215,14 +215,14 @@ class LoopDelay:
         if self._is_busy():
             self._sleep(now_s, loop)
         else:
-            self._rest()
+            self._stop_timer()
         self._on_tick(delay_s)
 
     def _sleep(self, now_s: float, loop: asyncio.AbstractEventLoop) -> None:
         self.due_s = now_s + PERIOD_S
         self._timer = loop.call_later(PERIOD_S, self._tick)
 
-    def _rest(self) -> None:
+    def _stop_timer(self) -> None:
         self._timer = None
         self.due_s = inf
         self.smoothed_s = 0.0
@@ -236,24 +236,25 @@ class LoopDelay:
 
 # The limit of calls in flight: what memory and descriptors allow, or fewer while the event loop is late. The loop's
 # delay depends on the calls in flight, so their number is limited, not the rate at which they begin: a call costs CPU
-# long after it was let in. Additive increase and multiplicative decrease, as in TCP. As in CoDel, only a delay that
-# lasts counts: one long turn of the loop (a large body, a crowd that connects at once) is over when it is seen.
+# long after its admission. Additive increase and multiplicative decrease, as in TCP. As in CoDel, only a lasting delay
+# counts: one long turn of the loop (a large body, a burst of connections) is over when it is noticed.
 
 WINDOW_S = 0.1  # the limit changes at most once in this time; the shortest delay in it counts
-TICKS = 2  # that a window has at least
-DOWN, MOST_DOWN = 0.03, 0.12  # of the calls in flight, for each late window; times delay / target, up to the second
-# Of the limit, for each window in which it was reached and the loop was not late: the first while the longest delay was
-# near the target, up to the second more when there was none: then what it was lowered for is over.
+TICKS = 2  # minimum number in a window
+# Decrease for each late window, as a part of the calls in flight: DOWN x delay / target, at most MOST_DOWN.
+DOWN, MOST_DOWN = 0.03, 0.12
+# Increase for each window in which the limit was reached and the loop was not late, as a part of the limit: UP if the
+# longest delay was near the target, up to MOST_UP more if there was none, as the cause of the decrease is then over.
 UP, MOST_UP = 0.02, 0.25
-AGAIN = 0.1  # the same, while not even half of it is used
-# An eighth of the seats is kept for clients that hold few: each of these goes to one that holds fewer than are free. So
-# one client alone, or some together, leave them to others; the last one is for a client without any.
-KEPT = 8
-LEAST = 32  # so few calls are never too many for the loop: it is late for another reason
+UP_UNUSED = 0.1  # the same, while less than half of it is used
+# An eighth of the seats is reserved for clients with few: each of these goes to a client that has fewer seats than are
+# free. So one client, or some together, cannot take them all; the last one is for a client without any.
+RESERVED_PART = 8
+LEAST_LIMIT = 32  # minimum of the limit: with so few calls the loop is late for another reason
 
 
 class Limit:
-    """``now`` is the most calls that may be in flight, ``open`` those of them that every client may take.
+    """``now`` is the maximum of calls in flight, ``open`` the part of it that every client may use.
 
     ``most`` and ``target_s`` are the configuration's.
     """
@@ -272,14 +273,14 @@ class Limit:
     )
 
     def __init__(self, most: int, target_s: float) -> None:
-        """``target_s`` is the delay of the loop above which fewer calls are let in; 0: ``most`` alone counts."""
+        """``target_s`` is the loop's delay above which fewer calls are admitted; 0: only ``most`` applies."""
         self.now = self.most = most
-        self.open = most - most // KEPT
+        self.open = most - most // RESERVED_PART
         self.target_s = target_s
         self._value = float(most)
         self._left_s, self._ticks = WINDOW_S, 0  # of the window
         self._shortest_s, self._longest_s = inf, 0.0  # delays in it
-        self._was_reached = False  # in it
+        self._was_reached = False  # in the window
 
     @property
     def is_lowered(self) -> bool:
@@ -293,12 +294,12 @@ class Limit:
         self._set(self._value if stays_low else most)
 
     def forget(self) -> None:
-        """Forget earlier delays: no calls are in flight."""
+        """Reset the delays: no calls are in flight."""
         self._begin_window()
         self._set(self.most)
 
     def observe(self, delay_s: float, in_flight: int, *, is_reached: bool) -> None:
-        """Note the delay of a tick. ``is_reached``: since the one before, a call found no room."""
+        """Record the delay of a tick. ``is_reached``: since the previous one, a call found no room."""
         if not self.target_s:
             return
         self._ticks += 1
@@ -310,12 +311,12 @@ class Limit:
             return
         if self._shortest_s > self.target_s:
             share = min(MOST_DOWN, DOWN * self._shortest_s / self.target_s)
-            self._set(min(self._value, max(LEAST, (1 - share) * in_flight)))
+            self._set(min(self._value, max(LEAST_LIMIT, (1 - share) * in_flight)))
         elif self.is_lowered and self._was_reached:
             idle = max(0.0, 1 - self._longest_s / self.target_s)
             self._set(self._value + max(1.0, (UP + MOST_UP * idle * idle) * self._value))
         elif self.is_lowered and in_flight < self._value / 2:
-            self._set(self._value + max(1.0, AGAIN * self._value))
+            self._set(self._value + max(1.0, UP_UNUSED * self._value))
         self._begin_window()
 
     def _begin_window(self) -> None:
@@ -326,19 +327,19 @@ class Limit:
     def _set(self, value: float) -> None:
         self._value = min(float(self.most), value)
         self.now = int(self._value)
-        self.open = self.now - self.now // KEPT
+        self.open = self.now - self.now // RESERVED_PART
 
 
-SHED_AT_ONCE = 50  # at a tick, when a crowd has turned out to be none: each costs a tenth of a millisecond
-RETRY_AFTER_S = (1, 2, 3)  # in turn: those that are refused together shall not all return together
+SHED_AT_ONCE = 50  # at a tick, when the queue has become a standing one: each takes a tenth of a millisecond
+RETRY_AFTER_S = (1, 2, 3)  # in turn, so that calls that were refused together do not return together
 
 
 class Shed(StrEnum):
     """Why a call was refused."""
 
-    QUEUE_FULL = "queue_full"  # as many wait as may
-    QUEUE_TIMEOUT = "queue_timeout"  # it has waited as long as it may
-    DISPLACED = "displaced"  # a call of higher priority has its place in the queue
+    QUEUE_FULL = "queue_full"  # the queue has its maximum length
+    QUEUE_TIMEOUT = "queue_timeout"  # it has waited for the maximum time
+    DISPLACED = "displaced"  # a call of higher priority has taken its place in the queue
 
 
 class Cause(StrEnum):
@@ -349,7 +350,7 @@ class Cause(StrEnum):
 
 
 class _Waiting:
-    """A call in the queue. ``turn`` gets None with a seat, or the reason for which there will be none."""
+    """A call in the queue. ``turn`` is resolved with None (it has a seat), or with the reason of its refusal."""
 
     __slots__ = ("owner", "priority", "turn")
 
@@ -360,9 +361,9 @@ class _Waiting:
 
 
 class Intake:
-    """The calls of one process: those in flight, those that wait, and those refused.
+    """Admission of one process's calls.
 
-    A call enters like this, and gives its seat back once::
+    A call enters like this, and releases its seat once::
 
         if not intake.enter():
             await intake.wait(priority)
@@ -398,8 +399,8 @@ class Intake:
     ) -> None:
         """Start without calls.
 
-        ``default_most`` is the limit if the settings have none; ``is_busy`` tells whether there is work besides the
-        calls, for which the loop's delay is measured as well; ``on_shed`` is called for each refused call.
+        ``default_most`` is the limit if the settings have none; ``is_busy`` returns whether there is work besides calls
+        for which the loop's delay is to be measured; ``on_shed`` is called for each refused call.
         """
         self.in_flight = 0
         self.limit = Limit(settings.max_in_flight or default_most, settings.loop_delay_ms / 1000)
@@ -430,15 +431,15 @@ class Intake:
         self.limit.configure(settings.max_in_flight or self._default_most, settings.loop_delay_ms / 1000)
         self._patience.configure(settings.queue if settings.queue_timeout_s else 0, settings.queue_timeout_s)
         if self._queue:
-            self._call_up()
+            self._serve_queue()
 
     def cap_default(self, most: int) -> None:
-        """Allow at most ``most`` calls by default: there are no more descriptors."""
+        """Lower the default limit to ``most`` calls, for lack of descriptors."""
         self._default_most = min(self._default_most, most)
         self.configure(self._settings)
 
     def enter(self, owner: Hashable = None) -> bool:
-        """Reserve a seat for a call of ``owner`` (None: not told apart from others); return False if there is none."""
+        """Reserve a seat for a call of ``owner`` (None: clients are not distinguished); False if there is none."""
         held, limit = self._seats.get(owner, 0), self.limit
         if self.in_flight >= limit.open:
             free = limit.now - self.in_flight
@@ -451,7 +452,7 @@ class Intake:
         return True
 
     def leave(self, owner: Hashable = None) -> None:
-        """Give a seat of ``owner`` back; the next call in the queue has it."""
+        """Release a seat of ``owner``; the next call in the queue gets it."""
         self.in_flight -= 1
         left = self._seats[owner] - 1
         if left:
@@ -459,7 +460,7 @@ class Intake:
         else:
             del self._seats[owner]
         if self._queue:
-            self._call_up()
+            self._serve_queue()
 
     def refuses(self, priority: int, owner: Hashable = None) -> bool:
         """Whether a call of this priority would be refused at once: no seat, and no place in the queue."""
@@ -468,7 +469,7 @@ class Intake:
             return False
         return not self._has_place(priority, owner)
 
-    def demand_place(self, priority: int, owner: Hashable) -> None:
+    def check_place(self, priority: int, owner: Hashable) -> None:
         """Check that a call would not be refused at once.
 
         Raises:
@@ -479,10 +480,10 @@ class Intake:
             raise self.refusal(Shed.QUEUE_FULL)
 
     async def wait(self, priority: int, owner: Hashable = None) -> float:
-        """Wait for a seat and take it; return the seconds that took.
+        """Wait for a seat and take it; return the wait in seconds.
 
         Raises:
-            Overloaded: there was none in time, or already too many calls wait.
+            Overloaded: no seat became free in time, or too many calls wait already.
 
         """
         if not self._has_place(priority, owner):
@@ -499,7 +500,7 @@ class Intake:
         try:
             shed = await waiting.turn
         except asyncio.CancelledError:
-            if _has_seat(waiting.turn):  # since this turn of the loop
+            if _has_seat(waiting.turn):  # it got one in this turn of the loop
                 self.leave(owner)
             raise
         finally:
@@ -534,18 +535,18 @@ class Intake:
         return self._seats.get(owner, 0)
 
     def _shed_last(self, shed: Shed) -> None:
-        """Refuse the call in the queue that would be next last of all."""
+        """Refuse the call in the queue that would be served last."""
         last = self._queue.last()
         self._queue.discard(last)
         _end(last.turn, shed)
 
-    def _call_up(self) -> None:
+    def _serve_queue(self) -> None:
         """Give free seats to the first calls in the queue."""
         while self._queue and (free := self.limit.now - self.in_flight) > 0:
             waiting = self._queue.pop(inf if self.in_flight < self.limit.open else free)
             if waiting is None:
                 break
-            if not waiting.turn.done():  # else its client has hung up, or its time is over
+            if not waiting.turn.done():  # else its client has disconnected, or its time is over
                 self.in_flight += 1
                 self._seats[waiting.owner] = self._held(waiting.owner) + 1
                 waiting.turn.set_result(None)
@@ -563,7 +564,7 @@ class Intake:
         self.limit.observe(delay_s, self.in_flight, is_reached=self._found_no_room or bool(self._queue))
         self._found_no_room = False
         if self._queue:
-            self._call_up()
+            self._serve_queue()
             too_many = len(self._queue) - self._patience.most(self._clock())
             for _ in range(min(too_many, SHED_AT_ONCE)):
                 self._shed_last(Shed.QUEUE_FULL)

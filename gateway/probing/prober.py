@@ -153,7 +153,7 @@ def unwell(health: Health, quiet_s: float | None, now_s: float) -> NotProbed | N
         return _STATES[condition.state]
     if health.tripped:  # on trial: calls test it, and close the breaker
         return NotProbed.BROKEN
-    if quiet_s is not None and (condition.in_flight or now_s - condition.asked_at_s < quiet_s):
+    if quiet_s is not None and (condition.in_flight or now_s - condition.launched_at_s < quiet_s):
         return NotProbed.IN_USE
     return NotProbed.HEADROOM if condition.headroom < HEADROOM else None
 

@@ -173,7 +173,7 @@ class Seats:
         assert self._leases is not None, "there are slots of the fleet, but nobody lends them"
         if line.slots is not None:
             if line.slots.limit != limit:
-                line.slots.relimit(limit)
+                line.slots.set_limit(limit)
                 line.slots.ask()
             return
 

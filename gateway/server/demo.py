@@ -12,8 +12,8 @@ from gateway.settings import Settings
 from providers.simulator.persona import CHAT_MODEL, DEMO_FLEET, EMBEDDING_MODEL
 
 START_LIMIT_S = 20.0
-# Of calls. By default it is one in twenty, because a loser that runs on is paid for. Here it costs nothing, and with so
-# many the first hundred calls tell what racing saves. One in ten is not watched, so that it remains an estimate.
+# The share of audited calls. By default it is one in twenty, because a loser that runs on is paid for. Here it costs
+# nothing, and so the first hundred calls show what racing saves. One in ten is not, so that it remains an estimate.
 AUDIT_SHARE = 0.9
 _LONGEST_COMPLAINT_BYTES = 8192
 _NOT_THERE = "http://127.0.0.1:1"
@@ -33,8 +33,8 @@ async def simulated_fleet(seed: int = 0) -> AsyncIterator[Mapping[str, str]]:
     """
     process = await asyncio.create_subprocess_exec(
         *tasks.command("providers.simulator", "--seed", str(seed)),
-        start_new_session=True,  # Ctrl-C is for this process, which lets streams end and then stops the child
-        stdin=asyncio.subprocess.PIPE,  # it is closed however this process ends, and the child then ends
+        start_new_session=True,  # Ctrl-C is for this process only, which lets streams end and then stops the child
+        stdin=asyncio.subprocess.PIPE,  # closed however this process ends, which ends the child
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,  # ours may be a pipe without a reader
         env=tasks.environment(),
@@ -65,7 +65,7 @@ async def _log_complaints(stderr: asyncio.StreamReader) -> None:
 
 
 def demo_before_it_runs(settings: Settings) -> Settings:
-    """Return what ``with_demo`` will return, but for the simulated providers' addresses: nothing is there."""
+    """Return the result of ``with_demo`` before the simulated providers run: nothing listens at their addresses."""
     return with_demo(settings, {persona.name: _NOT_THERE for persona in DEMO_FLEET})
 
 

@@ -42,7 +42,7 @@ Load = Callable[[], Settings]
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where the configuration comes from: its file, if any, how it is read, and what its references have read then."""
+    """The source of the configuration: its file, if any, a function that reads it, and the references it has read."""
 
     path: Path | None
     load: Load
@@ -58,7 +58,7 @@ class RenewableCertificate(Protocol):
     """The TLS certificate, which is read again together with the configuration."""
 
     def look(self, *, at_once: bool) -> None:
-        """Read it again if it has changed; ``at_once``: also if it may still be in the process of being written."""
+        """Read it again if it has changed; ``at_once``: even if it may still be being written."""
 
 
 class ConfigurationRefusedError(Exception):
@@ -87,7 +87,7 @@ def taken_over(running: Settings, new: Settings) -> Settings:
 
 
 class Reloader:
-    """Reloads the configuration on SIGHUP, when one of its files changes, and when a command is to run again."""
+    """Reloads the configuration on SIGHUP, when one of its files changes, and when a command is due to run again."""
 
     def __init__(self, gateway: Gateway, source: Source, certificate: RenewableCertificate | None = None) -> None:
         """Start watching the files of ``source``; ``certificate`` is checked too."""
@@ -129,7 +129,7 @@ class Reloader:
             new = await asyncio.to_thread(self._source.load)  # it may run commands, and files may be on a slow disk
         except ConfigurationError as error:
             for problem in error.problems:
-                self._say_invalid(str(problem))
+                self._log_invalid(str(problem))
             return
         finally:
             self._files.watch(self._source.files)
@@ -143,7 +143,7 @@ class Reloader:
         try:
             self._gateway.reload(taken_over(running, new))
         except (ConfigurationRefusedError, ValueError) as error:
-            self._say_invalid(str(error))
+            self._log_invalid(str(error))
             return
         restart = [name for name in NEEDS_RESTART if getattr(new, name) != getattr(running, name)]
         if restart:
@@ -154,7 +154,7 @@ class Reloader:
         # Do: Nothing.
         self._log.info("configuration.reloaded", models=len(new.models), providers=len(new.providers))
 
-    def _say_invalid(self, problem: str) -> None:
+    def _log_invalid(self, problem: str) -> None:
         # Event configuration.invalid: The changed file is not accepted; `problem` has the line and what is wrong. The
         # running configuration stays.
         # Do: Correct the file: it is read again when it changes. `holeshot check` tells before.
@@ -165,7 +165,7 @@ class Latest:
     """The configuration for a worker that starts now: the one the running workers have accepted. It logs nothing."""
 
     def __init__(self, settings: Settings, source: Source) -> None:
-        """Start with the running configuration, and where it comes from."""
+        """Start with the running configuration and its source."""
         self.settings = settings
         self._source = source
         self._files = WatchedFiles(source.files)
@@ -176,7 +176,7 @@ class Latest:
             self.read()
 
     def renew(self) -> None:
-        """Read it again if a command is to run again: a worker that starts later needs a key that is valid now."""
+        """Read it again if a command is due to run again: a worker that starts later needs a currently valid key."""
         if self._source.references.is_due():
             self.read()
 

@@ -78,7 +78,7 @@ Then ask which provider was fast:
 
 
 def _installing(python: str) -> str:
-    """Return the command that installs OpenAI's SDK, if it is not there; the gateway does not need it."""
+    """Return the command that installs OpenAI's SDK, if it is missing; the gateway does not need it."""
     return "" if find_spec("openai") else f"  {python} -m pip install openai\n"
 
 
@@ -103,7 +103,7 @@ def _who_calls(settings: Settings) -> str:
 
 
 def _program(name: str) -> str:
-    """Return the command for a program of this environment: only its name if the PATH finds it."""
+    """Return the command for a program of this environment: only its name if it is on the PATH."""
     program = Path(sys.executable).parent / name
     found = shutil.which(name)
     if found is not None and Path(found).absolute() == program.absolute():
@@ -113,7 +113,7 @@ def _program(name: str) -> str:
 
 # Worker processes: forked from one parent, restarted when they die, signalled and ended with it.
 
-SHORT_LIFE_S = 5.0  # a worker that dies sooner has probably not been able to start
+SHORT_LIFE_S = 5.0  # a worker that dies sooner has probably failed to start
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.5, 30.0  # and is restarted after a pause, doubled each time
 LOOK_S = 1.0
 
@@ -124,8 +124,8 @@ _HANDLED = (*_PASSED_ON, signal.SIGCHLD)
 class Supervisor:
     """The parent of ``number`` workers, each of which runs ``work``; it serves nothing itself.
 
-    A worker must end by itself when its lifeline does. The first signal to stop is passed on to all workers, at the
-    second they are killed.
+    A worker must end by itself when its lifeline ends. The first signal to stop is passed on to all workers; at the
+    second one they are killed.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Supervisor:
         for end in (read_end, write_end):
             os.set_blocking(end, False)
         for number in _HANDLED:
-            signal.signal(number, lambda *_: None)  # signals are read from the pipe: here, between two steps
+            signal.signal(number, lambda *_: None)  # signals are read from the pipe, between two steps of this loop
         signal.set_wakeup_fd(write_end)
         while self._born_at or not self._stopping:
             self._start_missing()
@@ -258,7 +258,7 @@ class Supervisor:
 
 
 def run(settings: Settings, source: Source) -> None:
-    """Serve until stopped. ``source`` is where ``settings`` come from, to be read again.
+    """Serve until stopped. ``source`` is the source of ``settings``, for reloads.
 
     Raises:
         ListenError: the gateway cannot listen on the address.
@@ -268,7 +268,7 @@ def run(settings: Settings, source: Source) -> None:
         UnusableTopologyError: limits and standings cannot be shared over this Redis.
 
     """
-    quicken_enums()
+    speed_up_enums()
     log = logs.configure(settings.log_level, settings.log_format)
     logs.take_standard_error(log)
     if settings.workers > 1 and not hasattr(os, "fork"):
@@ -278,7 +278,7 @@ def run(settings: Settings, source: Source) -> None:
     # clients may have.
     # Do: Nothing.
     structlog.get_logger().debug("gateway.descriptors", limit=descriptors, clients=descriptor_budget(descriptors))
-    _look_for_authorities(os.environ.get("SSL_CERT_FILE"))
+    _check_authorities(os.environ.get("SSL_CERT_FILE"))
     if settings.tls is not None:
         open_context(settings.tls)  # before clients can connect, or workers are forked
     if settings.workers == 1:
@@ -327,7 +327,7 @@ async def _serve(
         certificate = await _open(gateway, sock, settings, stack)
         reloader = Reloader(gateway, source, certificate)
         stack.push_async_callback(reloader.close)
-        _settle_garbage()
+        _freeze_garbage()
         _announce(settings, sock)
         await stop.wait()
         await _lame_duck(gateway, stop, settings.shutdown_grace_s)
@@ -363,7 +363,7 @@ async def _lame_duck(gateway: Gateway, stop: "_StopSignals", grace_s: float) -> 
             await asyncio.wait_for(stop.is_urgent.wait(), duck_s)
 
 
-def _look_for_authorities(path: str | None) -> None:
+def _check_authorities(path: str | None) -> None:
     """Log if SSL_CERT_FILE cannot be used: OpenSSL ignores that silently."""
     if not path:
         return
@@ -378,24 +378,24 @@ def _look_for_authorities(path: str | None) -> None:
         structlog.get_logger().warning("tls.authorities_missing", problem=problem, effect=effect)
 
 
-def _settle_garbage() -> None:
-    """Exclude what lives as long as the process from garbage collection."""
+def _freeze_garbage() -> None:
+    """Exclude objects that live as long as the process from garbage collection."""
     gc.collect()
     gc.freeze()
 
 
-def quicken_enums() -> None:
-    """Let a look at a member of an enum (``Outcome.WON``) take a ninth of its time on Python 3.11, as it does on 3.12.
+def speed_up_enums() -> None:
+    """Speed up access to enum members (``Outcome.WON``) on Python 3.11 ninefold, as on 3.12.
 
-    There ``EnumType`` has a ``__getattr__``, and for its sake every look goes by a slow hook, though all members are
-    found without: 3 % of a call's instructions. 3.12 has removed it.
+    There ``EnumType`` has a ``__getattr__``, so every access takes a slow path, although members are found without it:
+    3 % of a call's instructions. 3.12 has removed it.
     """
     if sys.version_info < (3, 12) and "__getattr__" in vars(EnumType):
         delattr(EnumType, "__getattr__")
 
 
 async def prepare_stores(settings: Settings) -> None:
-    """Check the database's schema, and that Redis is of use.
+    """Check the database's schema, and that this Redis can be used.
 
     Raises:
         SchemaOutdatedError, SchemaTooNewError: as of ``prepare_schema``.
@@ -417,14 +417,14 @@ class _StopSignals:
         self._log = log
         self._is_worker = lifeline is not None
         self._is_asked = asyncio.Event()
-        self.is_urgent = asyncio.Event()  # there is no load balancer, or the port is needed
+        self.is_urgent = asyncio.Event()  # set if there is no load balancer, or the port is needed
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._hear, number)
+            loop.add_signal_handler(number, self._on_signal, number)
         if lifeline is not None:
             lifeline.on_end(self._orphaned)
 
-    def _hear(self, number: signal.Signals) -> None:
+    def _on_signal(self, number: signal.Signals) -> None:
         if self._is_asked.is_set() and not self._is_worker:
             self._log.drain()
             os._exit(128 + number)
@@ -436,7 +436,7 @@ class _StopSignals:
         # Event worker.orphaned: The parent process of the workers is gone, so this one stops.
         # Do: Find out what killed the parent. The supervisor (systemd, Docker) starts the gateway again.
         structlog.get_logger().error("worker.orphaned", effect="it stops, as its parent process has ended")
-        self._hear(signal.SIGINT)
+        self._on_signal(signal.SIGINT)
 
     async def wait(self) -> None:
         """Wait for the first signal."""
@@ -474,7 +474,7 @@ def _supervise(settings: Settings, port: SharedPort, source: Source, log: Lines)
         make_socket=port.make_socket,
         on_look=latest.look,
         on_reload=latest.read,
-        on_stop=port.close,  # else clients could connect, and wait, after the last worker has closed its socket
+        on_stop=port.close,  # else clients could connect, and wait in vain, after the last worker's end
         on_death=forget_process,
         at_exit=log.drain,
     ).run()

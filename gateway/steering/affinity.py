@@ -78,7 +78,7 @@ class _Use(msgspec.Struct):
 
 
 class Affinity:
-    """What the prompt caches should contain, from the answers of this replica. Times are of any one monotonic clock.
+    """The expected contents of the prompt caches, from this replica's answers. Times are of any one monotonic clock.
 
     It keeps the 20,000 prefixes used last, for five minutes. A prefix belongs to a model, as the same request may be
     sent upstream differently for another model.
@@ -95,7 +95,7 @@ class Affinity:
         """Record an answer: ``cached_tokens`` of its prompt were cached; None if the provider does not report it.
 
         A hit renews an entry. A prefix that missed twice in a row when it should have been warm is no longer expected
-        there: not every provider caches without being asked.
+        there: some providers cache only on request.
         """
         if cached_tokens:
             self._cachers.add(deployment)
@@ -118,7 +118,7 @@ class Affinity:
         for digest, size in zip(prefix.digests, PREFIX_BYTES, strict=False):
             uses = self._uses.get((model, digest))
             if uses is None:
-                break  # whoever has the longer prefix has the shorter one
+                break  # a deployment that has the longer prefix has the shorter ones too
             for name, use in uses.items():
                 if now_s - use.at_s < CACHE_WARM_S and use.misses < CACHE_MISSES and self.saves(name, prices):
                     held[name] = size

@@ -10,13 +10,13 @@ from gateway.steering.counts import Counts, add_counts, add_weighted
 
 
 class Board(Protocol):
-    """Collects samples, from which standings are computed. No method blocks. ``unix_s`` is the current time."""
+    """Collects the samples from which standings are computed. No method blocks. ``unix_s`` is the current time."""
 
     def add(self, model: str, counts: Mapping[str, float], unix_s: float) -> None:
         """Add counts, by field, of an attempt launched at ``unix_s``, which may be minutes ago."""
 
     def version(self, model: str, unix_s: float) -> int:
-        """Return a number that changes with the model's counts. A shared board is updated for models asked for."""
+        """Return a number that changes with the model's counts. A shared board is kept up to date for such models."""
 
     def counts(self, model: str, unix_s: float, *, half_life_s: float) -> Counts:
         """Return the sum of all slots, each halved for every ``half_life_s`` of its age (infinite: plain sums)."""
@@ -61,18 +61,18 @@ class Slots:
         self.version += 1
 
     def drop(self, slot: int) -> None:
-        """Forget one slot."""
+        """Remove one slot."""
         if self._slots.pop(slot, None) is not None:
             self._sum = None
             self.version += 1
 
     def expire(self, now_slot: int) -> None:
-        """Drop slots that are too old, and those to come, which a clock that was wrong has made."""
+        """Drop slots that are too old, and those in the future, which were filled while the clock was wrong."""
         for slot in [slot for slot in self._slots if not now_slot - SLOTS_KEPT < slot <= now_slot + 1]:
             self.drop(slot)
 
-    def set_back(self, now_slot: int) -> None:
-        """Count what is in slots to come, as the clock was wrong, as if it had just happened."""
+    def move_future(self, now_slot: int) -> None:
+        """Move the counts of future slots, filled while the clock was wrong, into the current one."""
         for slot in [slot for slot in self._slots if slot > now_slot]:
             counts = self._slots.pop(slot)
             self._sum = None
@@ -137,7 +137,7 @@ class MemoryBoard:
 
     def add(self, model: str, counts: Mapping[str, float], unix_s: float) -> None:
         """Add counts of what just happened."""
-        slot = self._turn(unix_s)
+        slot = self._advance(unix_s)
         slots = self._models.get(model)
         if slots is None:
             slots = self._models[model] = Slots()
@@ -145,11 +145,11 @@ class MemoryBoard:
 
     def version(self, model: str, unix_s: float) -> int:
         """Return a number that changes with the counts."""
-        slot = self._turn(unix_s)
-        if slot < self._slot:  # the clock was set back: slots to come would count in full until it is their time
+        slot = self._advance(unix_s)
+        if slot < self._slot:  # the clock was set back: future slots would have full weight until their time comes
             self._slot = slot
             for each in self._models.values():
-                each.set_back(slot)
+                each.move_future(slot)
         slots = self._models.get(model)
         return slots.version if slots is not None else 0
 
@@ -168,8 +168,8 @@ class MemoryBoard:
             slots.add_into(kept, slot_of(unix_s))
         return kept
 
-    def _turn(self, unix_s: float) -> int:
-        """Return the open slot. When a new one begins, drop old slots and models that were not called since."""
+    def _advance(self, unix_s: float) -> int:
+        """Return the open slot. When a new one begins, drop old slots and models without recent calls."""
         slot = slot_of(unix_s)
         if slot <= self._slot:
             return slot
@@ -201,7 +201,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Contributions:
-    """The counts of one model. ``_shared`` is what Redis has; ``_own`` is this replica's part of it, if Redis loses it.
+    """The counts of one model. ``_shared`` is what Redis has; ``_own`` is this replica's part of it, to restore.
 
     Unconfirmed counts wait in ``_unsent``. Sealed into parts they keep their numbers until Redis has answered, so that
     a part that is sent again after a lost answer counts once.
@@ -215,9 +215,9 @@ class Contributions:
         "_shared",
         "_unsent",
         "_version",
-        "asked_at_s",
         "read_all_at_s",
         "read_at_s",
+        "used_at_s",
     )
 
     def __init__(self) -> None:
@@ -228,7 +228,7 @@ class Contributions:
         self._confirmed: dict[int, int] = {}  # slot -> number of the last part that Redis has
         self._read: dict[int, str] = {}  # slot → its version when it was read
         self._version = 0
-        self.asked_at_s = NEVER_S
+        self.used_at_s = NEVER_S
         self.read_at_s = NEVER_S
         self.read_all_at_s = NEVER_S
 
@@ -237,11 +237,11 @@ class Contributions:
         """A number that changes with the counts."""
         return self._version + self._shared.version
 
-    def ask(self, unix_s: float) -> None:
+    def mark_used(self, unix_s: float) -> None:
         """Mark the model as used. Unused models are not read from Redis."""
-        if self.asked_at_s <= unix_s - SLOT_S:
+        if self.used_at_s <= unix_s - SLOT_S:
             self.read_all_at_s = NEVER_S
-        self.asked_at_s = max(self.asked_at_s, unix_s)
+        self.used_at_s = max(self.used_at_s, unix_s)
 
     def add(self, slot: int, counts: Mapping[str, float]) -> None:
         """Count something that happened in this replica."""
@@ -263,7 +263,7 @@ class Contributions:
         return bool(self._sealed)
 
     def is_recent(self, unix_s: float, for_s: float) -> bool:
-        """Whether it was read less than ``for_s`` ago."""
+        """Whether it was read from Redis less than ``for_s`` ago."""
         return 0.0 <= unix_s - self.read_at_s < for_s
 
     def seal(self, next_number: Callable[[], int], limit: int) -> tuple[Part, ...]:
@@ -298,7 +298,7 @@ class Contributions:
             if number:  # an older copy of the slot: parts in between are lost, this one is not
                 self._confirmed[part.slot] = number
             else:
-                self._give_back(part.slot)
+                self._requeue(part.slot)
                 lost = True
         return lost
 
@@ -306,21 +306,21 @@ class Contributions:
         """Return the slot's version when it was read; '' if it is to be read again."""
         return self._read.get(slot, "")
 
-    def take(self, slot: int, counts: Counts, version: str, *, is_mine: bool) -> bool:
+    def store(self, slot: int, counts: Counts, version: str, *, is_mine: bool) -> bool:
         """Store a slot as Redis has it; ``is_mine``: a part of this replica is in it.
 
         Returns whether Redis has lost confirmed counts. A slot that Redis has lost completely keeps its known counts.
         """
         lost = not is_mine and slot in self._confirmed
         if lost:
-            self._give_back(slot)
+            self._requeue(slot)
         if counts:
             self._shared.replace(slot, counts)
             self._read[slot] = version
         return lost
 
     def expire(self, unix_s: float) -> None:
-        """Drop slots that are too old, and those to come: the clock was set back."""
+        """Drop slots that are too old, and those in the future: the clock was set back."""
         now_slot = slot_of(unix_s)
         for slots in (self._shared, self._unsent, self._own):
             slots.expire(now_slot)
@@ -328,10 +328,10 @@ class Contributions:
         self._sealed = tuple(part for part in self._sealed if part.slot in kept)
         self._confirmed = {slot: number for slot, number in self._confirmed.items() if slot in kept}
         self._read = {slot: version for slot, version in self._read.items() if self._shared.of(slot)}
-        if self.asked_at_s > unix_s:
-            self.asked_at_s, self.read_all_at_s = unix_s, NEVER_S
+        if self.used_at_s > unix_s:
+            self.used_at_s, self.read_all_at_s = unix_s, NEVER_S
 
-    def _give_back(self, slot: int) -> None:
+    def _requeue(self, slot: int) -> None:
         """Mark everything this replica contributed to ``slot`` as unsent."""
         self._confirmed.pop(slot, None)
         self._read.pop(slot, None)

@@ -79,7 +79,7 @@ class Budget:
 
 
 def within(race: RaceSettings, costs: Mapping[str, float]) -> RaceSettings:
-    """Return ``race`` with its budget limited to what ``extra_usd_per_call`` pays for at these ``costs``, US dollars.
+    """Return ``race`` with its budget limited to what ``extra_usd_per_call`` pays for at these ``costs`` (US dollars).
 
     If the money pays for few attempts only, they become hedges for the slowest calls, not races of the first ones.
     """
@@ -96,7 +96,7 @@ _ROUNDING = 1 - 1e-9  # sums of many small dollars
 
 
 class Spending:
-    """US dollars at list price by model, for the current UTC day: of this replica, and as known of the others.
+    """US dollars at list price by model, for the current UTC day: this replica's, and the others' as last reported.
 
     An attempt is charged when it starts, with its maximum: its prompt and an answer of the usual length. For a loser
     that is cut early this is too much, but running calls can never overdraw. Replicas share their totals through Redis
@@ -111,28 +111,28 @@ class Spending:
         self._before = self._day, self._own, self._others
 
     def unix_s(self) -> float:
-        """Return the Unix time by which its days begin and end."""
+        """Return the Unix time that determines the current day."""
         return self._unix_clock()
 
     def may_spend(self, model: str, usd: float, limit_usd: float) -> bool:
-        """Whether ``usd`` more is within the day's limit. A model asked about is kept up to date."""
-        self._turn()
+        """Whether ``usd`` more is within the day's limit. Marks the model as one whose total is read from Redis."""
+        self._start_day()
         self._own.setdefault(model, 0.0)
         return self.today_usd(model) + usd <= limit_usd
 
     def charge(self, model: str, usd: float) -> None:
         """Charge an extra attempt that starts now."""
-        self._turn()
+        self._start_day()
         self._own[model] = self._own.get(model, 0.0) + usd
 
     def today_usd(self, model: str) -> float:
         """Return what all replicas have spent on ``model`` today, as far as this one knows."""
-        self._turn()
+        self._start_day()
         return self._own.get(model, 0.0) + self._others.get(model, 0.0)
 
     def calls_today(self, model: str) -> float:
         """Count a call of ``model``; return how many all replicas have had today, as far as this one knows."""
-        self._turn()
+        self._start_day()
         key = model + _CALLS
         self._own[key] = self._own.get(key, 0.0) + 1.0
         return self._own[key] + self._others.get(key, 0.0)
@@ -140,44 +140,44 @@ class Spending:
     def own_usd(self) -> tuple[str, Mapping[str, float]]:
         """Return the day (2026-03-04) and this replica's own spending by model, for the other replicas.
 
-        Calls of models are among it, under names of their own.
+        Numbers of calls are included, under names with the suffix ``_CALLS``.
         """
-        self._turn()
+        self._start_day()
         return self._day, self._own
 
     def learn(self, day: str, model: str, others_usd: float) -> None:
         """Set what the other replicas have spent on ``model`` on ``day``."""
-        self._turn()
+        self._start_day()
         if day == self._day:
             self._others[model] = others_usd
 
-    def _turn(self) -> None:
-        """Begin new sums on another day; those before are kept, as a clock that was wrong comes back to its day."""
+    def _start_day(self) -> None:
+        """Start new sums on another day; the old ones are kept, in case a wrong clock is set back to their day."""
         day = datetime.fromtimestamp(self._unix_clock(), UTC).date().isoformat()
         if day != self._day:
             before, self._before = self._before, (self._day, self._own, self._others)
             self._day, self._own, self._others = before if before[0] == day else (day, {}, {})
 
 
-_CALLS = "\0calls"  # no model is called so
+_CALLS = "\0calls"  # no model has such a name
 
 
-# Pacing: the value of a second at which a day's dollars last until the day ends.
+# Pacing: the value of a saved second at which a day's dollars last until the day ends.
 
 
 class Pace:
-    """The value of a second at which one model's ``race.usd_per_day`` lasts until midnight UTC.
+    """The value of a saved second at which one model's ``race.usd_per_day`` lasts until midnight UTC.
 
-    Dollars save most where every second that is bought costs at most the same, all day long. What that is depends on
-    the day's calls, so it is found by feedback: what is left of the sum should be spent as the calls of the rest of the
-    day are distributed over the hours, as far as the day before tells; else evenly. If less was spent the value rises,
-    if more it falls; x = ln(value / mean dollars of an attempt):
+    Dollars save most time if the maximum price of a saved second is the same all day. The right price depends on the
+    day's calls, so it is found by feedback: the remaining dollars should be spent in proportion to the calls expected
+    in each hour, by the hours of the day before, else evenly. If less was spent the value rises, if more it falls;
+    x = ln(value / mean dollars of an attempt):
 
         dx = PACE_GAIN x (dollars that should have been spent - dollars spent) / (a mean hour's dollars)
 
     The step is linear in the dollars, so that a few expensive attempts weigh as much as many cheap ones. Each replica
-    computes it from what all have spent. So that their values become alike, each adds PACE_FAIR times the same of its
-    own calls: what of the dollars should have been spent on them, as their share is of all calls, and what was.
+    computes it from the spending of all. So that their values converge, each adds PACE_FAIR times the same step for its
+    own calls: the dollars in proportion to their share of all calls, minus the dollars spent on them.
     """
 
     __slots__ = (
@@ -199,25 +199,25 @@ class Pace:
     )
 
     def __init__(self, payer: str, by_hour: dict[int, float]) -> None:
-        """Pace the dollars of ``payer``; ``by_hour``: its calls of the day before, by hour of the day (UTC)."""
+        """Pace the dollars of ``payer``; ``by_hour``: its calls on the day before, by hour of the day (UTC)."""
         self.payer = payer
         self._by_hour = by_hour
         self._x = PACE_MOST
-        self._mean_usd, self._paid = 0.0, 0  # of the last attempts
-        self._at_s, self._knows = -inf, False  # the last step; whether it knows by then what others have spent
-        self._spent_usd, self._seen = 0.0, 0.0  # by then, on that day: dollars, and calls of all replicas
-        self._own = 0.0  # dollars of this one's calls since then
-        self._calls = self._fleet_calls = 0.0  # lately
+        self._mean_usd, self._paid = 0.0, 0  # mean cost of the last attempts, and their number
+        self._at_s, self._knows = -inf, False  # the last step; whether the others' spending was known then
+        self._spent_usd, self._seen = 0.0, 0.0  # at the last step, of that day: dollars and calls of all replicas
+        self._own = 0.0  # dollars of this replica's calls since then
+        self._calls = self._fleet_calls = 0.0  # recent, decayed
         self._hour, self._calls_today = -1, 0.0
-        self._hour_from: float | None = None  # today's calls when the hour began; None: it began before this did
+        self._hour_from: float | None = None  # today's calls when the hour began; None: not observed
 
     @property
     def value_usd_per_s(self) -> float:
-        """US dollars a second; infinite while the sum is large enough for all that the budget allows."""
+        """US dollars per second; infinite while the dollars suffice for every attempt that the budget allows."""
         return inf if self._x >= PACE_MOST or not self._paid else self._mean_usd * exp(self._x)
 
     def paid(self, payer: str, usd: float) -> None:
-        """Learn what an attempt that starts may cost."""
+        """Record the maximum cost of an attempt that starts."""
         self.payer = payer
         self._paid = min(PACE_MEMORY, self._paid + 1)
         self._mean_usd += (usd - self._mean_usd) / self._paid
@@ -226,15 +226,15 @@ class Pace:
     def call(self, now_s: float, spent_usd: float, calls: float, limit_usd: float) -> None:
         """Count a call at the Unix time ``now_s``.
 
-        ``spent_usd`` of ``limit_usd`` are spent today, on as many ``calls``, by all replicas as far as known.
+        All replicas have spent ``spent_usd`` of ``limit_usd`` today, on ``calls`` calls, as far as known.
         """
         hour = int(now_s // _HOUR_S)
         if hour != self._hour:
-            self._turn(hour)
+            self._end_hour(hour)
         self._calls_today = calls
         self._calls += 1.0
         is_same_day = now_s // _DAY_S == self._at_s // _DAY_S
-        goes_on = is_same_day and now_s >= self._at_s and spent_usd >= self._spent_usd  # else begin again
+        goes_on = is_same_day and now_s >= self._at_s and spent_usd >= self._spent_usd  # else start over
         if goes_on and now_s < self._at_s + PACE_EVERY_S:
             return
         if goes_on and self._knows and 0.0 < limit_usd / _HOURS < inf:
@@ -247,17 +247,17 @@ class Pace:
         self._fleet_calls += max(0.0, calls - self._seen)
         share = min(1.0, self._calls / max(1.0, self._fleet_calls))
         self._calls, self._fleet_calls = self._calls * fade, self._fleet_calls * fade
-        wanted_usd = max(0.0, limit_usd - self._spent_usd) * self._come(now_s)
+        wanted_usd = max(0.0, limit_usd - self._spent_usd) * self._expected_share(now_s)
         hour_usd = limit_usd / _HOURS
         error = (wanted_usd - (spent_usd - self._spent_usd)) / hour_usd
         own_error = (wanted_usd * share - self._own) / (hour_usd * share)
         step = PACE_GAIN * error + PACE_FAIR * own_error
         self._x = min(PACE_MOST, max(PACE_LEAST, self._x + min(PACE_STEP_MAX, max(-PACE_STEP_MAX, step))))
 
-    def _turn(self, hour: int) -> None:
-        """Keep the count of the hour that has ended, if it is whole; in those since then there was no call."""
+    def _end_hour(self, hour: int) -> None:
+        """Store the count of the hour that has ended, if observed from its start; hours skipped since had no calls."""
         if self._hour_from is not None:
-            # What is known of other replicas may have become less: Redis was lost, or the payer is another.
+            # The other replicas' known total may have decreased: Redis lost its data, or the payer changed.
             self._by_hour[self._hour % _HOURS] = max(0.0, self._calls_today - self._hour_from)
             for quiet in range(max(self._hour + 1, hour - _HOURS), hour):
                 self._by_hour[quiet % _HOURS] = 0.0
@@ -265,8 +265,8 @@ class Pace:
             self._hour_from = self._calls_today if hour // _HOURS == self._hour // _HOURS else 0.0
         self._hour = hour
 
-    def _come(self, now_s: float) -> float:
-        """Return which share of the calls between the last step and midnight should come by ``now_s``."""
+    def _expected_share(self, now_s: float) -> float:
+        """Return the expected share, by ``now_s``, of the calls between the last step and midnight."""
         usual = sum(self._by_hour.values()) / len(self._by_hour) if self._by_hour else 0.0
         hours = (
             [self._by_hour.get(hour, usual) + PACE_PRIOR * usual for hour in range(_HOURS)] if usual else [1.0] * _HOURS
@@ -282,11 +282,11 @@ _PACED = "usd_per_day lasts until midnight UTC if a second is worth ${:.2g}"
 _DAY_S, _HOUR_S, _HOURS = 86_400.0, 3600.0, 24
 
 
-# The budgets of all models, and the dollars that limit extra attempts besides.
+# The budgets of all models, and the limits in dollars on extra attempts.
 
 
 class Budgets:
-    """What extra attempts may still start: by the budget of their model, and by what they cost."""
+    """Decides whether extra attempts may start, by their model's budget and by their cost."""
 
     def __init__(self, spending: Spending) -> None:
         self._spending = spending
@@ -304,12 +304,12 @@ class Budgets:
         return budget
 
     def call(self, model: str, race: RaceSettings, now_s: float, payer: str | None = None) -> None:
-        """Count a call, for which ``payer`` pays, if not the model itself."""
+        """Count a call. ``payer`` is the model whose limit in dollars applies; None: the model itself."""
         self._calls.setdefault(model, Launches()).add(now_s)
         if race.usd_per_day is not None:
             pace = self._paces.get(model)
             if pace is None:
-                # Calls may come before the ledger has told of the day before.
+                # Calls may arrive before the ledger's data about the day before.
                 pace = self._paces[model] = Pace(payer or model, self._days.setdefault(model, {}))
             pace.call(
                 self._spending.unix_s(),
@@ -319,10 +319,10 @@ class Budgets:
             )
 
     def paced(self, model: str, race: RaceSettings) -> tuple[RaceSettings, tuple[str, ...]]:
-        """Return ``race`` with the value of a second at which its dollars last all day, and what to say of that.
+        """Return ``race`` with the value of a second at which its dollars last all day, and notes for the explanation.
 
-        It is at most the configured value. If they last anyway all stays as it is, and if that value is 0, or the mode
-        does as it is told.
+        The value is at most the configured one. ``race`` is returned unchanged if the dollars last anyway, if the
+        configured value is 0, or if the mode is not ``auto``.
         """
         pace = self._paces.get(model)
         if pace is None or race.usd_per_day is None or race.value_usd_per_s == 0.0:
@@ -335,7 +335,7 @@ class Budgets:
         return race.model_copy(update={"value_usd_per_s": value}), (_PACED.format(value),)
 
     def recollect(self, sums: Iterable[HourlySum]) -> None:
-        """Load when calls came in the day before the start, to pace a day's dollars by."""
+        """Load the calls by hour of the day before the start, for pacing a day's dollars."""
         now_hour = self._spending.unix_s() // _HOUR_S
         for each in sums:
             if each.metric == "n" and each.unix_s // _HOUR_S < now_hour:
@@ -344,11 +344,11 @@ class Budgets:
                 by_hour[hour] = by_hour.get(hour, 0.0) + each.n
 
     def room(self, model: str, healths: Sequence[Health], now_s: float) -> tuple[float, float]:
-        """Return how many extra attempts a minute leave room for all calls, and how many calls are expected.
+        """Return how many extra attempts per minute rate limits leave room for, and how many calls are expected.
 
-        The first is infinite while no deployment has answered 429. What one admits in a minute is known from its last
-        429s. A peer of theirs may be limited as they are, unless it has admitted more: then it is trusted with more,
-        step by step.
+        The first is infinite while no deployment has answered 429. A deployment's last 429s show how much it admits per
+        minute. One without a 429 is assumed to have the same limit, or a little more than it has admitted if that is
+        higher.
         """
         limits = [health.limit(now_s) for health in healths]
         known = [limit for limit in limits if limit is not None]
@@ -391,7 +391,7 @@ class Budgets:
 
         ``room`` is what rate limits leave for extra attempts in a minute.
         """
-        limit, budget = self.too_dear(race, cost_usd=cost_usd, payer=payer), self.of(payer)
+        limit, budget = self.exceeded_limit(race, cost_usd=cost_usd, payer=payer), self.of(payer)
         extra = self._extra_of(model)
         if limit is None and role not in FREE and extra.in_minute(now_s) >= room:
             limit = "rate_limits"
@@ -407,7 +407,7 @@ class Budgets:
             budget.pay(cost_usd)
         return None
 
-    def too_dear(self, race: RaceSettings, *, cost_usd: float | None, payer: str) -> str | None:
+    def exceeded_limit(self, race: RaceSettings, *, cost_usd: float | None, payer: str) -> str | None:
         """Return the limit on dollars that an attempt would exceed; None for none, or without a known price."""
         if cost_usd is None:
             return None

@@ -49,7 +49,7 @@ class Terms(msgspec.Struct, frozen=True):
     prompt_tokens: int  # estimated
     max_tokens: int | None = None  # the request's limit for the answer
     prices: Mapping[str, Price] | None = None  # by deployment, where known
-    limits: Mapping[str, int] | None = None  # max_in_flight by deployment, where set; of the fleet's what is leased
+    limits: Mapping[str, int] | None = None  # by deployment: max_in_flight, or the leased part of the fleet's
     weights: Mapping[str, float] | None = None  # by deployment: its chance against others that are about as fast
     canaries: Mapping[str, float] | None = None  # by deployment: the exact share of calls it gets
     excluded: Mapping[str, str] | None = None  # by deployment: why it may not run for this call
@@ -58,8 +58,8 @@ class Terms(msgspec.Struct, frozen=True):
     answer_tokens: float | None = None  # the expected length, if already known
     answer_kind: AnswerKind = AnswerKind.PLAIN
     flawed: Mapping[str, str] | None = None  # by deployment: why it is a last resort for such answers
-    leased: Collection[str] = ()  # deployments whose limit is of max_in_flight_fleet, as far as leased
-    is_counted: bool = False  # whether limits count what the call will use
+    leased: Collection[str] = ()  # deployments whose limit is the leased part of max_in_flight_fleet
+    is_counted: bool = False  # whether the call's usage counts against limits
     bills_losers: frozenset[str] = frozenset()  # deployments whose vendors bill the whole answer after a disconnect
     holds: bool = False  # whether a first token may be held back for an attempt that should give the answer sooner
 
@@ -112,9 +112,9 @@ def candidates(
     """
     objective = terms.objective
     answer_tokens = expected_tokens(standings, terms)
-    thrifty = objective is Objective.COST
-    costs = costs_usd(conditions, answer_tokens, terms) if thrifty else {}
-    timed = thrifty or race.ttft_ms is not None
+    cost_first = objective is Objective.COST
+    costs = costs_usd(conditions, answer_tokens, terms) if cost_first else {}
+    timed = cost_first or race.ttft_ms is not None
     choosy = timed or bool(terms.limits) or race.min_tok_s is not None or bool(terms.flawed)
     estimates, unseen = standings.estimates, standings.unseen
     weights, canaries = terms.weights or _NONE, terms.canaries or _NONE
@@ -142,9 +142,9 @@ def candidates(
 
 
 def weighed_share(race: RaceSettings, terms: Terms) -> float:
-    """Return the share of such calls that is raced from the start for a reader whose first token is never held.
+    """Return the share of such calls that is raced from the start, for a reader and without holding first tokens.
 
-    There a slower answer counts more: it is not overtaken.
+    In these a slower answer counts more: it cannot be overtaken later.
     """
     if terms.objective is not Objective.READING or terms.holds:
         return 0.0
@@ -154,7 +154,7 @@ def weighed_share(race: RaceSettings, terms: Terms) -> float:
 def _after_s(
     estimate: Estimate, decode_s: float, answer_tokens: float, race: RaceSettings, objective: Objective
 ) -> float:
-    """Return the wait after the first token for what the objective asks, in seconds.
+    """Return the wait after the first token that counts for the objective, in seconds.
 
     A reader at r tok/s is delayed by n * max(0, 1/v - 1/r) = max(0, decode_s - n/r): not at all if decoding is as fast.
     The complete answer also has a small value to readers. A program waits for the complete answer. Stalls delay both;
@@ -184,7 +184,7 @@ def _tier(name: str, estimate: Estimate, condition: Condition, race: RaceSetting
 
 
 def _late_s(estimate: Estimate, race: RaceSettings, answer_tokens: float) -> float:
-    """Return how much later than ``ttft_ms`` and ``min_tok_s`` ask the answer should be, in seconds; never 0."""
+    """Return by how much the answer should miss ``ttft_ms`` and ``min_tok_s``, in seconds; never 0."""
     late_s = _LEAST_LATE_S
     if race.ttft_ms is not None:
         late_s += estimate.late_s(race.ttft_ms / 1000)
@@ -223,11 +223,11 @@ def costs_usd(names: Iterable[str], answer_tokens: float, terms: Terms) -> dict[
 # The lineup: a model's candidates in order. It is the same for similar calls and reused between them.
 
 Conditions: TypeAlias = Mapping[str, Condition]  # by deployment
-Asked: TypeAlias = tuple[RaceSettings, Terms]
+RaceTerms: TypeAlias = tuple[RaceSettings, Terms]
 
 
 class Racer(msgspec.Struct, frozen=True):
-    """A deployment to run beside the primary."""
+    """A deployment that may run beside the primary, and its value there."""
 
     candidate: Candidate
     gain_s: float  # what the call should gain by it, in seconds of its loss; negative if it loses
@@ -240,30 +240,30 @@ class Lineup(msgspec.Struct, frozen=True):
     ranked: Sequence[Candidate]  # those that may be used, best first
     near: Sequence[Candidate]  # those of them that may become the primary
     weights_up_to: Sequence[float]  # cumulative weights of ``near`` for the draw
-    tripped: Sequence[Candidate]  # broken ones, if there are healthy ones: a last resort
-    probe: Candidate | None  # the one of them to be tried now
-    canaries: Sequence[Candidate] = ()  # whatever their health; each is the primary for its share,
-    reserve: Sequence[Candidate] = ()  # otherwise usable ones come after all others except broken ones
-    after_s: Mapping[str, float] = {}  # the part of each one's loss after its first token, if the objective counts it
+    tripped: Sequence[Candidate]  # broken ones, if there are healthy ones: used last
+    probe: Candidate | None  # the one of ``tripped`` that is due for a probe
+    canaries: Sequence[Candidate] = ()  # whatever their health; each is the primary for its share
+    reserve: Sequence[Candidate] = ()  # usable canaries: after all others except broken ones
+    after_s: Mapping[str, float] = {}  # by deployment: the loss after its first token, if the objective counts it
     flawed: Sequence[Candidate] = ()  # of the ranked, a last resort; sometimes one is the primary
-    standings: Standings | None = None  # None if there are none ranked
+    standings: Standings | None = None  # None if none is ranked
     _rivals: list[Candidate] = []  # made on demand
     _racers: dict[tuple[str, bool], Sequence[Racer]] = {}  # by primary, and whether they start late: made on demand
     offers: dict[tuple[object, ...], Sequence[Offer]] = {}  # what ``worth`` has found, by primary and terms
-    # Shared by all lineups of the same standings: by primary, racer, and whether it starts late, the candidates for
-    # which it was computed, and the result.
+    # Shared by all lineups of the same standings. Key: primary, racer, and whether it starts late; value: the candidate
+    # for which the gain was computed, and the result.
     _gains: dict[tuple[str, str, bool], tuple[Candidate, Racer]] = {}
-    _ranks: dict[str, tuple[str, Candidate, tuple[object, ...]]] = {}  # likewise: the best, the racer, its rank
+    _ranks: dict[str, tuple[str, Candidate, tuple[object, ...]]] = {}  # shared too: the best, the racer, its rank
 
     @property
     def rivals(self) -> Sequence[Candidate]:
-        """Those that may be used, ordered by their value in a race beside the best if first tokens may be held."""
+        """The usable candidates, ordered by their value in a race beside the best one if first tokens may be held."""
         if not self._rivals and self.standings is not None:
             self._rivals.extend(_rivals(self.ranked, self.standings, self._ranks))
         return self._rivals
 
     def gain_s(self, primary: Candidate, racer: Candidate, *, come: float = 0.0, kept: float = 1.0) -> float:
-        """Return what a call with this primary should gain by ``racer``, in seconds; negative if it loses.
+        """Return the seconds that a call with this primary should gain by ``racer``; negative if it loses.
 
         The first of the two tokens is sent, whichever answer is the faster. With T the times to first token, and
         after() the loss that follows it:
@@ -272,10 +272,10 @@ class Lineup(msgspec.Struct, frozen=True):
                 - P(racer is first) x (after(racer) - after(primary)))
             - scarcity of racer - max(0, crowding of racer - 1) x E[min(T of primary, T of racer)]
 
-        The last term is the toll: until the first token an attempt slows the others there, whether it wins or not.
+        The last term is the toll: until its first token an attempt slows down the others at its deployment.
 
-        ``come``: it starts once this share of the primary's first tokens has come, and this one has not. ``kept``: the
-        share of the seconds sooner that is left, as attempts of a call are not independent.
+        ``come``: the racer starts when this share of the primary's first tokens would have arrived, and this one has
+        not. ``kept``: the share of the saved seconds that remains, as a call's attempts are not independent.
         """
         assert self.standings is not None
         estimate, condition = racer.estimate, racer.condition
@@ -312,8 +312,8 @@ class Lineup(msgspec.Struct, frozen=True):
         self._gains[key] = primary, racer
         return racer
 
-    def made_ready(self, before: "Lineup") -> Iterator[None]:
-        """Find the racers that were asked for in the lineup before this one, so that no call has to, in steps."""
+    def prepare(self, before: "Lineup") -> Iterator[None]:
+        """Compute, in steps, the racers that were used in the lineup ``before`` this one, so that no call has to."""
         if before._rivals and not self._rivals and self.standings is not None:  # noqa: SLF001 - of its own class
             self._rivals.extend(_rivals(self.ranked, self.standings, self._ranks))
             yield
@@ -329,12 +329,12 @@ class Lineup(msgspec.Struct, frozen=True):
         by_name = {each.deployment: each for each in self.ranked}
         for primary in [by_name[str(key[0])] for key in before.offers if key[0] in by_name]:
             for each in self.ranked:
-                for come in VALUED_STARTS:  # what offers are made of
+                for come in VALUED_STARTS:  # the starts that ``worth.offers`` considers
                     self.gain_s(primary, each, come=come and primary.estimate.curve.reached_at(come))
                 yield
 
     def eligible(self, held: Held) -> tuple[Sequence[Candidate], Sequence[float]]:
-        """Return who may become the primary of a usual call, with cumulative weights for the draw.
+        """Return the candidates for primary of a usual call, with cumulative weights for the draw.
 
         Those near the best; if some of these hold most of the prompt in a warm cache, only these. A deployment close to
         its rate limit is not preferred for its cache.
@@ -356,7 +356,7 @@ def line_up(
 ) -> Lineup:
     """Return the lineup of ``candidates``, scored by ``standings``; ``canaries`` are among them.
 
-    ``before`` is one of the same standings: what is known of unchanged candidates is kept.
+    ``before`` is a lineup of the same standings: results for unchanged candidates are reused.
     """
     found = _ready(candidates)
     if not found:
@@ -399,7 +399,7 @@ def line_up(
 def _rivals(
     ranked: Sequence[Candidate], standings: Standings, known: dict[str, tuple[str, Candidate, tuple[object, ...]]]
 ) -> Sequence[Candidate]:
-    """Order ``ranked``, best first, by what each is worth in a race against the best if first tokens may be held.
+    """Order ``ranked``, best first, by each one's value in a race against the best if first tokens may be held.
 
     Then the answer is that of the attempt with the smaller loss, not of the first to start.
     """
@@ -479,16 +479,16 @@ class Lineups:
         kind: tuple[str, PromptClass, int],
         conditions: Conditions,
         standings: Standings,
-        asked: Asked,
+        race_terms: RaceTerms,
         now_s: float = 0.0,
     ) -> Lineup:
         """Return the lineup of the deployments in ``conditions``; ``kind``: model, prompt class, size."""
-        race, terms = asked
+        race, terms = race_terms
         if terms.limits:  # it depends on what is in flight
             return _lined_up(candidates(conditions, standings, race, terms), terms, standings)
-        if terms.objective is Objective.COST:  # in steps, as the lengths of answers, so that lineups can be kept
+        if terms.objective is Objective.COST:  # rounded, as answer lengths are, so that lineups can be reused
             terms = replace(terms, prompt_tokens=round(tokens_of(kind[2])))
-            asked = race, terms
+            race_terms = race, terms
         # The key must include what differs between calls: usable deployments, lengths and readers.
         flawed = tuple(terms.flawed or ())
         weighed = weighed_share(race, terms)
@@ -506,7 +506,7 @@ class Lineups:
         if known is None or not known.fits(standings, race, terms):
             lineup = _lined_up(candidates(conditions, standings, race, terms), terms, standings)
         elif changed := {name: new for name, new in conditions.items() if known.conditions[name] is not new}:
-            if terms.objective is Objective.COST:  # one without a price costs as much as the dearest of all
+            if terms.objective is Objective.COST:  # one without a price costs as much as the most expensive one
                 changed = dict(conditions)
             others = {each.deployment: each for each in candidates(changed, standings, race, terms)}
             made = [others.get(each.deployment, each) for each in known.lineup.candidates]
@@ -518,7 +518,7 @@ class Lineups:
             return known.lineup
         if len(self._known) >= LINEUPS_KEPT / 2:
             self._known, self._older = {}, self._known
-        self._known[key] = _Known(kind, standings, asked, conditions, lineup, now_s, is_used=known is not None)
+        self._known[key] = _Known(kind, standings, race_terms, conditions, lineup, now_s, is_used=known is not None)
         return lineup
 
     def warm(
@@ -538,15 +538,15 @@ class Lineups:
                 del self._known[key]
                 continue
             warmed += 1
-            race, terms = known.asked
+            race, terms = known.race_terms
             standings = standings_of(model, known.kind[1], terms.prompt_tokens)
             conditions = conditions_of(known.conditions, now_s)
             lineup = _lined_up(candidates(conditions, standings, race, terms), terms, standings)
             yield
-            for _ in lineup.made_ready(known.lineup):
+            for _ in lineup.prepare(known.lineup):
                 yield
             self._known[key] = _Known(
-                known.kind, standings, known.asked, conditions, lineup, known.used_at_s, is_used=True
+                known.kind, standings, known.race_terms, conditions, lineup, known.used_at_s, is_used=True
             )
 
     def keep(self, models: set[str]) -> None:
@@ -565,15 +565,15 @@ def _lined_up(
 class _Known(msgspec.Struct):
     kind: tuple[str, PromptClass, int]
     standings: Standings
-    asked: Asked
+    race_terms: RaceTerms
     conditions: Conditions
     lineup: Lineup
     used_at_s: float
-    is_used: bool = False  # again, after the call it was computed for
+    is_used: bool = False  # by another call than the one it was computed for
 
     def fits(self, standings: Standings, race: RaceSettings, terms: Terms) -> bool:
         """Whether it is still valid, apart from changed conditions."""
-        before_race, before = self.asked
+        before_race, before = self.race_terms
         return (
             self.standings is standings
             and before_race.min_tok_s == race.min_tok_s

@@ -8,7 +8,7 @@ those that were, a random sample. ``deployment|over`` counts all overtaken, ``|a
 failed. With an ``s`` before them (``se17``, ``sae17``, ``|saud``) they count attempts with ``win_on: sentence`` once
 more. ``|n``, ``|err`` (attempts ended with a first token or an error), ``|lim`` (429s), ``|won``, ``|tok``, ``|sec``
 (decode), ``|gtok``, ``|gsec`` (decode with estimated tokens, never published), ``|etok``, ``|esec`` (end to end),
-``|ans``, ``|burst`` (answers whose speed could be known; those out of a buffer), ``|stall`` (seconds of unusual silence
+``|ans``, ``|burst`` (answers whose speed is measurable; those out of a buffer), ``|stall`` (seconds of unusual silence
 in winners' answers, the longest of each), ``|judged``, ``|flawed`` (winners' complete answers; those with a flaw). For
 the whole model ``req``, ``out`` (calls answered, their tokens).
 """

@@ -35,10 +35,10 @@ class Estimate(msgspec.Struct, frozen=True):
     events: float  # its own first tokens, decayed, without the prior
     curve: Curve  # attempt TTFT, for a prompt of the reference size
     q95_s: float
-    beyond_s: tuple[float, ...]  # by bucket: the expected first token if there is none at its end, likewise
+    beyond_s: tuple[float, ...]  # by bucket: the expected time of a first token that has not come by its end, likewise
     score_s: float  # restricted mean TTFT / probability of success; lower is better
     usual_q95_s: float = inf  # from the memory of hours
-    usual_events: float = 0.0  # on which that is based
+    usual_events: float = 0.0  # first tokens on which ``usual_q95_s`` is based
     error_rate: float = 0.01  # probability that the next attempt fails
     decode_tps: float = 60.0  # tokens per second after the first
     speed_known: bool = False  # whether enough decoding was measured to use it against the deployment
@@ -60,7 +60,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
     @property
     def well_q95_s(self) -> float:
-        """The q95 of TTFT while the deployment is healthy, which it may not have been lately."""
+        """The q95 of TTFT while the deployment is healthy: the smaller of the recent and the usual one."""
         return min(self.q95_s, self.usual_q95_s)
 
     def quantile_s(self, q: float) -> float:
@@ -85,7 +85,7 @@ class Estimate(msgspec.Struct, frozen=True):
         return max(age_s * LEAST_REMAINDER, self.beyond_s[bucket(age_s / self.scale)] * self.scale)
 
     def slower_than(self, floor_tps: float) -> bool:
-        """Whether it is known to decode more slowly. One that never won was not measured, and may be tried."""
+        """Whether it is known to decode more slowly; False if its speed was not measured, so that it is tried."""
         return self.speed_known and self.decode_tps < floor_tps
 
 
@@ -109,9 +109,9 @@ class Standings(msgspec.Struct, frozen=True):
         return Standings(estimates, self.unseen.sized(other), self.answer_tokens, self._beside, self._late, self._left)
 
     def beside(self, primary: str, racer: str, factor: float = 1.0) -> Beside:
-        """Return how a race of the two should end, in seconds at the reference size.
+        """Return the expected result of a race of the two, in seconds at the reference size.
 
-        ``factor`` multiplies the racer's times, as far as prompt size and load slow it more than the primary.
+        ``factor`` multiplies the racer's times, if prompt size and load slow it down more than the primary.
         """
         key = primary, racer, shift_of(factor)
         known = self._beside.get(key)
@@ -122,11 +122,11 @@ class Standings(msgspec.Struct, frozen=True):
     def beside_late(
         self, primary: str, racer: str, factor: float = 1.0, come: float = 1.0 - HEDGE_SHARE, more_s: float = 0.0
     ) -> tuple[Beside, float]:
-        """Return the same if the racer starts once a share ``come`` of the primary's first tokens has come.
+        """Return the same for a racer that starts late, and the primary's mean without it; both from that start.
 
-        This one has not by then; seconds count from then. The second figure is the mean of the primary alone.
-        ``more_s``: so much longer than the primary's the racer's answer takes after its first token, if all is about
-        the ends of answers; below 0 shorter.
+        It starts when a share ``come`` of the primary's first tokens would have arrived, and this one has not.
+        ``more_s``: if ends of answers are compared, by how many seconds the racer's answer takes longer than the
+        primary's after its first token; below 0 shorter.
         """
         left = self._left.get((primary, come))
         if left is None:
@@ -143,7 +143,7 @@ class Standings(msgspec.Struct, frozen=True):
 
 
 class Usual(msgspec.Struct, frozen=True):
-    """How one deployment, or the whole model, usually answers, by the memory of hours."""
+    """The usual figures of one deployment, or of the whole model, from the memory of hours."""
 
     curve: Curve
     events: float = 0.0  # first tokens on which it is based
@@ -153,14 +153,14 @@ class Usual(msgspec.Struct, frozen=True):
 
 
 class Usuals(msgspec.Struct, frozen=True):
-    """What is usual for a model's deployments, and for an unknown one."""
+    """The usual figures of a model's deployments, and of an unknown one."""
 
     of: Mapping[str, Usual]
     unseen: Usual
 
 
 def usuals(scales: Sequence[Mapping[str, Evidence]], lately: Mapping[str, Evidence], api: MeasuredApi) -> Usuals:
-    """Compute what is usual from the evidence of the longer time scales, the longest first.
+    """Compute the usual figures from the evidence of the longer time scales, the longest first.
 
     Each histogram gets 4 additional events, distributed as on the previous scale; the first gets them from the pool of
     all the model's deployments (all scales and ``lately``), which itself has 2 events of a fixed lognormal. So a
@@ -204,9 +204,9 @@ def standings(
     api: MeasuredApi = MeasuredApi.ANSWERS,
     answer_tokens: float = ANSWER_PRIOR[0],
 ) -> Standings:
-    """Estimate every deployment of a model from recent evidence, with 4 additional events of what is usual.
+    """Estimate every deployment of a model from recent evidence, with 4 additional events from ``usual``.
 
-    Without ``usual`` nothing else is known.
+    Without ``usual``, it is computed from ``lately``.
     """
     return finished(standings_in_steps(lately, usual or usuals((), lately, api), api, answer_tokens))
 
@@ -271,7 +271,7 @@ def _prior(curve: Curve, otherwise: Sequence[float]) -> list[float]:
     """Return a curve as counts by bucket, scaled to the weight of a prior, without the part it never reached."""
     masses: Sequence[float] = curve.masses()
     total = sum(masses)
-    if total <= 0:  # so much was cut that its first tokens are negligible
+    if total <= 0:  # nearly all were cut, so the first tokens are negligible
         masses, total = otherwise, sum(otherwise)
     return [PRIOR_EVENTS * mass / total for mass in masses]
 

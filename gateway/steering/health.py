@@ -46,11 +46,11 @@ from providers import LONG_AGO_S, Availability, ErrorKind, Readiness, Waits
 # token are left out: they are cut early whatever is in flight.
 
 _SECONDS = 60  # rate limits are per minute
-_NONE = 0.01  # first tokens, decayed: as good as none
+_NONE = 0.01  # first tokens, decayed: counts as none
 
 
 class Launches:
-    """Counts something of the last minute, by the second. Times are seconds of any one monotonic clock."""
+    """A count over the last minute, by the second. Times are seconds of any one monotonic clock."""
 
     __slots__ = ("_at", "_counts", "_total")
 
@@ -60,26 +60,26 @@ class Launches:
         self._total = 0
 
     def add(self, now_s: float, amount: int = 1) -> None:
-        """Count ``amount`` now; a negative one takes back what was counted."""
+        """Count ``amount`` now; a negative one corrects an earlier count."""
         second = int(now_s)
         if second != self._at:
-            self._turn(second)
+            self._advance(second)
         self._counts[self._at % _SECONDS] += amount
         self._total += amount
 
     def in_minute(self, now_s: float) -> int:
-        """Return the number of the last minute."""
+        """Return the count of the last minute."""
         second = int(now_s)
         if second != self._at:
-            self._turn(second)
+            self._advance(second)
         return self._total
 
     def in_seconds(self, seconds: int, now_s: float) -> int:
-        """Return the number of the last ``seconds``, of which the present one is not over."""
-        self._turn(int(now_s))
+        """Return the count of the last ``seconds``, including the current, incomplete one."""
+        self._advance(int(now_s))
         return sum(self._counts[(self._at - ago) % _SECONDS] for ago in range(seconds))
 
-    def _turn(self, second: int) -> None:
+    def _advance(self, second: int) -> None:
         if self._at < second < self._at + _SECONDS:
             for each in range(self._at + 1, second + 1):
                 self._total -= self._counts[each % _SECONDS]
@@ -90,7 +90,7 @@ class Launches:
 
 
 class Load:
-    """What was learnt about one deployment. Times are seconds of any one monotonic clock."""
+    """The fit of one deployment. Times are seconds of any one monotonic clock."""
 
     __slots__ = ("_at_s", "_by_class", "_fit", "_surprise", "_surprised")
 
@@ -128,10 +128,10 @@ class Load:
     def crowding(self, in_flight: float, now_s: float) -> float:
         """Return the factor for the predicted time to first token of an attempt launched besides ``in_flight``.
 
-        ((1 + in flight) / (1 + usual))^(gain b) x e^surprise: how much slower than usual it will be, from the attempts
-        in flight that are known of and, by the last seconds, from all others. This is multiplied by 1 + b, as the
-        attempt also slows down all others there and has to be worth that. Without this toll all calls go to the fastest
-        queue until it is no better than the slowest server (Pigou 1920).
+        ((1 + in flight) / (1 + usual))^(gain b) x e^surprise: how much slower than usual it will be, because of the
+        known attempts in flight and, by the first tokens of the last seconds, of unknown ones. This is multiplied by
+        1 + b, as the attempt also slows down all others there. Without this toll all calls go to the fastest queue
+        until it is no better than the slowest server (Pigou 1920).
         """
         elasticity, usual = self._fit or self._fitted()
         if elasticity <= 0.0:
@@ -215,7 +215,7 @@ class Condition(msgspec.Struct, eq=False):
     price_s: float
     headroom: float = 1.0  # 0 to 1, the expected unused part of its rate limit
     crowding: float = 1.0  # the factor of the load there on the time to first token
-    asked_at_s: float = LONG_AGO_S  # the last launch of this replica
+    launched_at_s: float = LONG_AGO_S  # the last launch of this replica
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -262,13 +262,13 @@ class Health:
         "_probe_watch_s",
         "_probed_until_s",
         "_refills",
+        "_reported_limit",
         "_strikes",
-        "_told",
-        "asked_at_s",
-        "calm",
+        "cached_condition",
         "elsewhere",
         "in_flight",
         "is_probed",
+        "launched_at_s",
         "launches",
         "load",
         "trouble",
@@ -276,24 +276,24 @@ class Health:
 
     def __init__(self) -> None:
         self.in_flight = 0
-        self.elsewhere = 0.0  # attempts of other processes, with max_in_flight_fleet; else they do not tell
-        self.asked_at_s = LONG_AGO_S
-        self.is_probed = False  # whether the last launch was a probe of the gateway's own
+        self.elsewhere = 0.0  # attempts of other processes, reported only with max_in_flight_fleet; else 0
+        self.launched_at_s = LONG_AGO_S
+        self.is_probed = False  # whether the last launch was the gateway's own probe
         self.load = Load()
-        self.launches = Launches()  # without those that were refused with a 429
+        self.launches = Launches()  # without those that were answered with 429
         self._limit = 0.0  # requests a minute that it admitted before its last 429
         self._limited_at_s = LONG_AGO_S
-        self._refills = False  # steadily, as its last 429 asked to wait for a moment only
-        # The minute, and the least estimate of the limit in it and in the minute before, by what answers said of it.
-        self._told = (0, inf, inf)
+        self._refills = False  # whether the limit refills steadily: the last 429 had a short wait
+        # The minute, and the lowest estimate of the limit in it and in the one before, from headers of answers.
+        self._reported_limit = (0, inf, inf)
         self.trouble: Trouble | None = None  # the last error, until it answers again
-        self.calm: Condition | None = None  # the last condition, as long as it stays valid
-        self._availability = Availability(_WAITS)  # there, out is called refused, and a probe a try
+        self.cached_condition: Condition | None = None  # the last condition, while it stays valid
+        self._availability = Availability(_WAITS)  # its terms: refused = out, a try = a probe
         self._strikes = 0
         self._opens = 0
         self._open_until_s: float | None = None  # None: the breaker is closed
-        self._probed_until_s = LONG_AGO_S  # when the last probe has failed, unless it ends before
-        self._probe_watch_s = inf  # how long it is watched
+        self._probed_until_s = LONG_AGO_S  # when the last probe counts as failed, unless it ends before
+        self._probe_watch_s = inf  # the last probe's maximum duration
         self._price_s = 0.0
         self._price_at_s = 0.0
 
@@ -303,10 +303,10 @@ class Health:
         return self._open_until_s is not None
 
     def condition(self, now_s: float) -> Condition:
-        """Return the health at ``now_s``; ``calm`` if that is still valid."""
-        calm = self.calm
-        if calm is not None:
-            return calm
+        """Return the health at ``now_s``; ``cached_condition`` if that is still valid."""
+        cached_condition = self.cached_condition
+        if cached_condition is not None:
+            return cached_condition
         state = self._state(now_s)
         condition = Condition(
             state,
@@ -316,38 +316,38 @@ class Health:
             self._price(now_s),
             self._availability.headroom(now_s),
             self.load.crowding(self.in_flight + self.elsewhere, now_s),
-            self.asked_at_s,
+            self.launched_at_s,
         )
         quiet = self._open_until_s is None and not condition.price_s and condition.headroom == 1.0
         if state is State.OK and quiet and not self.load.elastic:
-            self.calm = condition
+            self.cached_condition = condition
         return condition
 
     def launched(self, now_s: float) -> float:
         """Count a launch; return how many other attempts were in flight, as far as known."""
         self.in_flight += 1
-        self.asked_at_s = now_s
+        self.launched_at_s = now_s
         self.launches.add(now_s)
-        if self.calm is not None:
-            self.calm.in_flight = self.in_flight
-            self.calm.asked_at_s = now_s
+        if self.cached_condition is not None:
+            self.cached_condition.in_flight = self.in_flight
+            self.cached_condition.launched_at_s = now_s
         return self.in_flight - 1 + self.elsewhere
 
     def ended(self) -> None:
         """Count the end of an attempt."""
         self.in_flight = max(0, self.in_flight - 1)
-        if self.calm is not None:
-            self.calm.in_flight = self.in_flight
+        if self.cached_condition is not None:
+            self.cached_condition.in_flight = self.in_flight
 
     def answered(self, prompt_class: PromptClass, in_flight: float, ttft_s: float, now_s: float) -> None:
         """Learn from the first token of an attempt that was launched with ``in_flight`` others running."""
         self.load.seen(prompt_class, in_flight, ttft_s, now_s)
-        if self.calm is not None and self.load.elastic:
-            self.calm = None
+        if self.cached_condition is not None and self.load.elastic:
+            self.cached_condition = None
 
     def rate_limited(self, retry_after_s: float | None, now_s: float) -> None:
         """Handle a 429: cool down for the time it asks for, and raise the scarcity price in the score."""
-        self.cool(retry_after_s, now_s)  # which also ends ``calm``
+        self.cool(retry_after_s, now_s)  # which also ends ``cached_condition``
         self.launches.add(now_s, -1)
         limit = max(1.0, self.launches.in_minute(now_s))
         if now_s - self._limited_at_s <= LIMIT_KEPT_S:
@@ -357,24 +357,24 @@ class Health:
         self._price_at_s = now_s
 
     def limit(self, now_s: float) -> float | None:
-        """Return how many requests a minute it should admit; None if nothing says that there is a limit.
+        """Return how many requests per minute it should admit; None if no limit is known.
 
-        That is what it admitted in the minute before a 429, or what its answers tell of the unused part. Where limits
-        start again each minute, any sixty seconds may have twice as many.
+        That is the number admitted in the minute before a 429, or derived from the unused part that answers report. If
+        the limit is reset each minute, any sixty seconds may have twice as many.
         """
         seen, limit = self.launches.in_minute(now_s), inf
         if now_s - self._limited_at_s <= LIMIT_KEPT_S:
             limit = self._limit
             if self._refills:
                 return max(limit, seen)
-        minute, least, before = self._told
+        minute, least, before = self._reported_limit
         ago = int(now_s // 60.0) - minute
         limit = min(limit, least if ago <= 1 else inf, before if ago == 0 else inf)
         return None if limit == inf else max(limit, seen / 2)
 
     def cool(self, retry_after_s: float | None, now_s: float) -> None:
-        """Do not use it for ``retry_after_s``, up to a maximum."""
-        self.calm = None
+        """Stop using it for ``retry_after_s``, up to a maximum."""
+        self.cached_condition = None
         self._availability.cool(retry_after_s, now_s)
 
     def strike(self, now_s: float) -> bool:
@@ -390,7 +390,7 @@ class Health:
 
     def refuse(self, now_s: float) -> bool:
         """Mark the deployment as out: key rejected or model unknown. Returns whether it was not out before."""
-        self.calm = None
+        self.cached_condition = None
         return self._availability.refuse(now_s)
 
     def delivered(self, ttft_s: float, q95_s: float, now_s: float) -> bool:
@@ -417,7 +417,7 @@ class Health:
             self._open(now_s)
         return failed
 
-    def leave_alone(self, now_s: float) -> bool:
+    def open_breaker(self, now_s: float) -> bool:
         """Open the breaker because of other replicas' reports, or a long silence; return whether it was closed."""
         if self.tripped:
             return False  # it has its own probes
@@ -427,18 +427,18 @@ class Health:
     def limit_left(self, headroom: float, now_s: float, in_minute: int = 0) -> None:
         """Store the unused part of the rate limit, 0 to 1, as the provider reports it.
 
-        ``in_minute`` is what was launched in the minute before the attempt that was told so.
+        ``in_minute`` is the number of launches in the minute before the attempt whose answer reported it.
         """
         self._availability.told(headroom, now_s)
         if headroom >= 1.0:
             return
-        self.calm = None
+        self.cached_condition = None
         if in_minute >= TOLD_FROM:
-            minute, least, before = self._told
+            minute, least, before = self._reported_limit
             ago = int(now_s // 60.0) - minute
             if ago > 0:
                 least, before = inf, least if ago == 1 else inf
-            self._told = minute + max(0, ago), min(least, in_minute / (1.0 - headroom)), before
+            self._reported_limit = minute + max(0, ago), min(least, in_minute / (1.0 - headroom)), before
 
     def probed(self, now_s: float, watch_s: float | None = None) -> None:
         """Record the start of a probe, and its maximum duration."""
@@ -451,11 +451,11 @@ class Health:
         self._probed_until_s = LONG_AGO_S
 
     def reload(self) -> None:
-        """Handle a new configuration: key or model name may be correct now, so it is not out any more."""
+        """Handle a new configuration: key or model name may be correct now, so a deployment that was out is tried."""
         self._availability.mended()
 
     def _open(self, now_s: float) -> None:
-        self.calm = None
+        self.cached_condition = None
         self._open_until_s = now_s + min(OPEN_MAX_S, OPEN_S * 2.0 ** min(self._opens, 10))
         self._opens += 1
         self._strikes = 0

@@ -22,18 +22,18 @@ from gateway.steering.constants import (
 from gateway.steering.counts import Counts, Tally, add_counts, merged, read_tallies
 from gateway.steering.estimates import Standings
 from gateway.steering.health import Condition, Health, State, Trouble
-from gateway.steering.survival import Fair, Quantile, dense, fair_quantiles, quantiles, wilson
+from gateway.steering.survival import AuditedCounts, Quantile, audited_quantiles, dense, quantiles, wilson
 
-# The times that are published: quantiles of what attempts are compared by, and the attempts that they rest on.
+# The published times: quantiles of TTFT, or of the first sentence, and the number of attempts behind them.
 
 
 class Times(msgspec.Struct, frozen=True):
-    """The times of what attempts are compared by, and the attempts that they rest on."""
+    """Quantiles of the compared time, and the attempts from which they are computed."""
 
     events: int
     censored: int
     audited: int
-    is_fair: bool  # the audited stand for all overtaken ones
+    is_fair: bool  # the audited represent all overtaken ones
     quantiles: tuple[Quantile, ...]  # p50, p95, p99; infinite if unknown
 
     @property
@@ -45,22 +45,22 @@ class Times(msgspec.Struct, frozen=True):
 def published_times(tally: Tally) -> Times:
     """Return the times of a tally's attempts."""
     events, censored = dense(merged(tally.events.values())), dense(merged(tally.censored.values()))
-    fair = _fair(tally, events)
+    fair = _audited_counts(tally, events)
     is_fair = fair.audited >= LEAST_AUDITS
     return Times(
         events=round(sum(events)),
         censored=round(sum(censored)),
         audited=round(sum(fair.audited_events) + sum(fair.audited_censored)),
         is_fair=is_fair,
-        quantiles=_published_fair(fair) if is_fair else _published(events, censored),
+        quantiles=_published_audited(fair) if is_fair else _published(events, censored),
     )
 
 
-def _fair(tally: Tally, events: list[float]) -> Fair:
+def _audited_counts(tally: Tally, events: list[float]) -> AuditedCounts:
     late = dense(merged(tally.late_events.values()))
     audited = dense(merged(tally.audited_events.values()))
     own = [max(0.0, seen - other - more) for seen, other, more in zip(events, late, audited, strict=True)]
-    return Fair(
+    return AuditedCounts(
         events=own,
         censored=dense(merged(tally.fair_censored.values())),
         overtaken=max(tally.over, tally.aud),
@@ -70,10 +70,10 @@ def _fair(tally: Tally, events: list[float]) -> Fair:
     )
 
 
-def _published_fair(fair: Fair) -> tuple[Quantile, ...]:
+def _published_audited(fair: AuditedCounts) -> tuple[Quantile, ...]:
     if round(sum(fair.events) + sum(fair.audited_events)) < PUBLISH_EVENTS:
         return (_UNKNOWN,) * len(_SHARES)
-    return fair_quantiles(fair, _SHARES)
+    return audited_quantiles(fair, _SHARES)
 
 
 def _published(events: list[float], censored: list[float]) -> tuple[Quantile, ...]:
@@ -233,13 +233,13 @@ def of_gateway(
     healths: Mapping[str, Health],
     now_s: float,
 ) -> Leaderboard:
-    """Return what is published of a model whose gateway is at work: counts, and what it expects and knows besides."""
+    """Return the leaderboard of a running gateway: counts, and its predictions and deployments' health."""
     rows = []
     for name in deployments:
         health = healths.get(name) or Health()
         condition = health.condition(now_s)
         score_s = standings.of(name).score_s + condition.price_s
-        probed_s_ago = round(now_s - health.asked_at_s, 1) if health.is_probed else None
+        probed_s_ago = round(now_s - health.launched_at_s, 1) if health.is_probed else None
         known = row(
             name, window, score_s=score_s, condition=condition, trouble=health.trouble, probed_s_ago=probed_s_ago
         )
@@ -248,7 +248,7 @@ def of_gateway(
 
 
 def of_counts(model: str, slots: Mapping[int, Mapping[str, float]], window_s: float) -> Leaderboard:
-    """Return the leaderboard of counts without a running gateway: those of the ledger."""
+    """Return the leaderboard from the ledger's counts, without a running gateway."""
     window = read_window(slots)
     return Leaderboard(
         model, window_s, encoded_class(window.busiest_class), rank(row(name, window) for name in window.tallies)
@@ -268,7 +268,7 @@ def rank(rows: Iterable[Row]) -> tuple[Row, ...]:
         msgspec.structs.replace(each, rank=ranks.get(each.deployment), speed_rank=speed_ranks.get(each.deployment))
         for each in rows
     )
-    return tuple(sorted(ranked, key=_liking))
+    return tuple(sorted(ranked, key=_sort_key))
 
 
 def _buffered(slots: Mapping[int, Mapping[str, float]]) -> frozenset[str]:
@@ -290,7 +290,7 @@ def _speed(row: Row) -> float | None:
     return row.e2e_tps if row.buffered else row.decode_tps
 
 
-def _liking(row: Row) -> tuple[bool, float, float, str]:
+def _sort_key(row: Row) -> tuple[bool, float, float, str]:
     return row.state not in {State.OK, None}, _last(row.score), _last(row.rank), row.deployment
 
 

@@ -63,8 +63,8 @@ def of_token(start: AttemptStart, prompt_class: PromptClass, ttft_s: float) -> C
 def of_end(attempt: AttemptRecord, prompt_class: PromptClass) -> Counts:
     """Return the counts of an attempt's end. Those with ``win_on: sentence`` are counted twice.
 
-    Cut before its first token it is censored at its age. A 429 is counted separately; the client's own fault and a
-    missing API are not counted; any other error counts in ``n`` and ``err``.
+    An attempt cut before its first token is censored at its age. A 429 is counted separately; the client's own error
+    and a missing API are not counted; any other error counts in ``n`` and ``err``.
     """
     if not prompt_class.is_sampled:
         return {}
@@ -84,7 +84,7 @@ def _of_end(attempt: AttemptRecord, prompt_class: PromptClass) -> Counts:
         names = fields(attempt.deployment)
         if attempt.error_kind == ErrorKind.RATE_LIMITED:
             counts[names.lim] = 1.0
-        elif attempt.error_kind not in _NOBODYS:
+        elif attempt.error_kind not in _NOT_COUNTED:
             counts[names.n] = counts[names.err] = 1.0
     elif attempt.censored_at_ms is not None and outcome.was_cut:
         name, age_s = attempt.deployment, attempt.censored_at_ms / 1000
@@ -93,7 +93,7 @@ def _of_end(attempt: AttemptRecord, prompt_class: PromptClass) -> Counts:
         names = fields(attempt.deployment)
         counts[names.n] = 1.0
         if outcome is Outcome.WON:
-            counts[names.won] = 1.0 if attempt.number else 0.0  # a probe of the gateway's own is nobody's win
+            counts[names.won] = 1.0 if attempt.number else 0.0  # the gateway's own probes are not wins
             if attempt.itl_max_ms is not None and attempt.itl_max_ms > 1000 * STALL_FROM_S:
                 counts[names.stall] = attempt.itl_max_ms / 1000 - STALL_FROM_S
         _count_speed(counts, names, attempt)
@@ -176,19 +176,19 @@ def _came_at_once(tokens: int, span_s: float) -> bool:
 _LEAST_SHARE = 0.01  # of attempts that take longer than any age: a single one proves nothing
 
 
-class Doubts:
-    """Of each deployment since its last first token in time. ``count`` takes a model, counts and their Unix time."""
+class SuspectSamples:
+    """Samples of each deployment since its last timely first token. ``count`` adds a model's counts at a Unix time."""
 
-    __slots__ = ("_count", "_doubted", "_silence")
+    __slots__ = ("_count", "_held_back", "_silence")
 
     def __init__(self, count: Callable[[str, Counts, float], None]) -> None:
         self._count = count
-        self._doubted: dict[str, deque[tuple[str, str, float]]] = {}  # by deployment: model, field, time
+        self._held_back: dict[str, deque[tuple[str, str, float]]] = {}  # by deployment: model, field, time
         self._silence: dict[str, float] = {}  # by deployment: -ln p of its silence
 
-    def keep(self, model: str, deployment: str, field: str, unix_s: float) -> None:
-        """Keep a sample; the oldest of too many counts after all."""
-        doubted = self._doubted.setdefault(deployment, deque())
+    def hold_back(self, model: str, deployment: str, field: str, unix_s: float) -> None:
+        """Hold a sample back. If there are too many, the oldest is counted."""
+        doubted = self._held_back.setdefault(deployment, deque())
         doubted.append((model, field, unix_s))
         if len(doubted) > DOUBTED_KEPT:
             model, field, unix_s = doubted.popleft()
@@ -197,36 +197,36 @@ class Doubts:
     def is_silent(self, deployment: str, estimate: Estimate, age_s: float) -> bool:
         """Whether so many attempts without a first token, cut at such ages, are very unlikely.
 
-        An attempt that loses is usually cut early, so each adds only a little. Only first tokens of its own that
-        usually come clearly sooner count: one that is cut at an age that is usual for it has lost by a hair.
+        A loser is usually cut early, so each adds only a little: -ln of the chance that the deployment's own first
+        token takes clearly longer than that age. One cut at a usual age proves nothing, it may have lost by a hair.
         """
         if estimate.usual is None or estimate.usual_events < KNOWN_EVENTS:
             return False
         below = bucket(age_s / HAIR) - 1
         sooner = estimate.usual.reached[below] if below >= 0 else 0.0
-        sooner -= PRIOR_EVENTS / (PRIOR_EVENTS + estimate.usual_events)  # which may all be others' that are faster
+        sooner -= PRIOR_EVENTS / (PRIOR_EVENTS + estimate.usual_events)  # the prior's part: others may be faster
         silence = self._silence.get(deployment, 0.0) - log(max(_LEAST_SHARE, 1.0 - max(0.0, sooner)))
         self._silence[deployment] = silence
         return silence >= SILENCE
 
-    def believe(self, deployment: str) -> None:
-        """Count the samples that were kept: the deployment is healthy."""
+    def confirm(self, deployment: str) -> None:
+        """Count the samples held back: the deployment is healthy."""
         self._silence.pop(deployment, None)
-        for model, field, unix_s in self._doubted.pop(deployment, ()):
+        for model, field, unix_s in self._held_back.pop(deployment, ()):
             self._count(model, {field: 1.0}, unix_s)
 
     def drop(self, deployment: str) -> None:
-        """Forget the samples that were kept: they are a fault's."""
-        self._doubted.pop(deployment, None)
+        """Discard the samples held back: they belong to a fault."""
+        self._held_back.pop(deployment, None)
         self._silence.pop(deployment, None)
 
     def forget_others(self, deployments: AbstractSet[str]) -> None:
-        """Forget all but ``deployments``."""
+        """Forget all deployments except these."""
         self._silence = {name: each for name, each in self._silence.items() if name in deployments}
-        self._doubted = {name: each for name, each in self._doubted.items() if name in deployments}
+        self._held_back = {name: each for name, each in self._held_back.items() if name in deployments}
 
 
-# The gateway's own delay in what it measures of providers: while the event loop is late, so is all that it reads.
+# The gateway's own share of measured times: while the event loop is late, it also reads answers late.
 
 
 class Lateness(Protocol):
@@ -234,18 +234,18 @@ class Lateness(Protocol):
 
     @property
     def total_s(self) -> float:
-        """The sum of all delays until the timer last ran, which only grows."""
+        """The sum of all delays until the timer last ran; it never decreases."""
 
     @property
     def due_s(self) -> float:
         """When the timer should run next, in seconds of the gateway's clock; infinite if it does not run."""
 
     def peak_s(self) -> float:
-        """Return the longest delay lately."""
+        """Return the longest recent delay."""
 
 
-class InTime:
-    """A loop that is never late."""
+class NeverLate:
+    """An event loop that is never late."""
 
     total_s, due_s = 0.0, inf
 
@@ -267,26 +267,26 @@ class Launched(Protocol):
 
 
 class OwnDelay:
-    """Tells how much of an attempt's time may be the gateway's own. ``now_s`` is on the gateway's clock."""
+    """Estimates the gateway's own share of an attempt's time. ``now_s`` is on the gateway's clock."""
 
     __slots__ = ("lateness",)
 
     def __init__(self, lateness: Lateness) -> None:
         self.lateness = lateness
 
-    def left_out(self, age_s: float, launched: Launched | None, now_s: float) -> float:
-        """Return an attempt's age without what the gateway itself may have added."""
+    def without_own_delay(self, age_s: float, launched: Launched | None, now_s: float) -> float:
+        """Return an attempt's age minus the delay that the gateway itself may have added."""
         return age_s if launched is None else max(0.0, age_s - self._since(launched, now_s))
 
     def explains(self, launched: Launched | None, unix_s: float, now_s: float) -> bool:
-        """Whether a timeout at ``unix_s`` may be the gateway's fault: it saw too late what had come in time."""
+        """Whether a timeout at ``unix_s`` may be the gateway's fault: it may have read a timely token too late."""
         return launched is not None and self._since(launched, now_s) >= OWN_SHARE * (unix_s - launched.unix_s) > 0
 
     def _since(self, launched: Launched, now_s: float) -> float:
-        """Return how many seconds the loop may have added since a launch: a bound, in the provider's favour.
+        """Return an upper bound of the seconds that the loop may have added since a launch.
 
-        The loop may have been late for all of a long silence, but only some of its turns are in the way of a token:
-        those in which the request is sent, and those in which the answer is read.
+        The loop may have been late during all of a long wait, but only some of its turns delay a token: those in which
+        the request is sent, and those in which the answer is read.
         """
         lateness = self.lateness
         total_s = lateness.total_s - launched.delayed_s
@@ -295,8 +295,8 @@ class OwnDelay:
         return min(total_s, OWN_TURNS * lateness.peak_s()) if total_s else 0.0
 
 
-# The client's own fault counts against no deployment; a missing dialect does not count in the others.
-_NOBODYS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_SUCH_API})
+# Errors that count against no deployment: the client's own, and a missing API (its other APIs work).
+_NOT_COUNTED = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_SUCH_API})
 _OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND})
 _TIMEOUTS = frozenset({ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT})
 _UNAUTHORIZED = 401
@@ -304,14 +304,14 @@ _UNAUTHORIZED = 401
 
 class _Launched(msgspec.Struct, frozen=True):
     unix_s: float  # a sample counts in the slot of its attempt's launch
-    in_flight: float  # other attempts there at the launch: of this replica, and of others that tell
+    in_flight: float  # other attempts there at the launch: of this replica, and of others that report them
     in_minute: int  # launches there in the minute before
     deployment: str
     delayed_s: float  # the loop's total delay until then
 
 
 class Learning:
-    """What this replica has learnt about all deployments, besides the board's counts."""
+    """This replica's knowledge of all deployments, besides the board's counts."""
 
     def __init__(
         self,
@@ -325,7 +325,7 @@ class Learning:
         own_delay: OwnDelay,
     ) -> None:
         self.healths: dict[str, Health] = {}  # by deployment: a cool-down applies to every model it serves
-        self.limited: set[str] = set()  # deployments that have answered 429, or told of a limit
+        self.limited: set[str] = set()  # deployments that have answered 429, or reported a limit
         self.lengths = Lengths()
         self._kept: dict[str, Kept] = {}  # by model
         self.quality = Quality()
@@ -339,7 +339,7 @@ class Learning:
         self._own_delay = own_delay
         self._launched: dict[str, _Launched] = {}  # running attempts, by id
         self._recovered_at_s: dict[str, float] = {}  # Unix time, by deployment
-        self._doubts = Doubts(self._count)
+        self._suspects = SuspectSamples(self._count)
         self._shortage = Shortage(clock)
 
     def health_of(self, deployment: str) -> Health:
@@ -369,19 +369,23 @@ class Learning:
         counts = of_token(start, prompt_class, ttft_s)
         reference_s = ttft_s / sizing.factor(size)
         unix_s = self._unix_clock() - ago_s if launched is None else launched.unix_s
-        fair_s = self._own_delay.left_out(ttft_s, launched, now_s) if ttft_s > late_s(estimate.well_q95_s) else ttft_s
-        late = not health.tripped and fair_s > late_s(estimate.well_q95_s)
+        corrected_s = (
+            self._own_delay.without_own_delay(ttft_s, launched, now_s)
+            if ttft_s > late_s(estimate.well_q95_s)
+            else ttft_s
+        )
+        late = not health.tripped and corrected_s > late_s(estimate.well_q95_s)
         if late and estimate.usual_events >= KNOWN_EVENTS:
-            self._doubts.keep(model, deployment, event(deployment, api, reference_s), unix_s)
+            self._suspects.hold_back(model, deployment, event(deployment, api, reference_s), unix_s)
             self._strike(model, start, "slow", ago_s)
         else:
-            if health.delivered(fair_s, estimate.well_q95_s, now_s):
+            if health.delivered(corrected_s, estimate.well_q95_s, now_s):
                 self._outages.recovered(model, deployment, ago_s)
                 self._recovered_at_s[deployment] = self._unix_clock() - ago_s
             if not health.tripped:
                 sizing.seen(size, ttft_s)
                 self._strikes.answered(deployment, start.provider, ago_s)
-                self._doubts.believe(deployment)
+                self._suspects.confirm(deployment)
             if prompt_class.is_sampled:
                 # Also for a broken one: being slow for hours becomes usual.
                 counts[event(deployment, api, reference_s)] = 1.0
@@ -424,11 +428,11 @@ class Learning:
                 self.lengths.learn(model, record.kind, tokens)
 
     def kept_of(self, model: str) -> Kept:
-        """Return what audits say of the seconds that racing saves."""
+        """Return the share of the predicted savings that audits have confirmed for a model."""
         return self._kept.get(model) or self._kept.setdefault(model, Kept())
 
     def under_way(self, deployment: str) -> tuple[str, ...]:
-        """Return the ids of the running attempts at ``deployment``, for all models."""
+        """Return the ids of the running attempts at ``deployment``, of all models."""
         return tuple(each for each, launched in self._launched.items() if launched.deployment == deployment)
 
     def keep(self, models: set[str], deployments: set[str]) -> None:
@@ -438,7 +442,7 @@ class Learning:
         self.quality.keep(models, deployments)
         self._kept = {model: kept for model, kept in self._kept.items() if model in models}
         self._recovered_at_s = {name: at for name, at in self._recovered_at_s.items() if name in deployments}
-        self._doubts.forget_others(deployments)
+        self._suspects.forget_others(deployments)
         self._strikes.keep(deployments)
         self._outages.keep(deployments)
         self.healths = {name: each for name, each in self.healths.items() if name in deployments or each.in_flight}
@@ -453,7 +457,7 @@ class Learning:
     ) -> None:
         name, kind, now_s = attempt.deployment, attempt.error_kind, self._clock() - ago_s
         health = self.health_of(name)
-        if kind is None or kind in _NOBODYS:
+        if kind is None or kind in _NOT_COUNTED:
             return
         trouble = Trouble(kind, attempt.status_code, attempt.error_message)
         if kind == ErrorKind.RATE_LIMITED:
@@ -492,17 +496,17 @@ class Learning:
     ) -> None:
         """Handle an attempt that was cancelled without a first token, at a claim or because its client left.
 
-        A primary cancelled at the claim at a normal age did nothing wrong; only one beyond its q95 gets a strike. For
-        a broken deployment nothing is counted: that it hangs is known, and shall be forgotten.
+        A primary cancelled at the claim at a normal age is not at fault; only one beyond its q95 gets a strike. For a
+        broken deployment nothing is counted: its fault is known, and must not count after it recovers.
         """
         deployment, api, now_s = loser.deployment, prompt_class.api, self._clock() - ago_s
         health, age_s = self.health_of(deployment), (loser.censored_at_ms or 0.0) / 1000
-        fair_s = self._own_delay.left_out(age_s, launched, now_s)
+        corrected_s = self._own_delay.without_own_delay(age_s, launched, now_s)
         size = size_of(loser.asked_tokens, prompt_class.size)
         is_lost = loser.outcome is Outcome.LOST
         if health.tripped:
             estimate = self._snapshots.at(model, api, size).of(deployment)
-            if is_lost and health.cut(fair_s, estimate.well_q95_s, now_s):
+            if is_lost and health.cut(corrected_s, estimate.well_q95_s, now_s):
                 self._strikes.struck(deployment, loser.provider, opened=True, ago_s=ago_s)
             return
         unix_s = self._unix_clock() - ago_s if launched is None else launched.unix_s
@@ -510,14 +514,14 @@ class Learning:
             return  # it began during a fault that is over
         factor = self._snapshots.sizing(model, api, deployment).factor(size)
         field = cut(deployment, api, age_s / factor)
-        self._doubts.keep(model, deployment, field, unix_s)
+        self._suspects.hold_back(model, deployment, field, unix_s)
         if not is_lost:
             return
         estimate = self._snapshots.at(model, api, size).of(deployment)
-        if loser.role is Role.PRIMARY and fair_s >= estimate.q95_s:
+        if loser.role is Role.PRIMARY and corrected_s >= estimate.q95_s:
             self._strike(model, loser, "hangs", ago_s)
-        elif self._doubts.is_silent(deployment, estimate, fair_s / factor):
-            health.leave_alone(now_s)
+        elif self._suspects.is_silent(deployment, estimate, corrected_s / factor):
+            health.open_breaker(now_s)
             self._strikes.struck(deployment, loser.provider, opened=True, ago_s=ago_s)
             self._opened(deployment, "silent", model, ago_s)
 
@@ -537,13 +541,13 @@ class Learning:
 
     def _opened(self, deployment: str, cause: str | None, model: str | None = None, ago_s: float = 0.0) -> None:
         """Record that the breaker opened, and where that was observed; drop the samples of the fault."""
-        self._doubts.drop(deployment)
+        self._suspects.drop(deployment)
         self._outages.opened(deployment, cause, model, ago_s)
 
     def _fails_elsewhere(self, deployment: str) -> None:
         """Open the breaker of a deployment that other replicas report as broken; it is probed as usual."""
         health = self.healths.get(deployment)
-        if health is not None and health.leave_alone(self._clock()):
+        if health is not None and health.open_breaker(self._clock()):
             self._opened(deployment, "other replicas")
 
     def _count(self, model: str, counts: Counts, unix_s: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The outages that last in this process: recorded when a breaker opens, and again when it closes."""
+"""This process's open outages: recorded when a breaker opens, and again when it closes."""
 
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
@@ -71,12 +71,12 @@ class Outages:
         self._end(deployment, ago_s)
 
     def keep(self, deployments: Collection[str]) -> None:
-        """End the outages of all other deployments, which are not used any more."""
+        """End the outages of all other deployments: they are no longer used."""
         for deployment in self._lasting.keys() - set(deployments):
             self._end(deployment)
 
     def close(self) -> None:
-        """End all: with this process, its breakers are gone."""
+        """End all outages: the breakers end with the process."""
         self.keep(())
 
     def _end(self, deployment: str, ago_s: float = 0.0) -> None:
@@ -96,7 +96,7 @@ class Strike(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What one replica reports to the others once a second. Times are Unix seconds."""
+    """A replica's report to the others, once a second. Times are Unix seconds."""
 
     at_s: float
     strikes: dict[str, Strike] = {}  # by deployment; STRIKES while its breaker is open
@@ -104,7 +104,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class _Own:
-    """What this replica last saw of a deployment. A class with slots, as the hot path writes here."""
+    """This replica's own observations of a deployment. A class with slots, as the hot path writes here."""
 
     __slots__ = ("answered_at_s", "count", "provider", "struck_at_s")
 
@@ -119,12 +119,12 @@ class Strikes:
     """The strikes of this replica, and the other replicas' reports.
 
     A deployment that fails elsewhere is opened here if, with this replica's own, at least ``STRIKES`` are known from at
-    least two replicas, and no more replicas find it healthy than failing: of fifty replicas some have always just seen
-    an error of a provider that fails one call in ten. A replica with a first token in the last seconds, and no failure
-    since, ignores the others. Strikes older than the last first token are ignored everywhere.
+    least two replicas, and at least as many replicas find it failing as healthy: of fifty replicas some have always
+    just seen an error of a provider that fails one call in ten. A replica with a first token in the last seconds, and
+    no failure since, ignores the others. Strikes older than the last first token are ignored everywhere.
 
-    A replica that fails at most of its providers reports no strikes: its own network is at fault. It reports only what
-    it saw itself, not what it did because of others.
+    A replica that fails at most of its providers reports no strikes: its own network is at fault. It reports only its
+    own observations, not breakers opened because of others.
     """
 
     def __init__(self, unix_clock: Callable[[], float]) -> None:
@@ -133,14 +133,14 @@ class Strikes:
         self._on_outage: Callable[[str], None] | None = None
 
     def listen(self, on_outage: Callable[[str], None]) -> None:
-        """Set ``on_outage``, which is called with each deployment to be avoided because of other replicas' reports.
+        """Set ``on_outage``, which ``learn`` calls with each deployment that is down by the other replicas' reports.
 
-        ``learn`` calls it each time, as long as the outage lasts.
+        It is called at every report, as long as the outage lasts.
         """
         self._on_outage = on_outage
 
     def struck(self, deployment: str, provider: str, *, opened: bool, ago_s: float = 0.0) -> None:
-        """Count a failure here, ``ago_s`` seconds ago; ``opened``: it opened the breaker, or was a failed probe."""
+        """Count this replica's failure, ``ago_s`` seconds ago; ``opened``: it opened the breaker, or failed a probe."""
         own = self._of(deployment, provider)
         own.count = STRIKES if opened else min(STRIKES, own.count + 1)
         own.struck_at_s = self._unix_clock() - ago_s
@@ -209,7 +209,7 @@ def _is_well(own: _Own, now_s: float) -> bool:
 
 # A lack of local resources (descriptors, ports, memory) is no provider's fault: it is logged, not counted.
 
-TOLD_EVERY_S = 10.0  # a line for each attempt would be too many
+LOG_EVERY_S = 10.0  # a line for each attempt would be too many
 
 
 class Shortage:
@@ -218,13 +218,13 @@ class Shortage:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._attempts = 0  # since the last line
-        self._told_at_s = -inf
+        self._logged_at_s = -inf
 
     def hit(self, attempt: AttemptRecord) -> None:
         """Count an attempt that ended with ``local_resources``; log it unless that was done recently."""
         self._attempts += 1
         now_s = self._clock()
-        if now_s < self._told_at_s + TOLD_EVERY_S:
+        if now_s < self._logged_at_s + LOG_EVERY_S:
             return
         # Event gateway.out_of_resources: Attempts failed because this machine has no more file descriptors, ports or
         # memory. No provider is blamed.
@@ -235,4 +235,4 @@ class Shortage:
             attempts=self._attempts,
             hint="raise the limit on open files (ulimit -n, LimitNOFILE=), or send this machine fewer calls",
         )
-        self._told_at_s, self._attempts = now_s, 0
+        self._logged_at_s, self._attempts = now_s, 0

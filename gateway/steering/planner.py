@@ -52,14 +52,14 @@ def is_to_explore(others: Sequence[Candidate], random: Random, *, prefers_new: b
 
 
 def stalest_of(primary: Candidate, others: Sequence[Candidate], random: Random, now_s: float) -> Candidate | None:
-    """Return about the one not asked for longest; None if all cost more than the primary or are flawed."""
+    """Return, with some randomness, the one used longest ago; None if all are more expensive or flawed."""
     usd = primary.cost_usd
     free = [each for each in others if each.cost_usd <= usd and each.tier < Tier.FLAWED]
-    return max(free, key=lambda each: _unasked_s(each, now_s) * (0.5 + random.random()), default=None)
+    return max(free, key=lambda each: _unused_s(each, now_s) * (0.5 + random.random()), default=None)
 
 
-def _unasked_s(candidate: Candidate, now_s: float) -> float:
-    return min(_A_DAY_S, now_s - candidate.condition.asked_at_s)
+def _unused_s(candidate: Candidate, now_s: float) -> float:
+    return min(_A_DAY_S, now_s - candidate.condition.launched_at_s)
 
 
 def is_new(candidate: Candidate) -> bool:
@@ -96,23 +96,23 @@ class Draft:
         self._others = others
         self._spare = list(others)  # not launched yet, best first
         self._lineup = lineup
-        # Without holds the first token is sent, so that a race is worth what the first one is worth.
+        # Without holds the first token is sent at once, so a race is worth only what its first token is worth.
         self._is_first_sent = bool(lineup.after_s) and not terms.holds
         self.race = race
         self._is_spent = race.budget <= 0  # then there are probes at most, which no budget pays for
         self.strategy = STRATEGIES[race.mode]
         self._terms = terms
-        self.thrifty = terms.objective is Objective.COST
+        self.cost_first = terms.objective is Objective.COST
         self.random = random
         self.explores = False
 
     def add_second(self, probe: Candidate | None, tokens: float) -> None:
-        """Fill the second slot, from the start of the call, with an attempt from which something is learnt.
+        """Fill the second slot, from the start of the call, with an attempt that measures its deployment.
 
-        That is a broken deployment that may have recovered; sometimes the one not asked for longest; or any one if the
-        primary is new. No user waits for them. All but the first are not used for
-        long prompts, as every attempt pays for its prompt, and under ``cost`` not if they are more expensive than the
-        primary, as they would never be chosen.
+        That is a broken deployment that may have recovered; sometimes the one used longest ago; or any one if the
+        primary is new. No user waits for them. All but the first are not used for long prompts, as every attempt pays
+        for its prompt, and under ``cost`` not if they are more expensive than the primary, as they would never be
+        chosen.
         """
         strategy, random = self.strategy, self.random
         if probe is not None:
@@ -126,19 +126,19 @@ class Draft:
                 self._explore(stalest, Why.EXPLORE)
         elif (
             strategy.decides
-            and not self.thrifty
+            and not self.cost_first
             and self._primary.estimate.events < COLD_EVENTS
             and tokens >= BURST_TOKENS / 2
             and self._others[0].tier < Tier.FLAWED
-            and not self._is_dear(self._others[0])
+            and not self._is_billed_in_full(self._others[0])
         ):
             self._launch(self._others[0], 0.0, Role.RACE, Why.COLD_START)
             self.reasons.append(Why.COLD_START)
 
     def _may_explore(self, each: Candidate) -> bool:
-        """Draw whether the call may bear that ``each`` is first: those it would lose much by are explored rarely.
+        """Draw whether ``each`` may be explored: rarely if the call would lose much should its token come first.
 
-        Only if that is known: a fast decoder of which nothing is known yet looks like a slow one.
+        Applied only if the loss is known: a fast decoder without measurements looks like a slow one.
         """
         if not self._is_first_sent or not each.estimate.speed_known:
             return True
@@ -146,7 +146,7 @@ class Draft:
         return harm_s <= EXPLORE_HARM_S or self.random.random() < EXPLORE_HARM_S / harm_s
 
     def add_standby(self, budget: float) -> None:
-        """Add a rescue for a primary that is only tried to test its answers.
+        """Add a rescue for a primary that was chosen only to test its answers.
 
         In a race only the winner's answer is judged, so no other attempt runs from the start.
         """
@@ -156,13 +156,13 @@ class Draft:
     def add_late_and_raced(self, *, alone: bool) -> None:
         """Add hedges and racers, as many as the mode or the budget allows.
 
-        A deployment that is ``alone`` in its model races itself only if the mode asks for it.
+        ``alone``: the model has one deployment, which races itself only if the mode says so.
         """
         if self._is_spent:
             return
         if self.strategy.waits_for_the_deadline(self):
             in_time = [each for each, _ in self._rivals(late=True)]
-            if self._add_before_the_deadline(in_time) or self.thrifty:
+            if self._add_before_the_deadline(in_time) or self.cost_first:
                 return
         if self.race.value_usd_per_s and self.strategy.decides and self._is_valued():
             return
@@ -173,7 +173,7 @@ class Draft:
                 self._add_best(delay_s, why)
 
     def _is_valued(self) -> bool:
-        """Add the attempt that is worth most beyond its cost, if one is; return False if no price is known."""
+        """Add the attempt with the highest value minus cost, if positive; return False if no price is known."""
         found = offers(self._lineup, self._primary, self.race, self._terms, kept=self._kept, is_long=self.long_prompt)
         if found is None:
             return False
@@ -190,7 +190,7 @@ class Draft:
         return True
 
     def _add_best(self, delay_s: float, why: Why) -> None:
-        """Add the best deployment for such a start: if the mode decides, only if the call should gain by it."""
+        """Add the best deployment for this start; if the mode decides, only if the call should gain by it."""
         rival, gain_s = next(self._rivals(late=delay_s > 0), (None, 0.0))
         if rival is not None and why is Why.BUDGET and (instead := self._rather_hedged(rival, gain_s)) is not None:
             delay_s, why = self._late_s(HEDGE_SHARE), instead
@@ -203,7 +203,7 @@ class Draft:
             self._launch(rival, delay_s, Role.RACE if why in _RACED else Role.HEDGE, why)
 
     def _rivals(self, *, late: bool) -> Iterator[tuple[Candidate, float]]:
-        """Yield who may run beside the primary, the best first, and what the call should gain by it, seconds."""
+        """Yield the deployments that may run beside the primary, best first, and the call's gain in seconds."""
         launched = {launch.deployment for launch in self.launches}
         if self._is_first_sent:
             found = [(each.candidate, each.gain_s) for each in self._lineup.racers(self._primary, late=late)]
@@ -216,14 +216,14 @@ class Draft:
                 yield each, gain_s
 
     def _rather_hedged(self, rival: Candidate, gain_s: float) -> Why | None:
-        """Return why ``rival``, for which there is budget, should be hedged instead of raced; None to race it."""
+        """Return why ``rival`` should be a hedge instead of a racer, although there is budget; None to race it."""
         if gain_s <= 0:
             return Why.SLOWER
         if rival.condition.crowding > CROWDED:
             return Why.CROWDED
-        return Why.BILLED if self._is_dear(rival) else None
+        return Why.BILLED if self._is_billed_in_full(rival) else None
 
-    def _is_dear(self, rival: Candidate) -> bool:
+    def _is_billed_in_full(self, rival: Candidate) -> bool:
         """Whether the loser would be billed in full while dollars are limited."""
         race, bills_losers = self.race, self._terms.bills_losers
         if not bills_losers or (race.usd_per_day is None and race.extra_usd_per_call is None):
@@ -254,7 +254,7 @@ class Draft:
     def audit(self, share: float) -> None:
         """Draw whether attempts that start at once are watched to their first token if they lose.
 
-        The draw must be independent of everything: these calls represent all calls in what racing saves. Exploring
+        The draw must be independent of everything: these calls represent all calls in the savings of racing. Exploring
         races are always watched and are not part of this sample.
         """
         if len(self.launches) > 1 and not self.explores and self.random.random() < share:
@@ -263,14 +263,15 @@ class Draft:
             ]
 
     def _is_rival(self, spare: Candidate) -> bool:
-        """Whether ``spare`` is worth racing the primary. Ordered by tier: after the first that is not, none is."""
+        """Whether ``spare`` is worth racing the primary. They are ordered by tier: after the first False all are."""
         return spare.tier <= self._primary.tier and spare.tier < Tier.FULL
 
     def _add_before_the_deadline(self, rivals: Iterable[Candidate]) -> bool:
-        """Launch the best of ``rivals`` that can still keep ``ttft_ms`` if the primary may miss it.
+        """Launch the best of ``rivals`` that can still meet ``ttft_ms`` if the primary may miss it.
 
-        It starts at the last moment at which it probably can: until then the primary may still save its cost. A budget
-        too small for that is used for the longest waits instead, if that saves more. Return whether one was added.
+        It starts as late as it can and probably still meet the deadline: if the primary answers before, its cost is
+        saved. If the budget is too small for that, it is used for the longest waits instead, if that saves more.
+        Return whether one was added.
         """
         if self.race.ttft_ms is None:
             return False
@@ -286,7 +287,7 @@ class Draft:
         return False
 
     def _saved(self, rival: Candidate, delay_s: float) -> float:
-        """Return the share of the primary's late calls that ``rival`` saves if it starts then, as often as paid."""
+        """Return the share of the primary's late calls that ``rival`` saves if it starts then, within the budget."""
         late_s = (self.race.ttft_ms or 0.0) / 1000
         paid = self.race.budget / max(self.race.budget, self._primary.estimate.later_than(delay_s))
         return paid * (1.0 - rival.estimate.later_than(late_s - delay_s))
@@ -296,11 +297,11 @@ class Draft:
         return hedged_at_s(self._primary.estimate.quantile_s(hedge_quantile(self.race.budget))), Why.LATE
 
     def _late_s(self, share: float) -> float:
-        """Return the time when only a ``share`` of the primary's first tokens is still to come."""
+        """Return the time after which only a ``share`` of the primary's first tokens comes, in seconds."""
         return hedged_at_s(self._primary.estimate.quantile_s(1.0 - share))
 
     def _explore(self, candidate: Candidate, why: Why) -> None:
-        """Launch ``candidate`` besides the primary, and watch the loser: so both figures are complete."""
+        """Launch ``candidate`` beside the primary, and watch the loser, so that neither figure is censored."""
         self.explores = True
         self.launches[0] = msgspec.structs.replace(self.launches[0], audited=True)
         probes = why is Why.PROBE  # not paid from the budget: no call benefits from it
@@ -342,10 +343,10 @@ def plan(
 ) -> Plan:
     """Plan the launches of one call; ``tokens`` is the current budget, ``now_s`` the time of the conditions.
 
-    ``held``: how much of the prompt is in each deployment's cache, if that saves something; ``home``: the prompt's
+    ``held``: how much of the prompt each deployment's cache has, if that saves something; ``home``: the prompt's
     rendezvous deployment, if no cache is known to hold it. ``cost_usd`` and ``answer_tokens`` are those of the plan.
     ``probes``: whether broken deployments are probed where the budget is 0, as rate limits leave no room for more.
-    ``kept``: where a second has a value, the share of what independent attempts would save that is saved.
+    ``kept``: where a second has a value, the share of independent attempts' savings that remains.
     """
     if not lineup.ranked:
         conditions = [each.condition for each in lineup.candidates]
@@ -434,7 +435,7 @@ def home_of(
 ) -> Candidate | None:
     """Return the deployment, of those near the best, to which every replica sends prompts with this prefix; or None.
 
-    Its cache saves something and has not just missed this prefix: if many prompts begin alike, no cache may keep it.
+    Its cache must save something, and must not just have missed this prefix (it may not be kept at all).
     None if a cache near the best is known to hold the prompt. Weighted rendezvous hashing: the maximum of
     ln(u) / weight, with u uniform in (0, 1) by prompt and deployment. Each gets prompts in proportion to its weight in
     the draw, and if one drops out only its own prompts move. Deployments close to their rate limits are left out.
@@ -448,7 +449,7 @@ def home_of(
         own, below = up_to - below, up_to
         name = each.deployment
         if own <= 0.0:
-            continue  # a weight so small that it is lost in the sum
+            continue  # a weight lost to rounding in the sum
         if each.condition.headroom < HEADROOM_LOW or name in missing or not affinity.saves(name, terms.prices):
             continue
         drawn = log(_uniform(prefix.shared, name)) / own
@@ -458,9 +459,9 @@ def home_of(
 
 
 def _is_crowded(home: Candidate, share: float, lineup: Lineup) -> bool:
-    """Whether clearly more than its share is in flight there.
+    """Whether clearly more than its share is in flight at ``home``.
 
-    That happens if many prompts begin alike, or if few of the deployments save anything.
+    That happens if many prompts have the same beginning, or if few of the deployments save anything.
     """
     in_flight = home.condition.in_flight
     if in_flight <= HOME_SLACK:

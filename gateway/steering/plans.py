@@ -23,7 +23,7 @@ class Why(StrEnum):
     RENDEZVOUS = "rendezvous"  # the primary: selected by the prompt's first bytes, the same in every replica
     FLAWED = "flawed"  # the primary: its answers had more flaws than its peers', and may be good again
     PROBE = "probe"  # broken or out, may have recovered
-    EXPLORE = "explore"  # not asked for longest
+    EXPLORE = "explore"  # the deployment used longest ago
     COLD_START = "cold start"  # the primary is new
     WIDTH = "width"  # mode race
     BUDGET = "budget"  # the share of calls that is raced
@@ -120,11 +120,11 @@ class Launch(msgspec.Struct, frozen=True):
 
 
 class Offer(msgspec.Struct, frozen=True, gc=False):
-    """A further attempt that a call could have. Seconds and dollars are means of the calls in which it starts."""
+    """A possible further attempt of a call. Seconds and dollars are means over the calls in which it starts."""
 
     deployment: str
     delay_s: float
-    starts: float  # the share of calls in which it does, as the primary has no first token by then
+    starts: float  # the share of calls in which it starts: the primary has no first token by then
     saved_s: float
     usd: float
 
@@ -151,7 +151,7 @@ class Plan(msgspec.Struct, frozen=True):
     cost_usd: Mapping[str, float] = {}  # expected cost of a whole attempt at list price; only if dollars are limited
     answer_tokens: float = 0.0  # the expected length of the answer; only if the call is counted
     reasons: tuple[str, ...] = ()  # what is unusual about this plan, as text
-    primary: Estimate | None = None  # of the first launch, if it ran alone
-    explores: bool = False  # an attempt is launched to learn about its deployment
+    primary: Estimate | None = None  # of the first launch, if it ran on its own
+    explores: bool = False  # an attempt is launched to measure its deployment
     offer: Offer | None = None  # the further attempt that is worth its cost, if a second has a value
     explanation: Explanation | None = None  # on request

@@ -105,7 +105,7 @@ class _Cell(msgspec.Struct, gc=False):
 
 
 class _Tags:
-    """Finds the tags of a model that distinguish kinds: those with few values. Ids of users or traces are useless."""
+    """Finds a model's tags that predict lengths: those with few values, unlike ids of users or traces."""
 
     def __init__(self) -> None:
         self._values: dict[str, set[str]] = {}
@@ -155,7 +155,7 @@ def tokens_of(size: int) -> float:
 
 
 class Sizing:
-    """What was learnt about one deployment."""
+    """The effect of prompt size at one deployment."""
 
     __slots__ = ("_at_s", "_by_size", "_stale", "knee_tokens")
 
@@ -166,7 +166,7 @@ class Sizing:
         self._stale = False
 
     def factor(self, size: int) -> float:
-        """Return the factor of this prompt size on the time to first token, relative to the reference size."""
+        """Return the factor of this prompt size on time to first token, relative to the reference size."""
         return (1 + tokens_of(size) / self.knee_tokens) / (1 + SIZE_REFERENCE_TOKENS / self.knee_tokens)
 
     def seen(self, size: int, ttft_s: float) -> None:

@@ -2,7 +2,7 @@
 
 A race favours the fastest start, even if the answers are broken. Each winner's answer is judged elsewhere. Here a
 deployment's flaws are compared with those of the model's other deployments for the same kind of answer (plain, tools,
-JSON), which get other prompts of the same sort at random. Null hypothesis: it fails at the peers' rate p0. Alternative:
+JSON), which get similar prompts at random. Null hypothesis: it fails at the peers' rate p0. Alternative:
 p1 = max(3 p0, p0 + 5 %), at most 90 %. CUSUM (Page 1954): the log likelihood ratio of p1 against p0 is summed, never
 below 0; above ``FLAW_ALARM`` the deployment is demoted for such calls: they are sent there only as a last resort, or to
 test its recovery. On average a healthy one is demoted at most once in e^h answers. It returns when the answers since
@@ -11,9 +11,9 @@ then are twenty times likelier under p0 than under p1.
 p0 is estimated as the upper end of the peers' interval: few answers of peers cannot accuse a deployment, and if all
 have flaws none is demoted. Demoted ones are not peers.
 
-The test assumes independent flaws, but those of one client are not: it may ask for what cannot be answered, and by
-chance, or because of prompt caches, at one deployment. So one client's answers add at most ``FLAW_CLIENT_SHARE`` of the
-alarm: demoting takes three clients. With two clients it takes both; with one there is no other to be harmed. The number
+The test assumes independent flaws, but those of one client are not: its requests may be impossible to answer, and
+by chance, or because of prompt caches, go to one deployment. So one client's answers add at most ``FLAW_CLIENT_SHARE``
+of the alarm: demoting takes three clients. With two clients it takes both; a single client harms no other. The number
 of clients is that which makes up ``FLAW_CLIENTS_OF`` of the latest answers. The limit never raises an additional alarm.
 Answers to requests that chose their deployments are ignored. Each replica tests its own answers, so for a while some
 may demote and others not.
@@ -66,7 +66,7 @@ class _Record(msgspec.Struct):
             self.flaws[flaw] += 1
 
     def begin(self, *, is_demoted: bool) -> None:
-        """Start a new test. Counts from now on represent it as a peer when it returns."""
+        """Start a new test. A demoted deployment's counts restart too: they represent it as a peer when it returns."""
         self.evidence, self.since, self.is_demoted = 0.0, 0, is_demoted
         self.flaws.clear()
         self.shares.clear()
@@ -129,7 +129,7 @@ class Quality:
         self._demoted: dict[tuple[str, AnswerKind], dict[str, str]] = {}  # likewise, with the reason; never empty
 
     def demoted(self, model: str, kind: AnswerKind) -> Mapping[str, str] | None:
-        """Return the deployments that are a last resort for such calls, with reasons; None if there are none."""
+        """Return the deployments that are used last for such calls, with reasons; None if there are none."""
         return self._demoted.get((model, kind))
 
     def judged(

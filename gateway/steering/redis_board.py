@@ -2,9 +2,9 @@
 
 Two hashes per model and slot, ``holeshot:{model}:<slot number>:sums`` and ``…:parts``, which has the last part of each
 replica; the hash tag keeps all keys of a model on one node of a cluster. A reader gets the sums, if they have changed,
-and no other replica's part: what it costs does not grow with their number. While Redis is away this replica steers by
-what it knows, keeps its counts and sends them later; to a Redis that has lost its data every replica sends its
-contributions again. With a cluster all of that is per shard: one that is away is so for its own models only.
+and no other replica's part, so the cost does not grow with their number. While Redis is away this replica uses the
+counts it has, keeps its own and sends them later; to a Redis that has lost its data every replica sends its
+contributions again. In a cluster all of this is per shard: one that is away affects its own models only.
 """
 
 import asyncio
@@ -35,18 +35,18 @@ from gateway.steering.counts import Counts
 from gateway.steering.outages import Report, Strikes
 from gateway.topology.nodes import Command, Nodes, round_s, why
 
-# Validates what is read from Redis: others may have written there, and it may be damaged. Values that cannot be
-# counts of ours are ignored, counted, and logged once: they influence no figure and cause no error.
+# Validates the data read from Redis: other programs may have written there, and it may be damaged. Values that cannot
+# be our counts are ignored, counted, and logged once: they influence no figure and cause no error.
 
 MOST_FIELDS = 20_000  # of one hash: a slot with thirty busy deployments has ten thousand
 MOST_BYTES = 4 * 2**20  # of one hash, names and values
 MOST_COUNT = 1e13  # in one slot, half a minute; larger ones would make all others in a sum meaningless
 MOST_USD = 1e9  # of one replica per day
-USD_SUMMED_S = 1.0  # then the dollars of a day are added up again
+USD_SUMMED_S = 1.0  # then a day's dollars are summed again
 LONGEST_FIELD = 512  # characters
-MARK = "@"  # the prefix of a replica's own field, and of fields that are no counts
+MARK = "@"  # the prefix of a replica's own field, and of other fields that are not counts
 
-# What is read of a hash, or its number of fields or bytes if that is too large.
+# A Lua function: the fields of a hash, or its number of fields or bytes if that is too large.
 _BOUNDED = """
 local function light(all, most_bytes)
   local bytes = 0
@@ -62,7 +62,7 @@ end
 """
 
 # Returns the fields and values of a slot's sums KEYS[1], then its version and this replica's part in KEYS[2] ('' if
-# there is none). If the version is the one that is known already, only these two; nothing if either hash is missing.
+# there is none). If the reader knows that version already, only these two; nothing if either hash is missing.
 READ_SLOT = f"""{_BOUNDED}
 local since = redis.pcall('HGET', KEYS[1], '@since')
 if type(since) == 'table' then return since end
@@ -77,9 +77,9 @@ all[#all + 1] = mine
 return all
 """
 
-# Keeps this replica's report ARGV[2] in KEYS[1], and whether it has strikes (ARGV[3]) in KEYS[2]; returns reports if
-# any replica has strikes, or if all are asked for (ARGV[4]). Of very many it returns some, by chance: the outage of a
-# provider is seen by most, and what is wanted is whether more replicas see it fail than answer.
+# Stores this replica's report ARGV[2] in KEYS[1], and whether it has strikes (ARGV[3]) in KEYS[2]; returns the reports
+# if any replica has strikes, or if all are requested (ARGV[4]). Of very many it returns a random sample: the question
+# is whether more replicas see a provider fail than answer, and an outage is seen by most.
 REPORT = f"""{_BOUNDED}
 local stored = redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[2])
 if type(stored) == 'table' then return stored end
@@ -101,10 +101,10 @@ return whole(KEYS[1], ARGV[6], ARGV[7])
 """
 
 
-# Stores in the hash KEYS[1] what this replica has spent, and returns what the others have, and how many values were no
-# dollars; or the hash's number of fields or bytes, if it is too large. The sum of all is in KEYS[2], so that this costs
-# the same however many replicas there are. It is made again of all fields each second, as older gateways do not know
-# it, and when this replica is new here: Redis may have lost the hash.
+# Stores this replica's spending in the hash KEYS[1], and returns that of the others, and how many values were invalid;
+# or the hash's number of fields or bytes, if it is too large. The sum of all is in KEYS[2], so that the cost does not
+# grow with the number of replicas. It is recomputed from all fields each second, as older gateways do not maintain it,
+# and when this replica has no field: Redis may have lost the hash.
 SPEND = f"""{_BOUNDED}
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
@@ -169,7 +169,7 @@ class Values:
         return self.hash(found, model), version, mine
 
     def counts(self, fields: Mapping[str, str], model: str) -> Counts:
-        """Return the counts among ``fields``, without those that tell of the hash itself."""
+        """Return the counts among ``fields``, without the fields that describe the hash itself."""
         counts: Counts = {}
         for field, text in fields.items():
             if field.startswith(MARK):
@@ -182,7 +182,7 @@ class Values:
         return counts
 
     def usd(self, reply: Any, model: str) -> float:
-        """Return what the other replicas have spent, in US dollars, from ``SPEND``; 0 if that cannot be known.
+        """Return the other replicas' spending in US dollars, from a reply to ``SPEND``; 0 if the reply has none.
 
         Raises:
             RedisError: any error reply but that of another type.
@@ -236,12 +236,12 @@ def _number(text: str) -> float:
 
 # Adds one replica's parts to slots, each once. KEYS: for each slot its sums and the numbers of its parts. ARGV: the
 # replica's own field, the expiry, and for each slot the number of the previous part, the number of this one, and its
-# counts as one JSON object: single arguments would cost the client five times as much. Both hashes of a slot say since
-# when they belong together, so that one without the other counts as lost: a repeated part finds its number there, and
-# a part without its predecessor is not added. Returns each slot's number.
-# HINCRBYFLOAT adds whole numbers exactly, and unlike HINCRBY never fails half way at a fraction; 17 digits are all that
-# a double has. Values that others have written there, of another type or not a number, are overwritten: an error half
-# way would leave a part that is sent, and counted, again each second.
+# counts as one JSON object: single arguments would cost the client five times as much. Both hashes of a slot have the
+# same creation mark, so that one without the other counts as lost: a repeated part finds its number there, and a part
+# without its predecessor is not added. Returns each slot's number.
+# HINCRBYFLOAT adds whole numbers exactly, and unlike HINCRBY never fails halfway at a fraction; a double has no more
+# than 17 digits. Foreign values, of another type or not a number, are overwritten: an error halfway would leave a part
+# that is sent, and counted, again each second.
 APPLY = """
 local found = {}
 for slot = 1, #KEYS / 2 do
@@ -302,12 +302,12 @@ def answer(replies: Iterator[Any]) -> Any:
 
 _log = structlog.get_logger(__name__)
 
-FLUSH_FIELDS = 20_000  # about as many in one round: 20 ms of Redis' time, and of ours, when it returns after minutes
-RESTORING_S = 2.0  # after a loss all slots are read in each round: until then, and a round, all send again
-# One field for each replica: its report of failing deployments; and, beside it, who has strikes to report.
+FLUSH_FIELDS = 20_000  # about as many in one round: 20 ms of Redis' time, and of ours, after minutes of absence
+RESTORING_S = 2.0  # after a loss all slots are read in each round for this time and a round: all replicas send again
+# A hash with each replica's report of failing deployments, and one with the replicas that have strikes to report.
 STRIKES_KEY, STRIKING_KEY = "holeshot:{strikes}", "holeshot:{strikes}:any"
-REPORTS_READ = 128  # of more replicas, so many by chance
-REPORTS_ALL_S = 300.0  # between two looks at all reports, for those of replicas that are gone
+REPORTS_READ = 128  # of more replicas, a random sample of this size
+REPORTS_ALL_S = 300.0  # between two reads of all reports, to find those of replicas that are gone
 _ERRORS = (RedisError, OSError, TimeoutError, ValueError, TypeError)  # the last two: invalid replies
 DAY_EXPIRY_S = 2 * 86_400  # of a day's dollars: kept until no replica's clock can be in that day
 
@@ -337,7 +337,7 @@ class RedisBoard:
         self._field = MARK + new_id()
         self._values = Values()
         self._numbers = count(1)
-        self._replicas = 1  # as Redis said last
+        self._replicas = 1  # as last read from Redis
         self._models: dict[str, Contributions] = {}
         self._restoring_until_s: dict[str, float] = {}  # by shard
         self._away: frozenset[str] = frozenset()  # shards
@@ -345,15 +345,15 @@ class RedisBoard:
         self._is_open = True
 
     def add(self, model: str, counts: Mapping[str, float], unix_s: float) -> None:
-        """Add counts: known here at once, and everywhere after the next two syncs."""
+        """Add counts: visible here at once, and in all replicas after the next two syncs."""
         known = self._of(model)
-        known.ask(unix_s)
+        known.mark_used(unix_s)
         known.add(slot_of(unix_s), counts)
 
     def version(self, model: str, unix_s: float) -> int:
-        """Return a number that changes with the counts; models that are asked about are kept up to date."""
+        """Return a number that changes with the counts. Marks the model as one that is read from Redis."""
         known = self._of(model)
-        known.ask(unix_s)
+        known.mark_used(unix_s)
         return known.version
 
     def counts(self, model: str, unix_s: float, *, half_life_s: float) -> Counts:
@@ -382,13 +382,13 @@ class RedisBoard:
 
     @property
     def topology(self) -> str:
-        """What Redis consists of, as far as known, in words."""
+        """A description of Redis' nodes, as far as known."""
         return self.nodes.name
 
     async def start(self) -> None:
         """Start to synchronise with the other replicas."""
         await self.sync()
-        self._task = asyncio.create_task(self._keep_in_step(), name="steering.redis_board")
+        self._task = asyncio.create_task(self._sync_loop(), name="steering.redis_board")
 
     async def close(self) -> None:
         """Stop, after a last flush if Redis is available."""
@@ -408,7 +408,7 @@ class RedisBoard:
             shards = self.nodes.shards
             reached = await asyncio.gather(*(self._sync_shard(shard, unix_s) for shard in shards))
             self._away = frozenset(shard for shard, is_reached in zip(shards, reached, strict=True) if not is_reached)
-            if shards == self.nodes.shards:  # else the first answer was that this is a cluster
+            if shards == self.nodes.shards:  # else the first reply has shown that this is a cluster
                 break
         return not self._away
 
@@ -436,11 +436,11 @@ class RedisBoard:
             _log.info("steering.redis_back", node=self.nodes.address(shard))
         return True
 
-    async def _keep_in_step(self) -> None:
+    async def _sync_loop(self) -> None:
         loop = asyncio.get_running_loop()
         due = loop.time()
         while self._is_open:  # redis-py can lose a cancellation before Python 3.12
-            due = max(due + self.round_s, loop.time())  # a slow Redis is not asked more often
+            due = max(due + self.round_s, loop.time())  # a slow Redis does not get more requests
             await asyncio.sleep(due - loop.time())
             await self.sync()
 
@@ -450,7 +450,7 @@ class RedisBoard:
         return max(FLUSH_S, round_s(FLUSH_S / 2, self._replicas, self._field))
 
     async def _exchange(self, shard: str, unix_s: float) -> bool:
-        """Send what is not confirmed, then read; return whether there is more to send at once.
+        """Send unconfirmed counts, then read; return whether there is more to send at once.
 
         Replies are processed in the order of the commands.
         """
@@ -461,8 +461,11 @@ class RedisBoard:
         day, spent = self._spending.own_usd()
         spenders = tuple(model for model in spent if self._serves(shard, model))
         strikes = self._strikes if self.nodes.shard_of(STRIKES_KEY) == shard else None
-        commands = [*self._sent(flushed), *self._shared(day, {model: spent[model] for model in spenders})]
-        commands += [self._asked(model, known, slot) for model, known, slots in due for slot in slots]
+        commands = [
+            *self._flush_commands(flushed),
+            *self._spending_commands(day, {model: spent[model] for model in spenders}),
+        ]
+        commands += [self._read_command(model, known, slot) for model, known, slots in due for slot in slots]
         if strikes is not None:
             commands += self._report_strikes(strikes, unix_s)
         async with asyncio.timeout(2 * REDIS_TIMEOUT_S):
@@ -473,7 +476,7 @@ class RedisBoard:
         for model in spenders:
             self._spending.learn(day, model, self._values.usd(next(replies), model))
         for model, known, slots in due:
-            lost |= await self._take(model, known, slots, replies)
+            lost |= await self._store(model, known, slots, replies)
             known.read_at_s = unix_s
             if len(slots) == SLOTS_KEPT:
                 known.read_all_at_s = unix_s
@@ -489,17 +492,17 @@ class RedisBoard:
             self._restoring_until_s[shard] = unix_s + self.round_s + RESTORING_S
         return again or lost
 
-    def _sent(self, flushed: Iterable[tuple[str, Contributions, tuple[Part, ...]]]) -> Iterator[Command]:
+    def _flush_commands(self, flushed: Iterable[tuple[str, Contributions, tuple[Part, ...]]]) -> Iterator[Command]:
         for model, _, parts in flushed:
             keys = [key for part in parts for key in slot_keys(model, part.slot)]
             yield ("EVAL", APPLY, len(keys), *keys, self._field, str(KEY_EXPIRY_S), *arguments(parts))
 
-    def _asked(self, model: str, known: Contributions, slot: int) -> Command:
+    def _read_command(self, model: str, known: Contributions, slot: int) -> Command:
         limits = MOST_FIELDS, MOST_BYTES
         return ("EVAL", READ_SLOT, 2, *slot_keys(model, slot), *limits, known.read_version(slot), self._field)
 
-    def _shared(self, day: str, spent: Mapping[str, float]) -> Iterator[Command]:
-        """Write what this replica has spent, and read what the others have."""
+    def _spending_commands(self, day: str, spent: Mapping[str, float]) -> Iterator[Command]:
+        """Yield the commands that write this replica's spending and read that of the others."""
         for model, usd in spent.items():
             key = key_of(model, f"usd:{day}")
             limits = MOST_USD, USD_SUMMED_S, MOST_FIELDS, MOST_BYTES
@@ -522,7 +525,7 @@ class RedisBoard:
     def _due(
         self, shard: str, models: Mapping[str, Contributions], unix_s: float
     ) -> list[tuple[str, Contributions, range]]:
-        """Return what to read of the models in use: the open slot and the one before, and of some in turn all slots.
+        """Return the slots to read of each model in use: the open one and the one before; in turn, all of some models.
 
         All slots of each model are read every half minute, for late flushes, and at once when a model is first used, so
         that a new replica is up to date. More than a hundred replicas read in every other round: reading costs most.
@@ -530,7 +533,7 @@ class RedisBoard:
         now_slot = slot_of(unix_s)
         newest = range(now_slot - 1, now_slot + 1)
         everything = range(now_slot - SLOTS_KEPT + 1, now_slot + 1)
-        used = {model: known for model, known in models.items() if known.asked_at_s > unix_s - SLOT_S}
+        used = {model: known for model, known in models.items() if known.used_at_s > unix_s - SLOT_S}
         if unix_s < self._restoring_until_s.get(shard, NEVER_S):
             return [(model, known, everything) for model, known in models.items()]
         aged = [model for model, known in used.items() if known.read_all_at_s <= unix_s - LATE_MERGE_S]
@@ -545,7 +548,7 @@ class RedisBoard:
         ]
 
     def _report_strikes(self, strikes: Strikes, unix_s: float) -> Iterator[Command]:
-        """Write this replica's report, count all, read them if any fails, and delete those of replicas long gone."""
+        """Yield the commands that write this replica's report, read and count all, and delete those of dead ones."""
         report = strikes.report()
         is_due = unix_s - self._reports_read_at_s >= REPORTS_ALL_S
         if is_due:
@@ -555,7 +558,7 @@ class RedisBoard:
             *("EVAL", REPORT, 2, STRIKES_KEY, STRIKING_KEY, *said),
             *(KEY_EXPIRY_S, MOST_FIELDS, MOST_BYTES, REPORTS_READ),
         )
-        yield ("HLEN", STRIKES_KEY)  # as many replicas there are
+        yield ("HLEN", STRIKES_KEY)  # the number of replicas
         if self._gone:
             yield ("HDEL", STRIKES_KEY, *self._gone)
             yield ("HDEL", STRIKING_KEY, *self._gone)
@@ -568,7 +571,7 @@ class RedisBoard:
         self._replicas = replicas if isinstance(replicas, int) else 1
         self._gone = [field for field, report in reports.items() if report.at_s < unix_s - REPORT_KEPT_S]
 
-    async def _take(self, model: str, known: Contributions, slots: range, replies: Iterator[Any]) -> bool:
+    async def _store(self, model: str, known: Contributions, slots: range, replies: Iterator[Any]) -> bool:
         """Store slots as Redis has them; return whether it has lost contributions of this replica."""
         lost = False
         for slot in slots:
@@ -576,7 +579,7 @@ class RedisBoard:
             if version and known.read_version(slot) == version:
                 continue
             counts = self._values.counts(fields, model)
-            lost |= known.take(slot, counts, version, is_mine=bool(mine))
+            lost |= known.store(slot, counts, version, is_mine=bool(mine))
             await asyncio.sleep(0)  # let other tasks run: with many deployments a slot has a thousand fields
         return lost
 
@@ -587,13 +590,13 @@ class RedisBoard:
         return known
 
     def _forget(self, unix_s: float) -> None:
-        """Drop slots that are too old, and models not called or asked about since."""
-        self._restoring_until_s = {  # not for long, though the clock was set back
+        """Drop slots that are too old, and models that have not been used since."""
+        self._restoring_until_s = {  # bounded, in case the clock was set back
             shard: min(until_s, unix_s + self.round_s + RESTORING_S)
             for shard, until_s in self._restoring_until_s.items()
             if until_s > unix_s
         }
         for model, known in list(self._models.items()):
             known.expire(unix_s)
-            if known.asked_at_s < unix_s - SLOTS_KEPT * SLOT_S:
+            if known.used_at_s < unix_s - SLOTS_KEPT * SLOT_S:
                 del self._models[model]

@@ -26,7 +26,7 @@ from gateway.steering.constants import REFRESH_MOST_S
 from gateway.steering.explainer import explained
 from gateway.steering.health import Condition, Health
 from gateway.steering.leaderboard import Leaderboard, not_asked, of_gateway, read_window
-from gateway.steering.learning import InTime, Lateness, Learning, OwnDelay
+from gateway.steering.learning import Lateness, Learning, NeverLate, OwnDelay
 from gateway.steering.outages import Outages, Strikes
 from gateway.steering.planner import home_of
 from gateway.steering.plans import Explanation, Launch, Plan
@@ -54,9 +54,9 @@ class Steering:
         outages: Outages | None = None,
         catch_up: Callable[[], None] = lambda: None,
     ) -> None:
-        """Steer by ``board``. ``on_refused`` is called for each refused extra attempt with its model and the limit.
+        """Plan by ``board``. ``on_refused`` is called for each refused extra attempt with its model and the limit.
 
-        ``catch_up`` is called before anything is planned or told by what was learnt: it reports what has happened.
+        ``catch_up`` is called before each plan or report: it must deliver the events that still wait.
         """
         self._board = board
         self._on_refused = on_refused
@@ -66,7 +66,7 @@ class Steering:
         self._catch_up = catch_up
         self._snapshots = Snapshots(board, clock, unix_clock)
         self._lineups = Lineups()
-        own, strikes = OwnDelay(lateness or InTime()), strikes or Strikes(unix_clock)
+        own, strikes = OwnDelay(lateness or NeverLate()), strikes or Strikes(unix_clock)
         self._learning = Learning(
             board,
             self._snapshots,
@@ -79,8 +79,8 @@ class Steering:
         self._affinity = Affinity()
         self._budgets = Budgets(spending or Spending(unix_clock))
         self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model
-        self._planned: dict[str, tuple[str, ...]] = {}  # by model, at the last plan: clients may name their own
-        self._payers: dict[str, str] = {}  # by model, where another's budget pays for it
+        self._planned: dict[str, tuple[str, ...]] = {}  # by model, of the last plan: clients may list deployments
+        self._payers: dict[str, str] = {}  # by model: the model whose budget applies instead of its own
         self.refused_by: str | None = (
             None  # budget, rate_limits, usd_per_day or extra_usd_per_call: the last ``permit``
         )
@@ -121,9 +121,9 @@ class Steering:
         return plan
 
     def refresh(self, most_s: float = REFRESH_MOST_S) -> None:
-        """Recompute changed standings and lineups for ``most_s``; call it each ``REFRESH_EVERY_S``.
+        """Recompute changed standings and lineups for at most ``most_s``; call it every ``REFRESH_EVERY_S``.
 
-        What is not done by then goes on the next time. Without it calls do so once a second.
+        Unfinished work continues at the next call. If nothing calls it, plans recompute them once a second.
         """
         self._snapshots.refreshing()
         until_s = perf_counter() + most_s
@@ -213,7 +213,7 @@ class Steering:
         self._learning.health_of(deployment).elsewhere = attempts
 
     def under_way(self, deployment: str) -> tuple[str, ...]:
-        """Return the ids of the running attempts at ``deployment``, for all models."""
+        """Return the ids of the running attempts at ``deployment``, of all models."""
         self._catch_up()
         return self._learning.under_way(deployment)
 
@@ -240,14 +240,14 @@ class Steering:
     def reset(self, models: Mapping[str, Sequence[str]]) -> None:
         """Apply a configuration, the deployments of each model: at the start and after each reload.
 
-        What was learnt is kept; deployments that were out are tried again.
+        Measurements are kept; deployments that were out are tried again.
         """
         self._catch_up()
         self._configured = {model: tuple(names) for model, names in models.items()}
         for health in self._learning.healths.values():
             health.reload()
         for name in {name for names in models.values() for name in names}:
-            self._learning.health_of(name)  # so that it learns of outages elsewhere before its first call
+            self._learning.health_of(name)  # creates it, so that other replicas' reports apply before its first call
         for model in models:
             self._board.version(model, self._unix_clock())
 
@@ -287,7 +287,7 @@ class Steering:
         race, unusual = self._budgets.paced(model, race)
         probes = race.budget > 0
         room, demand = self._room(model, names, now_s)
-        if room < race.budget * demand:  # no call shall lack a deployment because others had two
+        if room < race.budget * demand:  # extra attempts must not take the rate limit that other calls need
             race = race.model_copy(update={"budget": room / demand})
             unusual = (*unusual, _LIMITED.format(room / demand))
         tokens = budget.tokens
@@ -319,7 +319,8 @@ class Steering:
         conditions, healths = {}, self._learning.healths
         for name in names:
             health = healths.get(name) or self._learning.health_of(name)
-            conditions[name] = health.calm or health.condition(now_s)  # for most, nothing has happened since
+            # Mostly the cached one: nothing has happened there since.
+            conditions[name] = health.cached_condition or health.condition(now_s)
         return conditions
 
     def _room(self, model: str, names: Iterable[str], now_s: float) -> tuple[float, float]:
@@ -335,7 +336,7 @@ class Steering:
         return names
 
     def _forget(self) -> None:
-        """Once per slot, drop models that are no longer called: clients may name their own."""
+        """Once per slot, drop models that are no longer called: clients may list deployments as a model."""
         slot = slot_of(self._unix_clock())
         if slot == self._slot:
             return

@@ -25,12 +25,13 @@ from gateway.steering.counts import Counts, Evidences, add_weighted, event, last
 from gateway.steering.estimates import Standings, Usuals, answer_tokens, finished, standings_in_steps, usuals_in_steps
 from gateway.steering.prediction import Sizing, size_of
 
-# Memory: keeps for hours what the board drops, so that a model with few calls is not unknown at each call. The board
-# keeps ten minutes. Earlier counts are kept here, for each model on each time scale of ``MEMORY_HALF_LIVES_S``. Each
-# replica adds the board's counts, which include those of all replicas.
+# Memory: counts of the last hours, so that a model with few calls is not unknown at each call. The board keeps ten
+# minutes. Earlier counts are kept here, for each model on each time scale of ``MEMORY_HALF_LIVES_S``. Each replica adds
+# the board's counts, which include those of all replicas.
 
 _FORGOTTEN = 0.001  # of a sample
-_FOLDED_AT_SLOTS = SLOTS_KEPT // 2  # old: later answers are not remembered; the board keeps the slot for as long again
+# Age at which a slot enters the memory; later answers are not added. The board keeps the slot for as long again.
+_FOLDED_AT_SLOTS = SLOTS_KEPT // 2
 
 
 class Memory:
@@ -52,7 +53,7 @@ class Memory:
             known.slot, known.folded_to = now_slot, min(known.folded_to, oldest_left)
         for slot in sorted(slots):
             if known.folded_to <= slot < oldest_left:
-                self._turn(known, slot)
+                self._decay(known, slot)
                 counts = lasting(slots[slot])
                 for scale in known.scales:
                     add_weighted(scale, counts, 1.0)
@@ -63,7 +64,7 @@ class Memory:
     def learn(self, model: str, counts: Mapping[str, float], slot: int) -> None:
         """Add counts from before this process began, as of ``slot``."""
         known = self._models.setdefault(model, _Remembered(tuple({} for _ in MEMORY_HALF_LIVES_S)))
-        self._turn(known, max(slot, known.slot))
+        self._decay(known, max(slot, known.slot))
         age_s = max(0, known.slot - slot) * SLOT_S
         self._bound()
         kept = lasting(counts)
@@ -87,7 +88,7 @@ class Memory:
         weight = 0.5 ** (max(0, now_slot - known.slot) * SLOT_S / MEMORY_HALF_LIVES_S[scale])
         return {field: amount * weight for field, amount in known.scales[scale].items()}
 
-    def _turn(self, known: "_Remembered", slot: int) -> None:
+    def _decay(self, known: "_Remembered", slot: int) -> None:
         """Decay the counts until ``slot``."""
         passed_s = max(0, slot - known.slot) * SLOT_S
         known.slot = slot
@@ -122,19 +123,19 @@ class Snapshots:
         return self.at(model, prompt_class.api, size_of(prompt_tokens, prompt_class.size))
 
     def at(self, model: str, api: MeasuredApi, size: int) -> Standings:
-        """Return the same for an API and a size of prompt."""
+        """Return the standings for an API and a size of prompt."""
         known = self._models.get(model)
         now_s = self._clock()
         if known is None or (
             now_s - known.checked_at_s >= STANDINGS_AGE_S and now_s - self._refreshed_at_s > REFRESHED_AT_LEAST_S
         ):
-            known = self._look(model, now_s)
-        known.asked_at_s = now_s
+            known = self._check(model, now_s)
+        known.used_at_s = now_s
         return known.standings(api, size)
 
     def fresh(self, model: str, prompt_class: PromptClass) -> Standings:
-        """Return standings computed from everything known now."""
-        known = self._look(model, self._clock())
+        """Return standings computed now from all counts."""
+        known = self._check(model, self._clock())
         return known.standings(prompt_class.api, size_of(None, prompt_class.size))
 
     def sizing(self, model: str, api: MeasuredApi, deployment: str) -> Sizing:
@@ -146,7 +147,7 @@ class Snapshots:
         return sizing
 
     def _sizings_of(self, model: str) -> dict[tuple[MeasuredApi, str], Sizing]:
-        """Return those of a model; they are kept as long as its memory, even if it is not called."""
+        """Return a model's sizings; they are kept as long as its memory, even without calls."""
         sizings = self._sizings.get(model)
         if sizings is None:
             sizings = self._sizings[model] = {}
@@ -167,7 +168,7 @@ class Snapshots:
             known = self._models.get(model)
             if known is None or not known.is_due(now_s):
                 continue  # forgotten, or recomputed for a call in the meantime
-            if known.asked_at_s < known.checked_at_s:
+            if known.used_at_s < known.checked_at_s:
                 self._fold(model, known, now_s)
                 yield None
                 continue
@@ -178,30 +179,30 @@ class Snapshots:
                 yield model
 
     def refreshing(self) -> None:
-        """Note that there is a task that refreshes, so that calls need not."""
+        """Record that a task refreshes snapshots, so that calls do not."""
         self._refreshed_at_s = self._clock()
 
     def forget(self) -> set[str]:
         """Drop snapshots that were not used for as long as a board keeps samples; return the remaining models."""
         oldest_s = self._clock() - SLOTS_KEPT * SLOT_S
-        for model in [model for model, known in self._models.items() if known.asked_at_s < oldest_s]:
+        for model in [model for model, known in self._models.items() if known.used_at_s < oldest_s]:
             del self._models[model]
         kept = {*self._models, *self._memory.models()}
         self._sizings = {model: sizings for model, sizings in self._sizings.items() if model in kept}
         return set(self._models)
 
-    def _look(self, model: str, now_s: float) -> "_Known":
+    def _check(self, model: str, now_s: float) -> "_Known":
         """Check for new counts of a model."""
         known = self._models.get(model)
         if known is None:
             known = self._models[model] = _Known(self._sizings_of(model))
-            known.asked_at_s = now_s
+            known.used_at_s = now_s
         for _ in self._steps(model, known, now_s):
             pass
         return known
 
     def _steps(self, model: str, known: "_Known", now_s: float) -> Iterator[None]:
-        """Check for new counts; what was computed before is used until the last step."""
+        """Check for new counts; the former standings are used until the last step."""
         unix_s = self._unix_clock()
         slot = slot_of(unix_s)
         key, outdated = (self._board.version(model, unix_s), slot), known.outdated
@@ -218,13 +219,13 @@ class Snapshots:
         counts = self._board.counts(model, unix_s, half_life_s=HALF_LIFE_S)
         yield
         evidence = yield from read_in_steps(counts)
-        yield from known.take(evidence, answer_tokens(counts))
+        yield from known.update(evidence, answer_tokens(counts))
         known.made_at_s = now_s
         if known.outdated == outdated:
             known.key, known.slot = key, slot
 
     def _fold(self, model: str, known: "_Known", now_s: float) -> None:
-        """Move what the board will soon drop to memory, for a model that is not called at the moment."""
+        """Add the counts that the board will soon drop to memory, for a model without calls at the moment."""
         known.checked_at_s = now_s
         unix_s = self._unix_clock()
         self._memory.fold(model, self._board.slots(model, unix_s), slot_of(unix_s))
@@ -232,10 +233,9 @@ class Snapshots:
     def _remembered(
         self, model: str, known: "_Known", slot: int, unix_s: float
     ) -> Generator[None, None, tuple[Evidences, ...]]:
-        """Return what is known on the longer scales, the longest first.
+        """Return the evidence on the longer scales, the longest first: memory plus the board.
 
-        That is memory plus the board. On each scale a sample has only the weight that it lacks on the shorter ones,
-        so that it counts once.
+        On each scale a sample has only the weight that it lacks on the shorter ones, so that it counts once.
         """
         slots = self._board.slots(model, unix_s)
         yield
@@ -259,17 +259,16 @@ class Snapshots:
 
 
 class _Known:
-    """What is known about one model."""
+    """The counts, evidence and standings of one model."""
 
     __slots__ = (
         "_answer_tokens",
-        "_asked",
         "_lasting",
         "_lately",
         "_made",
         "_sized",
+        "_used",
         "_usuals",
-        "asked_at_s",
         "checked_at_s",
         "key",
         "made_at_s",
@@ -277,25 +276,26 @@ class _Known:
         "scales",
         "sizings",
         "slot",
+        "used_at_s",
     )
 
     def __init__(self, sizings: dict[tuple[MeasuredApi, str], Sizing]) -> None:
-        self.asked_at_s = self.made_at_s = -inf
+        self.used_at_s = self.made_at_s = -inf
         self.outdated = 0
         self.outdate()
         self.scales: tuple[Evidences, ...] = ({},)
         self.sizings = sizings  # by API and deployment
         self._lately: Evidences = {}
         self._answer_tokens = 0.0
-        self._lasting: dict[int, tuple[tuple[float, ...], Counts]] = {}  # by slot: for which state
+        self._lasting: dict[int, tuple[tuple[float, ...], Counts]] = {}  # by slot: its fingerprint, and the result
         self._usuals: dict[MeasuredApi, tuple[float, Usuals]] = {}  # by API, with the number of recent attempts
         self._made: dict[MeasuredApi, Standings] = {}  # by API, for the reference size
         self._sized: dict[tuple[MeasuredApi, int], Standings] = {}  # by API and size
-        self._asked: set[tuple[MeasuredApi, int]] = set()  # those used since they were last computed
+        self._used: set[tuple[MeasuredApi, int]] = set()  # those used since they were last computed
 
     def is_due(self, now_s: float) -> bool:
         """Whether to check again: it was used since, or the board may drop something."""
-        asked = self.asked_at_s >= self.checked_at_s
+        asked = self.used_at_s >= self.checked_at_s
         return now_s - self.checked_at_s >= (STANDINGS_AGE_S if asked else SLOT_S)
 
     def lasting(self, slot: int, counts: Mapping[str, float]) -> Counts:
@@ -316,26 +316,26 @@ class _Known:
         self.slot = -1
 
     def forget_usual(self) -> None:
-        """Recompute what is usual at the next check."""
+        """Recompute the usual figures at the next check."""
         self._usuals.clear()
 
-    def take(self, lately: Evidences, answer_tokens: float) -> Iterator[None]:
+    def update(self, lately: Evidences, answer_tokens: float) -> Iterator[None]:
         """Set the recent evidence, and compute the standings that were used before."""
         made: dict[MeasuredApi, Standings] = {}
         for api in list(self._made):
             made[api] = yield from self._steps(api, lately, answer_tokens)
         sized: dict[tuple[MeasuredApi, int], Standings] = {}
-        for api, size in list(self._asked):
-            if api in made:  # else it was first asked for in the meantime
+        for api, size in list(self._used):
+            if api in made:  # else it was first used in the meantime
                 sized[api, size] = self._at_size(made[api], api, size)
                 yield
         self._lately, self._answer_tokens, self._made, self._sized = lately, answer_tokens, made, sized
-        self._asked.clear()
+        self._used.clear()
 
     def standings(self, api: MeasuredApi, size: int) -> Standings:
         """Return the standings for prompts of a size."""
         sized = self._sized.get((api, size))
-        self._asked.add((api, size))
+        self._used.add((api, size))
         if sized is None:
             made = self._made.get(api)
             if made is None:
@@ -361,13 +361,13 @@ _NEVER = (-1, -1)
 _UNSEEN = Sizing()
 
 
-# Recollection: converts sums of the ledger into counts of the board, for the memory of the time before the start.
+# Warm start: converts the ledger's sums from before the start into counts of the board, for the memory.
 
 
 def recollect(snapshots: Snapshots, sums: Iterable[HourlySum]) -> int:
     """Add ``sums`` to the memory; return the number of models.
 
-    The prompt sizes are no longer known: each class is taken to have its usual one. Each speed counts as one second
+    The prompt sizes are no longer known: each class is assumed to have its typical one. Each speed counts as one second
     of decoding.
     """
     usual = Sizing()

@@ -1,7 +1,7 @@
 """The modes as a table of strategies: how many attempts each launches besides the primary, and when.
 
-``auto`` decides by what the call should gain, within the budget; the others do as they are told. Who is launched is the
-planner's choice.
+``auto`` decides by the call's expected gain, within the budget; the others have fixed rules. The planner selects the
+deployments.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,16 +15,16 @@ from gateway.settings import RaceSettings
 from gateway.steering.budget import raced_share
 from gateway.steering.plans import Launch, Why
 
-Start = tuple[float, Why]  # of a further attempt: in seconds after the plan, and why then
+Start = tuple[float, Why]  # of a further attempt: its delay after the plan in seconds, and the reason
 
 
 class Planned(Protocol):
-    """A plan so far, as strategies see it."""
+    """The part of a plan that strategies read."""
 
     race: RaceSettings
     launches: list[Launch]
-    long_prompt: bool  # it is hedged at most, as each attempt pays for its prompt
-    thrifty: bool  # under ``cost``
+    long_prompt: bool  # never raced, only hedged: each attempt pays for its prompt
+    cost_first: bool  # under ``cost``
     random: Random
 
     def late(self) -> Start:
@@ -32,14 +32,14 @@ class Planned(Protocol):
 
 
 class Strategy(msgspec.Struct, frozen=True, kw_only=True):
-    """What a mode makes of a call."""
+    """The rules of one mode."""
 
     starts: Callable[[Planned], Sequence[Start]]  # of each further attempt
-    decides: bool = False  # leaves out what the call should not gain by; races at a cold start; explores what is new
-    in_turn: bool = False  # deployments are asked one after the other, so that the next one is no extra attempt
-    races_itself: bool = False  # a deployment alone in its model is asked twice, which helps against a slow tail too
-    waits_for_the_deadline: Callable[[Planned], bool] = lambda _: False  # keeps attempts for who may miss ``ttft_ms``
-    fills_with: Callable[[RaceSettings], int] = lambda _: 0  # others; with fewer there is no slot to learn from
+    decides: bool = False  # omits attempts without an expected gain; races at a cold start; explores new deployments
+    in_turn: bool = False  # one deployment after the other, so that the next one is not an extra attempt
+    races_itself: bool = False  # a model's only deployment gets two attempts, which also helps against a slow tail
+    waits_for_the_deadline: Callable[[Planned], bool] = lambda _: False  # for calls that may miss ``ttft_ms``
+    fills_with: Callable[[RaceSettings], int] = lambda _: 0  # other deployments; with fewer there is no slot to explore
     raced_share: Callable[[RaceSettings], float] = lambda _: 0.0  # of calls that are raced from the start
 
 
@@ -82,7 +82,7 @@ STRATEGIES: Mapping[Mode, Strategy] = {
     Mode.AUTO: Strategy(
         starts=_within_the_budget,
         decides=True,
-        waits_for_the_deadline=lambda plan: plan.thrifty or plan.race.ttft_ms is not None,
+        waits_for_the_deadline=lambda plan: plan.cost_first or plan.race.ttft_ms is not None,
         raced_share=lambda race: round(raced_share(race.budget), 1),  # in steps, so that lineups can be kept
     ),
 }

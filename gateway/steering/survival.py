@@ -1,4 +1,4 @@
-"""Kaplan-Meier: the distribution of time to first token, including losers whose own was never seen.
+"""Kaplan-Meier: the distribution of time to first token, including losers that were cut before theirs.
 
 A loser cut at 0.4 s shows that its first token would have come later. Without such losers all deployments look 20 to
 40 % faster than they are; here they stay in the risk set up to their ages (Kaplan and Meier 1958).
@@ -61,9 +61,9 @@ class Curve(msgspec.Struct, frozen=True):
         return Mean(total, 1.0 - below)
 
     def beside(self, other: "Curve") -> "Beside":
-        """Return how a race with ``other`` should end, if they are independent.
+        """Return the expected result of a race with ``other``, if they are independent.
 
-        The mean of the earlier first token is E[min(T, T of other, 30 s)]. Within a bucket each is as often the first.
+        The mean of the earlier first token is E[min(T, T of other, 30 s)]. Within a bucket both are equally likely.
         """
         earlier_s, first = 0.0, 0.0
         before, mine_left, its_left = 1.0, 1.0, 1.0
@@ -131,17 +131,17 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 class Beside(msgspec.Struct, frozen=True, gc=False):
-    """How a race of two should end."""
+    """The expected result of a race of two."""
 
     earlier_s: float  # the mean of the earlier first token, of at most 30 s
-    first: float  # the share of races in which it is the one's, not the other's
+    first: float  # the share of races in which it belongs to the curve that was asked, not to ``other``
 
 
 class Mean(msgspec.Struct, frozen=True, gc=False):
     """A mean restricted to 30 s, in two parts: times above that, or never, count as 30 s."""
 
     comes_s: float  # of those in time: seconds times share
-    never: float  # the share of the others
+    never: float  # the share of later or missing ones
 
     def at(self, scale: float) -> float:
         """Return the mean if all times are multiplied by ``scale``, in seconds."""
@@ -164,7 +164,7 @@ def kaplan_meier(events: Sequence[float], censored: Sequence[float]) -> Curve:
 
 def shift_of(factor: float) -> int:
     """Return by how many buckets times move that are multiplied by ``factor``."""
-    return round(BUCKETS_PER_OCTAVE * log2(factor)) if factor != 1.0 else 0  # without load, all are 1
+    return round(BUCKETS_PER_OCTAVE * log2(factor)) if factor != 1.0 else 0  # without load, all factors are 1
 
 
 def dense(sparse: Mapping[int, float]) -> list[float]:
@@ -194,7 +194,7 @@ _MIDDLES_S = tuple(min(mid_s(index), MEAN_CAP_S) for index in range(BUCKETS))
 
 # Quantiles of time to first token, and rates, with 95 % intervals, as they are published.
 
-_LEFT = 0.5  # at least so much of those at risk is taken to remain, so that the last event has a variance too
+_LEFT = 0.5  # minimum number left at risk after an event, so that the last one has a variance too
 
 
 class Quantile(msgspec.Struct, frozen=True):
@@ -254,7 +254,7 @@ def wilson(hits: float, n: float) -> tuple[float, float]:
 # later ones, hedges and failovers, run only when others are slow.
 
 
-class Fair(msgspec.Struct, frozen=True):
+class AuditedCounts(msgspec.Struct, frozen=True):
     """Counts of attempts launched with their call, one per bucket of age."""
 
     events: Sequence[float]  # first tokens of attempts not overtaken
@@ -265,7 +265,7 @@ class Fair(msgspec.Struct, frozen=True):
     audited_censored: Sequence[float]
 
 
-def fair_quantiles(fair: Fair, shares: Sequence[float]) -> tuple[Quantile, ...]:
+def audited_quantiles(fair: AuditedCounts, shares: Sequence[float]) -> tuple[Quantile, ...]:
     """Return the quantiles ``shares``, each with its 95 % interval; ``fair.audited`` must not be 0.
 
     An audited loser has the weight overtaken / audited. The interval has the buckets whose share F of first tokens is

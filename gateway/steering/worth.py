@@ -1,6 +1,6 @@
-"""What further attempts are worth: seconds saved and dollars spent, for each deployment and time of start.
+"""The value of further attempts: seconds saved and dollars spent, for each deployment and start time.
 
-Of its own file: the planner chooses by it, the router keeps what audits say of it, the explainer tells it.
+A file of its own, as the planner, the router and the explainer use it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,10 +29,10 @@ from providers import Price
 def offers(
     lineup: Lineup, primary: Candidate, race: RaceSettings, terms: Terms, *, kept: float, is_long: bool
 ) -> Sequence[Offer] | None:
-    """Return what could run beside ``primary``, and would save something; None if no price is known.
+    """Return the attempts beside ``primary`` that would save time; None if no price is known.
 
-    ``kept`` is the share of the seconds that are saved though attempts of a call are alike (``Kept.share``). A prompt
-    that ``is_long`` is only hedged. Lineups are reused, so all of a size count as one.
+    ``kept`` is the share of independent attempts' savings that remains (``Kept.share``). A prompt that ``is_long`` is
+    only hedged. Lineups are reused, so all prompts of a size have the same offers.
     """
     size = size_of(terms.prompt_tokens)
     losers = race.win_on, race.keep_rival, terms.answer_kind, terms.bills_losers
@@ -50,11 +50,11 @@ def offers(
 
 
 def best(offers: Sequence[Offer], value_usd_per_s: float, budget: float) -> Offer | None:
-    """Return the offer with the most value beyond its cost; None if no one has any.
+    """Return the offer with the highest value minus cost; None if none is positive.
 
-    So it starts at once only if that is better than to wait for the primary, and then to start in fewer calls: with a
-    higher value never later. It starts in no more calls than the ``budget`` has attempts for, so below one attempt per
-    call a late start may be worth more, as it reaches the calls that need it.
+    So an attempt starts at once only if that is better than starting later, in fewer calls; the higher the value of a
+    second, the earlier. It starts in no more calls than the ``budget`` has attempts for, so below one attempt per call
+    a late start may be worth more, as it is used for the calls that need it.
     """
     chosen, most_usd = None, 0.0
     for each in offers:
@@ -83,7 +83,7 @@ class _Offers:
         self._standings = lineup.standings
         self._prompt_tokens, self._prices = prompt_tokens, prices
         self._answer_tokens = expected_tokens(lineup.standings, terms)
-        # With ``valid`` all attempts run until one is, and a rival that is kept runs to its end.
+        # With ``valid`` all attempts run until one answer is valid, and a held rival runs to its end.
         is_judged = race.win_on is WinOn.VALID and terms.answer_kind is not AnswerKind.PLAIN
         self._run_on = is_judged or (race.keep_rival and terms.holds)
 
@@ -104,11 +104,11 @@ class _Offers:
     def _saved_s(self, racer: Candidate, come: float) -> tuple[float, float, float]:
         """Return the seconds saved, the share of calls that ``racer`` wins, and how long a loser's answer is held.
 
-        Streamed they are those of the first token, less what a slower answer costs its reader; else of the whole
-        answer, as a first token is then held back for an answer that ends sooner. With F and S the first tokens of the
-        faster and the slower answer, and D the difference of what follows, S is held for E[F - S; 0 < F - S < D] =
-        E[min(F, S + D)] - E[min(F, S)] - D x P(S + D < F), and then lost. ``kept`` is of first tokens: what a racer's
-        faster answer saves beyond these is as sure as its speed.
+        For a streamed answer the savings are those of the first token, minus the reader's loss by a slower answer; else
+        of the whole answer, as a first token is then held back for an answer that ends sooner. With F and S the first
+        tokens of the faster and the slower answer, and D the difference of the times after them, S is held for
+        E[F - S; 0 < F - S < D] = E[min(F, S + D)] - E[min(F, S)] - D x P(S + D < F), and then lost. ``kept`` applies to
+        first tokens only: further savings by a racer's faster answer are as certain as its speed.
         """
         primary, estimate, condition = self._primary, racer.estimate, racer.condition
         slow = primary.estimate.scale * primary.condition.crowding
@@ -128,10 +128,10 @@ class _Offers:
         return (1.0 - estimate.error_rate) * saved_s - condition.price_s, ended.first, held_s
 
     def _usd(self, racer: Candidate, first: float, held_s: float) -> float:
-        """Return what the attempt adds to the bill until one of the two is cut, US dollars.
+        """Return the attempt's additional cost until one of the two is cut, in US dollars.
 
-        That is its prompt, and where it wins the difference of the two answers. Who is cut has no token yet, so its
-        answer costs nothing, unless its vendor bills it all the same, or it was held back for the other.
+        That is its prompt and, where it wins, the difference of the two answers. The one that is cut has no token yet,
+        so its answer costs nothing, unless its vendor bills it anyway, or it was held back for the other.
         """
         primary = self._primary
         mine, its = self._prices[racer.deployment], self._prices[primary.deployment]
@@ -147,7 +147,7 @@ class _Offers:
         )
 
     def _lost(self, loser: Candidate, winner: Candidate, share: float, held_s: float) -> float:
-        """Return for how much of an answer ``loser`` is paid, as it loses this ``share`` of the calls: 1 for all."""
+        """Return the mean billed part of an answer of ``loser``, which loses this ``share`` of calls; 1: all of it."""
         if loser.deployment in self._terms.bills_losers:
             return share
         if held_s <= 0 or loser.after_s <= winner.after_s:
@@ -156,29 +156,29 @@ class _Offers:
 
 
 def _prices(ranked: Sequence[Candidate], terms: Terms) -> dict[str, Price] | None:
-    """Return the price of each; one without counts as the most expensive known. None if none is known."""
+    """Return each deployment's price; without one, the most expensive known. None if none is known."""
     known = terms.prices or {}
-    dearest = max(known.values(), key=_dearness, default=None)
+    dearest = max(known.values(), key=_total_price, default=None)
     return None if dearest is None else {each.deployment: known.get(each.deployment, dearest) for each in ranked}
 
 
-def _dearness(price: Price) -> float:
+def _total_price(price: Price) -> float:
     return price.input_usd + price.output_usd
 
 
 def _in_steps(seconds: float) -> float:
-    """Return about ``seconds``, so that few different ones are computed."""
+    """Return ``seconds`` rounded to coarse steps, so that few different values are computed."""
     if abs(seconds) < _LEAST_S:
         return 0.0
     return edge_s(bucket(abs(seconds))) * (1.0 if seconds > 0 else -1.0)
 
 
-# Dependence: a call that is slow at its primary is often slow at any other, so an attempt saves less than two
-# independent ones would. Audited primaries tell how much less: each was seen to its first token after it was overtaken.
+# Dependence: a call that is slow at its primary is often slow at any other deployment, so an attempt saves less than
+# an independent one would. Audited primaries show how much less: each was overtaken, and watched to its first token.
 
 
 class Kept:
-    """The share of the predicted seconds that audits have seen saved, for one model."""
+    """The share of the predicted savings that audits have confirmed, for one model."""
 
     __slots__ = ("_audits", "_predicted_s", "_seen_s")
 
@@ -187,7 +187,7 @@ class Kept:
         self._seen_s = self._predicted_s = 0.0
 
     def learn(self, audited: AttemptRecord) -> None:
-        """Learn from an audited primary that was overtaken; one that failed then would have saved nothing."""
+        """Learn from an audited primary that was overtaken; one that failed afterwards counts as nothing saved."""
         if audited.predicted_ms is None or audited.overtaken_at_ms is None:
             return
         since_ms = audited.overtaken_at_ms
@@ -203,7 +203,7 @@ class Kept:
 
     @property
     def share(self) -> float:
-        """The ratio of both sums, pulled to KEPT_PRIOR as by 30 audits; in steps, and at most 1: independent."""
+        """The ratio of both sums, shrunk to KEPT_PRIOR by 30 audits; in steps, and at most 1 (independent)."""
         seen = self._seen_s / self._predicted_s if self._predicted_s > 0 else KEPT_PRIOR
         shrunk = (self._audits * seen + LEAST_AUDITS * KEPT_PRIOR) / (self._audits + LEAST_AUDITS)
         return min(1.0, max(KEPT_STEP, round(shrunk / KEPT_STEP) * KEPT_STEP))

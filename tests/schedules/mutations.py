@@ -224,16 +224,16 @@ def more_calls_are_taken_on_than_may_be(patch: pytest.MonkeyPatch) -> None:
             self._seats[waiting.owner] = self._seats.get(waiting.owner, 0) + 1
             waiting.turn.set_result(None)
 
-    patch.setattr(Intake, "_call_up", call_up)
+    patch.setattr(Intake, "_serve_queue", call_up)
 
 
 def a_refusal_leaves_its_request_behind(patch: pytest.MonkeyPatch) -> None:
     def is_refused(self: Connection) -> bool:
         message: Any = self._messages[0][0]
-        client = self._door.client_of(message, None)
+        client = self._fast_refusal.client_of(message, None)
         if client is None or self.transport is None:
             return False
-        self.transport.write(self._door.refusal(message, client, None))
+        self.transport.write(self._fast_refusal.refusal(message, client, None))
         return True
 
     patch.setattr(Connection, "_is_refused", is_refused)

@@ -241,7 +241,7 @@ def test_an_outage_sees_ever_fewer_probes_and_then_none() -> None:
 def test_one_with_an_open_breaker_gets_none() -> None:
     async def broken(running: Hours) -> None:
         health = running.gateway.steering.health_of("ada/m")
-        health.leave_alone(running.gateway.context.services.clock())
+        health.open_breaker(running.gateway.context.services.clock())
         await asyncio.sleep(HOUR)
 
     found = hours(broken)

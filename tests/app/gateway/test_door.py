@@ -67,7 +67,7 @@ async def test_a_body_that_comes_after_its_head_is_awaited(serve: Serve) -> None
             await until(lambda: any(each.head_bytes == len(head) for each in running.connections._all))
             wire.writer.write(body)
             assert await wire.status() == 503
-        assert not any(each.owes_head for each in running.connections._all)
+        assert not any(each.awaits_head for each in running.connections._all)
 
 
 async def test_a_body_that_is_awaited_when_room_is_made_is_answered(serve: Serve) -> None:

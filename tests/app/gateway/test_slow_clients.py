@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.connections.connection import UNTAKEN_BYTES
+from gateway.connections.connection import UNREAD_BYTES
 from providers.http import READ_BYTES
 from providers.simulator.script import Delta, Hang, RoleOnly, answer
 from tests.app.gateway.fake_upstream import FakeUpstream, plays
@@ -111,4 +111,4 @@ async def test_what_waits_for_a_slow_client_is_bounded(serve: Serve) -> None:
         while not connection.writing_paused:
             await loop.run_in_executor(None, lambda: None)  # a turn, and the other side's
         assert connection._wire is not None
-        assert connection._wire.get_write_buffer_size() <= UNTAKEN_BYTES + READ_BYTES + 1024
+        assert connection._wire.get_write_buffer_size() <= UNREAD_BYTES + READ_BYTES + 1024

@@ -224,7 +224,7 @@ async def test_a_new_key_of_the_issuer_is_looked_for_once(serve: Serve, issuer: 
         tokens = running.gateway.context.admission.tokens
         assert tokens is not None
         [known] = tokens.issuers.values()
-        await known.begin()
+        await known.start_fetch()
         known._tried_at = None  # as if that was long ago
         issuer.keys = {"second": RSA_KEYS[1], "curve": EC_KEY}
         token = issuer.token("second")

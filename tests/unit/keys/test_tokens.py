@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import CutByExpiry, KeyExpired, KeysNotLoaded, SignerUnknown, WrongKey
-from gateway.keys.issuers import AGAIN_S, OLD_S, RETRY_S, Issuer, Web
+from gateway.keys.issuers import OLD_S, REFETCH_S, RETRY_S, Issuer, Web
 from gateway.keys.table import KeyTable
 from gateway.keys.tokens import Tokens
 from gateway.settings import ClientSettings, IssuerSettings, Role
@@ -51,7 +51,7 @@ class Judged:
 async def judged() -> AsyncIterator[Judged]:
     async with Identity() as identity:
         made = Judged(identity, {"app": ClientSettings(), "brief": ClientSettings(expires=NOW + timedelta(minutes=5))})
-        await made.issuer.begin()
+        await made.issuer.start_fetch()
         yield made
         await made.tokens.close()
 
@@ -60,7 +60,7 @@ async def test_invented_key_ids_ask_the_issuer_once_in_thirty_seconds(judged: Ju
     for number in range(200):
         assert not await judged.ask(f"invented-{number}")
     assert judged.identity.fetches() == 1
-    judged.clock.move(AGAIN_S - 0.1)
+    judged.clock.move(REFETCH_S - 0.1)
     assert not await judged.ask("invented")
     assert judged.identity.fetches() == 1
     judged.clock.move(0.2)
@@ -72,7 +72,7 @@ async def test_invented_key_ids_ask_the_issuer_once_in_thirty_seconds(judged: Ju
 async def test_a_rotated_key_is_found_when_the_issuer_may_be_asked_again(judged: Judged) -> None:
     judged.identity.keys = {"next": EC_KEY}
     assert not await judged.ask("next")
-    judged.clock.move(AGAIN_S)
+    judged.clock.move(REFETCH_S)
     assert await judged.ask("next")
     assert judged.holder(judged.token("next")) == "app"
     with pytest.raises(SignerUnknown):
@@ -84,7 +84,7 @@ async def test_keys_that_are_old_are_looked_for_again_while_they_are_used(judged
     judged.clock.move(OLD_S)
     token = judged.token("curve", exp=judged.clock() + 60)
     assert judged.holder(token) == "app"  # nobody waits
-    await judged.issuer.begin()
+    await judged.issuer.start_fetch()
     assert {key_id for key_id, _ in judged.issuer.keys} == {"next"}
     assert judged.identity.fetches() == 2
 

@@ -10,7 +10,7 @@ from structlog.typing import EventDict
 
 from gateway.core.errors import CutByRevocation, KeysUnreachable
 from gateway.keys import changes, keys
-from gateway.keys.keys import FULL_READ_S, SAID_AGAIN_S, STALE_S, KeyWatch, Uses
+from gateway.keys.keys import FULL_READ_S, LOG_EVERY_S, STALE_S, KeyUses, KeyWatch
 from gateway.keys.stored import client_settings
 from gateway.keys.table import Ended, KeyTable
 from tests.unit.keys.given import NOW, Clock, digest, key
@@ -160,12 +160,12 @@ async def test_while_the_database_is_away_known_keys_stay_and_it_is_said_loudly_
     await watched.create(1)
     await watched.watch._try_to_look()
     watched.store.away = True
-    for _ in range(int(SAID_AGAIN_S) + 2):
+    for _ in range(int(LOG_EVERY_S) + 2):
         await watched.watch._try_to_look()
         watched.clock.move(1)
 
     assert watched.has(1)
-    assert watched.watch.stale_s == SAID_AGAIN_S + 2
+    assert watched.watch.stale_s == LOG_EVERY_S + 2
     assert [(entry["event"], entry["log_level"]) for entry in logged] == [("keys.stale", "warning")] * 2
     assert "known so far stay in force" in logged[0]["effect"]
 
@@ -228,7 +228,7 @@ async def test_a_bug_in_one_look_is_not_the_end_of_looking(
 
 async def test_uses_are_written_in_one_batch_and_kept_while_the_database_is_away() -> None:
     store = MemoryKeyStore()
-    uses = Uses(store, lambda: NOW)
+    uses = KeyUses(store, lambda: NOW)
     use = uses.ids.add
     for each in ("a", "b", "a"):
         use(each)

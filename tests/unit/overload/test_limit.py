@@ -1,6 +1,6 @@
 """The limit of calls in flight, as delays of the loop lower and raise it."""
 
-from gateway.overload.intake import LEAST, Limit
+from gateway.overload.intake import LEAST_LIMIT, Limit
 
 TARGET_S = 0.025
 LATE_S, IN_TIME_S = 0.05, 0.001
@@ -59,7 +59,7 @@ def test_the_limit_follows_the_calls_in_flight_and_does_not_run_ahead_of_them() 
 def test_a_few_calls_are_never_too_many() -> None:
     limit = Limit(10_000, TARGET_S)
     observe(limit, 1.0, 5, ticks=1000)
-    assert limit.now == LEAST
+    assert limit.now == LEAST_LIMIT
 
 
 def test_a_configured_limit_below_the_least_counts() -> None:

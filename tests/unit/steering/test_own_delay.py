@@ -150,8 +150,8 @@ def test_an_age_is_never_below_zero() -> None:
     late.launch("a")
     launched = next(iter(late.steering._learning._launched.values()))
     loop.is_late(9.0)
-    assert own.left_out(1.0, launched, late.now_s) == 0.0
-    assert own.left_out(1.0, None, late.now_s) == 1.0
+    assert own.without_own_delay(1.0, launched, late.now_s) == 0.0
+    assert own.without_own_delay(1.0, None, late.now_s) == 1.0
 
 
 def test_a_delay_that_is_not_over_counts_too() -> None:

@@ -67,7 +67,7 @@ class Days:
         chosen = best(offers, race.value_usd_per_s, race.budget) if race.value_usd_per_s else offers[0]
         if chosen is None or (chosen.delay_s and self._random.random() > chosen.starts):
             return None, 0.0
-        limit = mine.too_dear(race, cost_usd=cost_usd, payer="m")
+        limit = mine.exceeded_limit(race, cost_usd=cost_usd, payer="m")
         if limit is not None:
             return None, 0.0
         mine.of("m").tokens = 20.0  # the budget is no limit

@@ -132,7 +132,7 @@ def test_on_ties_the_first_draw_is_taken() -> None:
 
 
 def test_one_call_in_fifty_tries_who_was_not_asked_for_longest_on_the_spare_slot() -> None:
-    fresh, quiet = candidate("b", 0.6, asked_at_s=-1.0), candidate("q", 0.9, asked_at_s=-60.0)
+    fresh, quiet = candidate("b", 0.6, launched_at_s=-1.0), candidate("q", 0.9, launched_at_s=-60.0)
     made = planned(A, fresh, quiet, draws=(0.019, 0.5, 0.5, NEVER))
     assert started(made) == [("a", Role.PRIMARY), ("q", Role.EXPLORE), ("b", Role.RACE)]
     assert made.reasons == ("explore",)
@@ -244,7 +244,7 @@ def test_race_starts_as_many_as_its_width_at_once() -> None:
 
 
 def test_in_a_race_of_given_width_exploring_takes_a_racers_place() -> None:
-    fresh, quiet = candidate("b", 0.6, asked_at_s=-1.0), candidate("q", 2.0, asked_at_s=-60.0)
+    fresh, quiet = candidate("b", 0.6, launched_at_s=-1.0), candidate("q", 2.0, launched_at_s=-60.0)
     assert started(planned(A, fresh, quiet, mode=Mode.RACE, draws=(ALWAYS,))) == [
         ("a", Role.PRIMARY),
         ("q", Role.EXPLORE),
