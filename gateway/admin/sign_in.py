@@ -49,7 +49,7 @@ class Begun(msgspec.Struct, frozen=True):
 
 
 class SignIn:
-    """Signs people in at the configured provider. ``secret``: the key that signs cookies."""
+    """Signs people in at the configured provider. ``secret``, never empty, is the key that signs cookies."""
 
     def __init__(self, *, clock: Callable[[], float], unix_clock: Callable[[], float]) -> None:
         self._clock = clock
