@@ -1,4 +1,4 @@
-"""Access to LLM providers, and their wire formats. It does not depend on the gateway."""
+"""Access to LLM providers, and their wire formats. Does not depend on the gateway."""
 
 import lazy_loader
 

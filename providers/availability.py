@@ -3,7 +3,7 @@
     state     meaning
     READY     requests may be sent
     COOLING   rate-limited: no requests until an instant
-    REFUSED   it refuses all requests until a person corrects it: no requests, except for a periodic try
+    REFUSED   it refuses all requests until its configuration is corrected: no requests, except for a periodic try
 
     event                  in which state   what follows
     cool(retry_after_s)    any              COOLING for that time, within limits, or until an earlier, longer wait ends
@@ -60,7 +60,7 @@ class Availability:
         return Readiness.REFUSED if self.refused else Readiness.READY
 
     def cooling_s(self, now_s: float) -> float:
-        """Return how long it still waits for its rate limit, in seconds; 0 if it does not."""
+        """Return the remaining wait for its rate limit, in seconds; 0 if there is none."""
         return max(0.0, self.cooling_until_s - now_s)
 
     def is_due(self, now_s: float) -> bool:
@@ -82,12 +82,12 @@ class Availability:
         return min(1.0, left)
 
     def cool(self, retry_after_s: float | None, now_s: float) -> None:
-        """Handle a rate limit; ``retry_after_s`` is the time to wait, if it says so."""
+        """Handle a rate limit; ``retry_after_s`` is the time to wait, if the provider sent one."""
         cool_s = min(self._waits.cool_max_s, max(self._waits.cool_min_s, retry_after_s or 0.0))
         self.cooling_until_s = max(self.cooling_until_s, now_s + cool_s)
 
     def refuse(self, now_s: float) -> bool:
-        """Handle a refusal; return whether it was not refused before."""
+        """Handle a refusal; return False if it was refused already."""
         news = not self.refused
         self.refused = True
         self.tried_at_s = now_s

@@ -1,7 +1,7 @@
-"""Amazon Bedrock by its Converse API: chat is translated, answers come as an AWS event stream.
+"""Amazon Bedrock through its Converse API: chat is translated, answers come as an AWS event stream.
 
-A request carries a key of Bedrock's, or is signed with AWS credentials by botocore, which is imported in the thread
-that finds them (in the environment, files, or at the metadata service); they are renewed in the background.
+A request carries a key of Bedrock's, or is signed by botocore with AWS credentials. botocore is imported in the
+thread that finds these (in the environment, files, or at the metadata service); they are renewed in the background.
 """
 
 import importlib
@@ -36,15 +36,15 @@ from providers.renewal import PAUSE_S, Fetched, Renewal
 _STREAM, _WHOLE = "model/{model}/converse-stream", "model/{model}/converse"
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
 _BAD_REQUEST = 400
-# Bedrock answers 400 where the operator has named a wrong model, or one that needs an inference profile.
+# Bedrock answers 400 if the configuration names a wrong model, or one that needs an inference profile.
 _WRONG_MODEL = re.compile(r"model identifier is invalid|on-demand throughput isn.t supported|doesn.t support the model")
 _REGION = re.compile(r"[.-]([a-z]{2,3}(?:-[a-z]+)+-\d+)\.")
-_LOOKED_AT_EVERY_S = 600.0  # botocore renews credentials itself when it is asked, a quarter of an hour before their end
+_LOOKED_AT_EVERY_S = 600.0  # botocore itself renews credentials on a call up to a quarter of an hour before their end
 _REQUEST_ID = "x-amzn-requestid"
 
 
 class BedrockUpstream(HttpUpstream):
-    """Bedrock's runtime in one region. Towards a race it has chat completions."""
+    """Bedrock's runtime in one region, with the dialect chat completions."""
 
     can_fetch = False
 
@@ -62,9 +62,9 @@ class BedrockUpstream(HttpUpstream):
         self.accepts_all_parameters = False
         self.needs_warming = api_key is None
         found = _REGION.search(base_url)
-        self.region = found[1] if found is not None else None  # None: the one that AWS credentials are configured with
+        self.region = found[1] if found is not None else None  # None: the region configured with the AWS credentials
         finder = _Credentials(self.region, wall_clock)
-        self._signing = None if api_key else Renewal(finder, failed=_told, wall_clock=wall_clock, pause_s=pause_s)
+        self._signing = None if api_key else Renewal(finder, failed=_message_of, wall_clock=wall_clock, pause_s=pause_s)
 
     async def warm_up(self) -> None:
         """Begin to keep valid credentials, unless there is a key."""
@@ -72,7 +72,7 @@ class BedrockUpstream(HttpUpstream):
             self._signing.begin()
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
-        """Return the parts of a request that Converse has no words for."""
+        """Return the parts of a request that cannot be expressed in Converse."""
         if dialect is not CHAT:
             return (Loss("model", f"{self._provider} supports chat completions only"),)
         try:
@@ -165,7 +165,7 @@ class BedrockUpstream(HttpUpstream):
 class ConverseExchange:
     """The ``Exchange`` of a Converse answer: an event stream, or one JSON body, as chat chunks."""
 
-    finishing = False  # what it says is passed on as it comes
+    finishing = False  # ends are passed on as they arrive
 
     def __init__(self, response: Body, secrets: Sequence[str], model: str) -> None:
         self.status = response.status
@@ -256,8 +256,8 @@ class _Credentials:
         return Fetched(signer, None if is_static else self._wall_clock() + _LOOKED_AT_EVERY_S)
 
 
-def _told(error: Exception) -> str:
-    """Return a failure's message for the operator."""
+def _message_of(error: Exception) -> str:
+    """Return the failure as a message for the operator."""
     if isinstance(error, ImportError):
         return "needs botocore, or a key of Bedrock's (AWS_BEARER_TOKEN_BEDROCK): pip install 'holeshot[bedrock]'"
     words = " ".join(str(error).split())[:300]

@@ -162,7 +162,7 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     query: Mapping[str, str] = {}  # sent with every request
     headers: Mapping[str, str] = {}  # likewise
     quirks: Quirks = Quirks()
-    continues: tuple[Way, ...] | None = None  # how it is asked to continue an answer another has begun; None: unknown
+    continues: tuple[Way, ...] | None = None  # how to request the continuation of another's answer; None: unknown
     continues_at: str | None = None  # it continues at this base URL only
     continues_models: tuple[str, ...] | None = None  # these models continue, as patterns with *; None: all
     bills_after_disconnect: bool | None = None  # None: unknown
@@ -202,7 +202,7 @@ def has_litellm() -> bool:
 
 
 def has_oidc() -> bool:
-    """Whether what verifies tokens is installed. It is imported only where an issuer is configured."""
+    """Whether the library that verifies tokens is installed. It is imported only where an issuer is configured."""
     return find_spec("jwt") is not None and find_spec("cryptography") is not None
 
 
@@ -215,7 +215,7 @@ def has_google_auth() -> bool:
     """Whether google-auth is installed. It is imported only when a token is needed."""
     try:
         return find_spec("google.auth") is not None
-    except ModuleNotFoundError:  # the package that it is in
+    except ModuleNotFoundError:  # its parent package is missing
         return False
 
 
@@ -223,5 +223,5 @@ def has_otel() -> bool:
     """Whether OpenTelemetry's exporter is installed. It is imported only where traces are on."""
     try:
         return find_spec("opentelemetry.exporter.otlp.proto.http") is not None
-    except ModuleNotFoundError:  # one of the packages that it is in
+    except ModuleNotFoundError:  # one of its parent packages is missing
         return False

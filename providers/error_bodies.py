@@ -50,7 +50,7 @@ def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
 
 
 def headroom(headers: Mapping[str, str]) -> float | None:
-    """Return the remaining share of the scarcest limit, 0 to 1, or None if no limit is sent with what remains of it.
+    """Return the remaining share of the scarcest limit, 0 to 1, or None if no limit is sent with its remainder.
 
     ``headers`` have lower-case names: OpenAI's ``x-ratelimit-remaining-requests`` and ``-tokens`` with ``-limit-``,
     Anthropic's ``anthropic-ratelimit-input-tokens-remaining`` with ``-limit``, and other vendors' in either format.
@@ -170,7 +170,7 @@ def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> Up
 
 
 def named_error(raw: bytes, data: bytes, secrets: Sequence[str]) -> UpstreamError | None:
-    """Return the error in an event that is called ``error``, whatever its data have; None if it has another name."""
+    """Return the error in an event named ``error``, with any data; None if it has another name."""
     if b"event:" not in raw or _NAMED_ERROR.search(raw) is None:
         return None
     error = error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
@@ -180,7 +180,7 @@ def named_error(raw: bytes, data: bytes, secrets: Sequence[str]) -> UpstreamErro
 
 
 def says_error(answer: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether a JSON answer is an error, by its top level."""
+    """Whether the top level of a JSON answer shows that it is an error."""
     error = bytes(answer.get("error", _NULL))
     return error not in _NOTHING or bytes(answer.get("object", _NULL)) == b'"error"'
 

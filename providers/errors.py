@@ -14,7 +14,7 @@ UpstreamError
     ├── invalid_response                     HTML, broken JSON, not an event stream
     ├── stream_error                         an error object inside a stream that began well
     ├── upstream_empty, upstream_truncated   the answer is empty, or incomplete
-    └── invalid_answer                       it is not in the form that was asked for (win_on: valid)
+    └── invalid_answer                       it is not in the requested form (win_on: valid)
 """
 
 import errno
@@ -132,8 +132,8 @@ def kind_of_status(status: int) -> ErrorKind:
 # Detects a shortage of file descriptors, ports or memory on this machine, which is not the provider's failure.
 
 _LACKING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
-# What the network says itself. Beside these, a resolver or OpenSSL that cannot open a file reports any other error: "no
-# such name", "not trusted", or whatever number the C library's resolver has left behind (EBUSY, EINVAL).
+# Errors of the network itself. All others may come from a resolver or OpenSSL that cannot open a file: "no such name",
+# "not trusted", or any number that the C library's resolver has left behind (EBUSY, EINVAL).
 _SAID_BY_NETWORK = frozenset(
     {
         *(errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.ETIMEDOUT),

@@ -1,7 +1,7 @@
 """The interface to all providers: send a request, read its answer as server-sent events, abort it.
 
-``Upstream`` is a provider, ``Exchange`` one running request. Whatever a provider sends (a JSON body, another dialect's
-events, litellm's objects), an exchange yields the bytes of an event stream in the dialect of the request.
+``Upstream`` is a provider, ``Exchange`` one running request. An exchange converts what the provider sends (a JSON body,
+another dialect's events, litellm's objects): it yields the bytes of an event stream in the dialect of the request.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -100,7 +100,7 @@ class Exchange(Protocol):
     status: int
     headers: Mapping[str, str]  # the provider's response headers, lower-case names
     connect_ms: float | None  # time to connect, DNS and TLS included; None when a kept connection was reused
-    secrets: Sequence[str]  # must not appear in messages: the key, and the like
+    secrets: Sequence[str]  # must not appear in messages: the key, for example
 
     @property
     def ended(self) -> bool:
@@ -116,10 +116,10 @@ class Exchange(Protocol):
 
     @property
     def finishing(self) -> bool:
-        """Whether the provider has said how the answer ends, and that is not among what was read: see ``conclude``."""
+        """Whether the provider has sent the answer's end, but ``read`` has not returned it: see ``conclude``."""
 
     def conclude(self) -> bytes:
-        """Return the events that end an answer which is ``finishing``, whose own end does not come; drop the rest."""
+        """Return the last events of a ``finishing`` answer whose stream does not end; drop the rest."""
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
         """Call ``listener`` with data that arrives while ``read`` waits; data that it refuses (False) goes to ``read``.
@@ -138,11 +138,11 @@ class Upstream(Protocol):
     accepts_all_parameters: bool
     # ``fetch`` works: for stored responses, and any path below its base URL.
     can_fetch: bool
-    # Its first request would wait for a library, or for credentials: see ``warm_up``.
+    # Whether its first request would wait for a library, or for credentials: see ``warm_up``.
     needs_warming: bool
 
     async def warm_up(self) -> None:
-        """Do what its first request would wait for. Called in the background, before its deployments are raced."""
+        """Load the library or credentials for its first request. Called in the background, before it is raced."""
 
     async def stream(self, request: Request) -> Exchange:
         """Request an answer in events; return when the response's headers have arrived with a status of 2xx.

@@ -32,7 +32,7 @@ class HttpExchange:
     ``events_of_answer`` converts a whole answer in the provider's dialect into events.
     """
 
-    finishing = False  # what it says is passed on as it comes
+    finishing = False  # ends are passed on as they arrive
 
     def __init__(
         self, response: Body, secrets: Sequence[str], events_of_answer: Callable[[bytes, Sequence[str]], bytes]
@@ -130,11 +130,11 @@ class TranslatedExchange:
 
     @property
     def finishing(self) -> bool:
-        """Whether the provider has said how the answer ends, and a translation holds that back until its end."""
+        """Whether the provider has sent the answer's end, which a translation holds back until the stream ends."""
         return any(translation.finishing for translation in self._translations)
 
     def conclude(self) -> bytes:
-        """Return the end of such an answer, as if its stream had ended here; nothing may be read any more."""
+        """Return the end of a ``finishing`` answer, as if its stream had ended here; do not read it afterwards."""
         self._over = True
         self.abort()
         self._splitter.tail()  # may be half an event
@@ -158,7 +158,7 @@ class TranslatedExchange:
         return block
 
     def _check_errors(self, block: bytes) -> None:
-        """Raise the error of an event that only its name calls one, or in an array, which is how Google sends some.
+        """Raise the error of an event that is one only by its name, or that is in an array, as Google sends some.
 
         Translations know the others by their data.
         """
@@ -191,8 +191,8 @@ async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> byte
 def masked_headers(headers: Mapping[str, str], secrets: Sequence[str], *, relayed: bool = False) -> Mapping[str, str]:
     """Return ``headers`` with our key masked: a provider may echo it in a header that is forwarded or stored.
 
-    In all of them as it is, and in those that go further in every encoding and in part. Of an answer that is
-    ``relayed`` the type goes further, too.
+    In all of them the literal key is masked; in those that are forwarded or stored, also every encoding and part of it.
+    The ``content-…`` headers of a ``relayed`` answer are forwarded too.
     """
     known = tuple(secrets)
     together = "\n".join(headers.values())  # no secret contains a line break, as it could not be sent

@@ -234,7 +234,7 @@ class HttpUpstream:
         fixed = {**self._fixed_headers, **dict(request.own_headers)} if request.own_headers else self._fixed_headers
         asked = {name: value for name, value in request.headers.items() if name.lower() not in fixed}
         sendings = request.sendings
-        sendings.number = 0  # it may have counted a request with another key, which was refused
+        sendings.number = 0  # it may have counted a refused request with another key
         sent = HttpRequest(head, checked(asked) if asked else (), body, once=request.once, sendings=sendings)
         response = await self._client.send(sent, request.connect_timeout_s)
         try:
@@ -318,7 +318,7 @@ class HttpUpstream:
     ) -> Head:
         """Return the head of requests to ``path``; ``packed``: the answer may be compressed.
 
-        The fields ``own`` replace the provider's, as those of ``query`` do, of which one may be there several times.
+        The fields ``own`` replace the provider's, as do those of ``query``, in which a name may be repeated.
         """
         own_query = _QUERIES.get(path, _NO_QUERY)
         names = {name for name, _ in query}

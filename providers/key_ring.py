@@ -44,7 +44,7 @@ def _name(key: str, own: str | None) -> str | None:
 # An exchange with one of several keys, which notifies the key ring of its end.
 
 
-class RingedExchange:
+class KeyRingExchange:
     """An ``Exchange`` around another, with the ring's headers."""
 
     def __init__(
@@ -90,7 +90,7 @@ class RingedExchange:
 
     @property
     def finishing(self) -> bool:
-        """Whether the answer is said to end, and its end is held back."""
+        """Whether the provider has sent the answer's end, and it is held back."""
         return self._exchange.finishing
 
     def conclude(self) -> bytes:
@@ -225,7 +225,7 @@ class KeyRing:
         """
         exchange, key = await self._ask(request.model, lambda upstream: upstream.stream(request), request.sendings)
         key.answered(request.model, exchange.headers, self._clock())
-        return RingedExchange(
+        return KeyRingExchange(
             exchange,
             self._headers(request.model, exchange.headers),
             failed=lambda error: key.failed(request.model, error, self._clock()),

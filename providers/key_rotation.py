@@ -1,4 +1,4 @@
-"""A key that takes the place of another, as one ``Upstream``: no call fails while only one of the two is valid.
+"""The replacement of a key by another, as one ``Upstream``: no call fails while only one of the two is valid.
 
 The former key stays in use until the new one has answered, and is forgotten then. One request in ``TRY_NEW_EVERY_S``
 tries the new key first. A request that is refused with one key is sent again with the other, within the same attempt.
@@ -18,7 +18,7 @@ from providers.exchange import Answer, Exchange, Request, Upstream
 from providers.listings import Listing
 
 TRY_NEW_EVERY_S = 10.0  # a provider may need minutes until it knows a key everywhere; each try costs a round trip
-_MOST_KEYS = 3  # of one place: the new one, the one before, and the one that has answered
+_MOST_KEYS = 3  # of one place: the new one, the previous one, and the one that has answered
 
 _T = TypeVar("_T")
 
@@ -46,10 +46,10 @@ def succeeded(places: Mapping[int | str, str], before: Mapping[int | str, Keys])
 
 
 class Rotation(Enum):
-    """What becomes of a new key."""
+    """The outcome of a new key."""
 
-    DONE = auto()  # it has answered, and those before are forgotten
-    REFUSED = auto()  # it is refused, and one before it is not
+    DONE = auto()  # it has answered, and the former ones are forgotten
+    REFUSED = auto()  # it is refused, and a former one is not
 
 
 class RotatedKey:
@@ -63,7 +63,7 @@ class RotatedKey:
         tell: Callable[[Rotation], object],  # each at most once
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``keys``: two at least; those that are forgotten are removed from this list."""
+        """``keys``: at least two; forgotten ones are removed from this list."""
         self._keys = keys
         self._upstreams = [opened(key) for key in keys]  # beside ``keys``
         self._opened = tuple(self._upstreams)
@@ -153,9 +153,9 @@ class RotatedKey:
         raise refusals[id(self._new)]
 
     def _order(self) -> Iterable[Upstream]:
-        """Return the keys' upstreams, the first to be asked first.
+        """Return the keys' upstreams in the order of tries.
 
-        The first one comes last again: the provider may go over to it between two refusals.
+        The first one is tried again at the end: the provider may switch to its key between two refusals.
         """
         now_s = self._clock()
         first = [self._in_use, self._new]

@@ -15,7 +15,7 @@ import msgspec
 
 from providers.errors import ErrorKind, UpstreamError
 
-# One model of a provider's own list: what it says of it, in any of the known formats.
+# Parses one entry of a provider's model list, in any of the known formats.
 
 ListedKind = Literal["chat", "embedding", "rerank", "audio", "image", "video", "moderation"]
 
@@ -150,7 +150,7 @@ def _context_tokens(row: Mapping[str, Any]) -> int | None:
 
 
 def _quantization(row: Mapping[str, Any]) -> str | None:
-    """Return the quantization of its weights; None if unknown, or different among its endpoints."""
+    """Return the quantization of its weights; None if it is unknown, or differs among its endpoints."""
     told = [_text(row, "quantization", "precision", "dtype") or _text(_object(row, "meta"), "ftype")]
     if not told[0] and isinstance(endpoints := row.get("endpoints"), list):
         told = [_text(endpoint, "quantization") for endpoint in endpoints if isinstance(endpoint, dict)]
@@ -212,7 +212,7 @@ def _takes_images(row: Mapping[str, Any]) -> bool | None:
 
 
 def _able(row: Mapping[str, Any], flags: tuple[str, ...], words: tuple[str, ...]) -> bool | None:
-    """Return whether it has an ability, by a flag or by a word in one of its lists."""
+    """Return whether it has a capability, by a flag or by a word in one of its lists."""
     capabilities = _object(row, "capabilities")
     for flag in flags:
         told = row.get(f"supports_{flag}", capabilities.get(flag))

@@ -24,7 +24,7 @@ DONE = b"data: [DONE]\n\n"
 class PumpedExchange:
     """An ``Exchange`` that is filled by the task that reads litellm's stream."""
 
-    finishing = False  # what it says is passed on as it comes
+    finishing = False  # ends are passed on as they arrive
 
     def __init__(self) -> None:
         self.status = 200
@@ -212,7 +212,7 @@ _KEEP_MARKERS = frozenset({"anthropic", "bedrock", "databricks", "gemini", "vert
 _MOST_MODELS = 1000  # clients may name any; with more of them, the cache is cleared
 
 
-class Hearing:
+class SupportedFields:
     """The fields that the models of one provider support according to litellm, once it is imported."""
 
     def __init__(self, prefix: str, imported: Callable[[], Any | None]) -> None:
@@ -319,7 +319,7 @@ class LiteLLMUpstream:
         self._secrets = (*([api_key] if api_key else []), *secrets)
         self._wall_clock = wall_clock
         self._pumps: set[asyncio.Task[None]] = set()
-        self._hearing = Hearing(litellm_prefix, lambda: litellm.imported)
+        self._supported = SupportedFields(litellm_prefix, lambda: litellm.imported)
         litellm.serves(litellm_prefix)
 
     def __repr__(self) -> str:
@@ -333,7 +333,7 @@ class LiteLLMUpstream:
         """Return the losses of a request at this provider; those of its models only once litellm is imported."""
         if dialect is not CHAT:
             return (Loss("model", f"{self._provider} supports chat completions only"),)
-        return self._hearing.losses(model, fields)
+        return self._supported.losses(model, fields)
 
     async def stream(self, request: Request) -> Exchange:
         """Request a chat completion; return when litellm has the response's headers.
@@ -349,7 +349,7 @@ class LiteLLMUpstream:
         self._refuse_losses(request)
         request.sendings.is_known = False
         exchange = PumpedExchange()
-        arguments = self._arguments(request, self._hearing.spoken(request.model, request.fields))
+        arguments = self._arguments(request, self._supported.spoken(request.model, request.fields))
         if request.upstream_stream:
             arguments |= {"stream": True, "stream_options": {"include_usage": True}}
         pump = asyncio.create_task(self._pump(litellm, arguments, exchange), name=f"litellm-{self._provider}")
@@ -457,7 +457,7 @@ class LiteLLMUpstream:
 
     def _refuse_losses(self, request: Request) -> None:
         """Refuse a request with losses. Before litellm is imported, the planner does not know them."""
-        lost = [] if request.drop_params else self._hearing.losses(request.model, request.fields)
+        lost = [] if request.drop_params else self._supported.losses(request.model, request.fields)
         if told := "; ".join(f"{loss.field} ({loss.reason})" for loss in lost if not loss.hint):
             message = f"provider {self._provider!r} does not support {told}; drop_params: true leaves it out"
             raise error_of_response(_BAD_REQUEST, {}, message.encode(), self._secrets, self._wall_clock())

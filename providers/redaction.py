@@ -29,7 +29,7 @@ _KEY_SHAPES = re.compile(
     """,
     re.VERBOSE,
 )
-# What all keys of a vendor begin with, which is no secret.
+# The common prefix of a vendor's keys, which is not secret.
 _PUBLIC = re.compile(rf"(?:{'|'.join(_PREFIXES)})(?:(?:proj|svcacct|admin|ant|or)-)?(?:(?:api|admin|v)[0-9]+-)?")
 # Keys of local servers may be "x" or "ollama"; masking such words would make messages unreadable.
 SHORTEST_SECRET = 6
@@ -38,18 +38,18 @@ _PART_CHARS = 12  # of a secret beyond its public beginning; a shorter part is o
 _FOLDED = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ-_", b"abcdefghijklmnopqrstuvwxyz+/")
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}|&#?[0-9A-Za-z]|\\(?:u00|x)[0-9A-Fa-f]{2}")
 _ESCAPED = re.compile(r"\\(?:u00|x)([0-9A-Fa-f]{2})")
-_DECODED_TIMES = 3  # a text that was encoded more often is of no use to others either
+_DECODED_TIMES = 3  # a text encoded more often is of no use to others either
 _WORD = 4  # bytes
-_SEEN_CHARS = 3 * _WORD - 1  # so many characters hold every other word of a text whole, wherever they begin
-_MOST_FOUND = 1000  # words of secrets in one text; comparing more would take long, and nothing of such a text is shown
+_SEEN_CHARS = 3 * _WORD - 1  # any so many characters contain a whole word that starts at a multiple of two words
+_MOST_FOUND = 1000  # words of secrets in one text; with more, comparing would take long, and the whole text is masked
 
 
 class _Form(NamedTuple):
-    """One encoding of a secret, as it is looked for."""
+    """One encoding of a secret, in the form used for searching."""
 
-    at: int  # where it begins in ``_Sought.text``
-    public: int  # how many of its first characters are no secret
-    least: int  # how many of the others make a part
+    at: int  # its start in ``_Sought.text``
+    public: int  # the number of its first characters that are not secret
+    least: int  # the least number of others that count as a part of it
 
 
 class _Sought(NamedTuple):
@@ -95,7 +95,7 @@ def redact_word(word: str, secrets: Sequence[str] = ()) -> str:
 def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:
     """Return a decoded JSON ``value`` with its strings redacted, names of fields included.
 
-    What is nested deeper than Python's stack is masked.
+    Values nested deeper than Python's stack are masked.
     """
     known = tuple(secrets)
     try:
@@ -125,7 +125,7 @@ def _may_have_key(text: str) -> bool:
 
 
 def _without(text: str, secrets: tuple[str, ...]) -> str:
-    """Return ``text`` without ``secrets``; decoded if they are in it only then."""
+    """Return ``text`` without ``secrets``; it is decoded if they appear only in the decoded text."""
     sought = _sought(secrets)
     if sought is None:
         return text
@@ -166,14 +166,14 @@ def _masked(text: str, sought: _Sought) -> str:
 
 
 def _may_hold(folded: bytes, sought: _Sought) -> bool:
-    """Whether a text may have a form, or a part of one: this look is fast, and seldom wrong."""
+    """Whether a text may have a form, or a part of one: a fast check with few false positives."""
     if not sought.words.isdisjoint(array("I", folded[: len(folded) & -_WORD])[::2]):
         return True
     return any(form in folded for form in sought.short) if sought.short else False
 
 
 def _spans(text: str, sought: _Sought) -> Sequence[tuple[int, int]]:
-    """Return where ``text`` has a form, or a part of one."""
+    """Return the spans of forms, or parts of them, in ``text``."""
     folded = text.encode("latin-1", "replace").translate(_FOLDED)
     if not _may_hold(folded, sought):
         return ()
@@ -187,7 +187,7 @@ def _spans(text: str, sought: _Sought) -> Sequence[tuple[int, int]]:
 
 
 def _around(folded: bytes, at: int, piece: bytes, sought: _Sought) -> Iterator[tuple[int, int]]:
-    """Compare what is around a piece of a text with each form that has it."""
+    """Compare the surroundings of a piece of text with each form that contains it."""
     text = sought.text
     place = text.find(piece)
     while place >= 0:
@@ -204,7 +204,7 @@ def _around(folded: bytes, at: int, piece: bytes, sought: _Sought) -> Iterator[t
 
 @lru_cache(maxsize=1024)
 def _sought(secrets: tuple[str, ...]) -> _Sought | None:
-    """Return the forms in which ``secrets`` are looked for; None: there is nothing to look for."""
+    """Return the forms of ``secrets`` to search for; None if there are none."""
     known = [form for each in dict.fromkeys(secrets) if len(each) >= SHORTEST_SECRET for form in _forms_of(each)]
     if not known:
         return None
@@ -223,10 +223,10 @@ def _sought(secrets: tuple[str, ...]) -> _Sought | None:
 
 
 def _forms_of(secret: str) -> Iterator[tuple[str, int, int]]:
-    """Return each form of a secret, with the number of its first characters that are public, and of a part's."""
+    """Return each form of a secret, with the numbers of its public first characters and of a part's characters."""
     found = _PUBLIC.match(secret)
     public = found.end() if found is not None and len(secret) - found.end() >= SHORTEST_SECRET else 0
-    # Of an address only the whole is secret.
+    # Only the whole of an address is secret.
     least = len(secret) - public if "://" in secret else min(_PART_CHARS, len(secret) - public)
     raw = secret.encode(errors="surrogateescape")
     yield secret, public, least

@@ -1,4 +1,4 @@
-"""Credentials that end: fetched in a thread, and renewed in the background before they end, never on a call's way."""
+"""Credentials that expire: fetched in a thread, and renewed in the background in time, so that no call waits."""
 
 import asyncio
 import time
@@ -12,14 +12,14 @@ import msgspec
 from providers.errors import ErrorKind, UpstreamError
 
 EARLY_S = 300.0  # before the end: time for several tries
-PAUSE_S = 5.0  # between two fetches, at least: after a failure, or where credentials end very soon
-_LONGEST_PAUSE_S = 60.0  # after several failures, and between two looks at the clock
+PAUSE_S = 5.0  # between two fetches, at least: after a failure, or if credentials expire very soon
+_LONGEST_PAUSE_S = 60.0  # after several failures, and between two checks of the clock
 
 _T = TypeVar("_T")
 
 
 class Fetched(msgspec.Struct, Generic[_T], frozen=True):
-    """Credentials, and when they end, as Unix time in seconds; None: they never do."""
+    """Credentials, and their expiry as Unix time in seconds; None: they never expire."""
 
     credentials: _T
     ends_at_s: float | None
@@ -30,7 +30,7 @@ class Renewal(Generic[_T]):
 
     def __init__(
         self,
-        fetch: Callable[[], Fetched[_T]],  # called in a thread; raises what it likes
+        fetch: Callable[[], Fetched[_T]],  # called in a thread; may raise any exception
         *,
         failed: Callable[[Exception], str],  # the message for the operator
         wall_clock: Callable[[], float] = time.time,
@@ -43,16 +43,16 @@ class Renewal(Generic[_T]):
         self._held: Fetched[_T] | None = None
         self._error: str | None = None  # of the last fetch
         self._task: asyncio.Task[None] | None = None
-        self._fetched = asyncio.Event()  # a fetch has ended, well or not
+        self._fetched = asyncio.Event()  # a fetch has ended, successfully or not
         self._hurry = asyncio.Event()
 
     def begin(self) -> None:
-        """Fetch in the background, and go on renewing; without effect if that runs already."""
+        """Start to fetch and renew in the background; without effect if that runs already."""
         if self._task is None:
             self._task = asyncio.create_task(self._renew(), name="renew-credentials")
 
     async def current(self) -> _T:
-        """Return valid credentials. Only the very first ones are waited for, or new ones after a suspended machine.
+        """Return valid credentials. Waits only for the very first ones, or new ones after the machine was suspended.
 
         Raises:
             UpstreamError: they cannot be had (provider_auth).
@@ -61,7 +61,7 @@ class Renewal(Generic[_T]):
         if (held := self._held) is not None and not self._has_ended(held):
             return held.credentials
         self.begin()
-        if held is not None and self._error is None:  # the machine slept over their end
+        if held is not None and self._error is None:  # they expired while the machine was suspended
             self._held = None
             self._fetched.clear()
             self._hurry.set()
@@ -97,7 +97,7 @@ class Renewal(Generic[_T]):
             self._hurry.clear()
 
     def _rest_s(self) -> float:
-        """Return how long the credentials need not be renewed."""
+        """Return the seconds until the credentials have to be renewed."""
         ends_at_s = self._held.ends_at_s if self._held is not None else 0.0
         return inf if ends_at_s is None else ends_at_s - EARLY_S - self._wall_clock()
 

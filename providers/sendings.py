@@ -1,4 +1,4 @@
-"""How often a request was sent and with which key, also if it was dropped before any response."""
+"""Counts how often a request was sent, and with which key, also if it was dropped before any response."""
 
 
 class SendCount:

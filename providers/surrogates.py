@@ -20,7 +20,7 @@ _FIRST_HALF = re.compile(_LOW)
 _REPLACED = rb"\ufffd"
 _HALF_BYTES = len(_REPLACED)
 _MOST_FIELDS = 64  # of one event
-_LONGEST_BYTES = 1024 * 1024  # a longer event or body passes as it is: mending it would hold up the others
+_LONGEST_BYTES = 1024 * 1024  # a longer event or body is not changed: mending it would block the event loop
 _MOST_HELD = 64  # halves; a choice, an item and a block have one each
 
 

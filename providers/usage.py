@@ -83,7 +83,7 @@ class _Answer(msgspec.Struct, frozen=True):
     model: Any = None
 
 
-_answers = msgspec.json.Decoder(_Answer)  # it skips vectors and images without decoding them
+_answers = msgspec.json.Decoder(_Answer)  # skips vectors and images without decoding them
 
 
 def reported(answer: bytes) -> Reported:

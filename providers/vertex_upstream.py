@@ -36,7 +36,7 @@ class VertexUpstream(HttpUpstream):
         """``options`` are those of ``HttpUpstream``, without a key; ``pause_s`` is the least between two tokens."""
         super().__init__(api_key=None, wall_clock=wall_clock, **options)
         self._token: str | None = None
-        self._tokens = Renewal(_Tokens(), failed=_told, wall_clock=wall_clock, pause_s=pause_s)
+        self._tokens = Renewal(_Tokens(), failed=_message_of, wall_clock=wall_clock, pause_s=pause_s)
 
     async def warm_up(self) -> None:
         """Begin to keep a valid token."""
@@ -102,8 +102,8 @@ class _Tokens:
         return Fetched(credentials.token, None if expiry is None else expiry.replace(tzinfo=UTC).timestamp())
 
 
-def _told(error: Exception) -> str:
-    """Return a failure's message for the operator."""
+def _message_of(error: Exception) -> str:
+    """Return the failure as a message for the operator."""
     if isinstance(error, ImportError):
         return "needs google-auth: pip install 'holeshot[vertex]'"
     words = " ".join(str(error).split())[:300]
@@ -120,7 +120,7 @@ class _Response:
 
 
 def _transport() -> Any:
-    """Return what sends google-auth's requests: the standard library, as its own ones need another HTTP client."""
+    """Return a transport for google-auth with the standard library, as its own ones need another HTTP client."""
     base: Any = importlib.import_module("google.auth.transport")
     exceptions: Any = importlib.import_module("google.auth.exceptions")
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, SecretStr
 from gateway.admin.explain import explained
 from gateway.admin.keys import MERGE_PATCH, changed, created, found, listed, revoked, rotated
 from gateway.admin.operations import OPERATIONS
-from gateway.admin.queries import NoQuery, answer, asked
+from gateway.admin.queries import NoQuery, answer, parse_query
 from gateway.admin.visitors import admit_visitor
 from gateway.api.auth import JSON
 from gateway.api.client import Client
@@ -31,24 +31,24 @@ from gateway.live.events import Viewer, Wanted
 from gateway.settings import ModelSettings
 from providers import MASK, Price, redact
 
-# GET /api/configuration: what is configured, without its secrets.
+# GET /api/configuration: the settings, without secrets.
 
-# Places where an operator may have put a secret though it is not the place for one: parameters of bodies and of URLs.
+# Other places where an operator may have put a secret: parameters of bodies and of URLs.
 _SECRET = re.compile(
     r"key|secret|tokens?$|passw|passphrase|credential|authoriz|authentic|signature|cookie|bearer|webhook"
     r"|(?<![a-z])(auth|code|dsn|pat|pwd|sas|sig)(?![a-z])",
     re.IGNORECASE,
 )
-_COUNT = re.compile(r"tokens?$", re.IGNORECASE)  # a number of this name is none
+_COUNT = re.compile(r"tokens?$", re.IGNORECASE)  # a count is not a secret
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _PARAMETER = re.compile(r"(?<==)[^&#\s]+")
 _PER_MILLION = 1_000_000
 
 
 async def configuration(request: web.Request) -> web.Response:
-    """Return the settings in force, defaults included; models with what is known of their deployments."""
+    """Return the settings in force, defaults included, and the facts known of each model's deployments."""
     admit_visitor(request)
-    asked(request, NoQuery)
+    parse_query(request, NoQuery)
     context = request.app[CONTEXT]
     settings = context.settings
     secrets = tuple(_secrets(settings))
@@ -63,7 +63,7 @@ async def configuration(request: web.Request) -> web.Response:
 
 
 def shown(value: Any, secrets: Collection[str] = ()) -> Any:
-    """Return a value of the settings as JSON; secrets, and what looks like one, are ``***``.
+    """Return a value of the settings as JSON; secrets, and values that look like secrets, become ``***``.
 
     ``secrets`` are masked in every text: an operator may have put a key into an address too.
     """
@@ -92,7 +92,7 @@ def _under(name: str, value: Any, secrets: Collection[str]) -> Any:
 
 
 def _text(value: str, secrets: Collection[str]) -> str:
-    """Return a text without secrets; of an address also without the values of its parameters."""
+    """Return a text without secrets; from an address, the values of its parameters are removed too."""
     value = redact(value, secrets)
     if not _URL.match(value) or "?" not in value:
         return value
@@ -101,7 +101,7 @@ def _text(value: str, secrets: Collection[str]) -> str:
 
 
 def _secrets(value: Any) -> Iterator[str]:
-    """Yield the secrets of the settings, but plain words: a header's value is a secret, and may be one."""
+    """Yield the secrets of the settings, except plain words, which the value of a header may be."""
     if isinstance(value, SecretStr):
         written = value.get_secret_value()
         yield from (each for each in {written, *written.split()} if not each.isalpha())
@@ -126,7 +126,7 @@ def _plain_names(context: Context) -> list[str]:
 
 
 def _model(context: Context, name: str, settings: ModelSettings, secrets: Collection[str]) -> dict[str, Any]:
-    """Return a model with its deployments, each with what its settings leave to the catalog."""
+    """Return a model with its deployments, each with the values that its settings leave to the catalog."""
     known = context.fleet.models[name].deployments
     described = shown(settings, secrets)
     described["deployments"] = [
@@ -137,7 +137,7 @@ def _model(context: Context, name: str, settings: ModelSettings, secrets: Collec
 
 
 def _resolved(deployment: Deployment | None) -> dict[str, Any]:
-    """Return the facts of a deployment in use; of a disabled one none are resolved."""
+    """Return the facts of a deployment in use; those of a disabled one are not resolved."""
     if deployment is None:
         return {"provider": None, "price": None}
     return {
@@ -169,13 +169,13 @@ async def leaderboard(request: web.Request) -> web.Response:
     """Return the standings of every model, or of one, with prices and the gaps between chunks of the last day."""
     admit_visitor(request)
     context = request.app[CONTEXT]
-    models = _wanted(context, asked(request, BoardQuery).model)
+    models = _wanted(context, parse_query(request, BoardQuery).model)
     gaps = await request.app[OPERATIONS].reports.gaps()
     return answer(request, {"models": [_board(context, model, gaps) for model in models]})
 
 
 async def explain(request: web.Request) -> web.Response:
-    """Return who would run for the next call of every model, or of ``?model=``, and why."""
+    """Return the plan of the next call of every model, or of ``?model=``, with reasons."""
     client = admit_visitor(request)
     context = request.app[CONTEXT]
     models = _wanted(context, request.query.get("model"))
@@ -198,7 +198,7 @@ def _board(context: Context, model: Model, gaps: Gaps) -> dict[str, Any]:
 
 
 def _wanted(context: Context, name: str | None) -> list[Model]:
-    """Return the models that are asked for.
+    """Return the requested models.
 
     Raises:
         ModelNotFound: the one that is named is not configured.
@@ -225,15 +225,15 @@ _COMMENT = b":\n\n"
 
 
 async def live(request: web.Request) -> web.StreamResponse:
-    """Stream what happens to the calls that the query names, beginning with those that run."""
+    """Stream the events of the calls that the query selects, beginning with running ones."""
     client = admit_visitor(request)
-    wanted = asked(request, Wanted)
+    wanted = parse_query(request, Wanted)
     response = web.StreamResponse(headers=_HEADERS)
-    if request.method == METH_HEAD:  # whatever followed the head would be read as the next answer
+    if request.method == METH_HEAD:  # a body would be read as the next answer
         return response
     with request.app[OPERATIONS].live.watch(wanted, client.name) as viewer:
         viewer.on_end(lambda: _hang_up(request, only_if_blocked=True))
-        with suppress(ConnectionError):  # it has hung up; whatever was to be sent
+        with suppress(ConnectionError):  # the client has disconnected
             await response.prepare(request)
             await _stream(request, response, viewer)
     return response
@@ -244,7 +244,7 @@ async def _stream(request: web.Request, response: web.StreamResponse, viewer: Vi
         viewer.push_to(partial(_push, request))
     while (events := await viewer.take(HEARTBEAT_S)) is not None:
         try:
-            admit_visitor(request)  # its key or session may have ended, or may not look any more
+            admit_visitor(request)  # its key or session may have ended, or lost its role
         except ApiError:
             break
         await response.write(events or _COMMENT)
@@ -273,12 +273,12 @@ def _keep(_: bytes) -> bool:
 
 
 def _hang_up(request: web.Request, *, only_if_blocked: bool = False) -> None:
-    """Abort the connection of a client that does not read: nothing shall wait for it."""
+    """Abort the connection of a client that does not read, so that nothing waits for it."""
     if request.transport is not None and (request.protocol.writing_paused or not only_if_blocked):
         request.transport.abort()
 
 
-# GET /api/usage: what each client has used, and what is left of its limits.
+# GET /api/usage: the usage of each client, and the rest of its limits.
 
 _NO_CALLS: Mapping[str, Any] = {
     "calls": 0, "failed": 0, "prompt_tokens": None, "completion_tokens": None, "cost_usd": None,
@@ -293,9 +293,9 @@ class UsageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def usage(request: web.Request) -> web.Response:
-    """Return the clients that called, the dearest first, then those that did not."""
+    """Return the clients that called, the most expensive first, then those that did not."""
     admit_visitor(request)
-    query = asked(request, UsageQuery)
+    query = parse_query(request, UsageQuery)
     context = request.app[CONTEXT]
     reports = request.app[OPERATIONS].reports
     table = await reports.usage(query.window)
@@ -326,7 +326,7 @@ def _limits(context: Context, client: Client | None, spent: Mapping[str | None, 
 
 
 async def _teams(context: Context, reports: Reports) -> dict[str, list[Standing]]:
-    """Return the configured teams, each with what is used of its limits."""
+    """Return the configured teams, each with the used part of its limits."""
     teams = context.payers.teams
     spent = await reports.spent_by_teams() if any(DOLLARS & each.limits.keys() for _, each in teams) else {}
     return {name: _stands(context, team, spent.get(name)) for name, team in teams}
@@ -342,21 +342,21 @@ def _stands(context: Context, level: Level, spent: tuple[float, float] | None) -
 
 
 def _spent(limit: str, spent: tuple[float, float] | None) -> float:
-    """Return what the ledger has, of all processes: a process that just began, or has no calls, knows less."""
+    """Return the ledger's figure, of all processes: a process that just began, or has no calls, knows less."""
     day_usd, month_usd = spent or (0.0, 0.0)
     return day_usd if limit == "usd_per_day" else month_usd
 
 
-# GET /api/teams: what each team and its end users have used.
+# GET /api/teams: the usage of each team and its end users.
 
 
 async def teams(request: web.Request) -> web.Response:
-    """Return the teams that called, the dearest first, then those that did not; none of them where none can be.
+    """Return the teams that called, the most expensive first, then those that did not; empty where there are no teams.
 
     ``team`` null: keys without a team, in calls that named an end user.
     """
     admit_visitor(request)
-    query = asked(request, UsageQuery)
+    query = parse_query(request, UsageQuery)
     context, reports = request.app[CONTEXT], request.app[OPERATIONS].reports
     payers, configured = context.payers, await _teams(context, reports)
     table = await reports.payers(query.window) if payers.is_used else Table([], "")
@@ -396,7 +396,7 @@ class RevokeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def list_keys(request: web.Request) -> web.Response:
     """Return every client with its keys. Those of the file are there also where keys cannot be changed."""
     admit_visitor(request, admin=True)
-    query = asked(request, KeysQuery)
+    query = parse_query(request, KeysQuery)
     keys = request.app[CONTEXT].admission.keys
     if not keys.are_stored:
         return answer(request, {"object": "list", "data": keys.configured()})
@@ -406,32 +406,32 @@ async def list_keys(request: web.Request) -> web.Response:
 async def get_key(request: web.Request) -> web.Response:
     """Return one client."""
     admit_visitor(request, admin=True)
-    asked(request, NoQuery)
+    parse_query(request, NoQuery)
     return answer(request, await found(request))
 
 
 async def create_key(request: web.Request) -> web.Response:
     """Make a client with a key, which is in this answer only."""
     admin = admit_visitor(request, admin=True)
-    asked(request, NoQuery)
+    parse_query(request, NoQuery)
     return await created(request, admin)
 
 
 async def change_key(request: web.Request) -> web.Response:
     """Change a client's settings by a merge patch."""
     admin = admit_visitor(request, admin=True, takes=(JSON, MERGE_PATCH))
-    asked(request, NoQuery)
+    parse_query(request, NoQuery)
     return await changed(request, admin)
 
 
 async def rotate_key(request: web.Request) -> web.Response:
     """Give a client a new key, which is in this answer only."""
     admin = admit_visitor(request, admin=True)
-    asked(request, NoQuery)
+    parse_query(request, NoQuery)
     return await rotated(request, admin)
 
 
 async def revoke_key(request: web.Request) -> web.Response:
     """End the keys of a client, or one of them."""
     admin = admit_visitor(request, admin=True)
-    return await revoked(request, admin, key=asked(request, RevokeQuery).key)
+    return await revoked(request, admin, key=parse_query(request, RevokeQuery).key)

@@ -55,7 +55,7 @@ class Explained(msgspec.Struct, frozen=True):
 def explained(context: Context, model: Model, query: Mapping[str, str], client: Client) -> Explained:
     """Explain the plan of a call. ``query`` has the fields of ``HypotheticalCall`` and of a race override.
 
-    Nothing is counted: the next call's plan does not change. A deployment that cannot answer is listed with the
+    This changes no counters, so the next call's plan stays the same. A deployment that cannot answer is listed with the
     reason: the length, the abilities it lacks, or the client's rules for providers.
 
     Raises:
@@ -73,7 +73,7 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
     except NoDeploymentFits as error:
         excluded = error.reasons
     except NothingEnabled:
-        pass  # nothing to explain here, but the other models' plans are still shown
+        pass  # no plan for this model; the others' plans are still shown
     seats = context.services.seats
     explanation = context.steering.explain(
         model.name,

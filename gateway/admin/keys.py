@@ -1,8 +1,8 @@
 """Lists, makes, changes, rotates and revokes clients' keys in the database, while the gateway runs.
 
-``/admin/keys`` and ``/api/keys`` decide who is an administrator, and call these.
+The handlers of ``/admin/keys`` and ``/api/keys`` authenticate the administrator, and call these.
 
-A client is described by the same fields as in the file. A key is in the answer that makes it, and never again.
+A client is described by the same fields as in the file. A key is shown only in the answer that creates it.
 """
 
 import difflib
@@ -86,7 +86,7 @@ async def rotated(request: web.Request, admin: Client) -> web.Response:
 
 
 async def revoked(request: web.Request, admin: Client, *, key: str | None) -> web.Response:
-    """End all keys of a client at once, and what runs with them; with ``key`` only the one with this id or hint."""
+    """End all keys of a client at once, with their calls; with ``key`` only the one with this id or hint."""
     context = _context(request)
     name = request.match_info["name"]
     decide = changes.revoked(name, at=context.admission.keys.utc_now(), key=key)
@@ -95,7 +95,7 @@ async def revoked(request: web.Request, admin: Client, *, key: str | None) -> we
 
 
 def _context(request: web.Request) -> Context:
-    """Return the context of a change: who revokes or rotates the key of this very request shall get the answer."""
+    """Return the context of a change; a request that revokes or rotates its own key still gets the answer."""
     request.pop(DIGEST, None)
     return request.app[CONTEXT]
 
@@ -127,7 +127,7 @@ async def _object(request: web.Request, admin: Client) -> dict[str, Any]:
 
     """
     received = await read_body(request, _context(request), admin.name)
-    received.release()  # it is read at once
+    received.release()  # the body is decoded at once
     body = received.take()
     try:
         fields = msgspec.json.decode(body) if body.strip() else {}
@@ -155,7 +155,7 @@ def uncached(value: Any, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type=JSON, headers=headers)
 
 
-# /admin/keys: clients' keys for programs. It is closed to web pages, and to cookies.
+# /admin/keys: clients' keys, for programs. Web pages and cookies are refused.
 
 _NO = frozenset({"0", "false", ""})
 

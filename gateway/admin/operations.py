@@ -1,4 +1,4 @@
-"""What only operators' pages use, beside the ``Context`` of calls: the ledger's reports, the live view, the process."""
+"""The services that only operators' handlers use, beside the ``Context`` of calls: reports, live view, process."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -16,7 +16,7 @@ class Operations(msgspec.Struct, frozen=True, kw_only=True):
     """The reports, the live view and the alerts of a process, the state of its stores, and its metrics.
 
     ``render_metrics`` returns the page and its content type. ``signing_key`` is the one beside a SQLite database, which
-    signs sessions where no other is set. ``sign_in`` is used where ``page.sign_in`` is set.
+    signs sessions if no other is set. ``sign_in`` is used where ``page.sign_in`` is set.
     """
 
     reports: Reports

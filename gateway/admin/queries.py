@@ -1,4 +1,4 @@
-"""What a request to /api asks for: its query, checked against a struct whose fields are the names it may have."""
+"""The query of a request to /api, validated against a struct whose fields are the allowed parameters."""
 
 import base64
 import hashlib
@@ -16,8 +16,8 @@ from gateway.settings import nearest
 
 MOST = 500  # in a page of a list
 LONGEST = 512  # characters of a value
-_SAID = 100  # characters of a name that somebody else chose
-_FIRST = 2000  # the year before which no call was
+_QUOTED_CHARS = 100  # characters of an unknown name, quoted in an error
+_FIRST = 2000  # the first year with calls
 S = TypeVar("S", bound=msgspec.Struct)
 
 
@@ -25,7 +25,7 @@ class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Nothing is asked for besides the path."""
 
 
-def asked(request: web.Request, kind: type[S]) -> S:
+def parse_query(request: web.Request, kind: type[S]) -> S:
     """Return the query as a ``kind``.
 
     Raises:
@@ -35,7 +35,7 @@ def asked(request: web.Request, kind: type[S]) -> S:
     known, query = kind.__struct_encode_fields__, request.query
     for name in query:
         if name not in known:
-            said = name[:_SAID]
+            said = name[:_QUOTED_CHARS]
             raise InvalidRequest(f"{said!r} is not asked for here; {nearest(name, known)}", param=said)
         [value, *more] = query.getall(name)
         if more:
@@ -51,7 +51,7 @@ def asked(request: web.Request, kind: type[S]) -> S:
 
 
 def _choices(kind: type[msgspec.Struct], name: str) -> str | None:
-    """Return what a field may be, if that is one of some words."""
+    """Return the values allowed for a field, if it is one of some words."""
     field = next((each for each in msgspec.structs.fields(kind) if each.encode_name == name), None)
     types = () if field is None else (field.type, *get_args(field.type))
     words = [str(word) for each in types if isinstance(each, type) and issubclass(each, Enum) for word in each]
@@ -59,7 +59,7 @@ def _choices(kind: type[msgspec.Struct], name: str) -> str | None:
 
 
 def position(after: str | None) -> Position | None:
-    """Return where a page begins, as ``written`` wrote it.
+    """Return the start of a page from the text that ``written`` returned.
 
     Raises:
         InvalidRequest: it did not.
@@ -83,7 +83,7 @@ def written(place: Position) -> str:
 
 
 def _is_text(value: str) -> bool:
-    """Whether every character can be stored, and so be looked for."""
+    """Whether every character can be stored, and thus searched for."""
     return not any(each == "\x00" or "\ud800" <= each <= "\udfff" for each in value)
 
 
@@ -100,7 +100,7 @@ def answer(request: web.Request, value: Any) -> web.Response:
         "cache-control": "private, no-cache",
         "vary": "authorization, cookie, accept-encoding",
         "x-content-type-options": "nosniff",
-        "cross-origin-resource-policy": "same-origin",  # no page that an old browser opens may embed it
+        "cross-origin-resource-policy": "same-origin",  # other sites' pages in an old browser must not embed it
     }
     if headers["etag"] in request.headers.get("if-none-match", ""):
         return web.Response(status=304, headers=headers)

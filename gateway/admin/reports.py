@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.admin.operations import OPERATIONS
-from gateway.admin.queries import MOST, NoQuery, answer, asked, position, written
+from gateway.admin.queries import MOST, NoQuery, answer, parse_query, position, written
 from gateway.admin.visitors import admit_visitor
 from gateway.alerts.alert import Alert
 from gateway.api.context import CONTEXT
@@ -55,7 +55,7 @@ class CallsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def list_calls(request: web.Request) -> web.Response:
     """Return a page of calls."""
     admit_visitor(request)
-    query = asked(request, CallsQuery)
+    query = parse_query(request, CallsQuery)
     window = query.window or (Window.DAY if query.request_id is None else None)
     table = await request.app[OPERATIONS].reports.calls(
         CallsWanted(
@@ -86,7 +86,7 @@ async def get_call(request: web.Request) -> web.Response:
 
     """
     admit_visitor(request)
-    asked(request, NoQuery)
+    parse_query(request, NoQuery)
     found = await request.app[OPERATIONS].reports.call(request.match_info["id"])
     if found is None:
         raise CallNotFound("no call has this id: ids are in the header x-holeshot-call-id, and in GET /api/calls")
@@ -108,7 +108,7 @@ def _tag(text: str | None) -> tuple[str, str] | None:
     return name, value
 
 
-# GET /api/alerts: what is wrong now, and what was.
+# GET /api/alerts: open alerts, and resolved ones.
 
 
 class AlertsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -118,7 +118,7 @@ class AlertsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def alerts(request: web.Request) -> web.Response:
     """Return the open alerts as this process knows them, also while the database is away, and those in its rows."""
     admit_visitor(request)
-    asked(request, AlertsQuery)
+    parse_query(request, AlertsQuery)
     context = request.app[CONTEXT]
     lasting = await request.app[OPERATIONS].alerts.open_alerts()
     settings = context.settings.alerts
@@ -131,7 +131,7 @@ async def alerts(request: web.Request) -> web.Response:
     }
     try:
         table = await request.app[OPERATIONS].reports.alerts()
-    except (ReportsUnreachable, ReportTooSlow):  # logged; the open ones are the more important now
+    except (ReportsUnreachable, ReportTooSlow):  # logged; the open ones are more important
         pass
     else:
         found |= {"data": table.rows, "sql": table.sql}
@@ -150,7 +150,7 @@ _SHOWN = (
 
 # GET /api/history and /api/heat: how fast and how reliable deployments were, over time and over the week.
 
-MAY_LAST = timedelta(days=1)  # after that an outage without an end is one whose end nobody saw
+MAY_LAST = timedelta(days=1)  # an outage open for longer has an end that was not recorded
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -174,7 +174,7 @@ class HeatQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def history(request: web.Request) -> web.Response:
     """Return the series of deployments."""
     admit_visitor(request)
-    query = asked(request, HistoryQuery)
+    query = parse_query(request, HistoryQuery)
     found = await request.app[OPERATIONS].reports.history(HistoryWanted(**msgspec.structs.asdict(query)))
     return answer(
         request,
@@ -194,7 +194,7 @@ async def history(request: web.Request) -> web.Response:
 async def heat(request: web.Request) -> web.Response:
     """Return a figure by hour of the day and weekday."""
     admit_visitor(request)
-    query = asked(request, HeatQuery)
+    query = parse_query(request, HeatQuery)
     wanted = HeatWanted(
         metric=query.metric, window=Window(query.window), model=query.model, deployment=query.deployment
     )
@@ -203,7 +203,7 @@ async def heat(request: web.Request) -> web.Response:
 
 
 def _outage(row: dict[str, Any], now: datetime) -> dict[str, Any]:
-    """Return an outage; ``to`` is null while it lasts, and when its end was not seen."""
+    """Return an outage; ``to`` is null while it lasts, and if its end was not recorded."""
     known = {name: row[name] for name in ("deployment", "reason", "replica")}
     began_at, ended_at = row["began_at"], row["ended_at"]
     may_last = ended_at is None and now - began_at < MAY_LAST
@@ -217,7 +217,7 @@ def _by_deployment(cells: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield {"deployment": deployment, "model": model, "cells": here}
 
 
-# GET /api/refusals: what the gateway refused whom, and who tries keys that nobody has.
+# GET /api/refusals: refused requests by client, and addresses that send unknown keys.
 
 
 class RefusalsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -227,9 +227,9 @@ class RefusalsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def refusals(request: web.Request) -> web.Response:
-    """Return refusals by client and reason, and wrong keys by address; a minute is there when it is over."""
+    """Return refusals by client and reason, and wrong keys by address; each minute is added when it is over."""
     admit_visitor(request)
-    query = asked(request, RefusalsQuery)
+    query = parse_query(request, RefusalsQuery)
     refused, guessed = await request.app[OPERATIONS].reports.refusals(query.window)
     return answer(
         request,
@@ -237,7 +237,7 @@ async def refusals(request: web.Request) -> web.Response:
     )
 
 
-# GET /api/replay: what other settings would have done.
+# GET /api/replay: the effect that other settings would have had.
 
 BUDGETS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)  # all at once: the page has a slider for them
 _MOST_BUDGET = 7.0
@@ -256,7 +256,7 @@ class ReplayQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def replay(request: web.Request) -> web.Response:
     """Return what other settings would have done with one model's calls."""
     admit_visitor(request)
-    query = asked(request, ReplayQuery)
+    query = parse_query(request, ReplayQuery)
     without = () if query.without is None else tuple(sorted(set(query.without.split(","))))
     wanted = ReplayWanted(query.window, query.model, without, _budgets(query.budget))
     return answer(request, await request.app[OPERATIONS].reports.replay(wanted))
@@ -277,18 +277,18 @@ def _budgets(written: str | None) -> tuple[float, ...]:
     return found
 
 
-# GET /api/slo: where the targets stand.
+# GET /api/slo: the state of the targets.
 
 
 async def slo(request: web.Request) -> web.Response:
-    """Return each target of the configuration: its figures, what is left of its error budget, and a verdict."""
+    """Return each configured target: its figures, the rest of its error budget, and a verdict."""
     admit_visitor(request)
-    asked(request, NoQuery)
+    parse_query(request, NoQuery)
     standings = await request.app[OPERATIONS].reports.targets()
     return answer(request, {"targets": [as_object(each) for each in standings]})
 
 
-# GET /api/slowdowns: when deployments were slower than usual, or failed more often.
+# GET /api/slowdowns: times at which deployments were slower than usual, or failed more often.
 
 
 class SlowdownsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -303,12 +303,12 @@ class SlowdownsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def slowdowns(request: web.Request) -> web.Response:
     """Return slowdowns, the newest first."""
     admit_visitor(request)
-    query = asked(request, SlowdownsQuery)
+    query = parse_query(request, SlowdownsQuery)
     table = await request.app[OPERATIONS].reports.slowdowns(SlowdownsWanted(**msgspec.structs.asdict(query)))
     return answer(request, {"data": table.rows, "sql": table.sql})
 
 
-# GET /api/race-value: what racing saved, and what it cost.
+# GET /api/race-value: the savings and the cost of racing.
 
 
 class WorthQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -321,6 +321,6 @@ class WorthQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def race_value(request: web.Request) -> web.Response:
     """Return the columns of the view ``race_value``, by model or by client."""
     admit_visitor(request)
-    query = asked(request, WorthQuery)
+    query = parse_query(request, WorthQuery)
     table = await request.app[OPERATIONS].reports.race_value(query.window, query.by)
     return answer(request, {"data": table.rows, "sql": table.sql})

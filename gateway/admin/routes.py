@@ -49,7 +49,7 @@ _WELCOME = {
 
 
 class Asset(msgspec.Struct, frozen=True):
-    """One file: its bytes, plain and as gzip, and the headers' values that name them."""
+    """One file: its bytes, plain and as gzip, with its content type and ETag."""
 
     body: bytes
     compressed: bytes
@@ -72,7 +72,7 @@ def _asset(body: bytes, content_type: str) -> Asset:
 
 
 async def home(request: web.Request) -> web.StreamResponse:
-    """Answer a browser with the page, and a program with where to go."""
+    """Answer a browser with the page, and a program with the addresses of the APIs."""
     if "text/html" in request.headers.get("accept", ""):
         return served(request, assets()["index.html"])
     body = msgspec.json.encode(_WELCOME)
@@ -93,7 +93,7 @@ async def asset(request: web.Request) -> web.StreamResponse:
 
 
 async def icon(request: web.Request) -> web.StreamResponse:
-    """Return the icon, where browsers look for it unasked."""
+    """Return the icon at the address that browsers request by themselves."""
     return served(request, assets()["icon.svg"])
 
 
@@ -152,11 +152,11 @@ ROUTES = (
 
 async def describe(request: web.Request) -> web.StreamResponse:
     """Return the description of this API; the same for everybody, so it needs no key."""
-    return served(request, await asyncio.to_thread(_described))  # calls go on while it is made
+    return served(request, await asyncio.to_thread(_described))  # in a thread, so that calls go on
 
 
 async def docs(request: web.Request) -> web.StreamResponse:
-    """Return the page that shows it."""
+    """Return the page that shows the OpenAPI document."""
     return served(request, assets()["docs.html"])
 
 

@@ -1,7 +1,7 @@
 """Signing in to the page at an OpenID provider: authorization code with PKCE, state, nonce and RFC 9207's ``iss``.
 
-Nothing is stored: what a sign-in needs until its end is derived from a random cookie of its browser. So it may begin at
-one replica and end at another.
+Nothing is stored: a sign-in's secrets are derived from a random cookie in its browser. So it may begin at one replica
+and end at another.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from gateway.settings import Role, SignInSettings, is_safe_url
 if TYPE_CHECKING:
     from gateway.keys.issuers import Issuer, Web
 
-PEOPLE = "oidc:"  # before their names, so that none is a client's
+PEOPLE = "oidc:"  # prefix of their names, so that none equals a client's
 START, BACK = "sign-in", "signed-in"  # below /api
 COOKIE = "holeshot-sign-in"
 MOST_S = 600  # from the beginning to the end of a sign-in
@@ -36,20 +36,20 @@ LEEWAY_S = 30.0
 _SEED = re.compile(r"(([\w-]{43})\.([0-9]{1,11}))\.[\w-]{43}", re.ASCII)
 _CODE = re.compile(r"[\x21-\x7e]{1,4096}")
 _LONGEST_NAME = 100
-_WIDTH = 2  # of their races, as a client's by default
-_NAMES = ("preferred_username", "email", "name", "sub")  # the first that there is, is shown
+_WIDTH = 2  # of their races, the default for clients
+_NAMES = ("preferred_username", "email", "name", "sub")  # the first existing one is shown
 _OF_OTHERS = "this sign-in was not begun in this browser, or more than ten minutes ago: begin again"
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """Where a browser is sent to sign in, and the cookie with which it comes back."""
+    """The address to which a browser is redirected for signing in, and the cookie for its return."""
 
     location: str
     cookie: str
 
 
 class SignIn:
-    """Signs people in at the provider of the settings. ``secret`` returns what signs cookies, never empty if it may."""
+    """Signs people in at the configured provider. ``secret``, never empty, is the key that signs cookies."""
 
     def __init__(self, *, clock: Callable[[], float], unix_clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -115,7 +115,7 @@ class SignIn:
         return made_for(name, role, _key(settings, secret), self._unix_clock())
 
     async def leaving(self, settings: SignInSettings, public_url: str) -> str | None:
-        """Return where to end the session at the provider, too; None if it has no such address."""
+        """Return the address that ends the session at the provider too; None if it has none."""
         try:
             address = _address(await self._metadata(settings), "end_session_endpoint")
         except (SignInRefused, SignInUnavailable):
@@ -130,7 +130,7 @@ class SignIn:
             await self._web.aclose()
 
     def visitor(self, settings: SignInSettings, secret: bytes, cookies: Sequence[str]) -> Client | None:
-        """Return who has signed in, by the cookies of a request."""
+        """Return the person who has signed in, by the cookies of a request."""
         found = person_of(cookies, _key(settings, secret), self._unix_clock())
         if found is None:
             return None
@@ -160,7 +160,7 @@ class SignIn:
         return self._web, known
 
     async def _metadata(self, settings: SignInSettings) -> Mapping[str, Any]:
-        """Return what the provider says of itself; while it is away, it is asked every two seconds at most."""
+        """Return the provider's metadata; while it is unreachable, it is requested every two seconds at most."""
         from gateway.keys.issuers import IssuerError  # noqa: PLC0415 - likewise
 
         _, issuer = self._provider(settings)
@@ -239,7 +239,7 @@ class SignIn:
         claims: Mapping[str, Any],
         tokens: Mapping[str, Any],
     ) -> Mapping[str, Any]:
-        """Return claims with groups: those of the ID token, else those that the access token opens."""
+        """Return the claims with groups: from the ID token, else from the userinfo endpoint."""
         from gateway.keys.issuers import IssuerError  # noqa: PLC0415 - likewise
 
         access = tokens.get("access_token")
@@ -256,7 +256,7 @@ class SignIn:
 
 
 def role_of(settings: SignInSettings, claims: Mapping[str, Any]) -> Role:
-    """Return the role that a person's groups give.
+    """Return the role granted by a person's groups.
 
     Raises:
         SignInRefused: none; or the token does not have the groups, as there are too many (Entra's overage).
@@ -290,7 +290,7 @@ def name_of(claims: Mapping[str, Any]) -> str:
 
 
 def page_of(error: ApiError, public_url: str) -> web.Response:
-    """Return what a browser shows of an error, as people come here by a link."""
+    """Return an error as an HTML page, as people come here by a link."""
     text = (
         "<!doctype html><html lang=en><meta charset=utf-8><title>Sign in · Holeshot</title>"
         f"<h1>You are not signed in</h1><p>{escape(error.message)}.</p>"
@@ -307,7 +307,7 @@ def page_of(error: ApiError, public_url: str) -> web.Response:
 
 
 def sent_to(location: str, *cookies: str) -> web.Response:
-    """Return the answer that sends a browser elsewhere, and sets its cookies."""
+    """Return a redirect that also sets cookies."""
     response = web.Response(status=web.HTTPSeeOther.status_code)
     response.headers["location"] = location
     response.headers["cache-control"] = "no-store"
@@ -328,7 +328,7 @@ def _are_elsewhere(settings: SignInSettings, claims: Mapping[str, Any]) -> bool:
 
 
 def _key(settings: SignInSettings, secret: bytes) -> bytes:
-    """Return what signs cookies: another one when the provider or a group of the settings is."""
+    """Return the key that signs cookies; it changes with the configured provider and groups."""
     said = (
         *(settings.issuer, settings.client_id, settings.groups),
         *(settings.viewers, settings.operators, settings.admins),
@@ -337,7 +337,7 @@ def _key(settings: SignInSettings, secret: bytes) -> bytes:
 
 
 def _derived(begun: str, what: str) -> str:
-    """Return one of the secrets of a sign-in: without its cookie it cannot be told."""
+    """Return one of the secrets of a sign-in, which cannot be derived without its cookie."""
     return _text(hmac.digest(begun.encode(), what.encode(), "sha256"))
 
 

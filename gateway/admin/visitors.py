@@ -1,8 +1,8 @@
-"""Who may look: the visitors of the page and of its API.
+"""Access control of the page and its API.
 
-A program sends a key. A browser sends other things by itself, whichever page made it ask: a cookie, what a proxy adds,
-a connection from this machine. None of these counts in a request of another page: browsers say which page asks, in
-``sec-fetch-site`` and ``origin``, and no page can change what they say.
+A program sends a key. A browser has other credentials, which accompany the requests of any page: a cookie, headers of a
+proxy, a connection from this machine. None of these counts in a request of another site's page: browsers name the
+requesting page in ``sec-fetch-site`` and ``origin``, which no page can change.
 """
 
 import asyncio
@@ -54,15 +54,15 @@ from gateway.settings import Role, SignInSettings
 from providers.simulator.persona import are_demo
 
 FORWARDED_PROTO = "x-forwarded-proto"
-SSO = "sso:"  # before the names of those whom a proxy names, so that none is a client's
-_SSO_WIDTH = 2  # as a client's by default
+SSO = "sso:"  # prefix of names given by a proxy, so that none equals a client's
+_SSO_WIDTH = 2  # the default for clients
 _LONGEST_NAME = 100
-_OFFERED = "x-holeshot-sign-in"  # tells the page where people sign in
-_OF_ANSWERS = ("code", "state", "iss", "error")  # of a provider
+_SIGN_IN_HEADER = "x-holeshot-sign-in"  # tells the page that people sign in at a provider
+_OF_ANSWERS = ("code", "state", "iss", "error")  # parameters of a provider's answer
 
 
 def admit_visitor(request: web.Request, *, admin: bool = False, takes: Sequence[str] = (JSON,)) -> Client:
-    """Return the client that sends the request, if it may see what operators see; with ``admin`` only an admin.
+    """Return the client that sends the request, if it is an admin or a viewer; with ``admin`` only an admin.
 
     ``takes`` are the media types of a request that changes something.
 
@@ -81,7 +81,7 @@ def admit_visitor(request: web.Request, *, admin: bool = False, takes: Sequence[
 
 
 def admit_caller(request: web.Request, takes: Sequence[str] = (JSON,)) -> Client:
-    """Return the client that sends the request, whatever its role; a viewer only reads.
+    """Return the client that sends the request, with any role; a viewer only reads.
 
     Raises:
         ApiError: as for ``admit_visitor``.
@@ -104,16 +104,16 @@ def admit_caller(request: web.Request, takes: Sequence[str] = (JSON,)) -> Client
 
 
 def demand_own_page(request: web.Request) -> None:
-    """Check that no other page sends the request. Programs say nothing of pages.
+    """Check that no other site's page sends the request. Programs do not send these headers.
 
     Raises:
         Forbidden: another page sends it.
 
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site is None:  # a program, an old browser, or one that is not at home here over plain HTTP
+    if site is None:  # a program, an old browser, or plain HTTP to another machine
         is_own = origin is None or origin.lower() == own_origin(request)
-    elif site == "none":  # somebody typed the address
+    elif site == "none":  # the address was typed
         is_own = origin is None and request.method in READING
     else:
         is_own = site == "same-origin"
@@ -125,22 +125,22 @@ def demand_own_page(request: web.Request) -> None:
 
 
 def own_origin(request: web.Request) -> str:
-    """Return the page's own origin, as its browser sees it."""
+    """Return the page's own origin, as the browser knows it."""
     return f"{'https' if is_https(request) else 'http'}://{request.host}".lower()
 
 
 def is_https(request: web.Request) -> bool:
-    """Whether the browser speaks TLS: with the gateway, or with a trusted proxy that says so."""
+    """Whether the browser uses TLS: with the gateway, or with a trusted proxy that reports it."""
     if request.secure:
         return True
-    said = request.headers.get(FORWARDED_PROTO, "").partition(",")[0].strip().lower()
-    return said == "https" and _is_from(request, Trust(request.app[CONTEXT].settings.trusted_proxies))
+    scheme = request.headers.get(FORWARDED_PROTO, "").partition(",")[0].strip().lower()
+    return scheme == "https" and _is_from(request, Trust(request.app[CONTEXT].settings.trusted_proxies))
 
 
 def _demand_this_machine(request: web.Request) -> None:
     """Check that a program on this machine sends the request, or the page that this machine shows.
 
-    The name of the host is checked, as a page may have let its own name lead here: it is of the same origin then.
+    The host's name is checked because of DNS rebinding: a page whose name resolves to this address has the same origin.
     """
     demand_local_host(request)
     origin = request.headers.get("origin")
@@ -151,7 +151,7 @@ def _demand_this_machine(request: web.Request) -> None:
 
 
 def _signed_in(request: web.Request) -> tuple[Client, bytes | None]:
-    """Return who has signed in, here with a key, of which this returns the digest, or at a proxy.
+    """Return the signed-in visitor: by a key, with the key's digest, or named by a proxy.
 
     Raises:
         NoKey, HeaderIgnored, SessionEnded: there is no session.
@@ -189,7 +189,7 @@ def _people(request: web.Request) -> list[str]:
 
 
 def _person(request: web.Request, cookies: Sequence[str]) -> Client | None:
-    """Return who has signed in at the provider; None if the session is over, or that is not set any more."""
+    """Return the person signed in at the provider; None if the session is over, or no provider is set any more."""
     context, operations = request.app[CONTEXT], request.app[OPERATIONS]
     settings = context.settings.page.sign_in
     if settings is None:
@@ -198,7 +198,7 @@ def _person(request: web.Request, cookies: Sequence[str]) -> Client | None:
 
 
 def _named_by_proxy(request: web.Request, context: Context) -> Client | str:
-    """Return the person whom a trusted proxy names; else why its header is ignored, "" if there is none."""
+    """Return the person whom a trusted proxy names; else the reason to ignore its header, "" if there is none."""
     trusted = context.settings.page.trusted_header
     names = [] if trusted is None else request.headers.getall(trusted.name, [])
     if trusted is None or not names:
@@ -212,14 +212,14 @@ def _named_by_proxy(request: web.Request, context: Context) -> Client | str:
 
 
 def _is_from(request: web.Request, trust: Trust) -> bool:
-    """Whether the peer itself is trusted: what it says of addresses before it counts for nothing."""
+    """Whether the peer itself is trusted; forwarded addresses are ignored."""
     address = read_address(request.remote or "")
     return address is not None and trust.trusts(address)
 
 
-# The session: who looks, and at which gateway; signing in with a key, and out.
+# The session: the visitor and the gateway; signing in with a key, and out.
 
-_LONGEST = 4096  # bytes of a body with a key: whoever sends it has not been admitted yet
+_LONGEST = 4096  # bytes of a body with a key, whose sender is not authenticated yet
 
 
 class _SignIn(msgspec.Struct):
@@ -237,7 +237,7 @@ async def _replica(reports: Reports) -> dict[str, Any] | None:
 
 
 async def get_session(request: web.Request) -> web.Response:
-    """Return who looks, and what the page needs to know of the gateway before it shows anything.
+    """Return the visitor, and the facts about the gateway that the page needs first.
 
     Raises:
         NotSignedIn: there is no session, and no key is sent.
@@ -248,7 +248,7 @@ async def get_session(request: web.Request) -> web.Response:
     except Unauthorized as error:
         refused = NotSignedIn(error.message) if isinstance(error, NoKey) else error
         if request.app[CONTEXT].settings.page.sign_in is not None:
-            refused.headers[_OFFERED] = f"api/{START}"
+            refused.headers[_SIGN_IN_HEADER] = f"api/{START}"
         raise refused from None
     context = request.app[CONTEXT]
     state = request.app[OPERATIONS].readiness()
@@ -305,7 +305,7 @@ async def create_session(request: web.Request) -> web.Response:
 
 
 async def end_session(request: web.Request) -> web.Response:
-    """Sign out: the browser forgets the cookie. A person is told where to sign out at the provider, too."""
+    """Sign out: the browser forgets the cookie. The answer to a person has the provider's address for signing out."""
     demand_own_page(request)
     response, people = _with_cookie(request, "", 0), _people(request)
     if not people:
@@ -342,7 +342,7 @@ async def begin_sign_in(request: web.Request) -> web.Response:
 
 
 async def end_sign_in(request: web.Request) -> web.Response:
-    """Let in a person who comes back from the provider. It is another site's request: a cookie of the browser counts.
+    """Sign in a person who returns from the provider. The request is another site's: the sign-in's cookie protects it.
 
     Raises:
         NotFound: no provider is configured.

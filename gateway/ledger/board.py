@@ -117,7 +117,7 @@ _OF_ATTEMPT = (
     "call_id, number, deployment, provider, role, launch_offset_ms, audited, outcome, token_ms, censored_at_ms,"
     " overtaken_at_ms, decode_tps, cost_usd, cost_low_usd, cost_high_usd, price, headers_ms"
 )
-# Calls that were raced, or could have been: without those that were wrong themselves, or of APIs that are not raced.
+# Calls that were raced, or could have been: without invalid requests and APIs that are not raced.
 _PLAYABLE = (
     "launched > 0 and total_ms is not null and prompt_class < 10 and answered_model is null"
     " and status_code not in (400, 401, 403, 404, 413, 422)"
@@ -125,7 +125,7 @@ _PLAYABLE = (
 
 
 async def models(url: str, since: datetime) -> dict[str, int]:
-    """Return the models that were asked since then, the busiest first, with the number of their calls.
+    """Return the models called since ``since``, the busiest first, with the number of their calls.
 
     Raises:
         LedgerError: as for ``queries.run``.
@@ -150,7 +150,7 @@ async def raced_calls(
     most: int = MOST_CALLS,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[Call]:
-    """Return a sample of the ``count`` calls of a model; ``progress`` hears the number of rows read so far.
+    """Return a sample of a model's ``count`` calls; ``progress`` is called with the number of rows read so far.
 
     Raises:
         LedgerError: as for ``queries.run``.

@@ -30,7 +30,7 @@ from gateway.ledger.entries import storable
 from gateway.ledger.reports.reader import Reader, Words, rows
 from gateway.ledger.tables import alert_messages, alerts, attempts, outages, probes
 
-TIMEOUT_S = 5.0  # of everything that is asked; each takes some milliseconds
+TIMEOUT_S = 5.0  # of each query; they take some milliseconds
 MESSAGES_KEPT = timedelta(days=30)
 ALERTS_KEPT = timedelta(days=400)
 _EARLIER = alert_messages.alias("earlier")
@@ -40,7 +40,7 @@ class SqlAlertBook:
     """The tables ``alerts`` and ``alert_messages``; it connects when first used."""
 
     def __init__(self, database: Database, *, new_id: Callable[[], str], timeout_s: float | None = None) -> None:
-        """Use the ledger's database at a URL, or connections that others use too.
+        """Use the ledger's database at a URL, or a shared pool.
 
         Raises:
             DatabaseUrlError: the URL is invalid.
@@ -129,7 +129,7 @@ class SqlAlertBook:
         await self._database.aclose(self._timeout_s)
 
     def _due(self, now: datetime, webhooks: Collection[str]) -> Select[Any]:
-        """Return the query of messages that are due, those apart whose incident's beginning was not said yet."""
+        """Return the query of due messages, without those whose incident's opening message was not sent yet."""
         waits = and_(
             _EARLIER.c.alert_id == alert_messages.c.alert_id,
             _EARLIER.c.webhook == alert_messages.c.webhook,
@@ -173,7 +173,7 @@ class SqlAlertBook:
         await connection.execute(delete(alerts).where(alerts.c.resolved_at < very_old))
 
     def _values(self, alert: Alert) -> dict[str, Any]:
-        said = storable(  # a provider's own words are in it, and Postgres takes no NUL character
+        said = storable(  # it quotes the provider, and Postgres takes no NUL character
             {
                 "key": alert.key,
                 "subject": alert.subject,
@@ -235,7 +235,7 @@ def _utc(instant: datetime) -> datetime:
     return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant
 
 
-# The book of probes in Postgres or SQLite: what they cost is reserved before they are sent, one process at a time.
+# The book of probes in Postgres or SQLite: their cost is reserved before they are sent, one process at a time.
 
 LAST = 16  # probes of a deployment that are looked at for failures in a row
 OUTAGE = timedelta(days=1)  # an older one without an end is of a process that was killed
@@ -247,7 +247,7 @@ class SqlProbeBook:
     """The table ``probes``; it connects when first used."""
 
     def __init__(self, database: Database) -> None:
-        """Use the ledger's database at a URL, or connections that others use too.
+        """Use the ledger's database at a URL, or a shared pool.
 
         Raises:
             DatabaseUrlError: the URL is invalid.
@@ -257,7 +257,7 @@ class SqlProbeBook:
         self._instant = self._database.instant
 
     async def reserve(self, probe: Probe, decide: Decide, *, since: datetime) -> NotProbed | None:
-        """Write ``probe`` down unless ``decide`` says why not. No other process decides meanwhile."""
+        """Store ``probe`` unless ``decide`` returns a reason not to. Other processes decide only afterwards."""
         async with self._database.open(TIMEOUT_S, writes=True, lock=_LOCK) as connection:
             reason = decide(await self._facts(connection, probe, since))
             if reason is None:
@@ -275,7 +275,7 @@ class SqlProbeBook:
             return reason
 
     async def settle(self, probe_id: str, end: ProbeEnd) -> None:
-        """Write down how a probe ended, and what it cost."""
+        """Store a probe's result and cost."""
         async with self._database.open(TIMEOUT_S) as connection:
             values = {
                 "ended_at": self._instant(end.ended_at),
@@ -334,7 +334,7 @@ class SqlProbeBook:
 
 
 def _failures(outcomes: list[str | None]) -> int:
-    """Return how many of the last probes failed, in a row. One without an end, or cancelled, says nothing."""
+    """Return how many of the last probes failed in a row. Cancelled ones, and those without an end, are skipped."""
     told = [outcome for outcome in outcomes if outcome in {ProbeOutcome.ANSWERED, ProbeOutcome.FAILED}]
     return next((at for at, outcome in enumerate(told) if outcome == ProbeOutcome.ANSWERED), len(told))
 
@@ -344,12 +344,12 @@ def _read(value: Any) -> datetime | None:
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
-# Slowdowns in the ledger: who may look for them, what has been found, and the sums they are found in. ``Slowdowns``
-# reads windows with the reader of reports and writes few rows, so that one connection is enough.
+# Slowdowns in the ledger: which process may look for them, those found, and the sums they are found in. ``Slowdowns``
+# reads windows with the reader of reports and writes few rows, so one connection is enough.
 
 CUT = "ttft_cut"  # the name of the histogram of the ages at which attempts were cut
 _METRICS = (Metric.TTFT, Metric.TPS, Metric.ITL)
-_NEARLY_ALL = 0.9  # of the attempts that were cut are in that histogram: otherwise it is from before there was one
+_NEARLY_ALL = 0.9  # of the cut attempts are in that histogram: if fewer, some rows are older than it
 _MINUTES = {WINDOW_S: 5, HOUR_S: 60, DAY_S: 1440}
 _EVIDENCE_AFTER = timedelta(hours=24)
 _EVIDENCE_BEFORE = timedelta(days=8)
@@ -358,17 +358,17 @@ Windows = Mapping[int, Mapping[str, Mapping[str, Window]]]  # by begin, model an
 
 
 class Past(msgspec.Struct, frozen=True):
-    """A slowdown of the ledger; ``ended_s`` None: it goes on."""
+    """A slowdown in the ledger; ``ended_s`` is None while it lasts."""
 
     slowdown: Slowdown
     ended_s: int | None
 
 
 class Slowdowns:
-    """The detector's part of the ledger. Every method raises ``LedgerError`` or an error of reports if it is away."""
+    """The detector's part of the ledger. If it is unreachable, methods raise ``LedgerError`` or an error of reports."""
 
     def __init__(self, database: Database, reader: Reader, holder: str) -> None:
-        """``holder`` names this process among those that might look.
+        """``holder`` is this process's name in the election.
 
         Raises:
             DatabaseUrlError: the URL is invalid.
@@ -381,17 +381,17 @@ class Slowdowns:
         self._may_hold = False
 
     async def elected(self, now: datetime, lasts: timedelta) -> bool:
-        """Return whether this process is the one that looks, until ``lasts`` from now unless it says so again."""
+        """Return whether this process is the one that looks, for ``lasts`` from now unless it renews this."""
         statement = text(
             "update detector set holder = :holder, until_at = :until "
             "where id = 1 and (holder is null or holder = :holder or until_at < :now)"
         )
         values = {"holder": self._holder, "until": self._instant(now + lasts), "now": self._instant(now)}
-        self._may_hold = True  # from before it is written: the answer may get lost
+        self._may_hold = True  # set before the write: its confirmation may get lost
         return await self._write(statement, values) == 1
 
     async def resign(self) -> None:
-        """Let another process look at once. Asks nothing of the database if this one has never looked."""
+        """Let another process look at once. Does not query the database if this process has never looked."""
         if not self._may_hold:
             return
         statement = text("update detector set holder = null where id = 1 and holder = :holder")
@@ -479,7 +479,7 @@ class Slowdowns:
 
 
 def evidence_sql(words: Words, slowdown: Slowdown) -> str:
-    """Return a statement that shows by the hour, before and after, the deployment and its peers."""
+    """Return a statement that shows the deployment and its peers by the hour, before and after the slowdown."""
     began = _at(slowdown.began_s)
     since, until = began - _EVIDENCE_BEFORE, began + _EVIDENCE_AFTER
     span = (
@@ -524,7 +524,7 @@ def _windows_sql(words: Words, length_s: int, since_s: int, until_s: int) -> tup
 
 
 def _histograms(counts: Mapping[str, Counts], won: float, cut: float) -> dict[Metric, Histogram]:
-    """Return the histograms of a window; without first tokens if ages of those that were cut are not known."""
+    """Return the histograms of a window; without first tokens if the ages of cut attempts are unknown."""
     found: dict[Metric, Histogram] = {}
     for metric in _METRICS:
         seen = counts.get(metric, {})

@@ -56,7 +56,7 @@ _DRIVERS = {
 def parse_url(url: str, setting: str = "database_url") -> URL:
     """Return ``url`` with its asynchronous driver; ``postgres(ql)://…`` and ``sqlite:///…`` are accepted.
 
-    ``setting`` is where it comes from, for the errors.
+    ``setting`` names its source in errors.
 
     Raises:
         DatabaseUrlError: another database, not a URL, or a parameter that asyncpg does not know.
@@ -86,8 +86,8 @@ def parse_url(url: str, setting: str = "database_url") -> URL:
 def create_engine(url: str, *, patient: bool = False, pool_size: int = POOL_SIZE, spare: int = 1) -> AsyncEngine:
     """Return an engine for ``url``, not yet connected. The caller disposes of it.
 
-    ``patient``: statements have no time limit, as for changes of large tables. ``spare`` connections more than
-    ``pool_size`` are made when they are busy.
+    ``patient``: statements have no time limit, as for changes of large tables. ``spare``: connections beyond
+    ``pool_size`` that are opened while all of these are busy.
 
     Raises:
         DatabaseUrlError: as for ``parse_url``, or the folder of a SQLite file cannot be made.
@@ -128,9 +128,9 @@ CLOSE_TIMEOUT_S = 3.0
 
 
 class Pool:
-    """The connections of a process to Postgres, which all who use the ledger share.
+    """The connections of a process to Postgres, shared by everything that uses the ledger.
 
-    Reports, and work that takes long, never have all of them: one is left for what takes milliseconds.
+    Reports and long work never take all of them: one is left for short statements.
     """
 
     def __init__(self, url: str, size: int = CONNECTIONS) -> None:
@@ -148,13 +148,13 @@ class Pool:
 
     @asynccontextmanager
     async def for_a_report(self) -> AsyncIterator[None]:
-        """Wait until one more report may use a connection."""
+        """Hold one of the slots of reports for the block."""
         async with self._reports, self._slow:
             yield
 
     @asynccontextmanager
     async def for_long(self) -> AsyncIterator[None]:
-        """Wait until nothing else of what takes long uses a connection."""
+        """Hold the only slot of long work for the block."""
         async with self._long, self._slow:
             yield
 
@@ -163,11 +163,11 @@ class Pool:
         await dispose(self.engine, CLOSE_TIMEOUT_S)
 
 
-Database = str | Pool  # a URL, for connections of one's own, or those that are shared
+Database = str | Pool  # a URL, for connections of its own, or a shared pool
 
 
 def engine_of(database: Database, *, pool_size: int, spare: int = 1) -> AsyncEngine:
-    """Return the engine that is shared, or a new one; ``release`` takes it back."""
+    """Return the shared engine, or a new one; pass it to ``release`` afterwards."""
     if isinstance(database, Pool):
         return database.engine
     return create_engine(database, pool_size=pool_size, spare=spare)
@@ -180,17 +180,17 @@ async def release(database: Database, engine: AsyncEngine, within_s: float = CLO
 
 
 def report_turn(database: Database) -> AbstractAsyncContextManager[None]:
-    """Return the wait of a report for its connection; connections of one's own need none."""
+    """Return the context in which a report uses a connection; without a shared pool it does nothing."""
     return database.for_a_report() if isinstance(database, Pool) else nullcontext()
 
 
 def long_turn(database: Database) -> AbstractAsyncContextManager[None]:
-    """Return likewise that of what takes long."""
+    """Return the same for long work."""
     return database.for_long() if isinstance(database, Pool) else nullcontext()
 
 
 def url_of(database: Database) -> str:
-    """Return where it is."""
+    """Return the database's URL."""
     return database.url if isinstance(database, Pool) else database
 
 
@@ -202,9 +202,9 @@ async def dispose(engine: AsyncEngine, within_s: float) -> None:
 
 
 def _closing_late_returns(engine: AsyncEngine) -> AsyncEngine:
-    """Have a connection that comes back after ``dispose`` closed; SQLAlchemy would keep it open in a pool of the past.
+    """Close connections that are returned after ``dispose``; SQLAlchemy would keep them open in the disposed pool.
 
-    Who gave up twice (a timeout while the gateway stops) comes back late.
+    A connection returns late after two timeouts, as while the gateway stops.
     """
     disposed = False
 
@@ -290,7 +290,7 @@ async def prepare_schema(url: str) -> None:
     except SchemaOutdatedError:
         if not is_sqlite(engine.url):
             raise
-        # In a child process: serving needs none of what migrating imports.
+        # In a child process, so that a serving process does not import the migration's modules.
         process = await asyncio.create_subprocess_exec(
             *tasks.command("gateway.cli", "migrate"),
             stdout=asyncio.subprocess.DEVNULL,
@@ -349,8 +349,8 @@ def check_file(connection: AsyncConnection) -> None:
 def own_signing_key(url: str) -> str:
     """Return the random key in the file beside a SQLite database, made if it is missing; empty for Postgres.
 
-    All processes that use the database get the same one. If the file can be neither made nor read, the key is this
-    process's alone. Blocks for a moment.
+    All processes that use the database get the same one. If the file can be neither made nor read, the key is known to
+    this process only. Blocks for a moment.
 
     Raises:
         DatabaseUrlError: as for ``parse_url``.
@@ -400,7 +400,7 @@ def _write_once(path: Path, text: str) -> None:
 
 def _close_to_others(path: Path) -> None:
     """Remove the rights of users outside the file's group; its owner may have opened it to the group."""
-    with suppress(OSError):  # missing, or another user's
+    with suppress(OSError):  # missing, or owned by another user
         mode = S_IMODE(path.stat().st_mode)
         if mode & 0o007:
             path.chmod(mode & ~0o007)
@@ -444,7 +444,7 @@ async def _lock_schema(connection: AsyncConnection) -> None:
     if connection.dialect.name == "postgresql":
         await connection.execute(text("select pg_advisory_xact_lock(hashtext('holeshot.migrate'))"))
     else:
-        # Each ALTER TABLE would plan every view again, half a minute in all for a way back to the first schema.
+        # Each ALTER TABLE would plan every view again: half a minute in all for a downgrade to the first schema.
         await connection.exec_driver_sql("pragma legacy_alter_table = on")
         await connection.exec_driver_sql("begin immediate")  # the driver does not begin one before DDL
 
@@ -452,7 +452,7 @@ async def _lock_schema(connection: AsyncConnection) -> None:
 async def open_sqlite(*arguments: Any, **options: Any) -> "aiosqlite.Connection":
     """Open a file as ``aiosqlite.connect`` does; if cancelled meanwhile, close it again, and then raise.
 
-    Each connection has a thread, which would be left to answer a loop that may be closed by then.
+    Each connection has a thread, which otherwise would answer a loop that may be closed by then.
     """
     import aiosqlite  # noqa: PLC0415 - a gateway on Postgres does not need it
 
@@ -482,7 +482,7 @@ def _sqlite_engine(url: URL, pool_size: int) -> AsyncEngine:
 
     @event.listens_for(engine.sync_engine, "do_connect")
     def _make_private(*_: Any) -> None:
-        # SQLite would make it for all to read who the umask lets; its WAL has the mode of the file. A file that exists
+        # SQLite would make it with the umask's mode, readable by others; its WAL has the file's mode. An existing file
         # is not opened here: to close it would release the locks that other connections of this process have on it.
         with suppress(OSError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -503,10 +503,10 @@ def _sqlite_engine(url: URL, pool_size: int) -> AsyncEngine:
 
 
 class OwnConnection:
-    """One connection for some seconds at a time, of its own or one of those that are shared."""
+    """One connection for some seconds at a time: its own, or one from a shared pool."""
 
     def __init__(self, database: Database, away: Callable[[str], Exception]) -> None:
-        """``away`` makes the store's own error of a reason.
+        """``away`` makes the store's own error from a reason.
 
         Raises:
             DatabaseUrlError: the URL is invalid.
@@ -521,7 +521,7 @@ class OwnConnection:
     async def open(
         self, within_s: float, *, writes: bool = False, lock: TextClause | None = None
     ) -> AsyncIterator[AsyncConnection]:
-        """Yield it; what is not committed is rolled back.
+        """Yield the connection; uncommitted changes are rolled back.
 
         ``writes``: in SQLite no other connection writes meanwhile, in Postgres none that takes ``lock``.
 
@@ -553,7 +553,7 @@ class OwnConnection:
         if self.is_sqlite:
             await connection.exec_driver_sql("begin immediate")
             return
-        # On the server too: what a client that is gone has begun would block the next one.
+        # On the server too: a transaction left by a dead client would block the next one.
         limit_ms = int(within_s * 1000)
         await connection.exec_driver_sql(f"set local statement_timeout = {limit_ms}")
         await connection.exec_driver_sql(f"set local idle_in_transaction_session_timeout = {limit_ms}")

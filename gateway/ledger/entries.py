@@ -60,11 +60,11 @@ class Lasting(msgspec.Struct, frozen=True, tag="lasting", gc=False):
 
 Entry = Started | Finished | Audited | Watched | Refused | Outage | Lasting
 Shippable = Finished | Audited | Refused | Outage
-NO_ROWS = (Started, Watched, Lasting)  # the others: what they say counts only if their gateway dies
+NO_ROWS = (Started, Watched, Lasting)  # they become rows only if their gateway dies
 
 
 def _plain(value: Any) -> Any:
-    """Lets msgspec encode read-only mappings too."""
+    """Return a read-only mapping as a dictionary, for msgspec."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} does not belong in the ledger")
@@ -171,7 +171,7 @@ ATTEMPT_COLUMNS = _ATTEMPTS.names
 REFUSAL_COLUMNS = _REFUSALS.names
 OUTAGE_COLUMNS = _OUTAGES.names
 
-# The status of an interrupted call is unknown; for its client it was the gateway's failure.
+# The status of an interrupted call is unknown; to its client, the gateway failed.
 INTERRUPTED_STATUS = 500
 # Error 500 interrupted: The gateway died or was killed while the call ran. Only the ledger has it: the next process
 # writes the row.
@@ -218,7 +218,7 @@ def refusal_rows(entries: Iterable[Entry]) -> Iterator[Row]:
 
 
 def outage_rows(entries: Iterable[Entry]) -> Iterator[Row]:
-    """Yield the rows of outages, one for each: its end if that is among the entries."""
+    """Yield the rows of outages, one for each, with its end if that is among the entries."""
     outages: dict[str, OutageRecord] = {}
     for entry in entries:
         if isinstance(entry, Outage) and (entry.outage.ended_at is not None or entry.outage.id not in outages):
@@ -254,13 +254,13 @@ def _interrupted_call(start: CallStart) -> Row:
     return tuple(known.get(name, getattr(start, name, None)) for name in CALL_COLUMNS)
 
 
-# Outages that last: what a spool notes of them, so that they have an end if their process is killed.
+# Open outages: the spool regularly notes that they last, so that they have an end if their process is killed.
 
-NOTED_EVERY_S = 5.0  # while an outage lasts: by so much at most an end is too early
+NOTED_EVERY_S = 5.0  # while an outage lasts; the recorded end is at most this much too early
 
 
-class LastingOutages:
-    """The outages without an end, and when each was last known to last."""
+class OpenOutages:
+    """The outages without an end, and when each was last seen open."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[OutageRecord, datetime]] = {}
@@ -278,37 +278,37 @@ class LastingOutages:
             self._seen.pop(outage.id, None)
 
     def see(self, entry: Lasting) -> None:
-        """Process an instant at which outages lasted. An end that is known stays: it is in a later entry."""
+        """Process an entry that outages last. A known end stays: it is in a later entry."""
         for outage in entry.outages:
             seen = self._seen.get(outage.id, (outage, outage.began_at))
             self._seen[outage.id] = (outage, max(seen[1], entry.at))
 
     def now(self, at: datetime) -> Lasting:
-        """Return an entry which says that all of them last at this instant; they are taken to have been seen then."""
+        """Return an entry that all of them last at this instant, and note that they were seen then."""
         entry = Lasting(tuple(outage for outage, _ in self._seen.values()), at)
         self.see(entry)
         return entry
 
     def is_due(self, now_s: float) -> bool:
-        """Whether it is time for the next entry, by the monotonic clock; it then counts as written."""
+        """Whether the next entry is due, by the monotonic clock; if so, it counts as written."""
         if not self._seen or now_s - self._noted_at_s < NOTED_EVERY_S:
             return False
         self._noted_at_s = now_s
         return True
 
     def carried(self) -> Iterable[Lasting]:
-        """Return what a new segment begins with: the present state."""
+        """Return the entries with the present state, for the start of a new segment."""
         return [Lasting((outage,), seen_at) for outage, seen_at in self._seen.values()]
 
     def ended(self) -> list[OutageRecord]:
-        """Return all of them, each with the instant at which it was last known to last as its end."""
+        """Return all of them, each ended at the instant at which it was last seen open."""
         return [replace(outage, ended_at=seen_at) for outage, seen_at in self._seen.values()]
 
 
-# What a dead worker had not finished, found in its spool.
+# The unfinished work of a dead worker, found in its spool.
 
 
-class Unended:
+class Unfinished:
     """Calls and outages without an end, and losers that were still watched when their gateway died.
 
     ``note`` must be called with every entry of a spool, in order. Only attempts launched together with their call are
@@ -319,7 +319,7 @@ class Unended:
         self._calls: dict[str, Started] = {}
         self._watched: dict[str, dict[str, AttemptStart]] = {}  # by call, then by attempt
         self._of: dict[str, CallStart] = {}  # the calls of watched attempts
-        self._lasting = LastingOutages()
+        self._lasting = OpenOutages()
 
     def note(self, entry: Entry) -> None:
         """Process the starts and ends in ``entry``."""
@@ -340,7 +340,7 @@ class Unended:
             self._lasting.see(entry)
 
     def outages(self) -> list[Outage]:
-        """Return the outages without an end, which now have one: the last instant at which their gateway noted them."""
+        """Return the outages without an end, ended at the last instant at which their gateway noted them."""
         return [Outage(outage) for outage in self._lasting.ended()]
 
     def calls(self) -> list[Started]:

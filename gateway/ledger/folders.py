@@ -127,7 +127,7 @@ def orphaned(spool_dir: Path) -> Iterator[tuple[Path, int]]:
 def mark_moved(lock: int) -> None:
     """Mark the lock of a folder that was moved away: its owner continues elsewhere.
 
-    Who adopts it then knows that calls open there may have ended since. Ended calls are as valid as ever.
+    The adopting process then knows that calls open there may have ended since. Ended calls stay valid.
     """
     with suppress(OSError):
         os.pwrite(lock, _MOVED, 0)
@@ -194,7 +194,7 @@ def _lock_in_place(folder: Path) -> int | None:
             unseen.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     if lock_file(descriptor, path):
-        os.truncate(descriptor, 0)  # it may be a copy of a marked one
+        os.truncate(descriptor, 0)  # it may be a copy of a marked lock
         return descriptor
     os.close(descriptor)
     return None

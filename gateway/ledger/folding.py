@@ -1,4 +1,4 @@
-"""Adds up rows that are new (a fold), for one process at a time. On SQLite a batch is added up as it is stored.
+"""Adds new rows to the sums (a fold), in one process at a time. On SQLite a batch is added up as it is stored.
 
 On Postgres a trigger notes which rows are new. ``roll_up_fresh`` (migrations/versions/0028) takes notes and adds up
 their rows, in one transaction. Sums trail their rows by the age of the oldest note.
@@ -22,20 +22,20 @@ FOLD_TIMEOUT_S = 15.0
 LOCK = "select pg_advisory_xact_lock(hashtext('holeshot.fold'))"  # ``roll_up_fresh`` itself only tries it
 _FOLD = "select taken, until from roll_up_fresh($1, $2, $3)"
 _TAKEN = text("select taken from roll_up_fresh(:most)")
-ADD_UP_SQLITE = "delete from rollup_pending"  # all that is noted: rows of a batch, and those that people have made
-# All that is noted, while no row of a table can come or go.
+ADD_UP_SQLITE = "delete from rollup_pending"  # all notes: of a batch's rows, and of rows inserted by hand
+# All notes, with the tables locked against inserts and deletes.
 FOLD_HERE = "do $fold$ begin while (select taken from roll_up_fresh()) > 0 loop end loop; end $fold$"
 
 
 class Folded(msgspec.Struct, frozen=True):
-    """What a fold did. ``taken``: notes; None while another process folds. ``until``: where the next one begins."""
+    """A fold's result. ``taken``: notes; None while another process folds. ``until``: where the next one begins."""
 
     taken: int | None
     until: int
 
 
 async def fold(engine: AsyncEngine, since: int, rest_s: float) -> Folded:
-    """Add up to 2,000 rows up, if one of them was noted ``rest_s`` ago; ``since``: the ``until`` of the fold before.
+    """Fold up to 2,000 rows if one of them was noted ``rest_s`` ago; ``since``: the ``until`` of the previous fold.
 
     Raises:
         DatabaseUnreachableError: the database is away, cannot do it, or takes too long: nothing was added up, or all.
@@ -56,7 +56,7 @@ async def fold(engine: AsyncEngine, since: int, rest_s: float) -> Folded:
 
 
 async def fold_all(engine: AsyncEngine) -> None:
-    """Add up all rows that are new, also those that another process has begun with.
+    """Fold all new rows, also those that another process has begun with.
 
     Raises:
         DatabaseUnreachableError: the database is away, or cannot do it.
@@ -74,9 +74,9 @@ async def fold_all(engine: AsyncEngine) -> None:
 
 
 async def fold_on(connection: AsyncConnection, before: TextClause | None = None) -> None:
-    """Add up all rows that are new, in transactions of 2,000 rows, as long as ``before`` returns true in each.
+    """Fold all new rows, in transactions of 2,000 rows, while ``before`` returns true in each.
 
-    So one of many processes waits for its turn to fold, not all of them. What ``connection`` has begun is committed.
+    So only one of many processes waits for its turn to fold. The transaction open on ``connection`` is committed.
     """
     taken = FULL
     while taken == FULL:
@@ -92,7 +92,7 @@ async def fold_on(connection: AsyncConnection, before: TextClause | None = None)
 async def connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
     """Connect; a cancelled caller does not wait for the rollback of a database that hangs.
 
-    A connection that turns out to be read-only is given up: after a failover another one writes.
+    A connection that turns out to be read-only is discarded: after a failover a new one can write.
     """
     async with engine.connect() as connection:
         raw = await connection.get_raw_connection()

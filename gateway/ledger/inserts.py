@@ -31,7 +31,7 @@ INSERT_TIMEOUT_S = 15.0  # a thousand calls take some milliseconds; after this a
 TRIES = 5  # of a batch that met another transaction; nothing of it was stored
 _ALL: Mapping[str, datetime] = {}
 _LARGEST = 2**31 - 1  # of an integer column
-_WIDE = frozenset({"reported_tokens"})  # columns of larger numbers, which are bounded before
+_WIDE = frozenset({"reported_tokens"})  # columns of larger numbers, which are bounded earlier
 SLICE_ROWS = 16  # encoded without a pause, in about 30 µs; then the event loop runs other tasks
 
 # Errors that the rows cause. All others (no connection, no table, no permission) are a state of the database that will
@@ -47,8 +47,8 @@ _BAD_ROWS = (
 )
 
 
-# A row for a partition that changes at that moment (the schema has no other checks), and, on a schema before 0028, a
-# deadlock with a process that ships as well: both batches add to the same sums.
+# A row for a partition that is just being changed (the schema has no other checks) and, on a schema before 0028, a
+# deadlock with another shipping process: both batches add to the same sums.
 _CROSSED = (asyncpg.CheckViolationError, asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 
@@ -59,8 +59,8 @@ class RowsRejectedError(Exception):
 async def insert(engine: AsyncEngine, entries: Sequence[Entry], kept_since: Mapping[str, datetime] = _ALL) -> int:
     """Store the rows of ``entries`` in one transaction; existing rows stay as they are.
 
-    ``kept_since``: by table, the instant since which rows are kept. Returns the number of older ones, which are left
-    out.
+    ``kept_since``: the instant since which rows are kept, by table. Returns the number of older ones, which are not
+    stored.
 
     Raises:
         RowsRejectedError: at least one row is invalid.
@@ -86,7 +86,7 @@ async def insert(engine: AsyncEngine, entries: Sequence[Entry], kept_since: Mapp
                 except RowsRejectedError:
                     if clamps:
                         raise
-                    clamps = True  # a number may be too large for its column: no row is lost for that
+                    clamps = True  # a number may be too large for its column, which must not lose the row
                 except _CROSSED:
                     tries += 1
                     if tries == TRIES:
@@ -98,9 +98,9 @@ async def insert(engine: AsyncEngine, entries: Sequence[Entry], kept_since: Mapp
 
 
 async def _copy_postgres(connection: AsyncConnection, driver: Any, tables: Sequence["_Table"], *, is_new: bool) -> None:
-    """Copy rows into their tables. COPY takes no row twice: unless all seem to be new, they go by a temporary table.
+    """Copy rows into their tables. COPY fails on existing rows: unless all seem to be new, a temporary table is used.
 
-    To make that costs as much as to store a dozen calls, and it is seldom of use: after a COMMIT without an answer.
+    That table costs as much as storing a dozen calls, and is seldom needed: after a COMMIT without an answer.
 
     Raises:
         asyncpg.UniqueViolationError: a row was there; none was stored.
@@ -131,7 +131,7 @@ async def _copy_postgres(connection: AsyncConnection, driver: Any, tables: Seque
 
 
 def _server_timeouts() -> str:
-    """Set timeouts on the server too: work for a client that is gone would block the next attempt."""
+    """Set timeouts on the server too: work for a disconnected client would block the next attempt."""
     timeout_ms = int(INSERT_TIMEOUT_S * 1000)
     return f"set local statement_timeout = {timeout_ms};set local idle_in_transaction_session_timeout = {timeout_ms}"
 
@@ -228,7 +228,7 @@ _CONFLICT = dict.fromkeys(_NAMES, "do nothing") | {
     "where outages.ended_at is null and excluded.ended_at is not null"
 }
 
-_UPDATED = frozenset({"outages"})  # rows that are there may get their end
+_UPDATED = frozenset({"outages"})  # existing rows may get their end
 
 # Columns of a newer schema, unknown to this version, have their defaults in the temporary tables too.
 _MAKE_ROOM = {

@@ -12,7 +12,7 @@ from gateway.keys.stored import Change, Decide, StoredKey
 from gateway.ledger.database import OwnConnection
 from gateway.ledger.tables import client_keys, key_changes
 
-TIMEOUT_S = 3.0  # of everything that is asked; each takes some milliseconds
+TIMEOUT_S = 3.0  # of each query; they take some milliseconds
 READ_AT_ONCE = 500  # rows: some milliseconds of the event loop
 WRITTEN_AT_ONCE = 1000  # ids; SQLite takes 32,766 values in a statement
 # One process at a time changes keys, so that changes are visible in the order of their ids.
@@ -39,19 +39,19 @@ class SqlKeyStore:
             return int(await connection.scalar(select(func.coalesce(func.max(key_changes.c.id), 0))) or 0)
 
     async def rows(self, changed_after: int | None = None) -> list[StoredKey]:
-        """Return the rows that decide who is let in."""
+        """Return the fields for authentication: of unrevoked keys, or of all changed after ``changed_after``."""
         query = select(*_COLUMNS)
         if changed_after is None:
             return await self._read(query.where(client_keys.c.revoked_at.is_(None)))
         return await self._read(query.where(client_keys.c.change_id > changed_after))
 
     async def listed(self, *, revoked: bool = False) -> list[StoredKey]:
-        """Return the rows with everything."""
+        """Return the rows with all fields."""
         query = select(client_keys)
         return await self._read(query if revoked else query.where(client_keys.c.revoked_at.is_(None)))
 
     async def change(self, name: str, decide: Decide, *, who: str, at: datetime) -> Change:
-        """Carry out a change, while no other is made."""
+        """Carry out a change under the lock of changes."""
         async with self._database.open(TIMEOUT_S, writes=True, lock=_LOCK) as connection:
             query = select(client_keys).where(client_keys.c.name == name, client_keys.c.revoked_at.is_(None))
             found = await connection.execute(query.order_by(client_keys.c.created_at, client_keys.c.id))
@@ -81,7 +81,7 @@ class SqlKeyStore:
         return change
 
     async def note_uses(self, ids: Collection[str], at: datetime) -> None:
-        """Record uses. A row that another replica is writing is left to it: its instant is about the same."""
+        """Record uses. Rows that another replica is updating are skipped: its instant is about the same."""
         instant = self._instant(at)
         used = client_keys.c
         rest = sorted(ids)

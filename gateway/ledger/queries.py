@@ -30,10 +30,10 @@ from gateway.ledger.database import (
 )
 from gateway.ledger.errors import DatabaseUnreachableError, QueryError, SchemaTooNewError
 
-# What a query of the ledger may not do, besides the rules of a read-only transaction: protects ``holeshot sql``. A
-# read-only transaction cannot write tables. But its functions may read and write the server's files, end other
-# sessions, hold locks or reach other databases, and SQLite's ATTACH may read and create other files. A restricted
-# role is the better protection (see ``roles``); this one is for queries with the owner's role.
+# Restrictions of ``holeshot sql`` beyond those of a read-only transaction. That cannot write tables, but its functions
+# may read and write the server's files, end other sessions, hold locks or reach other databases, and SQLite's ATTACH
+# may read and create other files. A restricted role is the better protection (``reader_sql``); this one is for
+# queries with the owner's role.
 
 # Functions that do more than return a value are volatile in Postgres. Only few volatile functions are harmless.
 _HARMLESS = (
@@ -52,7 +52,7 @@ order by proname limit 1
 _SECRETS = frozenset(
     {"pg_authid", "pg_largeobject", "pg_shadow", "pg_subscription", "pg_user_mapping", "pg_user_mappings"}
 )
-# They read a table, or all of them, that a string names in pieces.
+# They read a table, or all tables, named by pieces of a string.
 _BY_NAME = re.compile(r"(table|query|cursor|schema|database)_to_xml(schema|_and_xmlschema)?")
 _WORD = re.compile(r"[^\W\d][\w$]*")  # anywhere in the text: some functions run SQL that is in a string
 _ESCAPED_NAME = re.compile(r'\bu&"', re.IGNORECASE)
@@ -91,7 +91,7 @@ async def refuse_side_effects(driver: Any, sql: str) -> None:
 
 
 class SqliteGuard:
-    """SQLite's authorizer: denies other files, extensions, and changes of the connection; ``refused`` says what."""
+    """SQLite's authorizer: denies other files, extensions, and changes of the connection; ``refused`` says which."""
 
     def __init__(self) -> None:
         self.refused: str | None = None
@@ -119,7 +119,7 @@ def _sqlite_refusal(action: int, first: str | None, second: str | None) -> str |
             return None
 
 
-# What the Postgres role of a query may do besides reading, and the SQL for a role that can only read.
+# The powers of a query's Postgres role besides reading, and the SQL for a role that can only read.
 
 READER = "holeshot_reader"
 
@@ -231,7 +231,7 @@ async def run(url: Database, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S, ex
 async def asked(
     url: Database, sql: str, *, timeout_s: float | None = QUERY_TIMEOUT_S, examine_role: bool = False
 ) -> AsyncIterator[Answer]:
-    """Run one read-only statement; ``examine_role`` reports what else its role might do.
+    """Run one read-only statement; with ``examine_role`` the answer says what else its role might do.
 
     Raises:
         QueryError: it would write, could do more than read, is not a query, has several statements, is wrong, or
@@ -280,7 +280,7 @@ async def _asked_postgres(
             driver: Any = raw.driver_connection
             role_may = None
             if examine_role:
-                with suppress(asyncpg.PostgresError):  # not quite a Postgres
+                with suppress(asyncpg.PostgresError):  # a server that only resembles Postgres
                     role_may = await powers(driver)
             async with driver.transaction(readonly=True):
                 # Our own timeout comes first. JIT compilation takes longer than most queries. Users of a cursor want
@@ -394,7 +394,7 @@ def in_sqlite_time(sql: str) -> str:
 
 
 def _shifted(number: str, unit: str) -> str:
-    """Return an instant so long before or after now. Of a month that is too short it is the last day, as in Postgres.
+    """Return an instant so long before or after now. In a month that is too short it is the last day, as in Postgres.
 
     SQLite's own month before 31 March is the 31st of February, which is 3 March.
     """
@@ -413,7 +413,7 @@ def _compared(plain: list[str], place: int) -> str | None:
         return _time_column(before[-2])
     if after[0] in _COMPARISONS:
         return _time_column(after[3] if after[2] == "." else after[1])
-    if before[-1] == "and":  # the second end of a range, whatever the first is
+    if before[-1] == "and":  # the upper end of a range
         depth = 0
         while before and (depth or before[-1] != "between"):
             depth += (before[-1] == ")") - (before[-1] == "(")

@@ -28,7 +28,7 @@ from gateway.settings import LedgerSettings
 AHEAD = timedelta(days=31)
 DAY = timedelta(days=1)
 LONG_KEPT_DAYS = 92.0  # a table that is kept longer has weekly partitions: thousands of them make planning slow
-# A wait for the lock blocks all others behind it, so it is given up and tried later.
+# A wait for the lock blocks all later ones, so it is limited, and tried again later.
 LOCK_TIMEOUT = "set local lock_timeout = '3s'"
 # A transaction's lock, taken again for each step: a session's would survive a failure, or stay in a pooler.
 ELECTED = text("select pg_try_advisory_xact_lock(hashtext('holeshot.prune'))")
@@ -52,7 +52,7 @@ class Part(msgspec.Struct, frozen=True):
 
     @property
     def is_long(self) -> bool:
-        """Whether it would be dropped too late: the rows from before partitioning."""
+        """Whether it spans too long to be dropped in time: the rows from before partitioning."""
         return self.since is None or self.until - self.since > 8 * DAY
 
 
@@ -136,11 +136,11 @@ BATCH_ROWS = 2000  # deleted in one transaction: shipping never waits long for i
 PAUSE_S = 0.05  # between two transactions, so that others run first
 
 ROLLUPS = ("rollup_attempts", "rollup_calls", "rollup_errors", "rollup_histograms", "rollup_tags", "rollup_wide_tags")
-# Of histograms by the hour: what nobody asks of more than a week. The others are for the heat map of a month.
+# Histograms by the hour that no report reads beyond a week. The others are for the heat map of a month.
 OF_A_WEEK = ("e2e", "itl", "call_ttft", "call_alone", "audit_alone", "explored_alone")
 WEEK_DAYS = 8
 SUMMED = ("calls", "attempts")  # the tables whose rows are added up
-# Attempts whose call has not come. An older call's sums would not be looked for any more.
+# Notes of attempts whose call never arrived. Sums of older calls are not updated any more.
 _LOST = text("delete from rollup_waiting where started_at < now() - interval '8 days'")
 _LOCK = text("select pg_advisory_xact_lock(hashtext('holeshot.prune'))")
 Deleted = Callable[[str, int], None]
@@ -170,7 +170,7 @@ class Retention(msgspec.Struct, frozen=True):
 
     @property
     def keeps_all(self) -> bool:
-        """Whether no call, attempt or sum is ever deleted. Refusals and outages are no work that was done."""
+        """Whether no call, attempt or sum is ever deleted; refusals and outages may be."""
         return self.calls_days is None and self.attempts_days is None and self.rollups_days is None
 
     @property
@@ -295,7 +295,7 @@ async def _prune_rollups(
             old = f"delete from {table} where minutes = :minutes and window_start < :before"  # noqa: S608 - our names
             total += await _forget(connection, old, values, deleted)
     values = {"minutes": 60, "before": _instant(engine, now - timedelta(days=WEEK_DAYS))}
-    for metric in OF_A_WEEK:  # one after the other, as the index has them
+    for metric in OF_A_WEEK:  # one after the other, in the index's order
         old = (
             f"delete from rollup_histograms where minutes = :minutes and metric = '{metric}' and window_start < :before"  # noqa: S608 - our names
         )
@@ -316,7 +316,7 @@ async def _delete(engine: AsyncEngine, connection: AsyncConnection, table: str, 
     """Delete the rows that started before ``before``, in batches of one transaction; yield the size of each."""
     place = "rowid" if is_sqlite(engine.url) else "ctid"
     condition = f"{_begin(table)} < :before"
-    if place == "ctid" and table.startswith(SUMMED):  # what has just come is added up before it goes
+    if place == "ctid" and table.startswith(SUMMED):  # new rows are added up before they are deleted
         condition += f" and not exists (select from rollup_fresh where rollup_fresh.id = {table}.id)"
     some = f"select {place} from {table} where {condition} limit {BATCH_ROWS}"  # noqa: S608 - our names
     found = f"in ({some})" if place == "rowid" else f"= any(array({some}))"
@@ -334,7 +334,7 @@ async def _delete(engine: AsyncEngine, connection: AsyncConnection, table: str, 
 
 
 def _begin(table: str) -> str:
-    """Return the column that says when what a row stands for began."""
+    """Return the column with the start of a row's subject."""
     return "began_at" if table in {"outages", "slowdowns"} else "started_at"
 
 

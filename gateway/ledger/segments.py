@@ -48,7 +48,7 @@ class Segments:
         self._synced_bytes = 0
         self._older: list[_Older] = []
         self._released_entries = 0  # in segments that were deleted because they are in SQL
-        self._elsewhere: list[int] = []  # locks of moved folders, which must not be adopted while we hold their data
+        self._elsewhere: list[int] = []  # locks of moved folders: not to be adopted while we hold their data
         self._lock = make_locked(folder)
         self._comparable = is_at(self._lock, folder / LOCK_NAME)  # false on file systems without stable inodes
         try:
@@ -93,7 +93,7 @@ class Segments:
         self._synced_bytes = 0
 
     def take_unsynced(self) -> list[int]:
-        """Return descriptors to fsync and close in a thread; none if nothing was written since."""
+        """Return descriptors to fsync and close in a thread; none if nothing was written since the last call."""
         descriptors = []
         for segment in self._older:
             if not segment.synced and segment.descriptor >= 0:
@@ -166,7 +166,7 @@ class Segments:
         self.folder, self._lock = folder, lock
 
     def mark_moved(self) -> None:
-        """Mark a folder that was moved away: all its data are here as well, and are continued here."""
+        """Mark a folder that was moved away: its data are also in the current folder, and continued there."""
         for lock in self._elsewhere:
             mark_moved(lock)
 

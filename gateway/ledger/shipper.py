@@ -12,7 +12,7 @@ from typing import Protocol
 import structlog
 
 from gateway.ledger import inserts
-from gateway.ledger.entries import NO_ROWS, Entry, Shippable, Unended, encode
+from gateway.ledger.entries import NO_ROWS, Entry, Shippable, Unfinished, encode
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.folders import is_moved, orphaned
 from gateway.ledger.retention import KEEP_ALL, Retention
@@ -61,7 +61,7 @@ class Shipper:
 
     @property
     def answered_s_ago(self) -> float | None:
-        """How many seconds ago the database last did what it was asked; None when it never has."""
+        """Seconds since the database last carried out a request; None if it never has."""
         return None if self._answered_at_s is None else self._clock() - self._answered_at_s
 
     @property
@@ -147,7 +147,7 @@ class Shipper:
             )
 
 
-# The backlog: what a running spool has and SQL has not, how old it is, and how it is shipped.
+# The backlog: the entries of a running spool that are not in SQL, their age, and their shipping.
 
 PINGED_AFTER_S = 0.5  # half of the shipping interval; time without an answer, while the database is watched
 WATCHED_S = 60.0  # after a health check the database is pinged each second if there is nothing to ship
@@ -163,10 +163,10 @@ class Backlog:
         self._shipper = shipper
         self._clock = clock
         self._reader = Reader(spool.folder)
-        self._shipped_up_to_s = clock()  # what was spooled before then is in SQL
+        self._shipped_up_to_s = clock()  # entries spooled before then are in SQL
         self._watched_until_s = 0.0
         self._batch: Batch | None = None  # on its way to SQL, or tried without success
-        self._unspooled: list[Shippable] = []  # on their way to SQL, of those that the disk refused
+        self._unspooled: list[Shippable] = []  # on their way to SQL, refused by the disk
         self._shipped_spooled = 0
         self._shipped_unspooled = 0
         self._shipping = asyncio.Lock()
@@ -212,7 +212,7 @@ class Backlog:
                 self.empty.set()
 
     def _is_to_be_asked(self, now_s: float) -> bool:
-        """Whether to ping the database: it was away, or it is watched and there is nothing to ship."""
+        """Whether to ping the database: it was unreachable, or it is watched and there is nothing to ship."""
         if not self._shipper.connected:
             return True
         silent_s = self._shipper.answered_s_ago or 0.0
@@ -271,21 +271,21 @@ def _shippable(batch: Batch) -> list[Shippable]:
     return [entry for entry in batch.entries if not isinstance(entry, NO_ROWS)]
 
 
-# Adopts the spools of dead workers: ships their entries, and ends what had not ended there.
+# Adopts the spools of dead workers: ships their entries, and ends calls, attempts and outages that had no end.
 
 
-class Adopted(Protocol):
-    """Who else wants what dead workers left. Its methods block, and never raise."""
+class AdoptionListener(Protocol):
+    """A second store that also takes the spools of dead workers. Its methods block, and never raise."""
 
     def adopt(self, folder: Path) -> None:
         """Keep the segments of a dead worker's spool, which are deleted afterwards."""
 
     def add_ended(self, folder: Path, entries: Iterable[Entry]) -> None:
-        """Keep what had not ended there."""
+        """Keep the unfinished entries of this spool."""
 
 
-async def adopt(spool_dir: Path, shipper: Shipper, also: Adopted | None = None) -> None:
-    """Ship the spools of dead workers; what had not ended there becomes ``interrupted``.
+async def adopt(spool_dir: Path, shipper: Shipper, also: AdoptionListener | None = None) -> None:
+    """Ship the spools of dead workers; unfinished calls and attempts become ``interrupted``.
 
     Raises:
         DatabaseUnreachableError: the database is away; what was not shipped stays.
@@ -298,16 +298,16 @@ async def adopt(spool_dir: Path, shipper: Shipper, also: Adopted | None = None) 
             os.close(lock)
 
 
-async def _adopt_folder(folder: Path, shipper: Shipper, also: Adopted | None, *, was_moved: bool) -> None:
+async def _adopt_folder(folder: Path, shipper: Shipper, also: AdoptionListener | None, *, was_moved: bool) -> None:
     if also is not None:
         await asyncio.to_thread(also.adopt, folder)
     reader = Reader(folder)
-    unended = Unended()
+    unfinished = Unfinished()
     adopted, more = 0, True
     while more:
         batch = await asyncio.to_thread(reader.read, BATCH_MAX_ENTRIES)
         for entry in batch.entries:
-            unended.note(entry)
+            unfinished.note(entry)
         ended = [entry for entry in batch.entries if not isinstance(entry, NO_ROWS)]
         if ended:
             await shipper.ship(ended, reader.set_aside)
@@ -316,8 +316,8 @@ async def _adopt_folder(folder: Path, shipper: Shipper, also: Adopted | None, *,
         adopted += len(ended)
         more = len(batch.entries) == BATCH_MAX_ENTRIES
     if was_moved:  # its owner continued elsewhere, and open calls ended there
-        unended = Unended()
-    calls, attempts, outages = unended.calls(), unended.attempts(), unended.outages()
+        unfinished = Unfinished()
+    calls, attempts, outages = unfinished.calls(), unfinished.attempts(), unfinished.outages()
     rest: list[Entry] = [*calls, *attempts, *outages]
     if also is not None and rest:
         await asyncio.to_thread(also.add_ended, folder, rest)

@@ -31,7 +31,7 @@ from gateway.ledger.entries import (
     Audited,
     Entry,
     Finished,
-    LastingOutages,
+    OpenOutages,
     Outage,
     Refused,
     Shippable,
@@ -89,7 +89,7 @@ class Reader:
                 try:
                     opened = self._open(number, files.pop(number), start_bytes)
                 except FileNotFoundError:
-                    break  # the owner counts what was lost; a dead one's folder is being deleted after its adoption
+                    break  # the owner counts lost entries; a dead one's folder is being deleted after its adoption
                 with opened:
                     segment, offset_bytes = number, _read_segment(opened, start_bytes, limit, batch)
                 if len(batch.entries) >= limit:
@@ -184,7 +184,7 @@ class Spool:
 
     ``spooled`` counts entries on disk that will become rows, ``unspooled`` all those that the disk refused; these are
     kept in memory for SQL, and written when the disk accepts them (``resume``). ``lost`` counts those dropped from
-    there too, those in deleted files that are not held open, and those that could not be encoded. ``refusal`` is the
+    memory, those in deleted files that are not held open, and those that could not be encoded. ``refusal`` is the
     disk's last error, until ``resume`` has succeeded.
     """
 
@@ -205,14 +205,14 @@ class Spool:
         self._log = structlog.get_logger()
         self._open_calls: dict[str, CallStart] = {}
         self._watched: dict[str, CallStart] = {}  # calls that have ended, with the attempts that have not
-        self._outages = LastingOutages()
-        self._latest: deque[tuple[Shippable, int, int]] = deque(maxlen=LATEST_MAX_ENTRIES)  # with segment and end there
+        self._outages = OpenOutages()
+        self._latest: deque[tuple[Shippable, int, int]] = deque(maxlen=LATEST_MAX_ENTRIES)  # with segment and end
         self._memory: deque[Shippable] = deque()
         self._line = bytearray()
         self._opened_at_s = now_s
         self._completed = completed
         self._torn = False
-        self._rotation_refused = False  # or a start was, which the next segment will contain
+        self._rotation_refused = False  # or that of a start was: the next segment will contain it
         try:
             self.files = Segments(folder)
         except OSError as error:
@@ -227,7 +227,7 @@ class Spool:
 
     @property
     def only_in_memory(self) -> int:
-        """How many entries the disk has refused that SQL does not have either."""
+        """The number of entries that are neither on disk nor in SQL."""
         return len(self._memory)
 
     def call_started(self, start: CallStart) -> None:
@@ -258,7 +258,7 @@ class Spool:
         self._append(Outage(outage))
 
     def note_lasting(self, now_s: float, utc_now: datetime) -> None:
-        """Append that the open outages last now, if it is time for that: their end, if this process is killed."""
+        """Append that the open outages last now, if that is due: it becomes their end if this process is killed."""
         if self._outages.is_due(now_s):
             self._append(self._outages.now(utc_now))
 
@@ -277,7 +277,7 @@ class Spool:
             self.rotate(now_s)
 
     def rotate(self, now_s: float) -> bool:
-        """Start a new segment with all that has not ended; return whether the disk accepted it."""
+        """Start a new segment that begins with everything unfinished; return whether the disk accepted it."""
         carried: list[Entry] = [
             *map(Started, self._open_calls.values()),
             *map(Watched, self._watched.values()),
@@ -310,7 +310,7 @@ class Spool:
             self._note_spooled(entry)
         if self._memory:
             return True
-        self._line[:] = b"\n"  # no entry, but it needs space
+        self._line[:] = b"\n"  # not an entry, but it needs disk space
         if self._write() and (not self._rotation_refused or self.rotate(now_s)):
             self.refusal = None
         return False
@@ -377,7 +377,7 @@ class Spool:
         line = self._line
         try:
             if not encode_into(entry, line):
-                entry = decode(line)  # shipped from memory it must equal what is read from disk
+                entry = decode(line)  # shipped from memory, it must equal the entry on disk
         except (TypeError, ValueError) as error:
             self._drop_unencodable(entry, error)
             return
@@ -410,7 +410,7 @@ class Spool:
 
     def _drop_unencodable(self, entry: Entry, error: Exception) -> None:
         if isinstance(entry, Started):
-            self._open_calls.pop(entry.call.id, None)  # else it would spoil the next segment too
+            self._open_calls.pop(entry.call.id, None)  # else it would fail in the next segment too
         else:
             self.appended += 1
             self.lost += 1

@@ -1,4 +1,4 @@
-"""The database as the ledger uses it: rows go in, sums come out."""
+"""The ledger's interface to its database: stores rows, reads sums."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from gateway.ledger.entries import Entry
 from gateway.ledger.reports.reader import paid
 from providers.dialects import DIALECTS
 
-# The hourly sums of each deployment, for a gateway that starts.
+# The hourly sums of each deployment, read at startup.
 
 HOURS = 24  # a deployment without answers in this time counts as new
 BOARD_MINUTES = 10  # the most recent ones are the board's: other replicas may have counted them already
@@ -71,9 +71,9 @@ def _middle_s(window_start: datetime | str, minutes: int) -> float:
     return (start if start.tzinfo else start.replace(tzinfo=UTC)).timestamp() + minutes * 30.0
 
 
-# What clients have spent, for a gateway that starts: limits go on counting from there. It counts its own calls itself,
-# and the database may have been away until now, so the sums are of the time before its start: of days, then of the
-# last one's hours, then of the last hour's five minutes. Of those in which it started all counts.
+# The spending of clients, read at startup: limits continue from it. The gateway counts its own calls itself, and the
+# database may have been unreachable until now, so the sums are of the time before its start: days, then hours of the
+# last day, then five minutes of the last hour. The five minutes in which it started count as a whole.
 
 # Instants are text, which both databases accept.
 _SPENT_QUERY = f"""
@@ -92,7 +92,7 @@ TIMEOUT_S = 10.0
 
 
 async def spent(database: Database, now: datetime, until: datetime) -> list[Spent]:
-    """Return what was spent ``until`` then of the UTC day, and the UTC month, around ``now``.
+    """Return the spending ``until`` then in the UTC day, and the UTC month, of ``now``.
 
     Raises:
         LedgerError: the database is away, or has no sums.
@@ -114,7 +114,7 @@ def _spent_written(instant: datetime) -> str:
     return instant.strftime("%Y-%m-%d %H:%M:%S")
 
 
-# Of one's own: one ships rows, one those of a dead worker, one adds up. One more is made while it prunes.
+# Of its own: one ships rows, one those of a dead worker, one adds up. One more is opened while it prunes.
 CONNECTIONS = 3
 
 
@@ -150,7 +150,7 @@ class Store(Protocol):
         """
 
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
-        """Return what clients had spent today and this month, ``until`` then.
+        """Return the spending of clients today and this month, ``until`` then.
 
         Raises:
             LedgerError: it cannot be read.
@@ -165,7 +165,7 @@ class SqlStore:
     """Postgres or SQLite; it connects when first used."""
 
     def __init__(self, database: Database) -> None:
-        """Use the database at a URL, or connections that others use too.
+        """Use the database at a URL, or a shared pool.
 
         Raises:
             DatabaseUrlError: the URL is invalid.
@@ -179,12 +179,12 @@ class SqlStore:
         return await inserts.insert(self._engine, entries, kept_since)
 
     async def ping(self) -> None:
-        """Look whether it answers, and takes rows: after a failover what answers may be a standby."""
+        """Check that it answers and accepts rows: after a failover the answering server may be a standby."""
         try:
             async with self._engine.connect() as connection:
                 asked = "select 0" if is_sqlite(self._engine.url) else "select current_setting('transaction_read_only')"
                 only_reads = await connection.scalar(text(asked)) == "on"
-                if only_reads:  # and goes on so, when others may write again
+                if only_reads:  # the connection stays read-only, even when new ones may write again
                     await connection.invalidate()
         except DATABASE_ERRORS as error:
             raise unreachable(self._engine.url, error) from error
@@ -209,7 +209,7 @@ class SqlStore:
         return await remembered(self._database, now)
 
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
-        """Return what clients had spent, also when the gateway before was killed with rows that are in no sum."""
+        """Return the spending of clients, also if the previous gateway was killed with rows that are in no sum."""
         await self.fold_all()
         return await spent(self._database, now, until)
 

@@ -43,9 +43,9 @@ def where(condition: str) -> dict[str, Any]:
 metadata = MetaData()
 
 
-# The ledger's tables of what went wrong: outages, slowdowns, and the alerts about them.
+# The ledger's tables of outages, slowdowns, and the alerts about them.
 
-# A few rows for each time that a deployment breaks: one from each process that notices.
+# A few rows for each failure of a deployment: one from each process that notices.
 outages = Table(
     "outages",
     metadata,
@@ -98,7 +98,7 @@ alert_messages = Table(
     Index("alert_messages_alert_id", "alert_id"),
 )
 
-# When a deployment was slower than usual (``gateway.detecting``). One row at most is open for each metric.
+# Slowdowns of deployments (``gateway.detecting``). At most one row is open for each metric.
 slowdowns = Table(
     "slowdowns",
     metadata,
@@ -119,7 +119,7 @@ slowdowns = Table(
     Index("slowdowns_open", "model", "deployment", "metric", unique=True, **where("ended_at is null")),
 )
 
-# One row: which process looks for slowdowns, and until when.
+# One row: the process that looks for slowdowns, and until when.
 detector = Table(
     "detector",
     metadata,
@@ -283,7 +283,7 @@ attempts = Table(
     Index("attempts_errors", "started_at", **where("error_kind is not null")),
 )
 
-# Small, so it is not partitioned: at most some hundred rows a minute, from each process that is flooded.
+# Small, so it is not partitioned: at most some hundred rows a minute from each flooded process.
 refusals = Table(
     "refusals",
     metadata,
@@ -298,7 +298,7 @@ refusals = Table(
     Index("refusals_started_at", "started_at"),
 )
 
-# A row for each probe, from before it is sent.
+# A row for each probe, stored before it is sent.
 probes = Table(
     "probes",
     metadata,
@@ -354,8 +354,8 @@ client_keys = Table(
     Index("client_keys_change_id", "change_id"),
 )
 
-# Who changed what and when. Gateways ask for the largest id each second: changes are made one after the other, so it
-# grows with each.
+# The log of changes. Gateways read the largest id each second; changes are made one after the other, so it grows with
+# each.
 key_changes = Table(
     "key_changes",
     metadata,

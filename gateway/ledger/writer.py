@@ -44,7 +44,7 @@ class Pruning:
     async def prune(self) -> None:
         """Delete rows that are too old, and make the next partitions, unless another replica does.
 
-        An obstacle is logged once, and pruning is tried again an hour later; shipping continues.
+        A failure is logged once, and pruning is tried again an hour later; shipping continues.
         """
         try:
             rows = await self._store.prune(self._retention, self._utc_now())
@@ -67,26 +67,26 @@ class Pruning:
 
 # Adds up new rows, in one of the processes that ship.
 
-REST_S = 0.7  # the age of the oldest new row, for the process that was the last to add up: the dearest part is prepared
-TAKE_OVER_S = 1.0  # and for others, which look half as often: that one seems to have gone
-EAGER_S = 10.0  # a process looks often for so long after rows of its own, and else as often as for dead workers
-IDLE_LOOKS = 4  # without work, after which a process is as any other
+REST_S = 0.7  # the age of the oldest new row, for the last process to add up: it has prepared the costliest part
+TAKE_OVER_S = 1.0  # for the others, which check half as often: that process seems to have gone
+EAGER_S = 10.0  # after rows of its own, a process checks often for this time; else as often as for dead workers
+IDLE_LOOKS = 4  # checks without work, after which a process counts among the others
 
 
 class Folding:
-    """Adds up new rows in ``store``, unless another process does; ``shipper`` knows when it has stored some."""
+    """Adds up new rows in ``store``, unless another process does; ``shipper`` has the time of the last stored rows."""
 
     def __init__(self, store: Store, shipper: Shipper, clock: Callable[[], float]) -> None:
         self._store = store
         self._shipper = shipper
         self._clock = clock
         self._since = 0
-        self._idle = IDLE_LOOKS  # looks without work; below the limit it was the last to add up
+        self._idle = IDLE_LOOKS  # checks without work; below the limit it was the last to add up
         self._looked_at_s: float | None = None
         self._problem: str | None = None  # the last one logged
 
     async def fold(self) -> None:
-        """Add up the rows that have come, if they are due. An obstacle is logged once; shipping continues."""
+        """Add up new rows if they are due. A failure is logged once; shipping continues."""
         if not self._is_due():
             return
         rest_s = REST_S if self._leads else TAKE_OVER_S
@@ -104,7 +104,7 @@ class Folding:
             self._problem = None
 
     async def fold_rest(self) -> None:
-        """Add up what this process has stored, and all else that is new, before it ends."""
+        """Add up all new rows, of this process and others, before it ends."""
         if self._shipper.stored_at_s is not None:
             try:
                 await self._store.fold_all()
@@ -143,7 +143,7 @@ RESUMED_AT_ONCE = 32  # entries: about 300 µs
 
 
 class Keeper:
-    """Keeps a spool on disk, whatever happens to its folder; ``keep`` must be called every second.
+    """Keeps a spool on disk if its folder is moved or deleted; ``keep`` must be called every second.
 
     ``problem``: None, ``missing`` (deleted and not restorable) or ``unwritable``.
     """
@@ -182,7 +182,7 @@ class Keeper:
         names = [LOCK_NAME] if files.lock_is_missing() else []
         names += [segment_path(files.folder, number).name for number in files.missing()]
         if not names:
-            if self._missing:  # it was moved away and back
+            if self._missing:  # the folder was moved away and back
                 self._missing = False
                 # Event ledger.spool_recovered: The spool is written to disk again.
                 # Do: Nothing.
@@ -307,9 +307,9 @@ class Ledger:
         store: Store | None = None,
         clickhouse: "ClickHouseSink | None" = None,
     ) -> None:
-        """Make ``spool_dir/worker``; no other process may ever use the same name. Nothing is connected yet.
+        """Make ``spool_dir/worker``; no other process may ever use the same name. Does not connect yet.
 
-        ``store`` is used instead of the database. ``clickhouse`` gets calls and attempts too, in its own time.
+        ``store`` replaces the database. ``clickhouse`` also gets calls and attempts, independently.
 
         Raises:
             DatabaseUrlError: the URL is invalid.
@@ -329,7 +329,7 @@ class Ledger:
         self._folding = Folding(self._store, self._shipper, clock)
         self._pruner = Pruning(self._store, retention, self._shipper, utc_now)
         self._closing = asyncio.Event()
-        self._adopted = asyncio.Event()  # what dead workers had left is in SQL
+        self._adopted = asyncio.Event()  # the spools of dead workers are in SQL
         self._tasks: list[asyncio.Task[None]] = []
         self._pruning: asyncio.Task[None] | None = None
         self._adding_up: asyncio.Task[None] | None = None
@@ -361,7 +361,7 @@ class Ledger:
 
     @property
     def answered_s_ago(self) -> float | None:
-        """Seconds since the database last did what it was asked; None if it never has."""
+        """Seconds since the database last carried out a request; None if it never has."""
         return self._shipper.answered_s_ago
 
     @property
@@ -441,7 +441,7 @@ class Ledger:
         self._closing.set()
         left = False
         interrupted = [task for task in (self._pruning, self._adding_up) if task is not None]
-        for task in interrupted:  # they can continue at any time
+        for task in interrupted:  # each can continue at any time
             task.cancel()
         await asyncio.gather(*interrupted, return_exceptions=True)
         try:
@@ -487,7 +487,7 @@ class Ledger:
         await self._backlog.ship()
 
     async def adopt(self) -> None:
-        """Ship the spools of dead workers; what had not ended there becomes ``interrupted``.
+        """Ship the spools of dead workers; unfinished calls and attempts become ``interrupted``.
 
         Raises:
             DatabaseUnreachableError: the database is away; what was not shipped stays.
@@ -495,13 +495,13 @@ class Ledger:
         """
         try:
             await adopt(self._spool_dir, self._shipper, None if self.clickhouse is None else self.clickhouse.queue)
-        except OSError:  # a folder that cannot be read: who waits must not wait for ever
+        except OSError:  # a folder that cannot be read: waiting tasks must not wait for ever
             self._adopted.set()
             raise
         self._adopted.set()
 
     async def fold(self) -> None:
-        """Add up all rows that are in SQL, for the views that read sums; a second later that is done by itself.
+        """Add up all rows in SQL now, for the views that read sums; otherwise this happens within about a second.
 
         Raises:
             DatabaseUnreachableError: the database is away.
@@ -519,9 +519,9 @@ class Ledger:
         return await self._store.remembered(self._utc_now())
 
     async def spent(self) -> list[Spent]:
-        """Return what clients had spent today and this month when this process began.
+        """Return the spending of clients today and this month when this process began.
 
-        What dead workers had left counts: a started ledger waits until it is in SQL.
+        The spools of dead workers count: a started ledger waits until they are in SQL.
 
         Raises:
             LedgerError: the database is away, or has no sums.
@@ -534,7 +534,7 @@ class Ledger:
     async def prune(self) -> None:
         """Delete rows that are too old, and make the next partitions, unless another replica does.
 
-        An obstacle is logged once, and pruning is tried again an hour later; shipping continues.
+        A failure is logged once, and pruning is tried again an hour later; shipping continues.
         """
         await self._pruner.prune()
 

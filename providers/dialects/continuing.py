@@ -1,7 +1,7 @@
-"""Continuing an answer that another provider has begun: what a dialect knows of it.
+"""Continuing an answer that another provider has begun: the dialect's part of it.
 
 Servers differ in how they are asked; a ``Way`` is declared with its source for each vendor (``providers/vendors.toml``)
-or deployment, and no model is asked that is not known to continue.
+or deployment, and only models known to continue are requested to.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,11 +22,11 @@ _objects = msgspec.json.Decoder(dict[str, Any])
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """What a client has of an answer that broke off."""
+    """The delivered part of an answer that broke off."""
 
     text: str
     head: bytes | None  # the dialect's own: what later events must repeat, as JSON
-    obstacle: str | None = None  # why nobody else can continue it
+    obstacle: str | None = None  # why no other deployment can continue it
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Splice(Protocol):
-    """Makes the events of a running answer out of another's text."""
+    """Turns another deployment's text into events that continue a running answer."""
 
     def text(self, text: str) -> bytes:
         """Return the events that add ``text``."""
@@ -89,7 +89,7 @@ _thoughts = msgspec.json.Decoder(str | _Thoughts | None)
 
 
 def asks_for_thoughts(raw: msgspec.Raw) -> bool:
-    """Whether a field about reasoning asks for it, whatever its name is; what is unknown does."""
+    """Whether a field about reasoning, of any name, requests it; unknown values count as requests."""
     try:
         asked = _thoughts.decode(raw)
     except (msgspec.DecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""What a dialect is: one of the APIs in which answers are asked for and streamed, with all there is to its wire format.
+"""Dialects: the APIs in which answers are requested and streamed, each with everything about its wire format.
 
 Each has a folder beside this file and is one ``Dialect``; ``index.py`` lists them.
 """
@@ -16,7 +16,7 @@ from providers.dialects.wording import Fields, Wording
 
 
 class Habits(msgspec.Struct, frozen=True):
-    """What matters in every dialect; a dialect in which models differ in more has a subclass."""
+    """The differences that exist in every dialect; a dialect with more of them has a subclass."""
 
     thinks: bool = True  # False: the model refuses a reasoning effort
     takes_thoughts: bool = False  # in chat, its reasoning_content must be sent back with the tool calls it led to
@@ -51,8 +51,8 @@ class ParameterNames(msgspec.Struct, frozen=True):
         return (name,) if is_known else ()
 
 
-# What a request expects of its answer: calls of the offered tools, JSON by a schema. OpenAI's APIs and Anthropic's
-# word it so similarly that one reader can do for all.
+# A request's expectations of its answer: calls of the offered tools, JSON by a schema. OpenAI's and Anthropic's APIs
+# are so similar here that one reader serves all.
 
 _ABSENT = msgspec.Raw()
 _JSON = frozenset({"json_object", "json_schema"})
@@ -136,7 +136,7 @@ def openai_tools(raw: msgspec.Raw) -> list[OfferedTool]:
     for each in functions:
         if each.name is not None:
             offered = OfferedTool(each.name, schema_in(each.parameters), bool(each.strict))
-            # Of two with one name, in different namespaces, nobody knows which is called.
+            # If two in different namespaces have one name, a call of it is ambiguous.
             found[each.name] = offered if found.get(each.name, offered) == offered else OfferedTool(each.name)
     return list(found.values())
 
@@ -162,7 +162,7 @@ class Translation(Protocol):
 
     @property
     def finishing(self) -> bool:
-        """Whether the source has said how the answer ends, and the target has no end yet: ``end`` would return it."""
+        """Whether the source has sent the answer's end, and the target has none yet: ``end`` would return it."""
 
     def feed(self, block: bytes) -> bytes:
         """Translate whole events; return events of the target, ``b""`` if none can be sent yet.
@@ -264,7 +264,7 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     requests: RequestFormat
     answers: AnswerFormat
     continuing: Continuing | None = None  # None: an answer that broke off cannot be continued by another provider
-    continues_by_itself: bool = False  # whoever has this API continues what it is sent
+    continues_by_itself: bool = False  # every server with this API continues the text that it is sent
     pivoting: Pivoting | None = None  # None: it is chat itself, or cannot be translated
     untranslated: str | None = None  # why it cannot be translated
     counting: TokenCounting | None = None  # None: its API does not count

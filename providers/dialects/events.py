@@ -16,7 +16,7 @@ WHOLE_CALL = -1  # in place of a tool call's place: this is a call of its own, w
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """One event. ``data`` are the provider's own bytes; the other fields are what the race needs to know of them."""
+    """One event. ``data`` are the provider's own bytes; the other fields are the facts that the race needs."""
 
     data: bytes
     meaningful: bool = False  # has non-empty content, reasoning, a tool call, a refusal, audio or an image
@@ -35,7 +35,7 @@ class Chunk(msgspec.Struct, frozen=True):
     names: Sequence[str] = ()  # of tools whose calls begin with this event
     refused: bool = False  # it is a piece of a refusal
     idle: bool = False  # a delta with nothing in it: a provider that sends only these has stalled
-    fingerprint: str | None = None  # of what answers, by the provider's own word (system_fingerprint)
+    fingerprint: str | None = None  # of what answers, the provider's own (system_fingerprint)
 
 
 def no_json_object() -> UpstreamError:

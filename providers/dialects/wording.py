@@ -1,4 +1,4 @@
-"""A request as one dialect words it, and what is lost by translating it."""
+"""A request in one dialect, and the losses of translating it."""
 
 import hashlib
 import re
@@ -20,7 +20,7 @@ class Malformed(Exception):
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """A part of a request that another dialect has no words for, or that a deployment ignores or refuses.
+    """A part of a request that another dialect cannot express, or that a deployment ignores or refuses.
 
     A ``hint`` (a cache marker) affects cost or speed, never the answer: it is left out, and the client is told. Any
     other loss keeps the deployment out of the race, unless it is allowed to drop parameters.

@@ -46,7 +46,7 @@ class Pool:
     """Opens and keeps connections, and assigns them to requests. It connects at the first request."""
 
     def __init__(self, dial: Dial, loop: asyncio.AbstractEventLoop, *, may_share: bool = False) -> None:
-        """Keep connections that ``dial`` opens; ``may_share``: they may be HTTP/2, which the first one will tell."""
+        """Keep connections that ``dial`` opens; ``may_share``: they may be HTTP/2, as the first one shows."""
         self._may_share = may_share
         self.version: str | None = None  # the protocol of the last connection
         self._dial = dial
@@ -61,7 +61,7 @@ class Pool:
         self._closed = False
 
     async def send(self, request: Request, connect_timeout_s: float, *, fresh: bool = False) -> Response:
-        """Send ``request`` over a connection with room, or the next one that has; return before the response arrives.
+        """Send ``request`` over the next connection with room; return before the response arrives.
 
         ``fresh``: over a new connection, not over a kept one.
 
@@ -93,13 +93,13 @@ class Pool:
     def suits(self, size: int) -> bool:
         """Whether a body of ``size`` bytes can be sent at once, or over a connection that is still to be opened.
 
-        If all are full, one is opened, and judged by those that are open.
+        If all are full, one is opened, and assumed to be like the open ones.
         """
         among = self._free or self._all
         return not among or any(connection.takes(size) for connection in among)
 
     def drop_idle(self) -> None:
-        """Drop idle connections: one turned out to be closed, and they are as old."""
+        """Drop idle connections: one turned out to be closed, and they are about as old."""
         for connection in [each for each in self._free if not each.streams]:
             connection.close()
 
@@ -146,7 +146,7 @@ class Pool:
             self._start_dial()
 
     def gone(self, connection: Connection, *, dropped: bool) -> None:
-        """Forget a connection; replace it if a lost race has closed it, unless there are spare ones enough."""
+        """Forget a connection; replace it if a lost race has closed it, unless there are enough spare ones."""
         self._free.pop(connection, None)
         self._all.discard(connection)
         if dropped and not self._closed:
@@ -271,13 +271,13 @@ class Client:
         self._proxy = proxy_of(origin.scheme, origin.host)
         self._loop: asyncio.AbstractEventLoop | None = None  # of the first request
         self._pools: dict[Versions, Pool] = {}
-        self._requests = 0  # sent over HTTP/2, while the choice of protocol is ours
+        self._requests = 0  # sent over HTTP/2, while either protocol may be used
         self._refusals: deque[int] = deque(maxlen=_REFUSALS)  # the numbers of requests that the server refused
         self._http1_until = 0.0
         checked(self._headers)
 
     def use_headers(self, headers: Mapping[str, str]) -> None:
-        """Send each request with these ``headers`` from now on; heads that were built before have the old ones.
+        """Send each request with these ``headers`` from now on; heads built earlier keep the old ones.
 
         Raises:
             ValueError: one could split the request.
@@ -313,7 +313,7 @@ class Client:
 
         """
         loop = self._loop
-        if loop is None:  # asked for once: on Python 3.11 each time costs a system call
+        if loop is None:  # looked up once: on Python 3.11 it costs a system call
             loop = self._loop = asyncio.get_running_loop()
         for number in range(1, MAX_TRIES + 1):
             pool = self._pool(loop, request)
@@ -357,7 +357,7 @@ class Client:
         return pool
 
     def _refused(self, pool: Pool, now_s: float) -> None:
-        """Learn from a request that the server did not begin to process."""
+        """Count a request that the server did not begin to process."""
         if pool.version != "2":
             pool.drop_idle()  # the other idle connections are as old as the closed one
             return

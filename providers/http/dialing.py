@@ -21,7 +21,7 @@ from providers.http.http2 import Http2Connection
 from providers.http.message import Connection, Owner
 from providers.redaction import MaskedRecord, redact
 
-# TLS sessions, resumed: the connection that replaces one that a lost race has cost shakes hands for less. A resumed
+# TLS session resumption: it makes the handshake cheaper when a lost race's connection is replaced. A resumed
 # handshake has no certificates to send, read and check. OpenSSL makes a whole one where the server does not know the
 # session any more. A session is resumed only under the name that its certificate was checked for, and only in the
 # context that checked it.
@@ -329,7 +329,7 @@ class Dialer:
 
 
 class _Deadline:
-    """Cancels ``task`` once its time is up. ``asyncio.timeout`` does as well, for three system calls on Python 3.11."""
+    """Cancels ``task`` after its time. ``asyncio.timeout`` would cost three system calls on Python 3.11."""
 
     __slots__ = ("_is_over", "_task")
 
@@ -343,12 +343,12 @@ class _Deadline:
             self._task.cancel()
 
     def is_cause(self) -> bool:
-        """Return whether the task was cancelled by this alone, and take that back."""
+        """Return whether only this deadline cancelled the task, and if so undo the cancellation."""
         return self._is_over and self._task is not None and self._task.uncancel() == 0
 
 
 class _Choice(asyncio.Protocol):
-    """A protocol that takes the place of HTTP/1.1 and HTTP/2 until ALPN has chosen one."""
+    """The protocol of a connection until ALPN has chosen HTTP/1.1 or HTTP/2."""
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, versions: Versions) -> None:
         self.connection: Http1Connection | Http2Connection | None = None

@@ -106,7 +106,7 @@ class Reader(Protocol):
 
 
 class BoundedReads(asyncio.BufferedProtocol):
-    """Wraps ``reader`` once that has fallen behind for the first time, as each read costs a little more this way."""
+    """Wraps ``reader`` after it has fallen behind for the first time; each read costs a little more this way."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -150,7 +150,7 @@ class Http1Connection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._message = Message()
-        self._told = False  # its owner was notified that it is gone
+        self._notified = False  # its owner was notified that it is gone
         self._paused = False
         self._bounded = False  # reads are limited, since its reader has fallen behind before
         self._unproductive = 0  # bytes since the last part of the body: head, trailers, chunk extensions
@@ -294,8 +294,8 @@ class Http1Connection(asyncio.Protocol):
         self.room = self.streams = 0
         if self._transport is not None:
             self._transport.abort()
-        if not self._told:
-            self._told = True
+        if not self._notified:
+            self._notified = True
             self._owner.gone(self, dropped=dropped)
 
 

@@ -82,8 +82,8 @@ class Http2Connection(asyncio.Protocol):
         self._kept = False  # it has had an exchange, or was opened in advance
         self._retired = False  # it accepts no more requests, and its owner was notified
         self._silence: asyncio.TimerHandle | None = None  # runs until our PING is answered
-        self._held_up: asyncio.TimerHandle | None = None  # runs until the server takes more of the bodies that wait
-        self._trickled = 0  # bytes of bodies that it has taken meanwhile
+        self._held_up: asyncio.TimerHandle | None = None  # runs until the server accepts more of the waiting bodies
+        self._trickled = 0  # bytes of bodies that it has accepted meanwhile
 
     @property
     def streams(self) -> int:
@@ -241,12 +241,12 @@ class Http2Connection(asyncio.Protocol):
         self._moved(sent)
 
     def _await_window(self) -> None:
-        """Give the server a time to take more of the bodies that wait. Calls that give up meanwhile do not end it."""
+        """Limit the time until the server accepts more of the waiting bodies; cancelled calls do not end it."""
         self._trickled = 0
         self._held_up = self._loop.call_later(HTTP2_WINDOW_S, self._give_up_bodies)
 
     def _moved(self, sent: int) -> None:
-        """Note that the server has taken ``sent`` bytes of bodies, or room for them."""
+        """Note that the server has accepted ``sent`` bytes of bodies, or widened a window by as much."""
         if self._held_up is None or not sent:
             return
         self._trickled += sent
@@ -258,7 +258,7 @@ class Http2Connection(asyncio.Protocol):
                 self._await_window()
 
     def _give_up_bodies(self) -> None:
-        """Retire a connection whose server takes no bodies; the calls that wait for it go to another one."""
+        """Retire a connection whose server accepts no bodies; the calls that wait for it go to another one."""
         self._held_up = None
         self._retire()
         for stream in list(self._streams.values()):
@@ -317,7 +317,7 @@ class Http2Connection(asyncio.Protocol):
         self._out.abort()
 
     def _fall_silent(self) -> None:
-        """Give up a connection on which nothing arrives, not even the answer to a PING."""
+        """Close a connection on which nothing arrives, not even the answer to a PING."""
         self._silence = None
         self._lose(TimeoutError("nothing arrived, not even the answer to a PING"))
 

@@ -165,7 +165,7 @@ class Receiving:
         self._rest = data[at:]
 
     def orphan(self, stream: Stream) -> int:
-        """Expect what the server may still send on a stream that we reset; return the number of these streams."""
+        """Allow for data that the server may still send on a stream that we reset; return the number of our resets."""
         self._orphan_bytes += max(0, stream.window)
         self.resets += 1
         return self.resets
@@ -297,7 +297,7 @@ class Receiving:
         self._connection.resettle()
 
     def _acknowledge(self, ack: bytes) -> None:
-        """Send an acknowledgement, but not without end to a server that does not read."""
+        """Send an acknowledgement; their number is limited for a server that does not read."""
         if self._bodies.paused:
             self._unread_acks += 1
             if self._unread_acks > HTTP2_USELESS_FRAMES:

@@ -1,4 +1,4 @@
-"""What the gateway answers with, in the notation of ``schemas.schema``: by the names that /openapi.json gives it."""
+"""The gateway's answers, in the notation of ``schemas.schema``, by their names in /openapi.json."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,7 +10,7 @@ from gateway.keys.stored import State
 from gateway.limits import Standing
 from gateway.settings import Role
 
-# Answers of models: what all of them have. Providers may send more, and it is passed on.
+# Answers of models: the fields that all have. Providers may send more, which are passed on.
 
 UNIX_SECONDS = (int, "Unix seconds.")
 _CHAT_USAGE = {"prompt_tokens completion_tokens total_tokens": int}
@@ -199,7 +199,7 @@ _OF_KEYS: Mapping[str, Any] = {
     ),
 }
 
-# What the API of the page answers.
+# The answers of the page's API.
 
 SQL = (str, "One statement that gives the same figures in `holeshot sql`.")
 NEXT = (str | None, "What to ask with as `after` for the next page; null on the last one.")
@@ -368,7 +368,7 @@ _OF_PAGE: Mapping[str, Any] = {
     },
     "Configuration": {"settings": _SETTINGS, "models providers": [_SETTINGS]},
 }
-# Where a target stands.
+# The state of a target.
 _BURN = {
     "window_s": (int, "Of the last so many seconds."),
     "calls bad": int,

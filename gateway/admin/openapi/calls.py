@@ -1,4 +1,4 @@
-"""The APIs for clients. What the gateway reads of a body is described from its own decoders; the rest is passed on."""
+"""The APIs for clients. The fields that the gateway reads are described from its own decoders; others are passed on."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -56,7 +56,7 @@ _SENT: Mapping[str, tuple[type, str]] = {
 }
 CALL_HEADERS = tuple(parameter(name, about, of, "header") for name, (of, about) in _SENT.items())
 
-# Headers of answers. Which of them an answer has depends on how it was made.
+# Headers of answers. Not every answer has all of them.
 _OF_CALLS: Mapping[str, Any] = {
     "x-holeshot-call-id": (str, "The call's id: `calls.id` in SQL."),
     "x-request-id": (str, "The id that your request had in `x-request-id`, else the call's."),
@@ -154,7 +154,7 @@ def raced(endpoint: Endpoint) -> Iterator[Operation]:
 
 
 def _version(path: str, first: str) -> str:
-    """Return what distinguishes the names of operations at several versions of an API."""
+    """Return the part of an operation's name that distinguishes several versions of an API."""
     version = path.split("/")[1]
     return "" if version == first.split("/")[1] else version.capitalize()
 
@@ -193,7 +193,7 @@ def _raced(endpoint: Endpoint, path: str) -> Operation:
     )
 
 
-# The APIs with routing and failover but without races, and what is done with stored responses.
+# The APIs with routing and failover but without races, and the operations on stored responses.
 
 _FILES = frozenset({"file", "image", "image[]", "images"})
 _AS_IT_IS = "The provider's answer, as it is."

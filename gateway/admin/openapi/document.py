@@ -1,4 +1,4 @@
-"""The whole document: every operation, and the schemas, headers and ways to identify oneself they refer to."""
+"""The whole document: every operation, and the schemas, headers and security schemes they refer to."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -38,7 +38,7 @@ def codes(error: type[ApiError]) -> tuple[str, ...]:
 
 
 def responses(errors: Iterable[type[ApiError]], name: str) -> dict[str, Any]:
-    """Return the response objects of ``errors`` by status, with what each code means."""
+    """Return the response objects of ``errors`` by status, with the meaning of each code."""
     by_status: dict[int, list[type[ApiError]]] = {}
     for error in dict.fromkeys(errors):
         for status in _STATUSES.get(error, (error.status,)):
@@ -143,7 +143,7 @@ def _operation(each: Operation) -> dict[str, Any]:
 
 
 def _beside(each: Operation) -> dict[str, Any]:
-    """Return the errors of an operation, but for a status that has an answer of its own."""
+    """Return the errors of an operation, except those of a status that has an answer of its own."""
     found = responses(each.all_errors, each.error_schema)
     return {status: response for status, response in found.items() if int(status) not in each.answers}
 

@@ -1,4 +1,4 @@
-"""One operation of the HTTP API as /openapi.json describes it: what it takes, who may ask, and what it answers."""
+"""One operation of the HTTP API as /openapi.json describes it: its input, access and answers."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -37,7 +37,7 @@ class Tag(StrEnum):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """Who may ask. ``security`` are names of security schemes; any one of them is enough."""
+    """The access to an operation. ``security`` are names of security schemes; any one of them is enough."""
 
     words: str
     security: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class Operation(msgspec.Struct, frozen=True):
 
     @property
     def all_errors(self) -> tuple[type[ApiError], ...]:
-        """All classes of errors that it may answer with."""
+        """All classes of its errors."""
         return (*self.access.errors, *self.errors, InternalError)
 
 
@@ -104,7 +104,7 @@ def in_path(name: str, about: str) -> tuple[Made, ...]:
 
 
 def answer(about: str, content: Mapping[str, Any] | None = None, headers: Iterable[str] = ()) -> Made:
-    """Return an answer that is no error: its content by media type, and the names of headers that are described."""
+    """Return a successful answer: its content by media type, and the names of its described headers."""
     found = Made(description=about)
     if named := {name: {"$ref": f"#/components/headers/{name}"} for name in headers}:
         found["headers"] = named
@@ -114,7 +114,7 @@ def answer(about: str, content: Mapping[str, Any] | None = None, headers: Iterab
 
 
 def body(content: Mapping[str, Any], example: Any = None, *, required: bool = True) -> Made:
-    """Return what is sent: by media type, and an example of the first one."""
+    """Return a request body: its content by media type, with an example of the first one."""
     media = _media(content)
     if example is not None:
         next(iter(media.values()))["example"] = example

@@ -1,4 +1,4 @@
-"""What is for operators and for the page: health, figures, keys, sessions, and the page's own files.
+"""The operations for operators and for the page: health, figures, keys, sessions, and the page's own files.
 
 Queries are described from the structs that they are read into.
 """
@@ -75,7 +75,7 @@ _ABOUT_CALL: Mapping[str, str] = {
     "vision": "Whether there are pictures in the prompt.",
 }
 _MODEL = parameter("model", "Only this model; by default all.")
-# Which call an explanation is of: its size and kind, and how it is raced.
+# The call that is explained: its size and kind, and how it is raced.
 _CALL = tuple(
     parameter(each.name, _ABOUT_CALL.get(each.name, f"As `{each.name}` in a request's `race`."), of_type(each.type))
     for each in (*msgspec.structs.fields(HypotheticalCall), *msgspec.structs.fields(RaceOverride))
@@ -83,7 +83,7 @@ _CALL = tuple(
 
 
 def _query(kind: type[msgspec.Struct]) -> tuple[Made, ...]:
-    """Return the parameters that are read into a struct: without null, which no query has, and with defaults."""
+    """Return the query parameters of a struct, with defaults, and without null, which no query has."""
     found = []
     for field in msgspec.structs.fields(kind):
         whole = of_type(field.type)
@@ -194,7 +194,7 @@ _KEYS_OF_PAGE = tuple(
 )
 
 
-# The API under /api, which the page shows.
+# The API under /api, which the page uses.
 
 UNCHANGED = answer("The caller has it: its etag is in `if-none-match`.")
 _OF_REPORTS = (InvalidRequest, ReportsUnreachable, ReportTooSlow)
@@ -299,7 +299,7 @@ OPERATIONS = (
         (InvalidRequest, errors.TooManyViewers),
         description="Server-sent events: docs/production.md lists them. A comment every 15 seconds.",
     ),
-    # The chat of the page: as any other, but with the page's session.
+    # The chat of the page: a normal call, but with the page's session.
     msgspec.structs.replace(
         next(calls.raced(CHAT_ENDPOINT)),
         asked="POST /api/playground",

@@ -1,4 +1,4 @@
-"""Schemas of JSON: of the types that the code reads and sends, and of what is written down in a short notation."""
+"""JSON schemas: of the types that the code reads and sends, and of values described in a short notation."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -21,7 +21,7 @@ class Made(dict[str, Any]):
     """A schema, or another part of the document, as JSON."""
 
 
-OBJECT = Made(type="object")  # with fields that are somebody else's
+OBJECT = Made(type="object")  # with fields that are not the gateway's
 TEXT = Made(type="string")
 _PLAIN: Mapping[Any, Made] = {
     str: TEXT,
@@ -33,11 +33,11 @@ _PLAIN: Mapping[Any, Made] = {
 
 
 def schema(of: Any) -> Made:
-    """Return the schema of a type, or of what is written as it looks in JSON.
+    """Return the schema of a type, or of a value in a notation that resembles JSON.
 
     ``{"id name": str, "tags?": [str]}`` is an object with two texts and perhaps an array of texts; later versions may
-    have more fields. ``(int, "Seconds.")`` has a description. ``"Model"`` is the schema of that name. What is a schema
-    already stays as it is.
+    have more fields. ``(int, "Seconds.")`` has a description. ``"Model"`` is the schema of that name. A schema
+    is returned unchanged.
     """
     match of:
         case Made():
@@ -69,7 +69,7 @@ def _of_plain(kind: Any) -> Made:
 
 
 def nullable(of: Any) -> Made:
-    """Return the schema that also takes null."""
+    """Return a schema that also allows null."""
     one = schema(of)
     if isinstance(kind := one.get("type"), str) and "enum" not in one:
         return Made(one, type=[kind, "null"])
@@ -77,7 +77,7 @@ def nullable(of: Any) -> Made:
 
 
 def either(*of: Any) -> Made:
-    """Return the schema of what has one of these."""
+    """Return the schema of a value that matches one of these."""
     return Made(anyOf=[schema(each) for each in of])
 
 
@@ -101,11 +101,11 @@ def _object(named: Mapping[str, Any]) -> Made:
     )
 
 
-# The schemas of records that the code itself reads and writes: they cannot differ from what it does.
+# The schemas of records that the code itself reads and writes, so they cannot differ from it.
 
-_SENT = (Leaderboard, Explained)  # every field is always there
+_SENT = (Leaderboard, Explained)  # every field is always sent
 _READ = (RaceOverride, Provider)
-# Names that would say too little, or that two records have.
+# Names for classes whose own names are unclear, or not unique.
 _NAMES = {"Row": "LeaderboardRow", "Provider": "ProviderPreferences", "Role": "AttemptRole"}
 _NAMES_OF_SETTINGS = {"Role": "ClientRole"}
 _OF_FILE = ("key_sha256", "admin")  # of a client in the configuration only
@@ -119,7 +119,7 @@ def of_records() -> dict[str, Any]:
             each["required"] = list(each["properties"])
     read = msgspec.json.schema_components(_READ, ref_template=_REF)[1]
     client = ClientSettings.model_json_schema(ref_template=_REF.format(name="{model}"))
-    del client["additionalProperties"]  # others are beside them, in what describes a client
+    del client["additionalProperties"]  # a client's description has more fields
     found = _named({**sent, **read}, _NAMES)
     return found | _named({**client.pop("$defs"), "ClientSettings": _without(client, _OF_FILE)}, _NAMES_OF_SETTINGS)
 
@@ -151,7 +151,7 @@ def _without(one: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _named(schemas: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return schemas, tidied, by the names that they shall have.
+    """Return tidied schemas by their names in the document.
 
     They are without titles, which repeat the names, and with descriptions in Markdown. A field may have one of these
     names too: its value is a schema, not a string.

@@ -1,1 +1,1 @@
-"""ClickHouse as a second place for finished calls and attempts: written from the spool, read only when you ask it."""
+"""ClickHouse as a second store of finished calls and attempts: written from the spool, read only by operators."""

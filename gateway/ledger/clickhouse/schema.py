@@ -11,7 +11,7 @@ from gateway.ledger.clickhouse.server import ClickHouse
 from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS
 from gateway.ledger.tables import attempts, calls
 
-VERSION = 2  # raised with every change of a table or a view; a test remembers what belongs to it
+VERSION = 2  # raised with every change of a table or a view; a test has the statements of each version
 TABLES = {"calls": (calls, CALL_COLUMNS), "attempts": (attempts, ATTEMPT_COLUMNS)}
 VIEWS = Path(__file__).parent / "views"
 # Of rows, over all time and lately; the others have one window of their own.
@@ -46,10 +46,10 @@ _VERSIONS = (
 async def prepare_clickhouse(server: ClickHouse, keep_days: float | None) -> int:
     """Make or update the tables and views, and set for how long rows are kept; return the schema's version.
 
-    It changes nothing where all is as it should be. A schema of a later version stays as it is: columns are only added.
+    Does nothing if they are current. A schema of a later version stays as it is: columns are only added.
 
     Raises:
-        DatabaseUnreachableError: the server is away, or does not let this user make tables.
+        DatabaseUnreachableError: the server is unreachable, or this user may not make tables.
 
     """
     await server.run(_VERSIONS)
@@ -96,7 +96,7 @@ def table_sql(name: str, keep_days: float | None = None) -> str:
 
 
 def _columns_sql(name: str) -> str:
-    """Return the statement that adds what an older version's table has not."""
+    """Return the statement that adds the columns missing in an older version's table."""
     added = (f"add column if not exists {column} {kind}" for column, kind in columns_of(name))
     return f"alter table {name} {', '.join(added)}"
 
@@ -126,14 +126,14 @@ def _plain(name: str, kind: TypeEngine[object]) -> str:
         case Boolean():
             return "Bool"
         case SmallInteger() | BigInteger() | Integer():
-            return "Int64"  # it takes what the others clamp; columns are compressed
+            return "Int64"  # holds values that the other databases clamp; columns are compressed
         case Double():
             return "Float64"
     return "UUID" if name == "id" else "String"
 
 
 def views_sql() -> Iterator[str]:
-    """Yield the statements that make the views, each of all its windows."""
+    """Yield the statements that make the views, each with all its windows."""
     for path in sorted(VIEWS.glob("*.sql")):
         text = "\n".join(line for line in path.read_text("utf-8").splitlines() if not line.startswith("--"))
         for suffix, since in _SINCE.items() if path.stem in WINDOWED else [("", "")]:

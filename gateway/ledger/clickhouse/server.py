@@ -20,7 +20,7 @@ INSERT_TIMEOUT_S = 120.0  # a server that is merely slow must not be sent the sa
 QUERY_TIMEOUT_S = 60.0
 _WORDS_MAX = 300  # of an error: what follows may quote the rows
 _PORTS = {"http": 8123, "https": 8443}
-# Stored when the answer comes: the server gathers the inserts of several workers into one part, and answers after that.
+# Rows are stored when the server answers: it gathers the inserts of several workers into one part first.
 _INSERTED = {
     "async_insert": "1",
     "wait_for_async_insert": "1",
@@ -38,7 +38,7 @@ _READ = {
     "output_format_json_quote_64bit_integers": "0",
     "date_time_output_format": "iso",
 }
-# Errors that the rows cause: what is not of their column's type. All others are a state of the server that will change.
+# Errors that the rows cause: values not of their column's type. All others are a state of the server that will change.
 _BAD_ROWS = frozenset({"6", "26", "27", "41", "53", "69", "72", "117", "130", "131", "349", "376", "457"})
 
 
@@ -77,7 +77,7 @@ class ClickHouse:
         raise DatabaseUnreachableError(f"ClickHouse at {self.place} refuses: {words}")
 
     async def run(self, statement: str) -> str:
-        """Run a statement of ours, and return what it answers.
+        """Run a statement of ours, and return its result.
 
         Raises:
             DatabaseUnreachableError: it cannot be run now.

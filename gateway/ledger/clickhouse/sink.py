@@ -2,7 +2,7 @@
 
 A segment that is complete gets a second name in ``SPOOL_DIR/.clickhouse`` before SQL may delete the first one: a hard
 link, so nothing is written twice. The names there are ClickHouse's cursor: a file is deleted when its rows are stored.
-Who dies before has the file sent again, by whichever process locks it next; rows sent twice have one key, and FINAL
+If a process dies before that, the next one to lock the file sends it again; rows sent twice have one key, and FINAL
 reads one of them. The folder is bounded: beyond ``max_spool_gb`` the oldest files are dropped, with a line in the log.
 """
 
@@ -37,13 +37,13 @@ from gateway.ledger.folders import LOCK_NAME, lock_file, make_private, segment_n
 from gateway.ledger.inserts import RowsRejectedError
 from gateway.settings import ClickHouseSettings
 
-FOLDER = ".clickhouse"  # not visible to who looks for the spools of dead workers
+FOLDER = ".clickhouse"  # hidden, so the search for dead workers' spools skips it
 CURSOR = "clickhouse"  # in the folder of a spool: the number of its last segment that was added
 INTERVAL_S = 1.0
 BACKOFF_FIRST_S, BACKOFF_MAX_S = 1.0, 30.0
 BATCH_MAX_BYTES = 4 * 1024 * 1024  # of lines, sent as two inserts; about a thousand calls
 SLICE_ENTRIES = 16  # decoded and encoded without a pause, in about 0.4 ms
-REST = 3.0  # times as long as a slice took, others have the event loop: a backlog must not slow calls
+REST = 3.0  # pause after a slice, in times of its duration: a backlog must not slow calls
 REMIND_S = 60.0  # between log lines about files that are dropped
 CLOSE_TIMEOUT_S = 5.0
 _ENDED = "ended"  # in the name of a file with starts of calls that never ended
@@ -53,7 +53,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Queue:
-    """The files that ClickHouse has not: segments of all workers with this ``spool_dir``, live and dead."""
+    """The files not yet in ClickHouse: segments of all workers with this ``spool_dir``, live and dead."""
 
     def __init__(self, spool_dir: Path, max_bytes: float, clock: Callable[[], float] = time.monotonic) -> None:
         """Make the folder.
@@ -91,7 +91,7 @@ class Queue:
                     (folder / CURSOR).write_text(str(number))
 
     def add_ended(self, folder: Path, entries: Iterable[Entry]) -> None:
-        """Add what had not ended in a dead worker's spool, as the end of it. Blocks; never raises."""
+        """Add the unfinished entries of a dead worker's spool, as ended. Blocks; never raises."""
         content = b"".join(encode(entry) for entry in entries if isinstance(entry, Started | Audited))
         if content:
             with self._refusals(folder.name):
@@ -100,7 +100,7 @@ class Queue:
     @contextmanager
     def _refusals(self, name: str) -> Iterator[None]:
         try:
-            make_private(self.folder)  # somebody may have deleted it
+            make_private(self.folder)  # it may have been deleted
             yield
         except OSError as error:
             # Event ledger.clickhouse_refused: A part of the spool could not be kept for ClickHouse, as the disk refuses
@@ -109,9 +109,9 @@ class Queue:
             self._log.error("ledger.clickhouse_refused", segment=name, cause=error.strerror)
 
     def files(self) -> list[Path]:
-        """Return the files that wait, the oldest first, and drop the oldest while there are too many. Blocks."""
+        """Return the waiting files, the oldest first, after dropping the oldest if they exceed the limit. Blocks."""
         make_private(self.folder)
-        with _alone(self.folder / LOCK_NAME) as may_drop:  # two that look at once would drop twice as many
+        with _alone(self.folder / LOCK_NAME) as may_drop:  # two processes at once would drop twice as many
             found = []
             for path in self.folder.glob("*.jsonl"):
                 with suppress(FileNotFoundError):
@@ -154,7 +154,7 @@ class Queue:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[bool]:
-    """Yield whether no other process, and no other thread, is doing the same."""
+    """Yield whether the lock at ``path`` was taken: no other process or thread holds it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         yield lock_file(descriptor, path)
@@ -204,8 +204,8 @@ def _locked(path: Path) -> int | None:
 class ClickHouseSink:
     """Sends the queue's files to ``server``. ``start`` it, and ``close`` it; its failures delay only itself.
 
-    ``away`` tells whether ClickHouse's last answer was none, or an error; ``rejected`` counts entries that it refuses
-    for good. They are set aside.
+    ``away``: ClickHouse's last request failed, or had no answer; ``rejected`` counts entries that it refuses for
+    good. They are set aside.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class ClickHouseSink:
         unix_clock: Callable[[], float] = time.time,
         server: ClickHouse | None = None,
     ) -> None:
-        """Make the queue's folder. Nothing is connected yet; ``server`` is used instead of the setting's.
+        """Make the queue's folder. Does not connect yet. ``server`` replaces the one of the settings.
 
         Raises:
             SpoolError: the folder cannot be made.
@@ -243,19 +243,19 @@ class ClickHouseSink:
 
     @property
     def oldest_s(self) -> float:
-        """How many seconds ago the oldest rows that wait were written; 0 if none wait."""
+        """The age of the oldest waiting rows, in seconds; 0 if none wait."""
         oldest_at_s = self.queue.oldest_at_s
         return 0.0 if oldest_at_s is None else max(0.0, self._unix_clock() - oldest_at_s)
 
     def start(self) -> None:
-        """Start sending; ClickHouse may be away."""
+        """Start sending; ClickHouse may be unreachable."""
         self._tasks = [
             asyncio.create_task(self._repeat(), name="ledger.clickhouse"),
             asyncio.create_task(self._bound(), name="ledger.clickhouse_bound"),
         ]
 
     async def close(self) -> None:
-        """Send what waits, for a few seconds if ClickHouse answers; another process sends the rest, or the next one."""
+        """Send waiting files, for a few seconds if ClickHouse answers; another or a later process sends the rest."""
         self._closing.set()
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
@@ -271,7 +271,7 @@ class ClickHouseSink:
             await self._server.aclose()
 
     async def ship(self) -> None:
-        """Send all files that wait, but for those that another process is sending.
+        """Send all waiting files, except those that another process is sending.
 
         Raises:
             DatabaseUnreachableError: ClickHouse is away; what was not sent stays.
@@ -295,7 +295,7 @@ class ClickHouseSink:
             await self._insert([line for line in lines if line.endswith(b"\n")], kinds)
 
     async def _insert(self, lines: Sequence[bytes], kinds: tuple[type[Entry], ...]) -> None:
-        """Store the rows of ``lines``; where ClickHouse refuses a row for good, its line alone is set aside."""
+        """Store the rows of ``lines``; if ClickHouse refuses a row for good, only its line is set aside."""
         calls, attempts = bytearray(), bytearray()
         for first in range(0, len(lines), SLICE_ENTRIES):
             begun_s = self._clock()
@@ -310,7 +310,7 @@ class ClickHouseSink:
         try:
             if attempts:
                 await self._server.insert("attempts", ATTEMPT_COLUMNS, bytes(attempts))
-            if calls:  # after its attempts: who finds a call finds those of its end
+            if calls:  # after its attempts, so that a stored call has them
                 await self._server.insert("calls", CALL_COLUMNS, bytes(calls))
         except RowsRejectedError as error:
             if len(lines) == 1:
@@ -347,7 +347,7 @@ class ClickHouseSink:
             )
 
     async def _bound(self) -> None:
-        """Keep the queue within its bound, also while a slow server is waited for."""
+        """Keep the queue within its limit, also during a slow request."""
         while not self._closing.is_set():
             with suppress(OSError):
                 await asyncio.to_thread(self.queue.files)

@@ -23,14 +23,14 @@ _OF_ATTEMPT = (
     "token_ms", "first_event_ms", "last_token_ms", "censored_at_ms", "completion_tokens",
 )  # fmt: skip
 _OUR_VERSION = 7  # of UUIDs
-_A_MINUTE = timedelta(minutes=1)  # by which a clock may be set back between a call and its attempts
+_A_MINUTE = timedelta(minutes=1)  # a clock may be set back by this between a call and its attempts
 _A_DAY = timedelta(days=1)  # more than between an id's time and its row's, or between a call and its attempts
 
 
 async def listed(reader: Reader, unshipped: Iterable[Shippable], wanted: CallsWanted, since: datetime | None) -> Table:
     """Return the page after ``wanted.after`` of calls from ``since`` on, and one more than its limit if there are more.
 
-    ``unshipped`` must be of before this, so that no call is missing in both.
+    ``unshipped`` must be taken before this, so that no call is missing in both.
     """
     recent = [
         _listed(entry.call, attempts=wanted.attempts)
@@ -55,7 +55,7 @@ async def _add_attempts(reader: Reader, calls: list[dict[str, Any]]) -> None:
     words, columns = reader.words, ", ".join(_OF_ATTEMPT)
     ids = ", ".join(words.text(each) for each in by_call)
     sql = f"select {columns} from attempts where call_id in ({ids})"  # noqa: S608 - quoted
-    if words.is_postgres:  # the time says in which partitions they are
+    if words.is_postgres:  # the time selects the partitions
         begun = [row["started_at"] for row in calls]
         since, until = words.instant(min(begun) - _A_MINUTE), words.instant(max(begun) + _A_DAY)
         sql += f" and started_at >= {since} and started_at < {until}"
@@ -73,7 +73,7 @@ async def exist(reader: Reader, unshipped: Iterable[Shippable]) -> bool:
 async def found(
     reader: Reader, unshipped: Iterable[Shippable], running: CallStart | None, call_id: str
 ) -> FoundCall | None:
-    """Return one call; None if neither memory nor the ledger has it. ``running`` is its start if it has not ended."""
+    """Return one call; None if neither memory nor the ledger has it. ``running``: its start if it has not ended."""
     there = f"= '{call_id}'{_around(reader.words, call_id)}"
     call_sql = f"select * from calls where id {there}"  # noqa: S608 - a UUID
     sql = f"select * from attempts where call_id {there} order by number"  # noqa: S608 - a UUID
@@ -117,7 +117,7 @@ left join attempts as winner on {_WINNER[words.is_postgres]}
 order by calls.started_at desc, calls.id desc"""  # noqa: S608 - values are quoted by ``Words``
 
 
-# On Postgres with the time, which says in which partition it is.
+# On Postgres with the time, which selects the partition.
 _WINNER = {
     False: "winner.id = calls.winner_attempt_id and winner.call_id = calls.id",
     True: (
@@ -129,7 +129,7 @@ _WINNER = {
 
 
 def _conditions(words: Words, wanted: CallsWanted, since: datetime | None) -> list[str]:
-    """Return what is true of the calls that are wanted; ``_fits`` says the same of records."""
+    """Return the SQL condition for wanted calls; ``_fits`` is its counterpart for records."""
     found = [] if since is None else [f"started_at >= {words.instant(since)}"]
     if (after := wanted.after) is not None:
         at = words.instant(after.started_at)
@@ -163,7 +163,7 @@ _ENDED = {
 
 
 def _fits(wanted: CallsWanted, since: datetime | None, call: CallRecord) -> bool:
-    """Whether a record in memory is wanted; ``_conditions`` says the same of rows."""
+    """Whether a record in memory is wanted; ``_conditions`` is its counterpart for rows."""
     after = wanted.after
     waited_ms = call.total_ms if call.ttft_ms is None else call.ttft_ms
     return (
@@ -207,7 +207,7 @@ def _number(attempt: dict[str, Any]) -> int:
 
 
 def _around(words: Words, call_id: str) -> str:
-    """Return what lets Postgres look into some partitions only: our ids begin with their time."""
+    """Return a condition that limits Postgres to some partitions: our ids begin with their time."""
     known = uuid.UUID(call_id)
     if not words.is_postgres or known.version != _OUR_VERSION:
         return ""

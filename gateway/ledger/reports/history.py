@@ -17,7 +17,7 @@ from gateway.ledger.reports.reader import FAILED, Reader, Words, paid, quantile
 
 # Which windows of the ledger's sums a report adds up, and the steps of a history.
 
-# Minutes of the windows at the edge, and of those within; those of a day and a month are the views'.
+# Minutes of the windows at the edge, and of inner ones; for a day and a month the same as in the views.
 _MINUTES: Mapping[Window, tuple[int, int]] = {
     Window.HOUR: (5, 5),
     Window.DAY: (5, 60),
@@ -29,12 +29,12 @@ _STEPS: Mapping[Window, int] = {Window.HOUR: 5, Window.DAY: 5, Window.WEEK: 60, 
 
 
 def first(window: Window, now: datetime) -> datetime:
-    """Return when the first whole window of sums begins."""
+    """Return the start of the first whole window of sums."""
     return _floor(now - window.length, _MINUTES[window][0])
 
 
 def windows(words: Words, window: Window, now: datetime) -> str:
-    """Return what is true of the sums (r) from then until now: small windows until the first large one."""
+    """Return the SQL condition for the sums (r) from then until now: small windows until the first large one."""
     small, large = _MINUTES[window]
     since = first(window, now)
     if small == large:
@@ -48,7 +48,7 @@ def windows(words: Words, window: Window, now: datetime) -> str:
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """The steps of a history: the last one is still going on."""
+    """The steps of a history; the last one has not ended."""
 
     since: datetime
     number: int
@@ -68,7 +68,7 @@ class Steps(msgspec.Struct, frozen=True):
 
     @property
     def starts(self) -> range:
-        """When each begins, in seconds since 1970."""
+        """The start of each, in seconds since 1970."""
         return range(int(self.since.timestamp()), int(self.until.timestamp()), self.minutes * 60)
 
 
@@ -90,12 +90,12 @@ _QUANTILES = {
 }
 _FIGURES = (*_COUNTS, *_QUANTILES)
 _KEY = ("model", "deployment", "provider")
-_LASTS, _LONGEST = timedelta(days=1), timedelta(days=30)  # an outage without an end, and one with an end
+_LASTS, _LONGEST = timedelta(days=1), timedelta(days=30)  # the longest outages: without an end, and with one
 _MOST_OUTAGES = 500  # the newest ones
 
 
 async def history(reader: Reader, wanted: HistoryWanted, now: datetime) -> History:
-    """Return the series of all deployments that are wanted and had attempts."""
+    """Return the series of all wanted deployments that had attempts."""
     steps = Steps.of(wanted.window, now)
     sql = _history_sql(reader.words, wanted, steps)
     answer = await reader.run(sql)
@@ -108,7 +108,7 @@ async def history(reader: Reader, wanted: HistoryWanted, now: datetime) -> Histo
 
 
 async def _series(key: tuple[Any, ...], rows: Iterable[Sequence[Any]], steps: Steps) -> msgspec.Raw:
-    """Return one deployment's columns as JSON: a value for each step, of what is counted 0 where nothing was."""
+    """Return one deployment's columns as JSON, with a value for each step; counts are 0 where there was nothing."""
     starts = steps.starts
     columns: dict[str, list[Any]] = {name: [0 if name in _COUNTS else None] * steps.number for name in _FIGURES}
     for row in rows:
@@ -160,7 +160,7 @@ order by places.model, places.deployment, places.provider, t"""  # noqa: S608 - 
 
 
 def _sums(words: Words, wanted: HistoryWanted, steps: Steps) -> str:
-    """Return the tables sums and counts, of the database's sums of each step."""
+    """Return the SQL of the tables sums and counts, from the database's sums for each step."""
     of_step = f"r.minutes = {steps.minutes} and r.window_start >= {words.window(steps.since)}"
     return f"""\
 series as (  -- numbers are grouped in half the time that names take
@@ -190,7 +190,7 @@ counts as (
 
 
 def _sums_of_rows(words: Words, wanted: HistoryWanted, steps: Steps) -> str:
-    """Return the same of one client's attempts, of which there are no sums."""
+    """Return the same from one client's attempts, for which there are no sums."""
     client = f"client = {words.text(wanted.client)}" if wanted.client else "client is null and number > 0"  # no probes
     seconds = steps.minutes * 60
     step = words.moment(f"{words.epoch('started_at')} / {seconds} * {seconds}")
@@ -310,7 +310,7 @@ join rollup_series as s on s.id = sums.place
 
 
 def _which(words: Words, wanted: HistoryWanted | HeatWanted) -> str:
-    """Return what is true of the series, or attempts, that are wanted."""
+    """Return the SQL condition for the wanted series, or attempts."""
     asked = {"model": wanted.model, "deployment": wanted.deployment}
     given = [f"{name} = {words.text(value)}" for name, value in asked.items() if value is not None]
     return " and ".join(["deployment <> ''", *given])
@@ -319,10 +319,10 @@ def _which(words: Words, wanted: HistoryWanted | HeatWanted) -> str:
 # Reports that are sums over a window: the value of racing, refusals, and what clients have used.
 
 MOST_REFUSALS = 500  # rows; there are few reasons, but clients may be many
-MOST_ADDRESSES = 100  # strangers make as many as they like
+MOST_ADDRESSES = 100  # of unknown senders, who can use any number
 MOST_END_USERS = 10  # of each team
 MOST_PAYERS = 2000  # rows; before there were teams, clients could make up tags of that name
-_VIEWED = frozenset({Window.HOUR, Window.DAY, Window.MONTH})  # there are views of race value of these
+_VIEWED = frozenset({Window.HOUR, Window.DAY, Window.MONTH})  # there are views of race value for these
 
 
 async def race_value(reader: Reader, window: Window, by: By, now: datetime) -> Table:
@@ -361,7 +361,7 @@ order by n desc, address limit {MOST_ADDRESSES}"""  # noqa: S608 - our own value
 
 
 async def usage(reader: Reader, window: Window, now: datetime) -> Table:
-    """Return what clients have used, the dearest first."""
+    """Return the usage of clients, the most expensive first."""
     sql = f"""\
 select
   nullif(r.client, '') as client, cast(sum(r.n) as bigint) as calls, cast(sum(r.n_failed) as bigint) as failed,
@@ -377,9 +377,9 @@ order by coalesce(sum({paid("cost_usd")}), 0) desc, client"""  # noqa: S608 - ou
 
 
 async def payers(reader: Reader, window: Window, now: datetime) -> Table:
-    """Return what teams have used, the dearest first, and of each the end users that cost most.
+    """Return the usage of teams, the most expensive first, each with the end users that cost most.
 
-    It reads the rows of calls: the sums have each tag apart, not the end users of a team.
+    It reads the rows of calls: the sums are by single tags, not by the end users of a team.
     """
     words = reader.words
     figures = ("calls", "failed", "prompt_tokens", "completion_tokens", "cost_usd")
@@ -419,13 +419,13 @@ limit {MOST_PAYERS}"""  # noqa: S608 - our own values
 
 
 async def sums_trail_s(reader: Reader) -> float | None:
-    """Return for how long the oldest row waits that is not in the sums, in seconds; None on SQLite while one does."""
+    """Return the age of the oldest row that is not in the sums, in seconds; None on SQLite while there is one."""
     (row,) = shapes.rows(await reader.run("select trails_s from rollup_pending"))
     return None if row["trails_s"] is None else float(row["trails_s"])
 
 
-# A replica that is connected and has replayed all that came is not behind, however long ago the last change was. One
-# that has lost its primary has replayed all as well, and only its last change says how far it may be behind.
+# A connected replica that has replayed all it received is not behind, however old the last change is. One that has
+# lost its primary has replayed all as well: only the age of its last change bounds how far it may be behind.
 _LAG = """\
 select
   case
@@ -436,7 +436,7 @@ select
 
 
 async def replica_lag_s(reader: Reader) -> float | None:
-    """Return how far a replica is behind, in seconds, at most; None if it cannot say: nothing came since its start."""
+    """Return how far a replica is behind at most, in seconds; None if unknown: it received nothing since its start."""
     (row,) = shapes.rows(await reader.run(_LAG))
     return None if row["lag_s"] is None else float(row["lag_s"])
 
@@ -460,7 +460,7 @@ group by client"""  # noqa: S608 - our own values
 async def spent_by_teams(reader: Reader, now: datetime) -> dict[str | None, tuple[float, float]]:
     """Return what teams have spent in this UTC day and month on answered calls, US dollars.
 
-    The rows are read of days on which clients made too many tags to be added up.
+    For days with too many tags to be summed, the rows are read.
     """
     words = reader.words
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -507,7 +507,7 @@ def _race_value(by: By) -> str:
     """Return the statement of race_value, with ``{windows}`` in it, by model or by client: that of the view."""
     view = (migrations_folder() / "views" / "0026" / "race_value.sql").read_text("utf-8")
     statement = view.partition("create view {view} as\n")[2].rstrip()
-    if by is By.CLIENT:  # what is summed up by is called model inside
+    if by is By.CLIENT:  # the grouping column is called model inside
         statement = re.sub(r"group by ([rs])\.model\b", r"group by \1.client", statement)
         statement = re.sub(r"\b([rs])\.model,", r"\1.client as model,", statement)
         statement = statement.replace(

@@ -24,7 +24,7 @@ async def listed(reader: Reader) -> Table:
     return Table(rows(await reader.run(LISTED)), LISTED)
 
 
-# Slowdowns, as they are listed.
+# Slowdowns for the list.
 
 _MOST = 500
 _OPEN = """\
@@ -34,7 +34,7 @@ where ended_at is null"""
 
 
 async def slowdowns(reader: Reader, wanted: SlowdownsWanted, now: datetime) -> Table:
-    """Return the slowdowns that are wanted, the newest first."""
+    """Return the wanted slowdowns, the newest first."""
     sql = slowdowns_sql(reader.words, wanted, now)
     return Table(rows(await reader.run(sql)), sql)
 
@@ -45,17 +45,17 @@ async def open_slowdowns(reader: Reader) -> list[Slowdown]:
 
 
 async def stated_models(reader: Reader, sql: str) -> list[Stated]:
-    """Return what deployments have stated, as ``sql`` reads it."""
+    """Return the models that deployments have stated, as ``sql`` selects them."""
     return [Stated(**row) for row in rows(await reader.run(sql))]
 
 
 async def written(reader: Reader, sql: str) -> list[Written]:
-    """Return what a deployment has written to fixed prompts, as ``sql`` reads it."""
+    """Return a deployment's answers to fixed prompts, as ``sql`` selects them."""
     return [Written(**row) for row in rows(await reader.run(sql))]
 
 
 def slowdowns_sql(words: Words, wanted: SlowdownsWanted, now: datetime) -> str:
-    """Return a statement over the slowdowns that went on in the window."""
+    """Return the statement for the slowdowns that lasted in the window."""
     asked = {"model": wanted.model, "deployment": wanted.deployment, "metric": wanted.metric}
     which = "".join(f" and {name} = {words.text(value)}" for name, value in asked.items() if value is not None)
     since = words.instant(now - wanted.window.length)

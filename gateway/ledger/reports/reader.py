@@ -28,23 +28,22 @@ from gateway.ledger.database import (
     url_of,
 )
 
-# What the two databases write differently, and values as SQL: a report runs the very statement that it shows. So
-# values are literals in it, not parameters. Text comes from whoever asks, and is quoted here and nowhere else.
+# The differences between the two databases' SQL, and values as literals: a report runs the very statement that it
+# shows, so it has no parameters. Text from requests is quoted here and nowhere else.
 
-# What is true of calls (c) that failed, as ``gateway.core.calls.has_failed`` says, and of those that were wrong
-# themselves.
+# The conditions for failed calls (c), as in ``gateway.core.calls.has_failed``, and for invalid ones.
 FAILED = "(c.error_kind is not null and (c.status_code in (424, 429) or c.status_code not between 400 and 499))"
 OWN_FAULT = "(c.status_code between 400 and 498 and c.status_code not in (424, 429))"
 LOWEST, HIGHEST = -56, 111  # numbers of the ledger's buckets
 
 
 def paid(column: str) -> str:
-    """Return a cost of ``rollup_calls`` as ``client_usage`` has it: with attempts that ended after their call."""
+    """Return a cost column of ``rollup_calls`` as in ``client_usage``: with attempts that ended after their call."""
     return f"case when coalesce(race_{column}, 0) > coalesce({column}, 0) then race_{column} else {column} end"
 
 
 class Words:
-    """How Postgres, or SQLite, writes it."""
+    """The SQL dialect of Postgres, or of SQLite."""
 
     def __init__(self, *, is_postgres: bool) -> None:
         self.is_postgres = is_postgres
@@ -57,11 +56,11 @@ class Words:
         return quoted
 
     def instant(self, at: datetime) -> str:
-        """Return an instant as a literal, to be compared with those of rows: SQLite compares text, digit by digit."""
+        """Return an instant as a literal comparable with those of rows: SQLite compares text, digit by digit."""
         return self._instant(at, "%Y-%m-%d %H:%M:%S.%f")
 
     def window(self, at: datetime) -> str:
-        """Return an instant as a literal, to be compared with the starts of windows, which have no fractions."""
+        """Return an instant as a literal comparable with the starts of windows, which have no fractions."""
         return self._instant(at, "%Y-%m-%d %H:%M:%S")
 
     def _instant(self, at: datetime, form: str) -> str:
@@ -69,7 +68,7 @@ class Words:
         return f"'{written}+00'" if self.is_postgres else f"'{written}'"
 
     def epoch(self, instant: str) -> str:
-        """Return seconds since 1970, whole, of an instant in a row. SQLite would round them to milliseconds first."""
+        """Return the whole seconds since 1970 of an instant in a row. SQLite would round to milliseconds first."""
         if self.is_postgres:
             return f"cast(floor(extract(epoch from {instant})) as bigint)"
         return f"cast(strftime('%s', substr({instant}, 1, 19)) as integer)"
@@ -91,7 +90,7 @@ class Words:
         return f"(cast(strftime('%w', {instant}) as integer) + 6) % 7"
 
     def has_tag(self, name: str, value: str) -> str:
-        """Return what is true of a call with this tag; on Postgres an index finds it."""
+        """Return the condition for a call with this tag; on Postgres it uses an index."""
         if self.is_postgres:
             return f"tags @> {self.text(msgspec.json.encode({name: value}).decode())}"
         is_it = f"tag.key = {self.text(name)} and tag.value = {self.text(value)}"
@@ -102,7 +101,7 @@ class Words:
         return f"tags ->> {self.text(name)}" if self.is_postgres else f"json_extract(tags, {self.text('$.' + name)})"
 
     def bucket(self, value: str) -> str:
-        """Return the number of the bucket that a value is in, as in migrations/versions/0006."""
+        """Return the number of a value's bucket, as in migrations/versions/0006."""
         if self.is_postgres:
             index = f"floor(8 * ln(greatest({value}, 0.01) / 10) / ln(2) + 1e-9)"
             return f"cast(greatest({LOWEST}, least({HIGHEST}, {index})) as smallint)"
@@ -110,21 +109,21 @@ class Words:
         return f"coalesce((select bucket from buckets where from_ms <= {edge}), {LOWEST})"  # noqa: S608 - our names
 
     def pairs(self, json: str) -> str:
-        """Return what yields the keys and values of a JSON object, to be joined."""
+        """Return the table function that yields the keys and values of a JSON object."""
         return f"json_each_text({json})" if self.is_postgres else f"json_each({json})"
 
 
 def quantile(metric: str, q: str) -> str:
     """Return the value below which the share ``q`` of a metric lies: inside its bucket, between its edges.
 
-    As in migrations/versions/0007, so that a report and the views give the same.
+    As in migrations/versions/0007, so that reports and views agree.
     """
     is_there = f"o.metric = '{metric}' and o.so_far >= {q} * o.total and o.so_far - o.n < {q} * o.total"
     inside = f"b.from_ms + (b.to_ms - b.from_ms) * ({q} * o.total - (o.so_far - o.n)) / o.n"
     return f"max(case when {is_there} then {inside} end)"
 
 
-CONNECTIONS = 3  # of one's own; one more is made while they are busy
+CONNECTIONS = 3  # of its own; one more is opened while they are busy
 TIMEOUT_S = 8.0  # of one statement, and the wait for a connection
 _NO_SUCH = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InsufficientPrivilegeError)
 _AWAY = "the database does not answer, so there is no report now; calls go on, and the gateway's log says why"
@@ -150,9 +149,9 @@ class Reader:
     """Runs statements of reports. It connects when first used."""
 
     def __init__(self, database: Database, *, timeout_s: float | None = None, is_replica: bool = False) -> None:
-        """Read from the ledger at a URL, or by connections that others use too.
+        """Read from the ledger at a URL, or through a shared pool.
 
-        ``is_replica``: it follows another one, by some seconds perhaps.
+        ``is_replica``: the database follows another one, perhaps by some seconds.
 
         Raises:
             DatabaseUrlError: the URL is invalid.
@@ -224,7 +223,7 @@ class Reader:
 async def _run_postgres(connection: AsyncConnection, sql: str, timeout_s: float) -> Answer:
     raw = await connection.get_raw_connection()
     driver: Any = raw.driver_connection
-    transaction = driver.transaction(readonly=True)  # not as a context: it would wait for a server that hangs
+    transaction = driver.transaction(readonly=True)  # not as a context: its exit would wait for a server that hangs
     usable = False
     try:
         await transaction.start()
@@ -251,7 +250,7 @@ async def _run_sqlite(connection: AsyncConnection, sql: str, _timeout_s: float) 
             rows = await cursor.fetchall()
             return Answer(tuple(column[0] for column in cursor.description), rows)
     except asyncio.CancelledError:
-        await driver.interrupt()  # its thread would go on
+        await driver.interrupt()  # else its thread would go on
         raise
     except OSError:
         await connection.invalidate()
@@ -259,7 +258,7 @@ async def _run_sqlite(connection: AsyncConnection, sql: str, _timeout_s: float) 
 
 
 def _is_our_fault(error: Exception) -> bool:
-    """Whether a statement is wrong: a defect of the gateway, which its log shall show."""
+    """Whether the statement itself is wrong: a defect of the gateway, to be logged."""
     wrong = isinstance(error, asyncpg.SyntaxOrAccessError | asyncpg.DataError) and not isinstance(error, _NO_SUCH)
     return wrong or (isinstance(error, sqlite3.OperationalError) and "syntax error" in str(error))
 
@@ -268,7 +267,7 @@ def _lacks(error: Exception) -> bool:
     return isinstance(error, _NO_SUCH) or (isinstance(error, sqlite3.OperationalError) and "no such" in str(error))
 
 
-# Rows as a report has them: JSON's types, the same from both databases and from a record in memory.
+# Rows in a report's form: JSON's types, the same from both databases and from a record in memory.
 
 _COLUMNS: tuple[Column[Any], ...] = (*tables.calls.columns, *tables.attempts.columns, *tables.alerts.columns)
 _BOOLEANS = frozenset(column.name for column in _COLUMNS if isinstance(column.type, Boolean))
@@ -277,12 +276,12 @@ _encode = msgspec.json.Encoder(enc_hook=dict).encode
 
 
 def rows(answer: Answer) -> list[dict[str, Any]]:
-    """Return the rows by column: SQLite's text and numbers as the instants, booleans and JSON that they are."""
+    """Return the rows by column, with SQLite's text and numbers converted to instants, booleans and JSON."""
     return [{name: _value(name, value) for name, value in zip(answer.columns, row, strict=True)} for row in answer.rows]
 
 
 def of_record(record: msgspec.Struct, names: Iterable[str]) -> dict[str, Any]:
-    """Return the fields of a record that are columns, as the row will have them."""
+    """Return the fields of a record that are columns, with the values of the future row."""
     return {name: _field(name, getattr(record, name, None)) for name in names}
 
 
@@ -294,7 +293,7 @@ def instant(written: str) -> datetime:
 
 def _value(name: str, value: Any) -> Any:
     match value:
-        case Decimal():  # Postgres' sum of whole numbers
+        case Decimal():  # Postgres' sum of integers
             return int(value) if value == value.to_integral_value() else float(value)
         case str() if name in _JSONS:
             return msgspec.Raw(value.encode())

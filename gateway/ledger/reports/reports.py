@@ -37,7 +37,7 @@ from gateway.ledger.reports.reader import Reader
 from gateway.ledger.targets import counting
 from gateway.targets.targets import Burn, Standing, Target
 
-# Answers that several people who look at the same page share: each is asked for once, and kept for some seconds.
+# Report results shared by all viewers of a page: each is queried once, and cached for some seconds.
 
 KEPT_S = 5.0  # the page asks every 15 or 30 seconds
 MOST_KEPT = 64  # of a few hundred kB at most
@@ -51,14 +51,14 @@ class TtlCache:
     """
 
     def __init__(self, *, clock: Callable[[], float], kept_s: float = KEPT_S, times: float | None = None) -> None:
-        """``clock``: monotonic seconds. An answer is kept for ``kept_s``, or ``times`` as long as it took, if less."""
+        """``clock``: monotonic seconds. A result is kept for ``kept_s``, or ``times`` its duration if that is less."""
         self._clock = clock
         self._kept_s = kept_s
         self._times = times
         self._answers: dict[Hashable, _Answer] = {}  # the oldest first
 
     async def get(self, key: Hashable, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what ``ask`` returned some seconds ago, or returns; ``key`` names the question.
+        """Return the cached result for ``key``, else that of ``ask``.
 
         Raises:
             Exception: what ``ask`` raises; the next one asks again.
@@ -79,7 +79,7 @@ class TtlCache:
                     del self._answers[key]
 
     async def aclose(self) -> None:
-        """Cancel what is asked, and forget all answers."""
+        """Cancel running queries, and forget all results."""
         tasks = [answer.task for answer in self._answers.values()]
         self._answers.clear()
         for task in tasks:
@@ -115,24 +115,24 @@ class _Answer:
         self.took_s = self._clock() - self.asked_at
 
 
-# What other settings would have done, for the page: replayed in a child process, and kept for minutes.
+# The effect of other settings, for the page: replayed in a child process, and kept for minutes.
 
-REPLAYS_KEPT_S = 300.0  # a week's figures hardly change in this time, and are dear
-KEPT_TIMES = 10.0  # as long as it took, if that is less: a young ledger's change soon, and take a second or two
+REPLAYS_KEPT_S = 300.0  # a week's figures hardly change in this time, and are expensive
+KEPT_TIMES = 10.0  # its duration, if that is less: a young ledger's figures change soon, and take a second or two
 TIMEOUT_S = 60.0
-TURN_S = 8.0  # one runs at a time; who waits longer is told to ask again
+TURN_S = 8.0  # one runs at a time; a request that waits longer fails, to be repeated
 MOST_CALLS = 20_000  # read of a model: enough for the tail, and some seconds of one processor
 _CHILD = "gateway.cli.replaying"
 _AWAY = "the ledger cannot be read, so nothing can be replayed now; the gateway's log says why"
 
 
 class Replays:
-    """Answers replays. A child does the work, at low priority: it holds up no call, however long it takes."""
+    """Runs replays in a child process at low priority: they delay no call, however long they take."""
 
     def __init__(
         self, url: str, *, clock: Callable[[], float], kept_s: float = REPLAYS_KEPT_S, turn_s: float = TURN_S
     ) -> None:
-        """``url``: of the ledger. ``turn_s``: how long one waits for those before it."""
+        """``url``: of the ledger. ``turn_s``: the longest wait of a request for those before it."""
         self._turn_s = turn_s
         self._url = url
         self._kept = TtlCache(clock=clock, kept_s=kept_s, times=KEPT_TIMES)
@@ -140,7 +140,7 @@ class Replays:
         self._log = structlog.get_logger()
 
     async def get(self, wanted: ReplayWanted) -> msgspec.Raw:
-        """Return the answer as JSON.
+        """Return the result as JSON.
 
         Raises:
             ReportsUnreachable: the ledger cannot be read.
@@ -150,7 +150,7 @@ class Replays:
         return await self._kept.get(wanted, lambda: self._ask(wanted))
 
     async def aclose(self) -> None:
-        """Stop what runs."""
+        """Stop the running replay."""
         await self._kept.aclose()
 
     async def _ask(self, wanted: ReplayWanted) -> msgspec.Raw:
@@ -212,11 +212,11 @@ class Replays:
 
 
 GAPS_KEPT = timedelta(minutes=1)
-GAPS_PATIENCE_S = 1.0  # the leaderboard is more important than them
+GAPS_PATIENCE_S = 1.0  # the leaderboard does not wait longer for them
 
 
 class LedgerReports:
-    """Answers from the ledger's tables and, of what is not stored yet, from memory."""
+    """Reports from the ledger's tables and, for records not stored yet, from memory."""
 
     def __init__(
         self,
@@ -232,9 +232,7 @@ class LedgerReports:
     ) -> None:
         """``unshipped`` are this process's records without rows, ``running`` the start of a call that has not ended.
 
-        ``targets`` returns those that are configured now.
-
-        Reports that are dear are kept for ``kept_s`` seconds of ``clock``.
+        ``targets`` returns the configured targets. Expensive reports are kept for ``kept_s`` seconds of ``clock``.
         """
         self._reader = reader
         self._replays = replays
@@ -276,7 +274,7 @@ class LedgerReports:
         return await self._kept.get((wanted, now), lambda: history.history(self._reader, wanted, now))
 
     async def slowdowns(self, wanted: SlowdownsWanted) -> Table:
-        """Return when deployments were slower than usual."""
+        """Return the times at which deployments were slower than usual."""
         return await incidents.slowdowns(self._reader, wanted, self._minute())
 
     async def heat(self, wanted: HeatWanted) -> Table:
@@ -298,16 +296,16 @@ class LedgerReports:
         return await history.refusals(self._reader, window, self._minute())
 
     async def usage(self, window: Window) -> Table:
-        """Return what clients have used."""
+        """Return the usage of clients."""
         return await history.usage(self._reader, window, self._minute())
 
     async def payers(self, window: Window) -> Table:
-        """Return what teams have used, and their end users."""
+        """Return the usage of teams and of their end users."""
         now = self._minute()
         return await self._kept.get(("payers", window, now), lambda: history.payers(self._reader, window, now))
 
     async def sums_trail_s(self) -> float | None:
-        """Return for how long the oldest row waits that is not in the sums."""
+        """Return the age of the oldest row that is not in the sums."""
         return await history.sums_trail_s(self._reader)
 
     @property
@@ -336,11 +334,11 @@ class LedgerReports:
         return await incidents.open_slowdowns(self._reader)
 
     async def stated_models(self, sql: str) -> Sequence[Stated]:
-        """Return what a deployment's answers have stated, as ``sql`` reads it."""
+        """Return the models that deployments have stated, as ``sql`` selects them."""
         return await incidents.stated_models(self._reader, sql)
 
     async def written(self, sql: str) -> Sequence[Written]:
-        """Return what a deployment has written to fixed prompts, as ``sql`` reads it."""
+        """Return a deployment's answers to fixed prompts, as ``sql`` selects them."""
         return await incidents.written(self._reader, sql)
 
     async def gaps(self) -> Gaps:
@@ -353,13 +351,13 @@ class LedgerReports:
         return self._gaps
 
     async def targets(self) -> Sequence[Standing]:
-        """Return where each target stands."""
+        """Return the state of each target."""
         targets, now = tuple(self._targets()), self._minute()
         ask = self._reader.run
         return await self._kept.get((targets, now), lambda: counting.standings(ask, self._reader.words, targets, now))
 
     async def burns(self, windows_s: Sequence[int]) -> Sequence[Burn]:
-        """Return how fast the budget of each target was spent."""
+        """Return the burn rate of each target's error budget."""
         targets, now, windows = tuple(self._targets()), self._minute(), tuple(windows_s)
         ask = self._reader.run
         return await self._kept.get(
@@ -371,7 +369,7 @@ class LedgerReports:
             self._gaps = await history.gaps(self._reader)
 
     def _minute(self) -> datetime:
-        """Return when this minute began: within it the same question has the same answer, and the same ETag."""
+        """Return the start of this minute, as the time of reports: within it a query has one result, and one ETag."""
         return self._utc_now().replace(second=0, microsecond=0)
 
     async def aclose(self) -> None:

@@ -1,6 +1,6 @@
 """Counts the calls of targets, window by window, so that a month need not be read from rows.
 
-Every gateway does this. What one has counted the others find; who counts the same again stores the same.
+Every gateway does this, and uses the counts of the others. Counting a window again stores the same.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ from gateway.ledger.targets import statements
 from gateway.ledger.targets.statements import DAY, FIVE, HOUR, SETTLED, floor
 from gateway.targets.targets import BURNS_S, Burn, Counts, Definition, Standing, Target, burn_rate
 
-FIVES_BACK = timedelta(hours=8)  # where windows of five minutes are looked at, and one hour more
+FIVES_BACK = timedelta(hours=8)  # the time in which windows of five minutes are checked, and one hour more
 HOURS_BACK = timedelta(days=8)
 KEEP = {FIVE: timedelta(days=2), HOUR: timedelta(days=31), DAY: timedelta(days=400)}
 ROUND_S = 20.0  # of counting at a time; the rest follows in the next round
@@ -47,7 +47,7 @@ class TargetCounting:
         utc_now: Callable[[], datetime],
         clock: Callable[[], float],
     ) -> None:
-        """Nothing is connected yet.
+        """Do not connect yet.
 
         Raises:
             DatabaseUrlError: the URL is invalid.
@@ -62,7 +62,7 @@ class TargetCounting:
         self._problem: str | None = None  # the last one logged
 
     async def keep_up(self) -> None:
-        """Count what is not counted yet. A problem is logged once: reports are right without counts, only slower."""
+        """Count new windows. A problem is logged once: reports are right without counts, only slower."""
         self._engine = self._engine or engine_of(self._database, pool_size=1, spare=0)
         try:
             async with long_turn(self._database):
@@ -83,7 +83,7 @@ class TargetCounting:
             await release(self._database, engine)
 
     async def count(self, engine: AsyncEngine) -> int:
-        """Count the windows that are not counted, or to which calls have come since; return how many.
+        """Count the windows without counts, and those with calls added since; return how many.
 
         Raises:
             DatabaseUnreachableError: the database is away, or refuses.
@@ -102,7 +102,7 @@ class TargetCounting:
         return number
 
     def _definitions(self) -> Iterator[tuple[Definition, int]]:
-        """Yield what is to be counted, once, and for how many days."""
+        """Yield each definition to be counted once, with its number of days."""
         days: dict[Definition, int] = {}
         for target in self._targets():
             days[target.definition] = max(target.days, days.get(target.definition, 0))
@@ -132,7 +132,7 @@ class TargetCounting:
     async def _count_one(
         self, connection: AsyncConnection, definition: Definition, minutes: int, start: datetime
     ) -> int:
-        """Count a window: from the smaller ones where all of them are known, else from its rows."""
+        """Count a window: from the smaller ones if all of them are counted, else from its rows."""
         if minutes in SMALLER:
             sql = statements.add_up(self._words, definition, minutes, start, SMALLER[minutes])
             if (await connection.exec_driver_sql(sql)).rowcount > 0:
@@ -141,7 +141,7 @@ class TargetCounting:
         return max(0, (await connection.exec_driver_sql(sql)).rowcount)
 
     async def _is_elected(self, connection: AsyncConnection) -> bool:
-        """Whether no other gateway counts at this moment, until the transaction ends."""
+        """Whether this gateway has the lock for counting, which it keeps until the transaction ends."""
         return not self._words.is_postgres or bool(await connection.scalar(_ELECTED))
 
     async def _forget(self, connection: AsyncConnection, now: datetime) -> None:
@@ -152,29 +152,29 @@ class TargetCounting:
 
 
 def _spans(days: int, now: datetime) -> Iterator[tuple[int, datetime, datetime]]:
-    """Yield the windows that are looked at, small ones first: their minutes, the first start, and the end."""
+    """Yield the windows to be checked, small ones first: their minutes, the first start, and the end."""
     midnight = floor(now - SETTLED[DAY], DAY)
     yield FIVE, floor(now - FIVES_BACK, HOUR), floor(now, FIVE)
     yield HOUR, floor(now - min(HOURS_BACK, timedelta(days=days)), DAY), floor(now - SETTLED[HOUR], HOUR)
     yield DAY, midnight - timedelta(days=days), midnight
 
 
-# Reads where targets stand: one statement for each of their windows.
+# Reads the state of targets: one statement for each of their windows.
 
 
-class Answered(Protocol):
-    """What the database answers, the same for all who asked."""
+class ResultRows(Protocol):
+    """The result of a statement, shared by all its readers."""
 
     @property
     def rows(self) -> Sequence[Sequence[Any]]:
         """The rows."""
 
 
-Ask = Callable[[str], Awaitable[Answered]]
+Ask = Callable[[str], Awaitable[ResultRows]]
 
 
 async def standings(ask: Ask, words: Words, targets: Sequence[Target], now: datetime) -> list[Standing]:
-    """Return where each target stands at ``now``."""
+    """Return the state of each target at ``now``."""
     found = []
     for target in targets:
         sql = statements.counts(words, target.definition, target.window, now)
@@ -189,7 +189,7 @@ async def standings(ask: Ask, words: Words, targets: Sequence[Target], now: date
 async def burns(
     ask: Ask, words: Words, targets: Sequence[Target], windows_s: Sequence[int], now: datetime
 ) -> list[Burn]:
-    """Return how fast the budget of each target was spent in each of ``windows_s`` seconds before ``now``."""
+    """Return the burn rate of each target's error budget in each of ``windows_s`` seconds before ``now``."""
     found = []
     for target in targets:
         for window_s in windows_s:

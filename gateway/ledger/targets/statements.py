@@ -1,8 +1,8 @@
-"""The statements about targets: what was counted, from sums where they are still true and from rows elsewhere.
+"""The SQL of targets: their counts, from sums where these are current, and from rows elsewhere.
 
 A window's counts are stored with the number of its calls at that time (``seen``), and of its known speeds. The database
 keeps both numbers up to date as rows arrive, from every process. Counts whose numbers are no longer the same are not
-used, and the rows are read instead: so late rows are never missing, and it is no matter who counts, or how often.
+used, and the rows are read instead: so late rows are never missing, and any process may count a window, repeatedly.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,34 +13,33 @@ import msgspec
 from gateway.ledger.reports.reader import FAILED, OWN_FAULT, Words
 from gateway.targets.targets import Definition
 
-# Which windows of the ledger's sums make up the time that a target looks back: large ones, and small ones at its
-# ends. Calls that run arrive late in the window that they began in, so a window is looked at as a whole only a while
-# after its end.
+# The windows of the ledger's sums that make up a target's time: large ones, and small ones at its ends. Running calls
+# are stored late, in the window that they began in, so a window is used as a whole only a while after its end.
 
 FIVE, HOUR, DAY = 5, 60, 1440  # minutes
 ROWS_UP_TO = timedelta(minutes=15)  # shorter times are read from rows, to the second
 FIVES_UP_TO, HOURS_UP_TO = (
     timedelta(hours=6),
     timedelta(days=7),
-)  # where longer times begin: at a full hour, at midnight
+)  # the starts of longer times: at a full hour, at midnight
 SETTLED = {HOUR: timedelta(minutes=10), DAY: timedelta(minutes=30)}  # after their end nearly all calls have arrived
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """Windows of so many minutes, from ``since`` to before ``until``; None: without an end."""
+    """Windows of ``minutes`` minutes each, from ``since`` to before ``until``; None: without an end."""
 
     minutes: int
     since: datetime
     until: datetime | None
 
     def condition(self, words: Words) -> str:
-        """Return what is true of the sums (r) in it."""
+        """Return the SQL condition for its sums (r)."""
         end = "" if self.until is None else f" and r.window_start < {words.window(self.until)}"
         return f"(r.minutes = {self.minutes} and r.window_start >= {words.window(self.since)}{end})"
 
 
 def begin(length: timedelta, now: datetime) -> datetime:
-    """Return when so long a time before now begins: at the start of a window."""
+    """Return the start of the time of this length before ``now``: that of a window."""
     if length <= ROWS_UP_TO:
         return now - length
     return floor(now - length, FIVE if length <= FIVES_UP_TO else HOUR if length <= HOURS_UP_TO else DAY)
@@ -73,7 +72,7 @@ def _pieces(
 
 
 def floor(at: datetime, minutes: int) -> datetime:
-    """Return when the window that ``at`` is in begins."""
+    """Return the start of the window with ``at``."""
     seconds = minutes * 60
     return datetime.fromtimestamp(int(at.timestamp()) // seconds * seconds, UTC)
 
@@ -84,8 +83,8 @@ def ceiling(at: datetime, minutes: int) -> datetime:
     return begun if begun == at else begun + timedelta(minutes=minutes)
 
 
-# Which calls count for a target, and which of them were bad: the rules of the view ``slo``, for any conditions. Calls
-# are ``c`` here, and the attempt that answered is ``w``, where it is needed.
+# The calls that count for a target, and the bad ones among them: the rules of the view ``slo``, for any definition. In
+# the SQL, ``c`` are calls, and ``w`` is the attempt that answered, where it is needed.
 
 # Only these have first tokens and speeds.
 RACED = "c.endpoint in ('chat.completions', 'completions', 'messages', 'responses', 'generate_content')"
@@ -94,7 +93,7 @@ COUNTED = ("calls", "bad", "failed", "late", "slow", "halting")  # the columns t
 
 
 class Judging:
-    """A definition as SQL."""
+    """A target's definition as SQL."""
 
     def __init__(self, words: Words, definition: Definition) -> None:
         self._words = words
@@ -109,18 +108,18 @@ class Judging:
             self._slow = f"coalesce(w.tokens_source = 'reported' and w.decode_tps < {_figure(wanted.tok_s)}, false)"
         self._halting = "false"
         if wanted.gap_ms is not None:
-            # Where an answer is spoken, only what a listener hears counts.
+            # Of a spoken answer, only the audible part counts.
             gap = "coalesce(w.speech_pause_ms, w.itl_max_ms)"
             self._halting = f"coalesce({gap} > {_figure(wanted.gap_ms)}, false)"
 
     @property
     def needs_winner(self) -> bool:
-        """Whether the attempt that answered must be beside its call."""
+        """Whether calls must be joined with the attempt that answered."""
         return self._definition.tok_s is not None or self._definition.gap_ms is not None
 
     @property
     def counts(self) -> str:
-        """What is true of calls that count."""
+        """The condition for calls that count."""
         known = f"{FAILED} or not {GONE}"
         if self._definition.ttft_ms is not None:
             known = f"{FAILED} or c.ttft_ms is not null or {self._late}"
@@ -133,7 +132,7 @@ class Judging:
 
     @property
     def bad(self) -> str:
-        """What is true of the bad ones among them."""
+        """The condition for the bad ones among them."""
         causes = [FAILED, *(one for one in (self._late, self._slow, self._halting) if one != "false")]
         return f"{self.counts} and ({' or '.join(causes)})"
 
@@ -155,7 +154,7 @@ class Judging:
         }
 
     def scope(self, rows: str) -> str:
-        """Return `` and …``: what is true of the ``rows`` (calls, or their sums) of the model and client."""
+        """Return `` and …``: the condition for the ``rows`` (calls, or their sums) of the model and client."""
         asked = {"model": self._definition.model, "client": self._definition.client}
         return "".join(
             f" and {rows}.{name} = {self._words.text(value)}" for name, value in asked.items() if value is not None
@@ -163,12 +162,12 @@ class Judging:
 
     @property
     def winner(self) -> str:
-        """Return the join of the attempt that answered, if it is needed; on Postgres of its partitions only."""
+        """Return the join of the attempt that answered, if it is needed; on Postgres with its partitions only."""
         return f"\n  left join attempts as w on {self._is_winner}" if self.needs_winner else ""
 
     @property
     def winner_of_few(self) -> str:
-        """Return the same for few calls at an unknown time, where Postgres would rather read all attempts."""
+        """Return the same for few calls at an unknown time, for which Postgres would otherwise read all attempts."""
         if not self.needs_winner or not self._words.is_postgres:
             return self.winner
         return f"""
@@ -245,7 +244,7 @@ order by c.started_at desc limit {MOST_MISSES}"""  # noqa: S608 - as above
 
 
 def missing(words: Words, definition: Definition, minutes: int, since: datetime, until: datetime) -> str:
-    """Return the statement that gives the windows without counts, or with old ones; the newest first."""
+    """Return the statement that lists the windows without counts, or with old ones; the newest first."""
     judging = Judging(words, definition)
     return f"""\
 select {words.epoch("s.window_start")} as began
@@ -263,7 +262,7 @@ order by s.window_start desc"""  # noqa: S608 - as above
 
 
 def count(words: Words, definition: Definition, minutes: int, start: datetime) -> str:
-    """Return the statement that counts the rows of a window, and stores that unless rows of it are gone.
+    """Return the statement that counts the rows of a window, and stores the result unless some were deleted.
 
     It is one statement, so that rows and their number are of the same instant.
     """
@@ -316,10 +315,10 @@ def _listed(judging: Judging) -> str:
 
 
 def _of_other_windows(words: Words, judging: Judging, since: datetime) -> str:
-    """Return the counts of the rows in windows that are not known.
+    """Return the SQL that counts the rows in windows without current counts.
 
-    Both databases are to find the rows of each window by the index of their time: so Postgres looks at one window after
-    the other (lateral), and SQLite at windows before calls (cross join).
+    Both databases shall find the rows of each window by the index of their time: so Postgres is made to read one window
+    after the other (lateral), and SQLite windows before calls (cross join).
     """
     floor = f"c.started_at >= {words.instant(since)}"
     if words.is_postgres:

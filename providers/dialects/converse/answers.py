@@ -62,7 +62,7 @@ _objects = msgspec.json.Decoder(dict[str, Any])
 
 
 class ConverseToChat:
-    """Translates one answer. ``feed`` returns what was said before an error; the error is raised by the next call.
+    """Translates one answer. ``feed`` returns the chunks before an error; the error is raised by the next call.
 
     Reasoning becomes ``reasoning_content``, without its signature. What chat does not have (citations, images, tools
     that run at Bedrock, none of which a chat client can ask for) is left out.

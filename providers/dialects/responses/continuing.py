@@ -17,7 +17,7 @@ from providers.dialects.continuing import (
     with_last,
     with_less,
 )
-from providers.dialects.responses.fields import Telling, responses_usage
+from providers.dialects.responses.fields import EventWriter, responses_usage
 from providers.dialects.wording import Fields
 
 _NOTHING = frozenset({b"", b"null", b"[]", b"{}", b"false", b"0"})
@@ -127,7 +127,7 @@ class ResponseSplice:
 
     def __init__(self, head: _Head, text: str) -> None:
         self._head = head
-        self._telling = Telling(head.sequence_number)
+        self._writer = EventWriter(head.sequence_number)
         self._pieces = [text]
 
     def text(self, text: str) -> bytes:
@@ -136,13 +136,13 @@ class ResponseSplice:
         if head.item is None:
             head.item = {"id": "msg_begun", "type": "message", "status": "in_progress", "role": "assistant"}
             head.item["content"] = []
-            self._telling.say("response.output_item.added", output_index=head.output_index, item=head.item)
+            self._writer.say("response.output_item.added", output_index=head.output_index, item=head.item)
         if head.part is None:
             head.part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
             self._say("content_part.added", part=head.part)
         self._pieces.append(text)
         self._say("output_text.delta", delta=text, logprobs=[])
-        return self._telling.take()
+        return self._writer.take()
 
     def end(self, ended: Ended) -> bytes:
         """Return the ends of part, item and response."""
@@ -159,21 +159,21 @@ class ResponseSplice:
         if ended.usage is not None:
             prompt, completion = ended.usage
             response["usage"] = responses_usage({"prompt_tokens": prompt, "completion_tokens": completion})
-        self._telling.say(f"response.{state}", response=response)
-        return self._telling.take()
+        self._writer.say(f"response.{state}", response=response)
+        return self._writer.take()
 
     def _close(self, item: Mapping[str, Any], part: Mapping[str, Any], state: str) -> dict[str, Any]:
         self._say("output_text.done", text=part["text"], logprobs=[])
         self._say("content_part.done", part=part)
         done = {**item, "status": state, "content": [part]}
-        self._telling.say("response.output_item.done", output_index=self._head.output_index, item=done)
+        self._writer.say("response.output_item.done", output_index=self._head.output_index, item=done)
         return done
 
     def _say(self, kind: str, **fields: Any) -> None:
         head = self._head
         item_id = (head.item or {}).get("id")
         place = {"item_id": item_id, "output_index": head.output_index, "content_index": head.content_index}
-        self._telling.say(f"response.{kind}", **place, **fields)
+        self._writer.say(f"response.{kind}", **place, **fields)
 
 
 class _Reading:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from providers.dialects.events import DONE, Chunk, Gathering, no_json_object
-from providers.dialects.responses.fields import Object, Telling, upstream_error, usage_of_response
+from providers.dialects.responses.fields import EventWriter, Object, upstream_error, usage_of_response
 from providers.error_bodies import read_answer
 from providers.errors import ErrorKind, UpstreamError
 from providers.usage import Usage
@@ -211,7 +211,7 @@ _TEXTS: Mapping[bytes, tuple[str, str]] = {  # by a part's type: the field of it
     b'"reasoning_text"': ("text", "response.reasoning_text"),
     b'"summary_text"': ("text", "response.reasoning_summary_text"),
 }
-_RETELLING_ARGUMENTS: Mapping[bytes, tuple[str, str]] = {  # likewise by an item's type
+_ARGUMENT_EVENTS: Mapping[bytes, tuple[str, str]] = {  # likewise by an item's type
     b'"function_call"': ("arguments", "response.function_call_arguments"),
     b'"mcp_call"': ("arguments", "response.mcp_call_arguments"),
     b'"custom_tool_call"': ("input", "response.custom_tool_call_input"),
@@ -221,7 +221,7 @@ _retelling_objects = msgspec.json.Decoder(Object)
 _retelling_lists = msgspec.json.Decoder(list[msgspec.Raw] | None)
 
 
-def retell(telling: Telling, output_index: int, raw: msgspec.Raw) -> None:
+def write_item(writer: EventWriter, output_index: int, raw: msgspec.Raw) -> None:
     """Send an item: its beginning, one delta for each of its texts, and its end.
 
     Raises:
@@ -230,38 +230,38 @@ def retell(telling: Telling, output_index: int, raw: msgspec.Raw) -> None:
     """
     item = _retelling_objects.decode(raw)
     place = {"item_id": item.get("id", _NULL), "output_index": output_index}
-    argument, events = _RETELLING_ARGUMENTS.get(bytes(item.get("type", _NULL)), ("", ""))
+    argument, events = _ARGUMENT_EVENTS.get(bytes(item.get("type", _NULL)), ("", ""))
     begun = {**item, **{name: _NO_PARTS for name in ("summary", "content") if item.get(name, _NULL) != _NULL}}
     begun |= {name: _RETELLING_EMPTY for name in (argument,) if name in item}
     begun |= {name: _IN_PROGRESS for name in ("status",) if name in item}
-    telling.say("response.output_item.added", output_index=output_index, item=begun)
+    writer.say("response.output_item.added", output_index=output_index, item=begun)
     for number, part in enumerate(_retelling_lists.decode(item.get("summary", _NULL)) or ()):
-        _retell_part(telling, "response.reasoning_summary_part", {**place, "summary_index": number}, part)
+        _write_part(writer, "response.reasoning_summary_part", {**place, "summary_index": number}, part)
     for number, part in enumerate(_retelling_lists.decode(item.get("content", _NULL)) or ()):
-        _retell_part(telling, "response.content_part", {**place, "content_index": number}, part)
+        _write_part(writer, "response.content_part", {**place, "content_index": number}, part)
     if argument in item:
-        telling.say(f"{events}.delta", **place, delta=item[argument])
+        writer.say(f"{events}.delta", **place, delta=item[argument])
         named = {name: item[name] for name in ("name",) if name in item and argument == "arguments"}
-        telling.say(f"{events}.done", **place, **named, **{argument: item[argument]})
-    telling.say("response.output_item.done", output_index=output_index, item=raw)
+        writer.say(f"{events}.done", **place, **named, **{argument: item[argument]})
+    writer.say("response.output_item.done", output_index=output_index, item=raw)
 
 
-def _retell_part(telling: Telling, events: str, place: Mapping[str, Any], raw: msgspec.Raw) -> None:
+def _write_part(writer: EventWriter, events: str, place: Mapping[str, Any], raw: msgspec.Raw) -> None:
     part = _retelling_objects.decode(raw)
     name, text_events = _TEXTS.get(bytes(part.get("type", _NULL)), ("", ""))
     begun = {**part, **{field: _RETELLING_EMPTY for field in (name,) if field in part}}
     begun |= {field: _NO_PARTS for field in ("annotations", "logprobs") if part.get(field, _NULL) != _NULL}
-    telling.say(f"{events}.added", **place, part=begun)
+    writer.say(f"{events}.added", **place, part=begun)
     if name in part:
         logprobs = {"logprobs": part.get("logprobs", _NO_PARTS)} if text_events == "response.output_text" else {}
-        telling.say(f"{text_events}.delta", **place, delta=part[name], **logprobs)
-        telling.say(f"{text_events}.done", **place, **{name: part[name]}, **logprobs)
-    telling.say(f"{events}.done", **place, part=raw)
+        writer.say(f"{text_events}.delta", **place, delta=part[name], **logprobs)
+        writer.say(f"{text_events}.done", **place, **{name: part[name]}, **logprobs)
+    writer.say(f"{events}.done", **place, part=raw)
 
 
 # Whole responses: presented as an event stream, and gathered from one.
 
-ENDING = b""  # the last event contains the whole response, so it cannot be made up
+ENDING = b""  # the last event contains the whole response, so it cannot be constructed
 
 _EMPTY = (_NULL, msgspec.Raw(b"[]"))
 _FAILED = (msgspec.Raw(b'"failed"'), msgspec.Raw(b'"cancelled"'))
@@ -290,19 +290,19 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
 
     """
     answer = _read(body, secrets)
-    telling = Telling()
+    writer = EventWriter()
     try:
         items = _lists.decode(answer.get("output", _NULL))
         began: dict[str, Any] = {**answer, "status": _IN_PROGRESS, "output": [], "usage": None}
         for state in ("created", "in_progress"):
-            telling.say(f"response.{state}", response=began)
+            writer.say(f"response.{state}", response=began)
         for index, item in enumerate(items):
-            retell(telling, index, item)
+            write_item(writer, index, item)
     except _UNREADABLE:
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a response") from None
     end = "incomplete" if answer.get("status") == _INCOMPLETE else "completed"
-    telling.say(f"response.{end}", response=msgspec.Raw(body.strip()))
-    return telling.take()
+    writer.say(f"response.{end}", response=msgspec.Raw(body.strip()))
+    return writer.take()
 
 
 class ResponseGathering(Gathering):

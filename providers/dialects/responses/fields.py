@@ -189,8 +189,8 @@ def opened(raw: msgspec.Raw | None, losses: Losses) -> list[Fields]:
             inner.put("name", raw_json(flat_name(namespace, name)))
             if about:
                 own = inner.take("description", str)
-                told = f"{own or name}\n\nAll {namespace} tools: {about}"
-                inner.put("description", raw_json(told))
+                described = f"{own or name}\n\nAll {namespace} tools: {about}"
+                inner.put("description", raw_json(described))
                 about = None
             said.append(inner)
         tool.pass_over("type")
@@ -249,10 +249,10 @@ _STATUS: Mapping[str, int] = {  # by a word in an error's code or type; the firs
 def status_of(error: Mapping[str, Any]) -> int | None:
     """Return the HTTP status that fits the code or type of an error inside a stream, None if unknown."""
     for name in ("code", "type"):
-        told = error.get(name)
-        if isinstance(told, str):
+        value = error.get(name)
+        if isinstance(value, str):
             for word, status in _STATUS.items():
-                if word in told:
+                if word in value:
                     return status
     return None
 
@@ -280,8 +280,8 @@ def failure(kind: str, message: str) -> bytes:
 
 def error_event(error: Mapping[str, Any], sequence_number: int) -> bytes:
     """Return an error object as an event in both forms."""
-    told = {name: _string(error.get(name)) for name in ("code", "message", "param")}
-    event = {"type": "error", "sequence_number": sequence_number, **told, "error": error}
+    facts = {name: _string(error.get(name)) for name in ("code", "message", "param")}
+    event = {"type": "error", "sequence_number": sequence_number, **facts, "error": error}
     return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
 
 
@@ -302,28 +302,28 @@ def _string(value: object) -> str | None:
 # Writes the typed events of a Responses stream, with their sequence numbers.
 
 
-class Telling:
+class EventWriter:
     """Events that were written and not taken yet. ``number`` is the first one's."""
 
     def __init__(self, number: int = 0) -> None:
         self._number = number
-        self._told: list[bytes] = []
+        self._written: list[bytes] = []
 
     def say(self, kind: str, **fields: Any) -> None:
         """Write one event."""
         data = msgspec.json.encode({"type": kind, "sequence_number": self._number, **fields})
         if b"\n" in data or b"\r" in data:  # raw JSON may be pretty-printed; an event's data is one line
             data = msgspec.json.format(data, indent=-1)
-        self._told.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), data))
+        self._written.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), data))
         self._number += 1
 
     def fail(self, error: Mapping[str, Any]) -> None:
         """Write an error, which must be the last event."""
-        self._told.append(error_event(error, self._number))
+        self._written.append(error_event(error, self._number))
         self._number += 1
 
     def take(self) -> bytes:
         """Return the events that were written since the last call."""
-        told = b"".join(self._told)
-        self._told.clear()
-        return told
+        written = b"".join(self._written)
+        self._written.clear()
+        return written

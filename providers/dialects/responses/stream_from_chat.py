@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from providers.dialects.events import DONE, no_json_object
-from providers.dialects.responses.fields import Object, Telling, names_of, responses_usage
+from providers.dialects.responses.fields import EventWriter, Object, names_of, responses_usage
 from providers.dialects.wording import Loss, Wording, decoded, raw_json
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
@@ -22,8 +22,8 @@ Item = dict[str, Any]
 class Said:
     """An item: a message of the assistant, of texts and refusals."""
 
-    def __init__(self, telling: Telling, item_id: str, output_index: int) -> None:
-        self._telling = telling
+    def __init__(self, writer: EventWriter, item_id: str, output_index: int) -> None:
+        self._writer = writer
         self._place = {"item_id": item_id, "output_index": output_index}
         self._item: Item = {
             "id": item_id,
@@ -34,7 +34,7 @@ class Said:
         }
         self._part: Item | None = None
         self._pieces: list[str] = []
-        telling.say("response.output_item.added", output_index=output_index, item=self._item)
+        writer.say("response.output_item.added", output_index=output_index, item=self._item)
 
     def text(self, delta: str, logprobs: Sequence[Any]) -> None:
         """Add a piece of text, with the log probabilities of its tokens if there are any."""
@@ -60,7 +60,7 @@ class Said:
         """End the item and return it."""
         self._close_part()
         self._item["status"] = status
-        self._telling.say("response.output_item.done", output_index=self._place["output_index"], item=self._item)
+        self._writer.say("response.output_item.done", output_index=self._place["output_index"], item=self._item)
         return self._item
 
     def _in(self, kind: str, **empty: Any) -> Item:
@@ -88,19 +88,19 @@ class Said:
         self._pieces.clear()
 
     def _say(self, kind: str, **fields: Any) -> None:
-        self._telling.say(kind, **self._place, content_index=len(self._item["content"]), **fields)
+        self._writer.say(kind, **self._place, content_index=len(self._item["content"]), **fields)
 
 
 class Thought:
     """An item: reasoning, sent as a summary to clients that requested one, since they read nothing else."""
 
-    def __init__(self, telling: Telling, item_id: str, output_index: int, *, as_summary: bool) -> None:
-        self._telling = telling
+    def __init__(self, writer: EventWriter, item_id: str, output_index: int, *, as_summary: bool) -> None:
+        self._writer = writer
         self._as_summary = as_summary
         self._place = {"item_id": item_id, "output_index": output_index}
         self._item: Item = {"id": item_id, "type": "reasoning", "status": "in_progress", "summary": [], "content": []}
         self._pieces: list[str] = []
-        telling.say("response.output_item.added", output_index=output_index, item=self._item)
+        writer.say("response.output_item.added", output_index=output_index, item=self._item)
         self._say_part("added", "")
 
     def add(self, delta: str) -> None:
@@ -115,22 +115,22 @@ class Thought:
         part = self._say_part("done", whole)
         self._item["summary" if self._as_summary else "content"].append(part)
         self._item["status"] = status
-        self._telling.say("response.output_item.done", output_index=self._place["output_index"], item=self._item)
+        self._writer.say("response.output_item.done", output_index=self._place["output_index"], item=self._item)
         return self._item
 
     def _say_text(self, what: str, **fields: Any) -> None:
         if self._as_summary:
-            self._telling.say(f"response.reasoning_summary_text.{what}", **self._place, summary_index=0, **fields)
+            self._writer.say(f"response.reasoning_summary_text.{what}", **self._place, summary_index=0, **fields)
         else:
-            self._telling.say(f"response.reasoning_text.{what}", **self._place, content_index=0, **fields)
+            self._writer.say(f"response.reasoning_text.{what}", **self._place, content_index=0, **fields)
 
     def _say_part(self, what: str, text: str) -> Item:
         if self._as_summary:
             part = {"type": "summary_text", "text": text}
-            self._telling.say(f"response.reasoning_summary_part.{what}", **self._place, summary_index=0, part=part)
+            self._writer.say(f"response.reasoning_summary_part.{what}", **self._place, summary_index=0, part=part)
         else:
             part = {"type": "reasoning_text", "text": text}
-            self._telling.say(f"response.content_part.{what}", **self._place, content_index=0, part=part)
+            self._writer.say(f"response.content_part.{what}", **self._place, content_index=0, part=part)
         return part
 
 
@@ -139,7 +139,7 @@ class Called:
 
     def __init__(
         self,
-        telling: Telling,
+        writer: EventWriter,
         item_id: str,
         output_index: int,
         *,
@@ -148,7 +148,7 @@ class Called:
         is_custom: bool,
     ) -> None:
         namespace, own = ("", name) if isinstance(name, str) else name
-        self._telling = telling
+        self._writer = writer
         self._place = {"item_id": item_id, "output_index": output_index}
         self._argument = "input" if is_custom else "arguments"
         self._kind = "custom_tool_call" if is_custom else "function_call"
@@ -162,12 +162,12 @@ class Called:
             **({"namespace": namespace} if namespace else {}),
         }
         self._pieces: list[str] = []
-        telling.say("response.output_item.added", output_index=output_index, item=self._item)
+        writer.say("response.output_item.added", output_index=output_index, item=self._item)
 
     def add(self, delta: str) -> None:
         """Add a piece of the argument."""
         self._pieces.append(delta)
-        self._telling.say(f"response.{self._kind}_{self._argument}.delta", **self._place, delta=delta)
+        self._writer.say(f"response.{self._kind}_{self._argument}.delta", **self._place, delta=delta)
 
     def close(self, status: str) -> Item:
         """End the item and return it. The missing arguments of a function become an empty JSON object."""
@@ -176,9 +176,9 @@ class Called:
         whole = self._item[self._argument] = "".join(self._pieces)
         named = {"name": self._item["name"]} if self._argument == "arguments" else {}
         told = {**named, self._argument: whole}
-        self._telling.say(f"response.{self._kind}_{self._argument}.done", **self._place, **told)
+        self._writer.say(f"response.{self._kind}_{self._argument}.done", **self._place, **told)
         self._item["status"] = status
-        self._telling.say("response.output_item.done", output_index=self._place["output_index"], item=self._item)
+        self._writer.say("response.output_item.done", output_index=self._place["output_index"], item=self._item)
         return self._item
 
 
@@ -221,7 +221,7 @@ class Echo:
         self._said |= facts
 
     def state(self, status: str, **facts: Any) -> dict[str, Any]:
-        """Return the response in a state; ``facts`` are what is known by then (output, usage, incomplete_details)."""
+        """Return the response in a state; ``facts`` are the fields known so far (output, usage, …)."""
         empty: dict[str, Any] = {"error": None, "incomplete_details": None, "output": [], "usage": None}
         return {**self._head, "status": status, **empty, **self._said, **facts}
 
@@ -276,18 +276,18 @@ def without_translated_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
 
 
 class OpenItems:
-    """Begins and ends items, and tells their events. ``stem`` is a part of all ids, set before the first item."""
+    """Begins and ends items, and writes their events. ``stem`` is a part of all ids, set before the first item."""
 
     def __init__(
         self,
-        telling: Telling,
+        writer: EventWriter,
         names: Mapping[str, str | tuple[str, str]],
         *,
         as_summary: bool,
         new_id: Callable[[], str],
     ) -> None:
         self.stem = ""
-        self._telling = telling
+        self._writer = writer
         self._names = names
         self._as_summary = as_summary
         self._new_id = new_id
@@ -303,22 +303,22 @@ class OpenItems:
         return [self._items[number] for number in sorted(self._items)]
 
     def thinking(self) -> Thought:
-        """Return the thought that is open; one is begun if none is."""
+        """Return the open thought; begin one if there is none."""
         if self._open is not None and isinstance(self._open[1], Thought):
             return self._open[1]
         self._close_open("completed")
         number, item_id = self._next(TRANSLATED)
-        thought = Thought(self._telling, item_id, number, as_summary=self._as_summary)
+        thought = Thought(self._writer, item_id, number, as_summary=self._as_summary)
         self._open = number, thought
         return thought
 
     def saying(self) -> Said:
-        """Return the message that is open; one is begun if none is."""
+        """Return the open message; begin one if there is none."""
         if self._open is not None and isinstance(self._open[1], Said):
             return self._open[1]
         self._close_open("completed")
         number, item_id = self._next("msg")
-        said = Said(self._telling, item_id, number)
+        said = Said(self._writer, item_id, number)
         self._open = number, said
         return said
 
@@ -339,7 +339,7 @@ class OpenItems:
             number, item_id = self._next("ctc" if is_custom else "fc")
             call_id = next((one for one, _ in before if one), "") or f"call_{self._new_id()}"
             begun = Called(
-                self._telling, item_id, number, call_id=call_id, name=self._names.get(name, name), is_custom=is_custom
+                self._writer, item_id, number, call_id=call_id, name=self._names.get(name, name), is_custom=is_custom
             )
             self._calls[key] = number, begun
             piece = "".join(said for _, said in before)
@@ -402,9 +402,9 @@ class FromChat:
         self._asked = asked
         self._wall_clock = wall_clock
         self._new_id = new_id
-        self._telling = Telling()
+        self._writer = EventWriter()
         self._items = OpenItems(
-            self._telling, names_of(asked.get("tools")), as_summary=_wants_summary(asked), new_id=new_id
+            self._writer, names_of(asked.get("tools")), as_summary=_wants_summary(asked), new_id=new_id
         )
         self._echo: Echo | None = None  # None until the first chunk
         self._usage: dict[str, Any] | None = None
@@ -413,7 +413,7 @@ class FromChat:
 
     @property
     def finishing(self) -> bool:
-        """Whether there was a finish reason, and the last event is not told yet."""
+        """Whether there was a finish reason, and the last event is not sent yet."""
         return self._finish_reason is not None and not self._over
 
     def feed(self, block: bytes) -> bytes:
@@ -431,12 +431,12 @@ class FromChat:
                 self._end()
             else:
                 self._take(_read(data))
-        return self._telling.take()
+        return self._writer.take()
 
     def end(self) -> bytes:
         """Return the last event, unless it was sent, or the answer broke off before its finish reason."""
         self._end()
-        return self._telling.take()
+        return self._writer.take()
 
     def _end(self) -> None:
         if self._echo is not None and self._finish_reason is not None and not self._over:
@@ -486,7 +486,7 @@ class FromChat:
             model=model or decoded(self._asked.get("model"), str, "model") or "",
         )
         for state in ("created", "in_progress"):
-            self._telling.say(f"response.{state}", response=self._echo.state("in_progress"))
+            self._writer.say(f"response.{state}", response=self._echo.state("in_progress"))
         return self._echo
 
     def _complete(self, echo: Echo) -> None:
@@ -499,15 +499,15 @@ class FromChat:
         }
         if why is None:
             done = echo.state("completed", **facts, completed_at=int(self._wall_clock()))
-            self._telling.say("response.completed", response=done)
+            self._writer.say("response.completed", response=done)
         else:
             state = echo.state("incomplete", **facts, incomplete_details={"reason": why})
-            self._telling.say("response.incomplete", response=state)
+            self._writer.say("response.incomplete", response=state)
 
     def _fail(self, error: Any) -> None:
         self._over = True
         told = error if isinstance(error, dict) else {"message": str(error)}
-        self._telling.fail({"type": None, "code": None, "message": "the provider sent an error", "param": None} | told)
+        self._writer.fail({"type": None, "code": None, "message": "the provider sent an error", "param": None} | told)
 
 
 def _read(data: bytes) -> dict[str, Any]:

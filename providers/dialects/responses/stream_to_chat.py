@@ -65,7 +65,7 @@ _events = msgspec.json.Decoder(_Event)
 
 
 class ToChat:
-    """Translates one answer. What a server sends only in complete items, or in the last event, is sent then.
+    """Translates one answer. Content that a server sends only in complete items, or in the last event, is sent then.
 
     Deltas are identified by their item and kind, not by the index of their part: some servers count that wrongly.
     """
@@ -76,7 +76,7 @@ class ToChat:
         self._top: dict[str, Any] = {"id": "", "object": "chat.completion.chunk", "created": 0, "model": ""}
         self._began = False
         self._over = False
-        self._told: set[tuple[int, str]] = set()  # item and kind of the deltas that were sent
+        self._sent: set[tuple[int, str]] = set()  # item and kind of the deltas that were sent
         # By the item's index in the output:
         self._calls: dict[int, tuple[int, str, str]] = {}  # the call's index in chat, its kind, its argument's name
         self._thoughts: dict[int, str] = {}  # the event that brings its reasoning: the text itself or a summary
@@ -111,7 +111,7 @@ class ToChat:
             case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" if delta:
                 if self._thoughts.setdefault(index, event.type) == event.type:
                     self._delta(index, "reasoning", {"reasoning_content": delta})
-            case "response.reasoning_summary_part.added" if event.summary_index and (index, "reasoning") in self._told:
+            case "response.reasoning_summary_part.added" if event.summary_index and (index, "reasoning") in self._sent:
                 self._delta(index, "reasoning", {"reasoning_content": "\n\n"})
             case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" if delta:
                 self._argument(index, delta)
@@ -141,9 +141,9 @@ class ToChat:
                 kind = event.type.removeprefix("response.")
                 self._fail(response.error or {"message": f"the provider says that the response is {kind}"})
             case "response.completed":
-                self._complete(response, "tool_calls" if self._all_told(response) else "stop")
+                self._complete(response, "tool_calls" if self._send_rest(response) else "stop")
             case "response.incomplete":
-                self._all_told(response)
+                self._send_rest(response)
                 details = response.incomplete_details
                 self._complete(response, _FINISH_REASONS.get((details and details.reason) or "", "length"))
 
@@ -155,9 +155,9 @@ class ToChat:
         if response.service_tier:
             top["service_tier"] = response.service_tier
 
-    def _all_told(self, response: _Response) -> bool:
+    def _send_rest(self, response: _Response) -> bool:
         """Send the parts of the output that no event had; return whether it has calls."""
-        if not self._told:
+        if not self._sent:
             for index, item in enumerate(response.output or ()):
                 self._finish_item(index, lenient(item, _Item))
         return bool(self._calls)
@@ -169,7 +169,7 @@ class ToChat:
 
     def _delta(self, index: int, kind: str, delta: dict[str, Any], **more: Any) -> None:
         self._begin()
-        self._told.add((index, kind))
+        self._sent.add((index, kind))
         self._chunk(delta, **more)
 
     def _text(self, index: int, text: str, logprobs: list[Any] | None) -> None:
@@ -193,18 +193,18 @@ class ToChat:
     def _finish_item(self, index: int, item: _Item) -> None:
         """Send the parts of an item that no delta had."""
         self._begin_call(index, item)
-        if (index, "argument") not in self._told and (whole := item.arguments or item.input):
+        if (index, "argument") not in self._sent and (whole := item.arguments or item.input):
             self._argument(index, whole)
-        if (index, "reasoning") not in self._told and item.type == "reasoning":
+        if (index, "reasoning") not in self._sent and item.type == "reasoning":
             parts = item.summary or item.content or ()
             if thought := "\n\n".join(part.text for part in parts if part.text):
                 self._delta(index, "reasoning", {"reasoning_content": thought})
         if item.type == "message":
-            is_told = (index, "text") in self._told, (index, "refusal") in self._told
+            is_sent = (index, "text") in self._sent, (index, "refusal") in self._sent
             for part in item.content or ():
-                if part.text and not is_told[0]:
+                if part.text and not is_sent[0]:
                     self._text(index, part.text, part.logprobs)
-                if part.refusal and not is_told[1]:
+                if part.refusal and not is_sent[1]:
                     self._delta(index, "refusal", {"refusal": part.refusal})
 
     def _complete(self, response: _Response, reason: str) -> None:
