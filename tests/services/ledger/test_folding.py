@@ -347,9 +347,7 @@ async def test_what_a_process_has_spent_itself_is_not_of_before_its_start(ledger
         await insert(engine, [Finished(call(won(new_id(), started_at=at), started_at=at, cost_usd=usd))])
     for now in (began + timedelta(hours=3), began + timedelta(hours=20)):
         day = now.replace(hour=0, minute=0)
-        expected = tuple(
-            sum(usd for at, usd in before.items() if at >= since) for since in (day, day.replace(day=1))
-        )
+        expected = tuple(sum(usd for at, usd in before.items() if at >= since) for since in (day, day.replace(day=1)))
         found = [(each.day_usd, each.month_usd) for each in await store.spent(now, began)]
         assert (found or [(0.0, 0.0)]) == [expected]
     await store.aclose()
