@@ -285,7 +285,7 @@ class ShardLeases:
             self._wake.set()
 
     def take(self, quota: Quota, *, is_short: bool) -> None:
-        """Take over a quota from another shard; ``is_short``: calls wait for it."""
+        """Adopt a quota of another shard; ``is_short``: calls wait for it."""
         self._kept[quota.key] = quota
         if is_short:
             self._short[quota.key] = quota

@@ -2,9 +2,8 @@
 
 Two hashes per model and slot, ``holeshot:{model}:<slot number>:sums`` and ``…:parts``, which has the last part of each
 replica; the hash tag keeps all keys of a model on one node of a cluster. A reader gets the sums, if they have changed,
-and no other replica's part, so the cost does not grow with their number. While Redis is away this replica uses the
-counts it has, keeps its own and sends them later; to a Redis that has lost its data every replica sends its
-contributions again. In a cluster all of this is per shard: one that is away affects its own models only.
+and no other replica's part. While Redis is away this replica uses the counts it has, keeps its own and sends them
+later; to a Redis that has lost its data every replica sends all again. In a cluster this is per shard.
 """
 
 import asyncio
@@ -35,8 +34,7 @@ from gateway.steering.counts import Counts
 from gateway.steering.outages import Report, Strikes
 from gateway.topology.nodes import Command, Nodes, round_s, why
 
-# Validates the data read from Redis: other programs may have written there, and it may be damaged. Values that cannot
-# be our counts are ignored, counted, and logged once: they influence no figure and cause no error.
+# Validates the data read from Redis: values that cannot be our counts are ignored, counted, and logged once.
 
 MOST_FIELDS = 20_000  # of one hash: a slot with thirty busy deployments has ten thousand
 MOST_BYTES = 4 * 2**20  # of one hash, names and values
