@@ -137,6 +137,7 @@ class AnswerReader:
         self._secrets: Sequence[str]
         self._sent_secrets: Sequence[bytes]
         self._read_event = answers.read_event
+        self._with_answer = answers.with_answer
         self._learned = answers.learned
         self._text = text  # of an answer that must be JSON
         self._choices = answers.choices if several else None
@@ -231,6 +232,7 @@ class AnswerReader:
             except UpstreamError as broken:
                 error, dropped = broken.without_frames(), True
                 break
+            chunk = self._last(chunk) if chunk.done else chunk
             error = self._missing_end(chunk) if chunk.done else chunk.error
             if error is not None:
                 dropped = True
@@ -292,6 +294,12 @@ class AnswerReader:
         if chunk.error is None and (error := named_error(event.raw, event.data, self._secrets)) is not None:
             return msgspec.structs.replace(chunk, error=error)
         return chunk
+
+    def _last(self, chunk: Chunk) -> Chunk:
+        """Return the last event, with the answer in it where nothing of it came before."""
+        if self._with_answer is None or self._measurement.meaningful:
+            return chunk
+        return self._with_answer(chunk)
 
     def _missing_end(self, last: Chunk) -> UpstreamError | None:
         """Return the error of an answer without a finish reason: its client must not see the ``last`` event, [DONE]."""
