@@ -468,7 +468,8 @@ class Attempt:
         answer, exchange = self._answer, self.exchange
         if answer is None or exchange is None:
             return False
-        is_whole, finishing = answer.reader.finished or exchange.finishing, exchange.finishing
+        finishing = exchange.finishing and not answer.reader.lacks_some
+        is_whole = answer.reader.finished or finishing
         if self.state is State.ASKED and answer.waits and is_whole:
             finishing = False  # its end is read here
             await self._keep_or_bid(answer.read(exchange.conclude(), now), answer, now)
