@@ -448,6 +448,8 @@ class Attempt:
     async def _failed(self, error: UpstreamError) -> None:
         """Handle an error of the stream: after a finish reason the answer still counts as complete."""
         now = self.race.open_call.services.clock()
+        if self._sendings.failed is not None:
+            self._sendings.failed(error)
         try:
             if error.kind in _ENDS and await self._finish_if_whole(now):
                 return
