@@ -225,10 +225,16 @@ class KeyRing:
         """
         exchange, key = await self._ask(request.model, lambda upstream: upstream.stream(request), request.sendings)
         key.answered(request.model, exchange.headers, self._clock())
+        model = request.model  # the request itself has the prompt
+
+        def failed(error: UpstreamError) -> None:
+            key.failed(model, error, self._clock())
+
+        request.sendings.failed = failed
         return KeyRingExchange(
             exchange,
-            self._headers(request.model, exchange.headers),
-            failed=lambda error: key.failed(request.model, error, self._clock()),
+            self._headers(model, exchange.headers),
+            failed=failed,
             over=lambda: self._over(key),
         )
 

@@ -9,7 +9,7 @@ from gateway.racing.reader import AnswerReader, AnswerText, Block, joined, trunc
 from gateway.racing.sinks import Forward, Sink
 from gateway.racing.speech import Speech
 from gateway.racing.timeouts import AttemptClocks
-from gateway.racing.validation import UNJUDGED, Judgement, Validity, judge
+from gateway.racing.validation import UNJUDGED, Judgement, Validity, answers_asked, judge
 from providers import ErrorKind, UpstreamError
 
 UNCLAIMED_BYTES = 8 * 2**20  # a provider that sends this much before its first token is broken
@@ -52,13 +52,14 @@ class AnswerStream:
         self.speech = Speech(texts, call.sentence_words) if is_spoken else None
         self.validity = Validity(call, measurement, self.text) if call.win_on is WinOn.VALID else None
         requests = call.dialect.requests
+        several = requests.batched or requests.choices in call.fields
         self.reader = AnswerReader(
             measurement,
             clocks,
             answers=call.dialect.answers,
             drop_usage=call.streamed and not call.wants_usage,
             text=self.text or self.speech,
-            several=requests.batched or requests.choices in call.fields,
+            several=answers_asked(call.fields, call.dialect) if several else None,
         )
         self._measurement = measurement
         self._clocks = clocks
@@ -82,7 +83,7 @@ class AnswerStream:
         elif self.validity is not None:
             over = self.reader.finished and (self.reader.done or not data)
             self.validity.look(now, finished=self.reader.finished, over=over, kept_bytes=self._kept_bytes)
-        if (finishing or self.reader.finished) and not self.reader.done:
+        if (self.reader.finished or (finishing and not self.reader.lacks_some)) and not self.reader.done:
             self._clocks.finish()
         return block
 

@@ -448,6 +448,8 @@ class Attempt:
     async def _failed(self, error: UpstreamError) -> None:
         """Handle an error of the stream: after a finish reason the answer still counts as complete."""
         now = self.race.open_call.services.clock()
+        if self._sendings.failed is not None:
+            self._sendings.failed(error)
         try:
             if error.kind in _ENDS and await self._finish_if_whole(now):
                 return
@@ -468,7 +470,8 @@ class Attempt:
         answer, exchange = self._answer, self.exchange
         if answer is None or exchange is None:
             return False
-        is_whole, finishing = answer.reader.finished or exchange.finishing, exchange.finishing
+        finishing = exchange.finishing and not answer.reader.lacks_some
+        is_whole = answer.reader.finished or finishing
         if self.state is State.ASKED and answer.waits and is_whole:
             finishing = False  # its end is read here
             await self._keep_or_bid(answer.read(exchange.conclude(), now), answer, now)

@@ -127,19 +127,21 @@ class AnswerReader:
         answers: AnswerFormat,
         drop_usage: bool,
         text: AnswerText | None = None,
-        several: bool = False,
+        several: int | None = None,
     ) -> None:
-        """``several``: there may be several choices, each of which has to be finished."""
-        self.finished = False  # a finish reason was seen, of each choice that has begun
+        """``several``: there may be several choices, each of which has to be finished; so many were asked for."""
+        self.finished = False  # a finish reason was seen, of each choice
         self.done = False  # the last event was seen: [DONE], or the dialect's equivalent
         self._measurement = measurement
         self._clocks = clocks
         self._secrets: Sequence[str]
         self._sent_secrets: Sequence[bytes]
         self._read_event = answers.read_event
+        self._with_answer = answers.with_answer
         self._learned = answers.learned
         self._text = text  # of an answer that must be JSON
-        self._choices = answers.choices if several else None
+        self._choices = answers.choices if several is not None else None
+        self._asked = several or 0
         self._begun: set[int] = set()  # of several choices
         self._ended: set[int] = set()
         self._drop_usage = drop_usage  # drop a chunk that has only usage, requested by us and not by the client
@@ -155,7 +157,7 @@ class AnswerReader:
 
     def read(self, data: bytes, now: float) -> Block:
         """Parse one read (``b""`` at the end of the stream). Data after the end of the answer are dropped."""
-        block = self._splitter.feed(data) if data else self._splitter.rest()
+        block = self._splitter.feed(data) if data else self._end_of_stream()
         # The first look costs a tenth of the second.
         if (BACKSLASH in block and block.find(b"\\u") >= 0) or self._halves.held:
             block = self._halves.mend(block)
@@ -231,6 +233,7 @@ class AnswerReader:
             except UpstreamError as broken:
                 error, dropped = broken.without_frames(), True
                 break
+            chunk = self._last(chunk) if chunk.done else chunk
             error = self._missing_end(chunk) if chunk.done else chunk.error
             if error is not None:
                 dropped = True
@@ -262,8 +265,22 @@ class AnswerReader:
         draft.error = error
         return error is None and not self.done
 
+    @property
+    def lacks_some(self) -> bool:
+        """Whether some of several choices have not begun: they may come one after the other."""
+        return bool(self._begun) and len(self._begun) < self._asked
+
+    def _end_of_stream(self) -> bytes:
+        """Return the data that are left. Choices that have not begun will not come: their provider gives fewer."""
+        self._asked = 0
+        self.finished = self.finished or self._all_ended()
+        return self._splitter.rest()
+
+    def _all_ended(self) -> bool:
+        return bool(self._ended) and self._ended == self._begun and not self.lacks_some
+
     def _each_finished(self, chunk: Chunk) -> bool:
-        """Return whether each of several choices that has begun has ended; an explicit end of all is trusted."""
+        """Return whether each of several choices has ended; an explicit end of all is trusted."""
         choices = None if chunk.done else self._choices
         if choices is not None:
             with suppress(*_UNREADABLE):
@@ -272,7 +289,7 @@ class AnswerReader:
                     if is_ended:
                         self._ended.add(place)
         if self._begun:
-            return bool(self._ended) and (chunk.done or self._ended == self._begun)
+            return self._all_ended() or (chunk.done and bool(self._ended))
         # There is none, as the prompt was refused, or they cannot be told apart.
         return self.finished or chunk.finished
 
@@ -292,6 +309,12 @@ class AnswerReader:
         if chunk.error is None and (error := named_error(event.raw, event.data, self._secrets)) is not None:
             return msgspec.structs.replace(chunk, error=error)
         return chunk
+
+    def _last(self, chunk: Chunk) -> Chunk:
+        """Return the last event, with the answer in it where nothing of it came before."""
+        if self._with_answer is None or self._measurement.meaningful:
+            return chunk
+        return self._with_answer(chunk)
 
     def _missing_end(self, last: Chunk) -> UpstreamError | None:
         """Return the error of an answer without a finish reason: its client must not see the ``last`` event, [DONE]."""

@@ -6,6 +6,7 @@ and is released with its attempt. If something cannot be known, it is not judged
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -22,6 +23,9 @@ from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat
 _EMPTY = frozenset({b"", b"null", b"[]"})
 _ONE = frozenset({b"", b"null", b"1"})
 _PROMPTS = re.compile(rb'\s*\[\s*["\[]')  # of texts, or of lists of tokens; one list of tokens is one prompt
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_whole_number = msgspec.json.Decoder(int | None)
+_items = msgspec.json.Decoder(list[msgspec.Raw])
 _NAMES = {
     dialect: frozenset((*dialect.requests.json_formats, *dialect.requests.tools)) for dialect in DIALECTS.values()
 }
@@ -56,6 +60,18 @@ def asks_for_several(fields: Fields, dialect: Dialect) -> bool:
     return requests.batched and _PROMPTS.match(fields.get(requests.prompt, b"")) is not None
 
 
+def answers_asked(fields: Fields, dialect: Dialect) -> int:
+    """Return how many answers a request asks for: so many to each of its prompts. One where that cannot be read."""
+    requests = dialect.requests
+    number = 1
+    with suppress(*_UNREADABLE):
+        if requests.choices is not None and requests.choices in fields:
+            number = max(1, _whole_number.decode(fields[requests.choices]) or 1)
+        if requests.batched and _PROMPTS.match(prompts := fields.get(requests.prompt, b"")) is not None:
+            number *= len(_items.decode(prompts))
+    return number
+
+
 def expected(fields: Fields, dialect: Dialect, *, every_schema: bool = False) -> Expected | None:
     """Return the required form of the answer; None if it cannot be read from the request.
 
@@ -85,7 +101,6 @@ def _asked_format(fields: Fields, dialect: Dialect) -> JsonFormat | None:
 # The parameters of a request that have a column in the ledger.
 
 _float = msgspec.json.Decoder(float)
-_items = msgspec.json.Decoder(list[msgspec.Raw])
 _LARGEST = 2**31 - 1  # the column's maximum
 
 

@@ -219,6 +219,9 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """How answers are streamed, and how a stream and a whole answer become each other."""
 
     read_event: ReadEvent
+    # From a last event, which may repeat the whole answer, to the same with all of the answer in it: where no event
+    # before it had anything. None: the last event has none.
+    with_answer: Callable[[Chunk], Chunk] | None = None
     texts: Callable[[bytes], Iterable[tuple[int, str]]]  # of one event's data, with the choice or item of each
     # Of one event's data, each choice, and whether it has its finish reason; None: there is only one.
     choices: Callable[[bytes], Iterable[tuple[int, bool]]] | None = None

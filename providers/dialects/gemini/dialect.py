@@ -209,13 +209,18 @@ class _Conversation:
         self._losses.rest(part, ("type", kind), at, _NO_FIELD)
         inner = object_at(part.get(kind), path)
         if kind == "input_audio":
+            self._losses.rest(inner, ("data", "format"), path, _NO_FIELD)
             data, form = text_at(inner, "data", path), text_at(inner, "format", path)
             return [{"inlineData": {"mimeType": f"audio/{form}", "data": data}}]
         if kind == "image_url":
+            self._losses.rest(inner, ("url", "detail"), path, _NO_FIELD)
             if bytes(inner.get("detail", b"null")) not in {b"null", b'"auto"'}:
                 self._losses.add(f"{path}.detail", "Gemini has another scale for the details of pictures", hint=True)
             url = text_at(inner, "url", path)
         elif kind == "file":
+            self._losses.rest(inner, ("file_data", "filename"), path, "Gemini has no access to OpenAI's files")
+            if is_said(inner.get("filename")):
+                self._losses.add(f"{path}.filename", "Gemini takes no names of files", hint=True)
             url = decoded(inner.get("file_data"), str, f"{path}.file_data") or ""
         else:
             self._losses.add(at, _NO_PART)

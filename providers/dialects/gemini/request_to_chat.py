@@ -178,6 +178,8 @@ def _inline(data: RawObject, at: str, losses: Losses) -> list[Object]:
     encoded = plain_base64(text_at(data, "data", at))
     url = f"data:{kind};base64,{encoded}"
     losses.rest(data, ("mimeType", "data", "displayName"), at, _NO_FIELD)
+    if kind != "application/pdf":
+        _lose_name(data, at, losses)
     if kind.startswith("image/"):
         return [{"type": "image_url", "image_url": {"url": url}}]
     if kind in _SOUNDS:
@@ -194,11 +196,17 @@ def _inline(data: RawObject, at: str, losses: Losses) -> list[Object]:
     return []
 
 
+def _lose_name(data: RawObject, at: str, losses: Losses) -> None:
+    if is_said(data.get("displayName")):
+        losses.add(f"{at}.displayName", "chat has names of documents only", hint=True)
+
+
 def _file(data: RawObject, at: str, losses: Losses) -> list[Object]:
     kind = decoded(data.get("mimeType"), str, f"{at}.mimeType") or ""
     url = text_at(data, "fileUri", at)
     if kind.startswith("image/") and url.startswith("https://") and "generativelanguage.googleapis.com" not in url:
         losses.rest(data, ("mimeType", "fileUri", "displayName"), at, _NO_FIELD)
+        _lose_name(data, at, losses)
         return [{"type": "image_url", "image_url": {"url": url}}]
     losses.add(at, "chat takes pictures by their address, and no files of Google's")
     return []

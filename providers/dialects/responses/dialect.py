@@ -16,7 +16,15 @@ from providers.dialects.dialect import (
     openai_tools,
 )
 from providers.dialects.responses.continuing import ResponseContinuing
-from providers.dialects.responses.events import ENDING, ResponseGathering, events_of_answer, read_event
+from providers.dialects.responses.events import (
+    ENDING,
+    ResponseGathering,
+    events_of_answer,
+    lenient,
+    output_of_last,
+    read_event,
+    with_answer,
+)
 from providers.dialects.responses.fields import failure, numbered
 from providers.dialects.responses.request_from_chat import from_chat
 from providers.dialects.responses.request_to_chat import to_chat
@@ -32,11 +40,20 @@ class _Event(msgspec.Struct, gc=False):
     output_index: int | None = None
 
 
+class _Part(msgspec.Struct, gc=False):
+    type: str | None = None
+    text: str | None = None
+
+
+class _Item(msgspec.Struct, gc=False):
+    content: list[_Part] | None = None
+
+
 _events = msgspec.json.Decoder(_Event)
 
 
 def texts(data: bytes) -> Iterator[tuple[int, str]]:
-    """Yield the text of a delta, with the index of the item it belongs to.
+    """Yield the text of a delta, with the index of the item it belongs to; of the last event all texts of the answer.
 
     Raises:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
@@ -45,6 +62,11 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
     event = _events.decode(data)
     if event.type == "response.output_text.delta" and isinstance(event.delta, str) and event.delta:
         yield event.output_index or 0, event.delta
+    elif event.type in {"response.completed", "response.incomplete"}:
+        for index, raw in enumerate(output_of_last(data)):
+            for part in lenient(raw, _Item).content or ():
+                if part.type == "output_text" and part.text:
+                    yield index, part.text
 
 
 RESPONSES = Dialect(
@@ -71,6 +93,7 @@ RESPONSES = Dialect(
     ),
     answers=AnswerFormat(
         read_event=read_event,
+        with_answer=with_answer,
         texts=texts,
         events_of_answer=events_of_answer,
         gathering=ResponseGathering,

@@ -6,6 +6,7 @@ is decoded again without types, and fields that do not fit are ignored.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,6 +15,7 @@ from providers.dialects.events import DONE, Chunk, Gathering, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, upstream_error, usage_of_response
 from providers.error_bodies import read_answer
 from providers.errors import ErrorKind, UpstreamError
+from providers.sse import events
 from providers.usage import Usage
 
 # Reads JSON objects leniently: fields of another type than expected are ignored.
@@ -76,6 +78,7 @@ _REASONING = frozenset({"response.reasoning_summary_text.delta", "response.reaso
 _REFUSAL = "response.refusal.delta"
 _CALLS = frozenset({"function_call", "custom_tool_call"})  # of the client's own tools
 _ARGUMENTS = "response.function_call_arguments.delta"
+_LAST = frozenset({"response.completed", "response.incomplete"})
 _NULL = msgspec.Raw(b"null")
 
 
@@ -230,7 +233,7 @@ def write_item(writer: EventWriter, output_index: int, raw: msgspec.Raw) -> None
     """
     item = _retelling_objects.decode(raw)
     place = {"item_id": item.get("id", _NULL), "output_index": output_index}
-    argument, events = _ARGUMENT_EVENTS.get(bytes(item.get("type", _NULL)), ("", ""))
+    argument, argument_events = _ARGUMENT_EVENTS.get(bytes(item.get("type", _NULL)), ("", ""))
     begun = {**item, **{name: _NO_PARTS for name in ("summary", "content") if item.get(name, _NULL) != _NULL}}
     begun |= {name: _RETELLING_EMPTY for name in (argument,) if name in item}
     begun |= {name: _IN_PROGRESS for name in ("status",) if name in item}
@@ -240,23 +243,59 @@ def write_item(writer: EventWriter, output_index: int, raw: msgspec.Raw) -> None
     for number, part in enumerate(_retelling_lists.decode(item.get("content", _NULL)) or ()):
         _write_part(writer, "response.content_part", {**place, "content_index": number}, part)
     if argument in item:
-        writer.say(f"{events}.delta", **place, delta=item[argument])
+        writer.say(f"{argument_events}.delta", **place, delta=item[argument])
         named = {name: item[name] for name in ("name",) if name in item and argument == "arguments"}
-        writer.say(f"{events}.done", **place, **named, **{argument: item[argument]})
+        writer.say(f"{argument_events}.done", **place, **named, **{argument: item[argument]})
     writer.say("response.output_item.done", output_index=output_index, item=raw)
 
 
-def _write_part(writer: EventWriter, events: str, place: Mapping[str, Any], raw: msgspec.Raw) -> None:
+def _write_part(writer: EventWriter, part_events: str, place: Mapping[str, Any], raw: msgspec.Raw) -> None:
     part = _retelling_objects.decode(raw)
     name, text_events = _TEXTS.get(bytes(part.get("type", _NULL)), ("", ""))
     begun = {**part, **{field: _RETELLING_EMPTY for field in (name,) if field in part}}
     begun |= {field: _NO_PARTS for field in ("annotations", "logprobs") if part.get(field, _NULL) != _NULL}
-    writer.say(f"{events}.added", **place, part=begun)
+    writer.say(f"{part_events}.added", **place, part=begun)
     if name in part:
         logprobs = {"logprobs": part.get("logprobs", _NO_PARTS)} if text_events == "response.output_text" else {}
         writer.say(f"{text_events}.delta", **place, delta=part[name], **logprobs)
         writer.say(f"{text_events}.done", **place, **{name: part[name]}, **logprobs)
-    writer.say(f"{events}.done", **place, part=raw)
+    writer.say(f"{part_events}.done", **place, part=raw)
+
+
+# An answer that comes in its last event alone.
+
+
+class _Output(msgspec.Struct, gc=False):
+    output: list[msgspec.Raw] | None = None
+
+
+def output_of_last(data: bytes) -> list[msgspec.Raw]:
+    """Return the items in the last event of a response; none for other events."""
+    event = read(data, _Event)
+    return lenient(event.response, _Output).output or [] if event.type in _LAST else []
+
+
+def with_answer(last: Chunk) -> Chunk:
+    """Return the last event with its output as what it adds to the answer, of which no event before had anything."""
+    if not last.finished:  # [DONE]
+        return last
+    said: list[Chunk] = []
+    for index, item in enumerate(output_of_last(last.data)):
+        writer = EventWriter()
+        with suppress(*_UNREADABLE):
+            write_item(writer, index, item)
+            said.extend(read_event(event.data) for event in events(writer.take()))
+    is_answer = any(chunk.answer for chunk in said)
+    return msgspec.structs.replace(
+        last,
+        meaningful=any(chunk.meaningful for chunk in said),
+        answer=is_answer,
+        reasoning=not is_answer and any(chunk.reasoning for chunk in said),
+        text_chars=sum(chunk.text_chars for chunk in said),
+        tools=tuple(piece for chunk in said for piece in chunk.tools),
+        names=tuple(name for chunk in said for name in chunk.names),
+        refused=any(chunk.refused for chunk in said),
+    )
 
 
 # Whole responses: presented as an event stream, and gathered from one.

@@ -7,11 +7,11 @@ import pytest
 
 from gateway.core.attempts import Role
 from gateway.racing.sinks import GatheringSink
-from gateway.racing.validation import asks_for_several
-from providers import ErrorKind, UpstreamError
+from gateway.racing.validation import answers_asked, asks_for_several
+from providers import ErrorKind, Exchange, Request, UpstreamError
 from providers.dialects import CHAT, COMPLETIONS, GEMINI, Dialect
 from tests.unit.racing.test_race import answers
-from tests.unit.racing.track import DONE, RememberingSink, Step, Timetable, Track, event
+from tests.unit.racing.track import DONE, RememberingSink, Step, Timetable, TimetableExchange, Track, event
 from tests.unit.racing.virtual_time import run
 
 RESET = UpstreamError(ErrorKind.DISCONNECTED, "reset")
@@ -67,6 +67,45 @@ def test_one_that_has_its_end_hurries_no_other() -> None:
     assert track.sink.bytes.count(of(1, "b")) == 2
 
 
+IN_TURN: list[tuple[float, Step]] = [(0.1, of(0, "a")), (0.2, of(0, reason="stop"))]
+
+
+def test_they_may_come_one_after_the_other() -> None:
+    late: list[tuple[float, Step]] = [(9.0, of(1, "b")), (9.1, of(1, reason="stop")), (9.1, DONE), (9.1, None)]
+    track = Track(Timetable("two", [*IN_TURN, *late]), fields=TWO)
+    assert run(track.run()).total_ms == pytest.approx(9100)
+    assert isinstance(track.sink, RememberingSink)
+    assert track.sink.bytes.count(of(1, "b")) == 1
+
+
+def test_a_stream_that_breaks_between_them_is_no_whole_answer() -> None:
+    track = Track(Timetable("two", [*IN_TURN, (0.5, RESET)]), fields=TWO)
+    assert run(track.run()).error_kind == "disconnected"
+
+
+@pytest.mark.parametrize("end", [DONE, None])
+def test_a_provider_that_gives_one_of_two_and_ends_its_stream_has_answered(end: Step) -> None:
+    track = Track(Timetable("one", [*IN_TURN, (0.3, end), (0.3, None)]), fields=TWO)
+    assert run(track.run()).error_kind is None
+    assert track.outcomes == {"one": "won"}
+
+
+def test_a_translation_that_knows_of_the_first_only_hurries_none() -> None:
+    class Finishing(TimetableExchange):
+        finishing = True  # a translation knows the choices that have begun
+
+    class Translated(Timetable):
+        async def stream(self, request: Request) -> Exchange:
+            exchange = await super().stream(request)
+            assert isinstance(exchange, TimetableExchange)
+            exchange.__class__ = Finishing
+            return exchange
+
+    late: list[tuple[float, Step]] = [(9.0, of(1, "b")), (9.1, of(1, reason="stop")), (9.1, DONE), (9.1, None)]
+    track = Track(Translated("two", [*IN_TURN, *late]), fields=TWO)
+    assert run(track.run()).total_ms == pytest.approx(9100)
+
+
 def text(index: int, said: str = "", reason: str | None = None) -> bytes:
     return event(id="c1", model="m", choices=[{"index": index, "text": said, "finish_reason": reason}])
 
@@ -87,7 +126,8 @@ def candidate(index: int, said: str = "", reason: str | None = None) -> bytes:
 def test_so_it_is_in_each_dialect_that_has_several(dialect: Dialect, fields: dict[str, Any], make: Any) -> None:
     begun: list[tuple[float, Step]] = [(0.1, make(0, "a")), (0.2, make(1, "b")), (0.3, make(0, "", "stop"))]
     ended: list[tuple[float, Step]] = [*begun, (0.4, make(1, "", "stop"))]
-    for steps, kind in (begun, "disconnected"), (ended, None):
+    in_turn: list[tuple[float, Step]] = [(0.1, make(0, "a")), (0.3, make(0, "", "stop"))]
+    for steps, kind in (begun, "disconnected"), (in_turn, "disconnected"), (ended, None):
         track = Track(Timetable("two", [*steps, (0.5, RESET)]), fields=fields)
         track._call_options["dialect"] = dialect
         speaking = msgspec.structs.replace(track.model.deployments["two"], speaks=(dialect,))
@@ -101,22 +141,28 @@ def test_a_request_for_one_is_whole_with_its_end_as_ever() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "fields", "several"),
+    ("dialect", "fields", "number"),
     [
-        (CHAT, {"n": 2}, True),
-        (CHAT, {"n": 1}, False),
-        (CHAT, {"n": None}, False),
-        (CHAT, {}, False),
-        (GEMINI, {"generationConfig.candidateCount": 2}, True),
-        (COMPLETIONS, {"prompt": ["a", "b"]}, True),
-        (COMPLETIONS, {"prompt": [[1, 2], [3]]}, True),
-        (COMPLETIONS, {"prompt": [1, 2]}, False),
-        (COMPLETIONS, {"prompt": "a"}, False),
-        (COMPLETIONS, {"prompt": "a", "n": 3}, True),
+        (CHAT, {"n": 2}, 2),
+        (CHAT, {"n": 1}, 1),
+        (CHAT, {"n": None}, 1),
+        (CHAT, {}, 1),
+        (GEMINI, {"generationConfig.candidateCount": 2}, 2),
+        (COMPLETIONS, {"prompt": ["a", "b"]}, 2),
+        (COMPLETIONS, {"prompt": [[1, 2], [3]]}, 2),
+        (COMPLETIONS, {"prompt": [1, 2]}, 1),
+        (COMPLETIONS, {"prompt": "a"}, 1),
+        (COMPLETIONS, {"prompt": "a", "n": 3}, 3),
+        (COMPLETIONS, {"prompt": ["a", "b"], "n": 3}, 6),
     ],
 )
 def test_several_answers_are_asked_for_by_number_or_by_several_prompts(
-    dialect: Dialect, fields: dict[str, Any], several: bool
+    dialect: Dialect, fields: dict[str, Any], number: int
 ) -> None:
     raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}
-    assert asks_for_several(raw, dialect) is several
+    assert (asks_for_several(raw, dialect), answers_asked(raw, dialect)) == (number > 1, number)
+
+
+@pytest.mark.parametrize("number", ["two", -1, 1e300])
+def test_a_number_that_is_none_counts_as_one(number: Any) -> None:
+    assert answers_asked({"n": msgspec.Raw(msgspec.json.encode(number))}, CHAT) == 1

@@ -297,6 +297,33 @@ def test_a_conversation_with_functions_is_worded_in_chat() -> None:
     assert said(in_chat(contents=turns, thoughts=True))["messages"][1]["reasoning_content"] == "hm"
 
 
+def test_what_a_chat_part_has_besides_its_data_is_told_or_noted() -> None:
+    picture, pdf = f"data:image/png;base64,{PIXEL}", f"data:application/pdf;base64,{PIXEL}"
+    content = [
+        {"type": "image_url", "image_url": {"url": picture, "detail": "low", "crop": True}},
+        {"type": "input_audio", "input_audio": {"data": PIXEL, "format": "wav", "rate": 8000}},
+        {"type": "file", "file": {"file_data": pdf, "filename": "bill.pdf", "file_id": "file-1"}},
+    ]
+    wording = in_gemini(messages=[{"role": "user", "content": content, "name": "ann"}])
+    at = "messages[0].content"
+    assert lost(wording, hint=True) == [f"{at}[0].image_url.detail", f"{at}[2].file.filename"]
+    assert lost(wording) == [
+        "messages[0].name",
+        f"{at}[0].image_url.crop",
+        f"{at}[1].input_audio.rate",
+        f"{at}[2].file.file_id",
+    ]
+
+
+def test_a_name_that_chat_cannot_give_is_noted() -> None:
+    def named(kind: str) -> list[str]:
+        data = {"mimeType": kind, "data": PIXEL, "displayName": "a name"}
+        return lost(in_chat(contents=[{"parts": [{"inlineData": data}]}]), hint=True)
+
+    assert named("application/pdf") == []
+    assert named("image/png") == named("audio/wav") == ["contents[0].parts[0].inlineData.displayName"]
+
+
 def test_pictures_sounds_and_files_are_worded_in_chat() -> None:
     given = [
         {"inlineData": {"mimeType": "image/png", "data": "_-8"}},  # in the alphabet for URLs, as Google's SDK has it
