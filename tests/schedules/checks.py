@@ -14,8 +14,8 @@ from gateway.racing.services import MOST_RESCUES
 from providers import ErrorKind, events
 from tests.app.gateway.broken_answers import text_in
 from tests.schedules.clients import Seen
-from tests.schedules.providers import DONE, NEVER_S, Asked, complete
-from tests.schedules.scenario import MODEL
+from tests.schedules.providers import DONE, Asked, complete
+from tests.schedules.scenario import MODEL, NEVER_S
 from tests.schedules.simulation import Evidence
 
 REFUSED = re.compile(r"^holeshot_refusals_total\{.*\} (.+)$", re.MULTILINE)
