@@ -128,7 +128,10 @@ class Exchange(Protocol):
         """
 
     def abort(self) -> None:
-        """Drop the exchange at once, so that the provider notices; without effect after the end or an abort."""
+        """Drop the exchange at once, so that the provider notices; without effect after the end or an abort.
+
+        A ``read`` that waits need not return: who aborts what another task reads also cancels that task.
+        """
 
 
 class Upstream(Protocol):

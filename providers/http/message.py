@@ -158,7 +158,7 @@ class Response:
             self._source.widen(self)
 
     def abort(self) -> None:
-        """Drop the exchange at once, so that the server notices; without effect after the end."""
+        """Drop the exchange at once, so that the server notices; without effect after the end. It wakes no reader."""
         source, self._source = self._source, None
         self.listener = None
         if source is not None:

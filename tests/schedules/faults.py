@@ -13,8 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tests.schedules.checks import wrong
-from tests.schedules.providers import NEVER_S
-from tests.schedules.scenario import PROVIDERS, Ask, Behaviour, Client, Scenario
+from tests.schedules.scenario import NEVER_S, PROVIDERS, Ask, Behaviour, Client, Scenario
 from tests.schedules.simulation import Evidence, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "faults.md"

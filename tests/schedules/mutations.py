@@ -1,5 +1,6 @@
 """Deliberate defects of the engine, which the checks must find: each breaks one promise, in one place."""
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
@@ -13,7 +14,7 @@ from gateway.core.calls import CallRecord
 from gateway.fleet.fleet import Fleet
 from gateway.overload.intake import Intake
 from gateway.racing.answer import AnswerStream
-from gateway.racing.attempt import Attempt, Bid
+from gateway.racing.attempt import DRAIN_S, Attempt, Bid
 from gateway.racing.attempts import Attempts, Backup
 from gateway.racing.call import OpenCall
 from gateway.racing.hold import Hold
@@ -31,7 +32,7 @@ from gateway.racing.validation import UNJUDGED, Validity
 from gateway.settings.model import RaceSettings
 from gateway.steering.budget import Budget
 from gateway.steering.learning import Learning
-from providers import UpstreamError
+from providers import Exchange, UpstreamError
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
@@ -124,6 +125,26 @@ def a_seat_is_given_back_too_soon(patch: pytest.MonkeyPatch) -> None:
         self.give_back()
 
     patch.setattr(Seat, "__init__", taken)
+
+
+def a_body_is_drained_for_as_long_as_it_is_open(patch: pytest.MonkeyPatch) -> None:
+    async def drain(exchange: Exchange) -> None:
+        while await exchange.read():
+            pass
+
+    patch.setattr("gateway.racing.attempt.drain", drain)
+
+
+def a_drain_is_ended_by_an_abort_alone(patch: pytest.MonkeyPatch) -> None:
+    async def drain(exchange: Exchange) -> None:
+        timer = asyncio.get_running_loop().call_later(DRAIN_S, exchange.abort)
+        try:
+            while await exchange.read():
+                pass
+        finally:
+            timer.cancel()
+
+    patch.setattr("gateway.racing.attempt.drain", drain)
 
 
 def nobody_asks_for_a_permit(patch: pytest.MonkeyPatch) -> None:
@@ -327,6 +348,8 @@ MUTATIONS: Collection[Mutation] = (
     a_token_is_held_without_being_asked_for,
     a_seat_is_not_given_back,
     a_seat_is_given_back_too_soon,
+    a_body_is_drained_for_as_long_as_it_is_open,
+    a_drain_is_ended_by_an_abort_alone,
     nobody_asks_for_a_permit,
     an_extra_attempt_costs_nothing,
     whoever_failed_is_asked_again,

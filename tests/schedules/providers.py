@@ -11,10 +11,9 @@ import msgspec
 from providers import Answer, ErrorKind, Exchange, Listing, Request, UpstreamError, Usage
 from providers.dialects import Dialect, Loss
 from tests.schedules.loop import ShuffledLoop
-from tests.schedules.scenario import Behaviour
+from tests.schedules.scenario import NEVER_S, Behaviour
 
 Read = bytes | UpstreamError | None  # None: the end
-NEVER_S = 1e6
 TEXT = re.compile(rb'"(?:content|text)":"[^"]')
 CALLED = b'"tool_calls":['
 DONE = b"data: [DONE]\n\n"
@@ -186,27 +185,24 @@ class SimulatedExchange:
         self._at = 0
         self._due = self._provider.loop.time()
         self._listener: Callable[[bytes], bool] | None = None
-        self._stalled: asyncio.Future[None] | None = None  # done when nobody waits for it any more
 
     @property
     def ended(self) -> bool:
-        return self._asked.how == "whole"
+        return self._asked.over_at is not None
 
     async def read(self) -> bytes:
         asked, loop = self._asked, self._provider.loop
         assert not self._upstream.closed, f"{asked.tag} is read from a closed upstream"
         while True:
-            if self._is_over():
+            if await self._is_over():
                 return b""
             gap_s, step = self._steps[self._at]
             self._due = max(self._due, loop.time()) if not gap_s else self._due
             if (due := self._due + gap_s) > loop.time():
                 if gap_s >= NEVER_S:
-                    self._stalled = loop.create_future()
-                    await self._stalled
-                else:
-                    await asyncio.sleep(due - loop.time())
-                if self._is_over():
+                    await loop.create_future()
+                await asyncio.sleep(due - loop.time())
+                if await self._is_over():
                     return b""
             self._due = due
             self._at += 1
@@ -229,19 +225,19 @@ class SimulatedExchange:
 
     def abort(self) -> None:
         self._over("aborted")
-        if self._stalled is not None and not self._stalled.done():
-            self._stalled.set_result(None)
 
-    def _is_over(self) -> bool:
-        """Tell whether it has ended.
+    async def _is_over(self) -> bool:
+        """Tell whether it has ended. Of one that was aborted nothing comes, neither an end nor an error, as over HTTP.
 
         Raises:
-            UpstreamError: it has, and not well.
+            UpstreamError: it broke.
 
         """
-        if self._asked.over_at is not None and not self.ended:
+        if self._asked.how == "aborted":
+            await self._provider.loop.create_future()
+        if self._asked.how == "broke":
             raise UpstreamError(ErrorKind.DISCONNECTED, f"{self._asked.tag} is over: {self._asked.how}")
-        return self._asked.over_at is not None
+        return self.ended
 
     def _over(self, how: str) -> None:
         self._listener = None
@@ -274,14 +270,13 @@ class SimulatedRest:
     error: UpstreamError | None = None
 
     def __init__(self, exchange: SimulatedExchange) -> None:
+        self.ended = False
         self._exchange = exchange
 
-    @property
-    def ended(self) -> bool:
-        return self._exchange.ended
-
     async def read(self) -> bytes:
-        return await self._exchange.read()
+        data = await self._exchange.read()
+        self.ended = not data
+        return data
 
     def abort(self) -> None:
         self._exchange.abort()

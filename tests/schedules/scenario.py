@@ -7,6 +7,7 @@ import msgspec
 
 PROVIDERS = ("ada", "bee", "cid", "dot")
 DIALECTS = ("chat", "messages", "responses", "completions")
+NEVER_S = 1e6
 KEY = "hs-of-the-only-client"
 MODEL, OTHER_MODEL, SPARE_MODEL, VECTORS, VOICE = "raced", "other", "spare", "vectors", "voice"
 
@@ -28,6 +29,7 @@ RIVAL_SHARE = 0.25  # are about race.keep_rival
 HOLD_SHARE = 0.25  # are about race.hold
 RESCUE_SHARE = 0.2  # are about takeover.slow
 BLANK_SHARE = 0.15  # of the answers there begin with empty lines
+OPEN_SHARE = 0.1  # have bodies that stay open after their answer, for good
 HABITS = ("repeats", "trims", "no word", "two words", "anew", "reasoning", "tool")  # the first two continue a text
 LIES = ("garbage", "error_event", "empty", "html", "no_finish", "foreign_shape")
 
@@ -126,8 +128,12 @@ def read(text: str) -> Scenario:
 
 def drawn(seed: int) -> Scenario:
     """Return the scenario of a seed."""
-    if Random(f"{seed} rescue").random() < RESCUE_SHARE:
-        return dribbling(seed)
+    rescues, opens = Random(f"{seed} rescue").random() < RESCUE_SHARE, Random(f"{seed} opens")
+    scenario = dribbling(seed) if rescues else _raced(seed)
+    return _left_open(scenario, opens) if opens.random() < OPEN_SHARE else scenario
+
+
+def _raced(seed: int) -> Scenario:
     scenario, dice = _drawn(seed), Random(f"{seed} valid")
     if dice.random() < VALID_SHARE:
         scenario = _valid(scenario, dice)
@@ -299,6 +305,15 @@ def _kept(scenario: Scenario, dice: Random) -> Scenario:
     return msgspec.structs.replace(scenario, race={**scenario.race, "mode": mode, "keep_rival": True}, clients=clients)
 
 
+def _left_open(scenario: Scenario, dice: Random) -> Scenario:
+    """Return a scenario in which every other body stays open after its answer."""
+    behaviours = {
+        name: tuple(msgspec.structs.replace(each, lingers_s=dice.choice((each.lingers_s, NEVER_S))) for each in several)
+        for name, several in scenario.behaviours.items()
+    }
+    return msgspec.structs.replace(scenario, behaviours=behaviours)
+
+
 def _race(dice: Random) -> dict[str, Any]:
     mode = dice.choice(("race", "race", "hedge", "auto", "single"))
     race: dict[str, Any] = {
@@ -350,7 +365,7 @@ def _behaviour(dice: Random, *, calm: bool) -> Behaviour:
         case 3:
             return msgspec.structs.replace(plain, lie=dice.choice(LIES))
         case 4:
-            return msgspec.structs.replace(plain, opens_s=1e6)  # never
+            return msgspec.structs.replace(plain, opens_s=NEVER_S)
     return msgspec.structs.replace(plain, first_s=dice.choice((0.5, 3.0)))
 
 

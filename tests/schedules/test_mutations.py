@@ -19,7 +19,7 @@ KNOWN = {
     "more_calls_are_taken_on_than_may_be": 23,
     "an_invalid_answer_is_let_through": 300,
     "an_answer_is_not_checked": 265,
-    "a_rival_is_not_called": 1065,
+    "a_rival_is_not_called": 1640,
     "a_rival_runs_on_when_it_is_not_needed": 56,
     "what_is_to_be_held_back_is_sent": 185,
     "a_slow_one_is_cut_before_another_goes_on": 31,
@@ -39,6 +39,11 @@ def caught_by(mutation: Mutation) -> str | None:
             if problems:
                 return problems[0]
     return None
+
+
+@pytest.mark.parametrize("seed", sorted(set(KNOWN.values())))
+def test_without_a_defect_nothing_is_caught(seed: int) -> None:
+    assert wrong(run(drawn(seed))) == []
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)

@@ -71,6 +71,17 @@ async def test_the_server_sees_a_call_go_that_is_cancelled_while_it_reads(server
     await works(server, caller)
 
 
+async def test_an_abort_wakes_nobody_who_reads_so_who_aborts_cancels_the_reader(server: Server, caller: Caller) -> None:
+    exchange, answer = await begun(server, caller)
+    reading = asyncio.create_task(answer.read())
+    await asyncio.sleep(0)
+    answer.abort()
+    await soon(exchange.cut.wait())
+    await works(server, caller)  # whatever the abort could have caused has happened
+    assert not reading.done()
+    await cancelled(reading)
+
+
 async def test_the_server_sees_a_call_go_that_is_still_sending(server: Server, caller: Caller) -> None:
     call = asyncio.create_task(caller.send("POST", "/", LARGE * 6))
     exchange = await server.exchange()

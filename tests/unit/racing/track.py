@@ -57,7 +57,7 @@ def usage(prompt: int = 10, completion: int = 5) -> bytes:
 
 
 class TimetableExchange:
-    """Yields each step at its time after the launch."""
+    """Yields each step at its time after the launch; once it is aborted nothing, not even an error, as over HTTP."""
 
     status = 200
     connect_ms: float | None = 1.0
@@ -75,15 +75,18 @@ class TimetableExchange:
 
     @property
     def ended(self) -> bool:
-        return self._over
+        return self._over or self._aborted
 
     async def read(self) -> bytes:
+        loop = asyncio.get_running_loop()
         if not self._steps:
-            await asyncio.get_running_loop().create_future()
+            await loop.create_future()
         at, step = self._steps.pop(0)
-        delay = self._started + at - asyncio.get_running_loop().time()
+        delay = self._started + at - loop.time()
         if delay > 0:
             await asyncio.sleep(delay)
+        if self._aborted:
+            await loop.create_future()
         if isinstance(step, UpstreamError):
             raise step
         if step is None:
