@@ -1,5 +1,6 @@
 """Handlers of the APIs without races: deployments are tried one after the other, best first, until one answers."""
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from urllib.parse import quote
@@ -382,10 +383,15 @@ async def _kept(request: web.Request, context: Context, client: Client) -> web.R
         if deployment is None or not deployment.upstream.can_fetch:
             raise ResponseNotFound(f"the response {response_id!r} is not known here, or not to this key")
         path = "/".join(part for part in ("responses", quote(response_id, safe=""), rest) if part)
+        limit_s = deployment.clocks.ttft_s
         try:
-            answer = await deployment.upstream.fetch(request.method, path, list(request.query.items()))
+            async with asyncio.timeout(limit_s):
+                answer = await deployment.upstream.fetch(request.method, path, list(request.query.items()))
         except UpstreamError as error:
             raise _translated(deployment.name, response_id, error) from None
+        except TimeoutError:
+            late = UpstreamError(ErrorKind.TTFT_TIMEOUT, f"no answer within {limit_s:g} s")
+            raise _translated(deployment.name, response_id, late) from None
     fields = {"content-type": JSON, "x-holeshot-provider": deployment.provider, "x-holeshot-deployment": made_by or ""}
     fields.update(headers.identifying(headers.request_id(request.headers) or context.services.new_id()))
     return web.Response(body=answer.body, status=answer.status, headers=fields)

@@ -1,5 +1,6 @@
 """A stored response can be looked at, cancelled and deleted where it is kept, by the client it was made for."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,14 +14,18 @@ from openai.types.responses import ResponseIncludable
 from providers.simulator.wire import Tally, json_response, serve
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_dialects import RESPONSE, RESPONSE_BYTES
+from tests.app.gateway.test_overload import reload
 
 INCLUDED: tuple[ResponseIncludable, ...] = ("reasoning.encrypted_content", "message.output_text.logprobs")
 KEPT = {**RESPONSE, "output": [], "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "created_at": 1}
 
 
 @asynccontextmanager
-async def keeper() -> AsyncIterator[tuple[str, list[str]]]:
-    """Serve a provider that makes one response and keeps it; yield its base URL, and what it was asked."""
+async def keeper(go: asyncio.Event | None = None) -> AsyncIterator[tuple[str, list[str]]]:
+    """Serve a provider that makes one response and keeps it; yield its base URL, and what it was asked.
+
+    It tells of that one only after ``go``.
+    """
     asked: list[str] = []
 
     async def make(request: web.Request) -> web.Response:
@@ -29,6 +34,8 @@ async def keeper() -> AsyncIterator[tuple[str, list[str]]]:
 
     async def look(request: web.Request) -> web.Response:
         asked.append(f"{request.method} {request.path_qs}")
+        if go is not None:
+            await go.wait()
         if request.match_info["id"] != "resp_abc":
             return json_response({"error": {"message": "no such response", "type": "not_found"}}, status=404)
         return json_response(KEPT)
@@ -72,6 +79,17 @@ async def test_a_stored_response_is_looked_at_where_it_is_kept(serve: Serve) -> 
         ]
         assert all(name in asked[0] for name in INCLUDED)
         assert len(await running.rows("select * from calls")) == 1
+
+
+async def test_a_provider_that_does_not_answer_about_a_stored_response_is_not_waited_for_for_good(serve: Serve) -> None:
+    go = asyncio.Event()
+    async with keeper(go) as (base_url, asked), serve(config=kept_at(base_url)) as running:
+        await stored(running)
+        reload(running, timeouts={"ttft_timeout_s": 0.05})
+        async with running.get("/v1/responses/resp_abc") as response:
+            assert (response.status, (await response.json())["error"]["code"]) == (504, "all_providers_timed_out")
+        assert len(asked) == 1
+        go.set()
 
 
 async def test_what_nobody_made_is_asked_of_nobody(serve: Serve) -> None:
