@@ -97,7 +97,7 @@ bench_ledger = $(BIN)/python -m benchmarks.ledger $(if $(QUICK),--quick)
 bench_truth = $(BIN)/python -m benchmarks.truth $(if $(QUICK),--quick) $(if $(FAULTS),--faults)
 # four gateways, six providers, one Redis, real sockets, faults (four minutes)
 bench_fleet = $(BIN)/python -m benchmarks.fleet
-# simulate the steering policy against others, in three minutes (see benchmarks/steering)
+# simulate the steering policy against others (twenty minutes of one core; see benchmarks/steering)
 bench_steering = $(BIN)/python -m benchmarks.steering --plots var/steering --json var/steering.json
 # 100,000 calls, one in twenty with a fault: does the gateway keep anything of them? (five minutes; COUNT=20000)
 bench_soak = $(BIN)/python -m benchmarks.soak $(if $(COUNT),--calls $(COUNT)) $(if $(JSON),--json)
