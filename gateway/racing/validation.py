@@ -84,7 +84,7 @@ def expected(fields: Fields, dialect: Dialect, *, every_schema: bool = False) ->
                 tools.update(
                     (tool.name, tool.schema if tool.strict or every_schema else None) for tool in read(fields[name])
                 )
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except _UNREADABLE:
         return None
     asked = _asked_format(fields, dialect)
     return Expected(tools) if asked is None else Expected(tools, asked.any_object, asked.schema)
@@ -268,7 +268,7 @@ def valid_calls(call: Call, calls: ToolCalls) -> bool | None:
 def _requires_some(schema: bytes | None) -> bool:
     try:
         return bool(schema) and bool(_requirements.decode(schema or b"{}").required)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except _UNREADABLE:
         return False
 
 
