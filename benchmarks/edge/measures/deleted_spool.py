@@ -27,11 +27,12 @@ async def measure(edge: Edge) -> list[Figure]:
     async with edge.gateway() as gateway:
         database, spool = gateway.folder / "ledger.db", gateway.folder / "spool"
         await _calls(gateway)
+        await _until(time.monotonic(), lambda: _is_connected(gateway))  # else what is told would be of the start
         with closing(sqlite3.connect(database, isolation_level=None)) as holder:
             holder.execute("begin immediate")
             began = time.monotonic()
             hanging = await _calls(gateway)
-            told_s = await _until(began, lambda: _is_told(gateway))
+            told_s = await _until(began, lambda: _is_disconnected(gateway))
             shutil.rmtree(spool)
             began = time.monotonic()
             deleted = await _calls(gateway)
@@ -62,9 +63,13 @@ async def _calls(gateway: Running) -> set[str]:
     return {match[1].decode() for match in found if match is not None}
 
 
-async def _is_told(gateway: Running) -> bool:
+async def _is_connected(gateway: Running) -> bool:
     answer = await ask(gateway.port, get("/health/ready"))
-    return not json.loads(answer.start.partition(b"\r\n\r\n")[2])["database"]["connected"]
+    return bool(json.loads(answer.start.partition(b"\r\n\r\n")[2])["database"]["connected"])
+
+
+async def _is_disconnected(gateway: Running) -> bool:
+    return not await _is_connected(gateway)
 
 
 def _holds(spool: Path, call_ids: set[str]) -> bool:
