@@ -270,7 +270,8 @@ async def test_the_value_of_racing_of_all_time_outlives_the_rows_of_attempts(led
     engine = create_engine(ledger_url)
     await prune(engine, Retention(calls_days=15, attempts_days=5), datetime.now(UTC))
     await engine.dispose()
-    assert await rows(ledger_url, "select * from race_value order by model") == before
+    after = await rows(ledger_url, "select * from race_value order by model")
+    assert after == [pytest.approx(row) for row in before]  # the order in which sums of floats are made may change
 
 
 async def test_an_attempt_that_had_a_first_token_and_broke_is_tried_once(ledger_url: str) -> None:
