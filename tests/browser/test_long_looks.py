@@ -82,3 +82,57 @@ def test_what_somebody_reads_in_the_list_of_calls_stays_until_they_ask_for_the_n
     newest.click()
     assert listed(page) == list(range(calls.newest, calls.newest - PAGE, -1))
     assert newest.count() == 0
+
+
+def test_live_connects_again_where_a_proxy_answers_for_a_gateway_that_is_away(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    page = visit(demo).page
+    sessions: list[Any] = []
+
+    def look(route: "Route") -> None:  # the page begins; then the gateway goes
+        sessions.append(route)
+        if len(sessions) == 1:
+            route.continue_()
+        else:
+            route.fulfill(status=502, body="<h1>Bad gateway</h1>")
+
+    page.route("**/api/session", look)
+    page.route("**/api/live*", lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>"))
+    page.clock.install()
+    page.goto(f"{demo.url}/#/live")
+    lost = page.locator("main .chip").get_by_text("connection lost, trying again")
+    lost.wait_for()
+    assert len(sessions) == 2
+    page.unroute("**/api/session")
+    page.unroute("**/api/live*")
+    page.clock.fast_forward("00:31")
+    lost.wait_for(state="detached")
+    assert page.get_by_role("alert").count() == 0
+
+
+def test_a_stream_is_not_opened_again_for_a_view_that_was_left(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    seen = visit(demo)
+    page = seen.page
+    streams: list[Any] = []
+    held: list[Any] = []
+
+    def end(route: "Route") -> None:
+        streams.append(route)
+        route.fulfill(status=502, body="")
+
+    seen.open("configuration")
+    page.route("**/api/live*", end)
+    page.route("**/api/session", lambda route: held.append(route))  # noqa: PLW0108 - Playwright sets attributes on it
+    page.clock.install()
+    with page.expect_request("**/api/session"):
+        seen.open("live")
+    seen.open("configuration")
+    with page.expect_response("**/api/session"):
+        held[0].continue_()
+    seen.settle()
+    page.clock.fast_forward("00:31")
+    seen.settle()
+    assert len(streams) == 1
