@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 PAGE = 400  # rows of a page of calls
 NUMBERS = "all => all.map(each => Number(each.hash.split('-').pop()))"  # of calls, by their links
+FOCUSED = "() => document.activeElement.innerText"
 
 
 class Calls:
@@ -136,3 +137,30 @@ def test_a_stream_is_not_opened_again_for_a_view_that_was_left(
     page.clock.fast_forward("00:31")
     seen.settle()
     assert len(streams) == 1
+
+
+def test_what_is_open_stays_open_and_what_has_the_focus_keeps_it_when_a_replay_comes_again(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    def see(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        told["data"][0] |= {"is_enough": False}
+        told["data"][0]["recommended"] |= {"yaml": "audit_share: 0.2"}
+        route.fulfill(response=response, json=told)
+
+    seen = visit(demo)
+    page = seen.page
+    page.route("**/api/replay*", see)
+    page.clock.install()
+    page.goto(f"{demo.url}/#/replay")
+    page.locator("summary", has_text="as YAML").click()
+    with page.expect_response("**/api/replay*"):
+        page.clock.fast_forward("00:16")
+    seen.settle()
+    assert page.get_by_text("audit_share: 0.2").is_visible()
+    page.get_by_role("button", name="Month").focus()
+    with page.expect_response("**/api/replay*"):
+        page.keyboard.press("Enter")
+    seen.settle()
+    assert page.evaluate(FOCUSED) == "Month"
