@@ -85,6 +85,26 @@ def test_a_key_is_made_and_revoked(guarded: Installation, visit: Callable[..., V
     assert seen.complaints == []
 
 
+def test_a_new_key_is_copied_also_where_browsers_have_no_clipboard(
+    guarded: Installation, visit: Callable[..., Visit]
+) -> None:
+    seen = visit(guarded)
+    seen.page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")  # plain HTTP
+    seen.sign_in(KEYS["root"])
+    page = seen.page
+    page.wait_for_selector("#navigation a[href='#/keys']")
+    seen.open("keys")
+    page.get_by_role("button", name="New key").click()
+    page.get_by_label("Name").fill("copied-here")
+    page.get_by_role("button", name="Make the key").click()
+    key = page.locator("dialog input[readonly]").input_value()
+    page.get_by_role("button", name="Copy the key").click()
+    page.get_by_text("Copied.").wait_for()
+    other = seen.context.new_page()
+    other.goto(guarded.url)
+    assert other.evaluate("() => navigator.clipboard.readText()") == key
+
+
 def test_a_viewer_sees_what_teams_and_their_end_users_used(guarded: Installation, visit: Callable[..., Visit]) -> None:
     for user in ("ann", "somebody@example.com"):
         assert guarded.call(key=KEYS["app"], user=user) == 200
