@@ -282,6 +282,50 @@ def test_the_description_of_the_api_is_clean(demo: Installation, visit: Callable
     assert seen.complaints == []
 
 
+def test_the_hour_after_midnight_is_the_first(demo: Installation, visit: Callable[..., Visit]) -> None:
+    seen = visit(demo)
+    page = seen.page
+    page.clock.install(time="2026-01-22T12:00:00")
+    seen.open("configuration")
+    night = page.evaluate("() => new Date(2026, 0, 22, 0, 5, 6).toISOString()")
+
+    def begin_at_night(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        for row in told["data"]:
+            row["started_at"] = night
+        route.fulfill(response=response, json=told)
+
+    page.route("**/api/calls?*", begin_at_night)
+    seen.open("calls")
+    seen.settle()
+    assert page.locator("main tbody th").first.inner_text() == "00:05:06"
+
+
+def test_paper_is_white_also_where_the_dark_theme_was_chosen(demo: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(demo).open("calls")
+    page.get_by_label("Theme").select_option("dark")
+    page.emulate_media(media="print")
+    ink = page.evaluate("() => getComputedStyle(document.body).color")
+    assert max(map(int, re.findall(r"\d+", ink))) < 64
+    assert not page.locator("#navigation").is_visible()
+
+
+def test_a_model_with_a_space_in_its_name_names_its_part_of_the_configuration(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    def rename(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        told["models"][0]["name"] = "my own model"
+        route.fulfill(response=response, json=told)
+
+    seen = visit(demo)
+    seen.page.route("**/api/configuration", rename)
+    page = seen.open("configuration")
+    page.get_by_role("region", name="my own model", exact=True).wait_for()
+
+
 def test_every_view_is_reached_by_keyboard(demo: Installation, visit: Callable[..., Visit]) -> None:
     page = visit(demo).open("leaderboard")
     names = page.locator("#navigation a").all_inner_texts()

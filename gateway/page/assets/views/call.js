@@ -3,7 +3,7 @@
 import { get } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { copies, copiesSql, named } from "../lib/figures.js";
-import { count, counted, ms, percent, time, tps, usd } from "../lib/format.js";
+import { CLOCK, count, counted, ms, percent, time, tps, usd } from "../lib/format.js";
 import { to } from "../lib/route.js";
 import { empty, failed, waiting } from "../lib/states.js";
 import { behind, dataTable } from "../lib/table.js";
@@ -236,7 +236,7 @@ function countedBy(call, winner) {
 
 function stamp(iso) {
   const at = new Date(iso);
-  return h("time", { datetime: iso, title: iso }, at.toLocaleString([], { dateStyle: "medium", timeStyle: "medium", hour12: false }));
+  return h("time", { datetime: iso, title: iso }, at.toLocaleString([], { dateStyle: "medium", timeStyle: "medium", ...CLOCK }));
 }
 
 function range(low, high) {
