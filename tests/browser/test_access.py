@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from gateway.settings import Role
 from tests.browser.installation import KEYS, Installation
 from tests.browser.visit import Visit
 
@@ -71,6 +72,8 @@ def test_a_key_is_made_and_revoked(guarded: Installation, visit: Callable[..., V
     seen.open("keys")
     page.get_by_role("button", name="New key").click()
     assert seen.axe() == []
+    roles = page.locator("dialog").get_by_label("Role").locator("option")
+    assert roles.evaluate_all("all => all.map(each => each.value)") == list(Role)
     page.get_by_label("Name").fill("made-here")
     page.get_by_label("Requests a minute").fill("60")
     page.get_by_role("button", name="Make the key").click()

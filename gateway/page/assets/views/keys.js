@@ -11,7 +11,7 @@ import { key, redraw } from "./parts/redraw.js";
 const EVERY_MS = 5000;
 const DAY_S = 86_400;
 
-const ROLES = [["client", "client: makes calls"], ["viewer", "viewer: looks, and makes no calls"], ["admin", "admin: also changes keys"]];
+const ROLES = [["client", "client: makes calls"], ["viewer", "viewer: looks, and makes no calls"], ["operator", "operator: looks, and makes calls"], ["admin", "admin: also changes keys"]];
 const GRACES = [[0, "at once"], [3600, "in an hour"], [DAY_S, "in a day"], [7 * DAY_S, "in a week"], [30 * DAY_S, "in 30 days"]];
 
 /** Show them in `root` until closed. */
