@@ -173,6 +173,14 @@ def test_lanes_move_and_pause(demo: Installation, visit: Callable[..., Visit]) -
     assert seen.complaints == []
 
 
+def test_lanes_that_go_on_after_another_filter_say_so(demo: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(demo).open("live")
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Go on").wait_for()
+    page.get_by_label("Model").select_option(MODEL)
+    page.get_by_role("button", name="Pause", pressed=False).wait_for()
+
+
 def test_live_begins_with_the_calls_of_before(demo: Installation, visit: Callable[..., Visit]) -> None:
     seen = visit(demo)
     newest = [call["id"] for call in demo.ask("/api/calls?limit=12")[1]["data"]]

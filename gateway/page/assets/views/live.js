@@ -97,7 +97,7 @@ export function view(root, params, session, query) {
     lanes = new Lanes(canvas, races, { window_ms: lanes?.window_ms ?? 15_000, shown });
     stream = listen(races, asked, heard, state);
     show(false);
-    tick();
+    hold(false); // what is shown begins anew
   }
 
   /** Ask for the calls of before: when a stream begins. Later only whether the database still answers. */
@@ -226,7 +226,10 @@ export function view(root, params, session, query) {
   }
 
   function toggle() {
-    const stops = lanes.stopped_ms === null;
+    hold(lanes.stopped_ms === null);
+  }
+
+  function hold(stops) {
     lanes.stopped_ms = stops ? races.now() : null;
     pause.setAttribute("aria-pressed", String(stops));
     say(pause, stops ? "Go on" : "Pause");
