@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gateway.core.ids import new_id
 from tests.browser.installation import MODEL, Installation
 from tests.browser.visit import Visit
 
@@ -196,6 +197,21 @@ def test_a_call_that_cannot_be_read_does_not_load_for_ever(demo: Installation, v
     assert page.locator("main [aria-busy=true]").count() == 0
     page.unroute("**/api/calls/*")
     page.wait_for_selector("main h2:text-is('No such call')")  # it tries again by itself
+
+
+def test_a_call_that_another_worker_has_is_shown_once_its_row_is_stored(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    [(stored, *_)] = demo.rows("select id from calls limit 1")
+    told = demo.ask(f"/api/calls/{stored}")[1]
+    missing = {"error": {"message": "no call has this id"}}
+    page = visit(demo).page
+    page.route("**/api/calls/*", lambda route: route.fulfill(status=404, json=missing))
+    page.goto(f"{demo.url}/#/calls/{new_id()}")
+    page.wait_for_selector("main h2:text-is('Not here yet')")
+    page.unroute("**/api/calls/*")
+    page.route("**/api/calls/*", lambda route: route.fulfill(json=told))
+    page.wait_for_selector("main h2:text-is('The race')")
 
 
 def test_a_provider_left_out_can_be_taken_back_where_nothing_was_replayed(
