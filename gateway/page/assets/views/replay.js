@@ -24,9 +24,12 @@ export function view(root, params, session, address) {
   const place = h("div");
   fill(root, h("header", { class: "head" }, h("h1", {}, "What if"), h("div", { class: "controls" }, choices, windows)), place);
   let timer = null;
+  let drawn = ""; // for which choices
   const kept = watching(place, load, (found, body) => {
     offer(found);
-    redraw(body, draw(found, asked)); // what somebody opened stays open: it may come again by itself
+    const wanted = JSON.stringify([asked.window, asked.model, asked.without]);
+    (wanted === drawn ? redraw : fill)(body, draw(found, asked)); // what comes again by itself leaves open what is open
+    drawn = wanted;
     if (!found.data[0]?.is_enough) timer = setTimeout(kept.again, AGAIN_MS);
   }, { patience: "Replaying calls under each setting: that takes up to a minute." });
 
