@@ -104,6 +104,7 @@ def test_a_new_key_is_copied_also_where_browsers_have_no_clipboard(
     page.get_by_role("button", name="Copy the key").click()
     page.get_by_text("Copied.").wait_for()
     other = seen.context.new_page()
+    other.bring_to_front()
     other.goto(guarded.url)
     assert other.evaluate("() => navigator.clipboard.readText()") == key
 

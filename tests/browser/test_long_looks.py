@@ -104,7 +104,7 @@ def test_live_connects_again_where_a_proxy_answers_for_a_gateway_that_is_away(
     page.goto(f"{demo.url}/#/live")
     lost = page.locator("main .chip").get_by_text("connection lost, trying again")
     lost.wait_for()
-    assert len(sessions) == 2
+    assert len(sessions) >= 2
     page.unroute("**/api/session")
     page.unroute("**/api/live*")
     page.clock.fast_forward("00:31")
