@@ -112,9 +112,7 @@ def test_live_connects_again_where_a_proxy_answers_for_a_gateway_that_is_away(
     assert page.get_by_role("alert").count() == 0
 
 
-def test_a_stream_is_not_opened_again_for_a_view_that_was_left(
-    demo: Installation, visit: Callable[..., Visit]
-) -> None:
+def test_a_stream_is_not_opened_again_for_a_view_that_was_left(demo: Installation, visit: Callable[..., Visit]) -> None:
     seen = visit(demo)
     page = seen.page
     streams: list[Any] = []
