@@ -308,7 +308,7 @@ export function view(root, params, session, query) {
 /** What racing saved per call: as the view of racing's worth tells it, and nothing until there is an interval. */
 function saved(rows) {
   const { sure, unsure } = parted(rows);
-  if (!sure.length) return { figure: NOTHING, note: unsure.length ? `not known yet: ${soFar(unsure.sort((a, b) => b.calls - a.calls)[0])}` : "no call yet" };
+  if (!sure.length) return { figure: NOTHING, note: unsure.length ? `not known yet: ${soFar(unsure.sort((a, b) => b.calls - a.calls)[0])}` : rows.some((each) => each.calls > 0) ? "no race yet" : "no call yet" };
   const { low, mid, high } = perCall(sure);
   return { figure: signed(mid), note: `${low === high ? "" : `${bounds(low, high)} `}a call, in ${windowWords(WORTH_WINDOW)}` };
 }
