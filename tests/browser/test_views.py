@@ -87,6 +87,25 @@ def test_long_names_and_large_figures_fit(
     assert seen.complaints == []
 
 
+def test_figures_of_live_are_seen_beside_a_long_list_of_deployments(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    asked = ",".join(f"{provider}/meta-llama/llama-3.3-70b-instruct" for provider in ("groq", "together", "deepinfra"))
+
+    def lengthen(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        for row in told["data"]:
+            row |= {"model": asked, "client": "mobile-application"}
+        route.fulfill(response=response, json=told)
+
+    seen = visit(demo, width=1280)
+    seen.page.route("**/api/calls?*", lengthen)
+    page = seen.open("live")
+    page.get_by_role("cell", name=asked).first.wait_for()
+    assert seen.scrolling() == []
+
+
 @pytest.mark.parametrize("view", ["live", "leaderboard", "calls", "history", "worth", "playground", "keys"])
 def test_names_of_one_long_word_fit_a_phone(demo: Installation, visit: Callable[..., Visit], view: str) -> None:
     seen = visit(demo, width=390)

@@ -77,7 +77,7 @@ export function view(root, params, session, query) {
       h("div", { class: "stage" }, canvas, tip, nothing),
       h("footer", { class: "foot" }, seen, key(), dense),
       h("p", { id: "live-keys", class: "unseen" }, "Space pauses. Arrow keys choose a call, Enter opens it.")),
-    h("section", { class: "card" }, h("header", {}, h("h2", {}, "Last calls"), h("p", {}, "The list stands still while you point at it.")), last.element));
+    h("section", { class: "card last" }, h("header", {}, h("h2", {}, "Last calls"), h("p", {}, "The list stands still while you point at it.")), last.element));
 
   connect();
   names();
