@@ -88,7 +88,7 @@ CLIENTS = Board(
                 Panel(
                     title="Clients by what is left of their dollars",
                     description="Clients with a limit in dollars that have called since the start; which ones: the "
-                    " page's list of keys, or the view client_usage.",
+                    "page's list of keys, or the view client_usage.",
                     queries=(
                         Query(gauge("holeshot_client_limits", by="limit, left", how="max"), "{{limit}} {{left}}"),
                     ),

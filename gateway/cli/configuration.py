@@ -28,7 +28,9 @@ UrlOption = Annotated[str, typer.Option(envvar="HOLESHOT_URL", help="URL of the 
 KeyOption = Annotated[
     str | None,
     typer.Option(
-        envvar="HOLESHOT_KEY", show_envvar=True, help="The key of an admin or a viewer, if keys are required."
+        envvar="HOLESHOT_KEY",
+        show_envvar=True,
+        help="The key of an admin, an operator or a viewer, if keys are required.",
     ),
 ]
 

@@ -13,7 +13,7 @@ from gateway.settings import is_loopback
 _TIMEOUT_S = 10.0
 _LONGEST_ERROR = 65536
 _KEYS = {
-    401: "the key is missing or wrong: give the key of an admin or a viewer with --key or HOLESHOT_KEY",
+    401: "the key is missing or wrong: give the key of an admin, an operator or a viewer with --key or HOLESHOT_KEY",
     403: "the key is neither an admin's nor a viewer's: set `role: viewer` for this client",
 }
 

@@ -84,7 +84,7 @@ class Cuts:
             # more), `late_head` and `large_head` (headers too slow or too large), `stalled` (reads no answer), `ahead`
             # (sends much before it has its answer), `key` (revoked or expired).
             # Do: Nothing for a few. Many of `address`: raise `connections.max_per_address` if they are yours behind one
-            # proxy, or block the address. Many of `descriptors`: raise the limit of open files.
+            # proxy, or block the address. Many of `descriptors`: raise the limit of open files, or the memory.
             structlog.get_logger().warning("connections.cut", **counts, open=self._opened(), **hint)
             self._untold.clear()
 

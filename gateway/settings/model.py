@@ -133,7 +133,7 @@ class SignInSettings(Section):
 
 
 class PageSettings(Section):
-    """Who may look at the page, besides those with the key of an admin or a viewer."""
+    """Who may look at the page, besides those with the key of an admin, an operator or a viewer."""
 
     public_url: str | None = None  # the gateway's URL for browsers, with its prefix; sign_in needs it
     sign_in: SignInSettings | None = None

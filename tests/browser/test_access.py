@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from gateway.settings import Role
 from tests.browser.installation import KEYS, Installation
 from tests.browser.visit import Visit
 
@@ -71,6 +72,8 @@ def test_a_key_is_made_and_revoked(guarded: Installation, visit: Callable[..., V
     seen.open("keys")
     page.get_by_role("button", name="New key").click()
     assert seen.axe() == []
+    roles = page.locator("dialog").get_by_label("Role").locator("option")
+    assert roles.evaluate_all("all => all.map(each => each.value)") == list(Role)
     page.get_by_label("Name").fill("made-here")
     page.get_by_label("Requests a minute").fill("60")
     page.get_by_role("button", name="Make the key").click()
@@ -83,6 +86,27 @@ def test_a_key_is_made_and_revoked(guarded: Installation, visit: Callable[..., V
     page.locator("dialog").wait_for(state="detached")
     assert guarded.call(key=key) == 401
     assert seen.complaints == []
+
+
+def test_a_new_key_is_copied_also_where_browsers_have_no_clipboard(
+    guarded: Installation, visit: Callable[..., Visit]
+) -> None:
+    seen = visit(guarded)
+    seen.page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")  # plain HTTP
+    seen.sign_in(KEYS["root"])
+    page = seen.page
+    page.wait_for_selector("#navigation a[href='#/keys']")
+    seen.open("keys")
+    page.get_by_role("button", name="New key").click()
+    page.get_by_label("Name").fill("copied-here")
+    page.get_by_role("button", name="Make the key").click()
+    key = page.locator("dialog input[readonly]").input_value()
+    page.get_by_role("button", name="Copy the key").click()
+    page.get_by_text("Copied.").wait_for()
+    other = seen.context.new_page()
+    other.bring_to_front()
+    other.goto(guarded.url)
+    assert other.evaluate("() => navigator.clipboard.readText()") == key
 
 
 def test_a_viewer_sees_what_teams_and_their_end_users_used(guarded: Installation, visit: Callable[..., Visit]) -> None:

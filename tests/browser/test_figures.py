@@ -173,6 +173,14 @@ def test_lanes_move_and_pause(demo: Installation, visit: Callable[..., Visit]) -
     assert seen.complaints == []
 
 
+def test_lanes_that_go_on_after_another_filter_say_so(demo: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(demo).open("live")
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Go on").wait_for()
+    page.get_by_label("Model").select_option(MODEL)
+    page.get_by_role("button", name="Pause", pressed=False).wait_for()
+
+
 def test_live_begins_with_the_calls_of_before(demo: Installation, visit: Callable[..., Visit]) -> None:
     seen = visit(demo)
     newest = [call["id"] for call in demo.ask("/api/calls?limit=12")[1]["data"]]
@@ -280,8 +288,13 @@ AUDITED = {"calls": 50, "n_compared": 50, "calls_with_extra": 50, "basis": "audi
             ("–", "1 of 30 calls"),  # noqa: RUF001 - nothing is known
             "cannot be told yet",
         ),
+        (
+            {"calls": 5, "n_compared": 0, "calls_with_extra": 0, "basis": None} | {"n_audits": None, "saved_ms": None},
+            ("–", "no race yet"),  # noqa: RUF001 - nothing is known
+            "None of 5 calls",
+        ),
     ],
-    ids=["saved", "lost", "too few audits", "one call"],
+    ids=["saved", "lost", "too few audits", "one call", "embeddings"],
 )
 def test_live_tells_what_racing_saved_as_the_view_of_its_worth_does_or_nothing(
     demo: Installation, visit: Callable[..., Visit], row: dict[str, Any], tile: tuple[str, str], lead: str
@@ -301,6 +314,25 @@ def test_live_tells_what_racing_saved_as_the_view_of_its_worth_does_or_nothing(
     said = page.locator(".stat", has_text="Saved by racing").locator("dd")
     assert said.first.inner_text().replace("\u202f", " ") == tile[0]
     assert lead in seen.open("worth").locator("main p.lead").first.inner_text()
+
+
+def test_no_audits_are_awaited_of_a_model_of_embeddings(demo: Installation, visit: Callable[..., Visit]) -> None:
+    def see(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        raced = told["data"][0] | AUDITED | sums(35, saved=6400, low=5000, high=8200)
+        nothing = {"n_compared": 0, "calls_with_extra": 0, "basis": None, "n_audits": None, "saved_ms": None}
+        told["data"] = [raced, raced | {"model": "embeddings", "saved_low_ms": None, "saved_high_ms": None} | nothing]
+        route.fulfill(response=response, json=told)
+
+    seen = visit(demo)
+    seen.page.route("**/api/race-value*by=model*", see)
+    page = seen.open("worth")
+    seen.settle()
+    told = page.locator("main").inner_text()
+    assert "Racing saved 128 ms" in told
+    assert "not raced" in told
+    assert "0 of 30" not in told
 
 
 def test_the_demo_offers_traffic_that_goes_on_in_other_views_and_stops(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gateway.core.ids import new_id
 from tests.browser.installation import MODEL, Installation
 from tests.browser.visit import Visit
 
@@ -84,6 +85,25 @@ def test_long_names_and_large_figures_fit(
         assert seen.overflow_px() <= 0, view
         assert seen.scrolling() == [], view
     assert seen.complaints == []
+
+
+def test_figures_of_live_are_seen_beside_a_long_list_of_deployments(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    asked = ",".join(f"{provider}/meta-llama/llama-3.3-70b-instruct" for provider in ("groq", "together", "deepinfra"))
+
+    def lengthen(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        for row in told["data"]:
+            row |= {"model": asked, "client": "mobile-application"}
+        route.fulfill(response=response, json=told)
+
+    seen = visit(demo, width=1280)
+    seen.page.route("**/api/calls?*", lengthen)
+    page = seen.open("live")
+    page.get_by_role("cell", name=asked).first.wait_for()
+    assert seen.scrolling() == []
 
 
 @pytest.mark.parametrize("view", ["live", "leaderboard", "calls", "history", "worth", "playground", "keys"])
@@ -198,6 +218,21 @@ def test_a_call_that_cannot_be_read_does_not_load_for_ever(demo: Installation, v
     page.wait_for_selector("main h2:text-is('No such call')")  # it tries again by itself
 
 
+def test_a_call_that_another_worker_has_is_shown_once_its_row_is_stored(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    [(stored, *_)] = demo.rows("select id from calls limit 1")
+    told = demo.ask(f"/api/calls/{stored}")[1]
+    missing = {"error": {"message": "no call has this id"}}
+    page = visit(demo).page
+    page.route("**/api/calls/*", lambda route: route.fulfill(status=404, json=missing))
+    page.goto(f"{demo.url}/#/calls/{new_id()}")
+    page.wait_for_selector("main h2:text-is('Not here yet')")
+    page.unroute("**/api/calls/*")
+    page.route("**/api/calls/*", lambda route: route.fulfill(json=told))
+    page.wait_for_selector("main h2:text-is('The race')")
+
+
 def test_a_provider_left_out_can_be_taken_back_where_nothing_was_replayed(
     demo: Installation, visit: Callable[..., Visit]
 ) -> None:
@@ -280,6 +315,50 @@ def test_the_description_of_the_api_is_clean(demo: Installation, visit: Callable
     seen.page.wait_for_selector("#listCalls")
     assert seen.axe("header", "nav", "#createChatCompletion", "#listCalls") == []  # a second each: some of the page
     assert seen.complaints == []
+
+
+def test_the_hour_after_midnight_is_the_first(demo: Installation, visit: Callable[..., Visit]) -> None:
+    seen = visit(demo)
+    page = seen.page
+    page.clock.install(time="2026-01-22T12:00:00")
+    seen.open("configuration")
+    night = page.evaluate("() => new Date(2026, 0, 22, 0, 5, 6).toISOString()")
+
+    def begin_at_night(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        for row in told["data"]:
+            row["started_at"] = night
+        route.fulfill(response=response, json=told)
+
+    page.route("**/api/calls?*", begin_at_night)
+    seen.open("calls")
+    seen.settle()
+    assert page.locator("main tbody th").first.inner_text() == "00:05:06"
+
+
+def test_paper_is_white_also_where_the_dark_theme_was_chosen(demo: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(demo).open("calls")
+    page.get_by_label("Theme").select_option("dark")
+    page.emulate_media(media="print")
+    ink = page.evaluate("() => getComputedStyle(document.body).color")
+    assert max(map(int, re.findall(r"\d+", ink))) < 64
+    assert not page.locator("#navigation").is_visible()
+
+
+def test_a_model_with_a_space_in_its_name_names_its_part_of_the_configuration(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    def rename(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        told["models"][0]["name"] = "my own model"
+        route.fulfill(response=response, json=told)
+
+    seen = visit(demo)
+    seen.page.route("**/api/configuration", rename)
+    page = seen.open("configuration")
+    page.get_by_role("region", name="my own model", exact=True).wait_for()
 
 
 def test_every_view_is_reached_by_keyboard(demo: Installation, visit: Callable[..., Visit]) -> None:

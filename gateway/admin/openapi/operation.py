@@ -52,9 +52,11 @@ _WITH_SESSION = ((SESSION, KEY, API_KEY, GOOGLE_KEY), (*_JUDGED, SessionEnded, H
 ANYBODY = Access("Needs no key.")
 CLIENT = Access("Needs a key, if clients are configured.", *_WITH_KEY)
 CALLER = Access("Needs a key that may make calls, if clients are configured: not a viewer's.", *_WITH_KEY)
-VIEWER = Access("Needs the key of an admin or a viewer, if clients are configured.", *_WITH_KEY)
+VIEWER = Access("Needs the key of an admin, an operator or a viewer, if clients are configured.", *_WITH_KEY)
 ADMIN = Access("Needs the key of an admin, if clients are configured.", *_WITH_KEY)
-VISITOR = Access("Needs the session or the key of an admin or a viewer, if clients are configured.", *_WITH_SESSION)
+VISITOR = Access(
+    "Needs the session or the key of an admin, an operator or a viewer, if clients are configured.", *_WITH_SESSION
+)
 ADMIN_VISITOR = Access("Needs the session or the key of an admin, if clients are configured.", *_WITH_SESSION)
 CALLING_VISITOR = Access(
     "Needs a session or a key that may make calls, if clients are configured: not a viewer's.", *_WITH_SESSION

@@ -311,7 +311,7 @@ OPERATIONS = (
     Operation(
         "POST /api/session",
         "signIn",
-        "Exchange the key of an admin or a viewer for a session",
+        "Exchange the key of an admin, an operator or a viewer for a session",
         Tag.PAGE_API,
         ANYBODY,
         _DONE,

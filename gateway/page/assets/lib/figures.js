@@ -75,7 +75,7 @@ async function copied(text) {
     // Over plain HTTP, on another host than localhost, there is no clipboard; this old way still works there.
     const box = h("textarea", { class: "unseen", "aria-hidden": "true" });
     box.value = text;
-    document.body.append(box);
+    (document.querySelector("dialog[open]") ?? document.body).append(box); // beside an open dialog nothing can be selected
     const held = document.activeElement;
     box.select();
     const done = document.execCommand("copy");

@@ -2,6 +2,9 @@
 
 export const NOTHING = "–";
 
+/** How clocks are written: by `hour12: false` the hour after midnight would be the 24th in some languages. */
+export const CLOCK = { hourCycle: "h23" };
+
 function known(value) {
   return value !== null && value !== undefined && Number.isFinite(value);
 }
@@ -60,7 +63,7 @@ export function counted(value, one, many = `${one}s`) {
 export function time(iso) {
   if (!iso) return NOTHING;
   const at = new Date(iso);
-  const clock = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+  const clock = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", ...CLOCK });
   return at.toDateString() === new Date().toDateString() ? clock : `${at.toLocaleDateString([], { day: "numeric", month: "short" })} ${clock}`;
 }
 

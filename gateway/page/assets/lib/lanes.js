@@ -2,7 +2,7 @@
 // A canvas and not elements, so that five hundred calls a second move smoothly. What does not fit is counted, not drawn.
 
 import { colourOf, onTheme, resolved } from "./colours.js";
-import { ms, OUTCOMES, tps } from "./format.js";
+import { CLOCK, ms, OUTCOMES, tps } from "./format.js";
 import { stateOf } from "./races.js";
 
 // From roomy to dense: heights in pixels of a lane, between tracks, and of the answer's bar; whether each lane has words
@@ -372,5 +372,5 @@ function cross(context, colour, x, y, half) {
 }
 
 function clock(at) {
-  return new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+  return new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", ...CLOCK });
 }

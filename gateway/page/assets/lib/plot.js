@@ -4,7 +4,7 @@
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { onTheme, resolved } from "./colours.js";
 import { fill, h } from "./dom.js";
-import { count, NOTHING } from "./format.js";
+import { CLOCK, count, NOTHING } from "./format.js";
 import { copiesSql } from "./figures.js";
 import { behind, dataTable } from "./table.js";
 
@@ -203,7 +203,7 @@ function days(splits, stepS) {
     const at = new Date(each * 1000);
     const date = at.toLocaleDateString([], { day: "numeric", month: "short" });
     if (stepS >= 86_400) return date;
-    const clock = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: stepS < 60 ? "2-digit" : undefined, hour12: false });
+    const clock = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: stepS < 60 ? "2-digit" : undefined, ...CLOCK });
     const text = date === day ? clock : `${clock}\n${date}`;
     day = date;
     return text;
@@ -228,5 +228,5 @@ function isKnown(value) {
 }
 
 function moment(unixS) {
-  return new Date(unixS * 1000).toLocaleString([], { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hour12: false });
+  return new Date(unixS * 1000).toLocaleString([], { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", ...CLOCK });
 }

@@ -225,6 +225,7 @@ export function listen(races, query, heard, state) {
   let source = null;
   let timer = null;
   let wait_ms = 1000;
+  let isClosed = false;
 
   function open() {
     source = new EventSource(address("live", query));
@@ -246,18 +247,20 @@ export function listen(races, query, heard, state) {
     source.close();
     try {
       await get("session"); // an EventSource does not say why: a 401 is seen here
-      state("lost");
-      timer = setTimeout(open, wait_ms);
-      wait_ms = Math.min(30_000, wait_ms * 2);
     } catch (error) {
-      state("closed", error);
+      if (error.status > 0 && error.status < 500) return isClosed ? undefined : state("closed", error);
     }
+    if (isClosed) return undefined; // meanwhile
+    state("lost"); // also where a proxy answers for a gateway that is away
+    timer = setTimeout(open, wait_ms);
+    wait_ms = Math.min(30_000, wait_ms * 2);
     return undefined;
   }
 
   open();
   return {
     close() {
+      isClosed = true;
       clearTimeout(timer);
       source.onerror = null;
       source.close();

@@ -3,7 +3,7 @@
 import { get } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { copies, copiesSql, named } from "../lib/figures.js";
-import { count, counted, ms, percent, time, tps, usd } from "../lib/format.js";
+import { CLOCK, count, counted, ms, percent, time, tps, usd } from "../lib/format.js";
 import { to } from "../lib/route.js";
 import { empty, failed, waiting } from "../lib/states.js";
 import { behind, dataTable } from "../lib/table.js";
@@ -15,6 +15,7 @@ const RUNNING_EVERY_MS = 500;
 const AGAIN_MS = 5000; // after a failure
 const UNSTORED_EVERY_MS = 2000;
 const AUDITS_AWAITED_MS = 60_000; // rows of audited losers follow their call's
+const RECENT_MS = 600_000; // a call that another worker began so lately may still run there
 
 const ATTEMPTS = [
   ["Attempt", (each) => `${each.number} · ${each.deployment}`],
@@ -60,8 +61,10 @@ export function view(root, [id]) {
       found = await get(`calls/${encodeURIComponent(id)}`, {}, { signal: asking.signal });
     } catch (error) {
       if (asking.signal.aborted) return;
-      if (error.status === 404) fill(body, unknown(id));
-      else if (error.status !== 401) {
+      if (error.status === 404) {
+        fill(body, unknown(id));
+        if (isRecent(id)) timer = setTimeout(look, UNSTORED_EVERY_MS);
+      } else if (error.status !== 401) {
         fill(note, failed(error, look));
         if (shown === null) fill(body);
         clearTimeout(timer);
@@ -236,7 +239,7 @@ function countedBy(call, winner) {
 
 function stamp(iso) {
   const at = new Date(iso);
-  return h("time", { datetime: iso, title: iso }, at.toLocaleString([], { dateStyle: "medium", timeStyle: "medium", hour12: false }));
+  return h("time", { datetime: iso, title: iso }, at.toLocaleString([], { dateStyle: "medium", timeStyle: "medium", ...CLOCK }));
 }
 
 function range(low, high) {
@@ -247,7 +250,13 @@ function bounded(value, low, high) {
   return known(low) && known(high) && low !== high ? [usd(value), h("span", { class: "soft" }, ` from ${usd(low)} to ${usd(high)}`)] : usd(value);
 }
 
+/** Whether a call began a short while ago: ids begin with the time, in milliseconds. */
+function isRecent(id) {
+  return Math.abs(Date.now() - Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16)) < RECENT_MS;
+}
+
 function unknown(id) {
+  if (isRecent(id)) return empty("Not here yet", `Another worker may still have the call ${id}: it is shown here once its row is stored.`);
   return empty("No such call", `No call has the id ${id}. It may be older than what is kept, or of another gateway.`, h("a", { class: "button", href: to("calls") }, "All calls"));
 }
 

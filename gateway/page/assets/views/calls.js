@@ -12,6 +12,7 @@ import { callOutcome } from "./parts/words.js";
 
 const EVERY_MS = 4000;
 const TYPED_FOR_MS = 350;
+const MOST_ROWS = 1000; // of the list: with more than these it begins again at the newest page
 const TYPED = ["deployment", "slower_than_ms", "error", "tag", "request_id"];
 const FILTERS = ["model", "client", "outcome", ...TYPED];
 const WIDE = "(min-width: 52rem)"; // as in style.css
@@ -35,6 +36,8 @@ export function view(root, params, session, address) {
   const query = { window: askedWindow(address), ...Object.fromEntries(FILTERS.map((name) => [name, address.get(name)]).filter(([, value]) => value)) };
   let shown = []; // newest first
   let unseen = new Map(); // newer than these, by id, until somebody wants them
+  let newest = null; // the page that was asked for last
+  let isApart = false; // whether the new ones do not follow those shown: more came between two looks than a page has
   let next = null;
   let sql = "";
   let isLoaded = false;
@@ -97,9 +100,8 @@ export function view(root, params, session, address) {
     generation += 1;
     isLoaded = false;
     shown = [];
-    unseen = new Map();
     next = null;
-    fill(news);
+    forget();
     look();
   }
 
@@ -113,7 +115,7 @@ export function view(root, params, session, address) {
       if (mine.signal.aborted) return;
       fill(trouble);
       ({ sql } = found);
-      if (isLoaded) merge(found.data);
+      if (isLoaded) merge(found);
       else first(found);
     } catch (error) {
       if (mine.signal.aborted) return;
@@ -128,19 +130,30 @@ export function view(root, params, session, address) {
     isLoaded = true;
     shown = found.data;
     ({ next } = found);
+    forget();
     draw();
   }
 
+  function forget() {
+    unseen = new Map();
+    isApart = false;
+    fill(news);
+  }
+
   /** What is shown changes in its place; what is new waits above the table, unless nobody can be reading. */
-  function merge(calls) {
-    const fresh = new Map(calls.map((call) => [call.id, call]));
+  function merge(found) {
+    newest = found;
+    const fresh = new Map(found.data.map((call) => [call.id, call]));
     const ids = new Set(shown.map((call) => call.id));
     shown = shown.map((call) => fresh.get(call.id) ?? call);
-    for (const call of calls) if (!ids.has(call.id)) unseen.set(call.id, call);
+    isApart ||= Boolean(found.next) && !found.data.some((call) => ids.has(call.id) || unseen.has(call.id));
+    for (const call of found.data) if (!ids.has(call.id)) unseen.set(call.id, call);
+    isApart ||= unseen.size > 0 && shown.length + unseen.size > MOST_ROWS;
     if (unseen.size && (shown.length === 0 || isUnread())) reveal();
     else {
       draw();
-      if (unseen.size) fill(news, h("button", { type: "button", onclick: reveal }, `Show ${counted(unseen.size, "new call")}`));
+      if (isApart) unseen = new Map();
+      if (isApart || unseen.size) fill(news, h("button", { type: "button", onclick: reveal }, isApart ? "Show the newest calls" : `Show ${counted(unseen.size, "new call")}`));
     }
   }
 
@@ -150,10 +163,12 @@ export function view(root, params, session, address) {
 
   function reveal() {
     const held = news.contains(document.activeElement);
-    shown = [...unseen.values(), ...shown].sort((one, other) => (one.started_at < other.started_at ? 1 : -1));
-    unseen = new Map();
-    fill(news);
-    draw();
+    if (isApart) first(newest);
+    else {
+      shown = [...unseen.values(), ...shown].sort((one, other) => (one.started_at < other.started_at ? 1 : -1));
+      forget();
+      draw();
+    }
     if (held) grid.element.querySelector("tbody a")?.focus();
   }
 

@@ -34,15 +34,15 @@ export function view(root) {
 
 function draw({ settings, models, providers }) {
   return [
-    models.length ? models.map(model) : h("div", { class: "card" }, empty("No model is configured", "Name one under 'models:' in the configuration file.")),
+    models.length ? models.map((each, at) => model(each, `model-${at}`)) : h("div", { class: "card" }, empty("No model is configured", "Name one under 'models:' in the configuration file.")),
     card("providers", "Providers", listed(PROVIDERS, "Providers and their addresses", providers)),
     card("settings", "Everything else", h("div", { class: "inside" }, tree(settings))),
   ];
 }
 
-function model(each) {
+function model(each, id) {
   const rest = Object.fromEntries(Object.entries(each).filter(([name]) => !MODELS_OWN.has(name)));
-  return card(`model-${each.name}`, each.name, [
+  return card(id, each.name, [
     listed(DEPLOYMENTS, `Deployments of ${each.name}`, each.deployments),
     h("details", { class: "inside" }, h("summary", {}, "How it is raced, and its other settings"), tree(rest)),
   ]);

@@ -11,7 +11,7 @@ import { key, redraw } from "./parts/redraw.js";
 const EVERY_MS = 5000;
 const DAY_S = 86_400;
 
-const ROLES = [["client", "client: makes calls"], ["viewer", "viewer: looks, and makes no calls"], ["admin", "admin: also changes keys"]];
+const ROLES = [["client", "client: makes calls"], ["viewer", "viewer: looks, and makes no calls"], ["operator", "operator: looks, and makes calls"], ["admin", "admin: also changes keys"]];
 const GRACES = [[0, "at once"], [3600, "in an hour"], [DAY_S, "in a day"], [7 * DAY_S, "in a week"], [30 * DAY_S, "in 30 days"]];
 
 /** Show them in `root` until closed. */
@@ -35,7 +35,7 @@ export function view(root, params, session) {
     if (!making.hasChildNodes() && isChangeable) fill(making, key("new", h("button", { type: "button", class: "primary", onclick: () => make(session, kept.again) }, "New key")));
     return [
       isChangeable ? null : inFile(),
-      clients.length ? clients.map((client) => card(client, used.get(client.name), isChangeable, kept.again)) : noClients(isChangeable),
+      clients.length ? clients.map((client, at) => card(client, `client-${at}`, used.get(client.name), isChangeable, kept.again)) : noClients(isChangeable),
     ];
   }
 
@@ -50,9 +50,8 @@ function noClients(isChangeable) {
   return empty("No clients", isChangeable ? "Make the first key: until then only this machine's admin may look." : "Without clients only programs on this machine may call the gateway.");
 }
 
-function card(client, used, isChangeable, again) {
+function card(client, id, used, isChangeable, again) {
   const isOurs = client.source === "database" && !client.shadowed && isChangeable;
-  const id = `client-${client.name}`;
   return h("section", { class: "card client", "aria-labelledby": id },
     h("header", {}, h("h2", { id }, client.name), h("span", { class: "chip" }, client.role), h("p", {}, about(client, used)),
       isOurs ? h("div", { class: "controls" },

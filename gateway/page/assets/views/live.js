@@ -77,7 +77,7 @@ export function view(root, params, session, query) {
       h("div", { class: "stage" }, canvas, tip, nothing),
       h("footer", { class: "foot" }, seen, key(), dense),
       h("p", { id: "live-keys", class: "unseen" }, "Space pauses. Arrow keys choose a call, Enter opens it.")),
-    h("section", { class: "card" }, h("header", {}, h("h2", {}, "Last calls"), h("p", {}, "The list stands still while you point at it.")), last.element));
+    h("section", { class: "card last" }, h("header", {}, h("h2", {}, "Last calls"), h("p", {}, "The list stands still while you point at it.")), last.element));
 
   connect();
   names();
@@ -97,7 +97,7 @@ export function view(root, params, session, query) {
     lanes = new Lanes(canvas, races, { window_ms: lanes?.window_ms ?? 15_000, shown });
     stream = listen(races, asked, heard, state);
     show(false);
-    tick();
+    hold(false); // what is shown begins anew
   }
 
   /** Ask for the calls of before: when a stream begins. Later only whether the database still answers. */
@@ -226,7 +226,10 @@ export function view(root, params, session, query) {
   }
 
   function toggle() {
-    const stops = lanes.stopped_ms === null;
+    hold(lanes.stopped_ms === null);
+  }
+
+  function hold(stops) {
     lanes.stopped_ms = stops ? races.now() : null;
     pause.setAttribute("aria-pressed", String(stops));
     say(pause, stops ? "Go on" : "Pause");
@@ -305,7 +308,7 @@ export function view(root, params, session, query) {
 /** What racing saved per call: as the view of racing's worth tells it, and nothing until there is an interval. */
 function saved(rows) {
   const { sure, unsure } = parted(rows);
-  if (!sure.length) return { figure: NOTHING, note: unsure.length ? `not known yet: ${soFar(unsure.sort((a, b) => b.calls - a.calls)[0])}` : "no call yet" };
+  if (!sure.length) return { figure: NOTHING, note: unsure.length ? `not known yet: ${soFar(unsure.sort((a, b) => b.calls - a.calls)[0])}` : rows.some((each) => each.calls > 0) ? "no race yet" : "no call yet" };
   const { low, mid, high } = perCall(sure);
   return { figure: signed(mid), note: `${low === high ? "" : `${bounds(low, high)} `}a call, in ${windowWords(WORTH_WINDOW)}` };
 }

@@ -40,7 +40,7 @@ export function view(root, { words, provider, done }) {
     h("label", { class: "field", for: "key" }, "Gateway key", key),
     button,
     h("p", { id: "whose", class: "soft" },
-      "The key of an admin, or of a viewer, who only looks. ", h("code", {}, "holeshot keys new NAME --role viewer"), " makes one."),
+      "The key of an admin, an operator, or a viewer, who only looks. ", h("code", {}, "holeshot keys new NAME --role viewer"), " makes one."),
   )));
   key.focus();
   return { close() {} };

@@ -7,7 +7,7 @@ import { count, counted, ms, percent, usd } from "../lib/format.js";
 import { filter, to } from "../lib/route.js";
 import { empty, watching } from "../lib/states.js";
 import { behind, dataTable, table } from "../lib/table.js";
-import { key } from "./parts/redraw.js";
+import { key, redraw } from "./parts/redraw.js";
 import { scale } from "./parts/scale.js";
 import { picture, point, strip, whisker } from "./parts/strips.js";
 import { askedWindow, windowChoice, windowWords } from "./parts/windows.js";
@@ -18,14 +18,18 @@ const QUANTILES = ["p50", "p95", "p99"];
 
 /** Show it in `root` until closed. */
 export function view(root, params, session, address) {
-  const asked = { window: askedWindow(address, USUAL), model: address.get("model"), without: address.get("without") };
+  const asked = { window: askedWindow(address, USUAL), model: address.get("model"), without: address.get("without"), budget: null };
   const choices = h("div", { class: "controls" });
+  const windows = windowChoice(asked.window, (window) => change({ window }), USUAL);
   const place = h("div");
-  fill(root, h("header", { class: "head" }, h("h1", {}, "What if"), choices), place);
+  fill(root, h("header", { class: "head" }, h("h1", {}, "What if"), h("div", { class: "controls" }, choices, windows)), place);
   let timer = null;
+  let drawn = ""; // for which choices
   const kept = watching(place, load, (found, body) => {
     offer(found);
-    fill(body, draw(found, asked));
+    const wanted = JSON.stringify([asked.window, asked.model, asked.without]);
+    (wanted === drawn ? redraw : fill)(body, draw(found, asked)); // what comes again by itself leaves open what is open
+    drawn = wanted;
     if (!found.data[0]?.is_enough) timer = setTimeout(kept.again, AGAIN_MS);
   }, { patience: "Replaying calls under each setting: that takes up to a minute." });
 
@@ -34,14 +38,13 @@ export function view(root, params, session, address) {
   function offer({ models, data: [one] }) {
     const chosen = asked.model ?? one?.model ?? null;
     const providers = [...new Set([...(one?.providers ?? []), ...(asked.without ? [asked.without] : [])])];
-    fill(choices,
-      models.length > 1 ? selects("Model", models, chosen, (model) => change({ model, without: null })) : null,
-      providers.length > 1 || asked.without ? selects("Without", providers, asked.without, (without) => change({ without: without || null }), "No provider left out") : null,
-      windowChoice(asked.window, (window) => change({ window }), USUAL));
+    redraw(choices,
+      models.length > 1 ? keyed(selects("Model", models, chosen, (model) => change({ model, without: null }))) : null,
+      providers.length > 1 || asked.without ? keyed(selects("Without", providers, asked.without, (without) => change({ without: without || null }), "No provider left out")) : null);
   }
 
   function change(changes) {
-    Object.assign(asked, changes);
+    Object.assign(asked, { budget: null }, changes);
     filter({ model: asked.model, without: asked.without });
     kept.again();
   }
@@ -59,14 +62,20 @@ export function view(root, params, session, address) {
   };
 }
 
-function draw({ data: [one], note }, { window }) {
+/** A labelled select that keeps the focus. */
+function keyed(field) {
+  key(field.firstChild.textContent, field.querySelector("select"));
+  return field;
+}
+
+function draw({ data: [one], note }, asked) {
   if (!one) return empty("Nothing to replay", sentence(note), h("a", { class: "button", href: to("playground") }, "Playground"));
   return [
     h("div", { class: "headline" },
       h("p", { class: "lead" }, one.recommended.setting ? `Take ${words(one.recommended.setting)}. ${one.recommended.why}` : one.recommended.why),
-      h("p", { class: "soft" }, `From ${counted(one.replayed_calls, "call")}${one.replayed_calls < one.calls ? `, a sample of ${count(one.calls)},` : ""} in ${windowWords(window)}${one.without.length ? `, as if ${one.without.join(" and ")} had not been there` : ""}.`),
+      h("p", { class: "soft" }, `From ${counted(one.replayed_calls, "call")}${one.replayed_calls < one.calls ? `, a sample of ${count(one.calls)},` : ""} in ${windowWords(asked.window)}${one.without.length ? `, as if ${one.without.join(" and ")} had not been there` : ""}.`),
       one.recommended.yaml ? key("yaml", h("details", {}, h("summary", {}, one.recommended.setting ? "The setting as YAML" : "How to have more audits, as YAML"), h("pre", {}, h("code", {}, one.recommended.yaml)), copies(one.recommended.yaml, "Copy YAML"))) : null),
-    one.settings.length ? [slider(one), pictures(one)] : null,
+    one.settings.length ? [slider(one, asked), pictures(one)] : null,
     audits(one),
     h("section", { class: "card", "aria-labelledby": "assumed" },
       h("header", {}, h("h2", { id: "assumed" }, "What this assumes")),
@@ -75,13 +84,16 @@ function draw({ data: [one], note }, { window }) {
 }
 
 /** All budgets are there at once, so the slider asks nobody. */
-function slider(one) {
+function slider(one, asked) {
   const steps = one.settings.filter((each) => each.setting === "single" || each.setting.startsWith("budget "));
-  const taken = one.settings.find((each) => each.setting === one.recommended.setting)?.attempts ?? 1;
+  const taken = one.settings.find((each) => each.setting === (asked.budget ?? one.recommended.setting))?.attempts ?? 1;
   const at = steps.reduce((best, each, index) => (Math.abs(each.attempts - taken) < Math.abs(steps[best].attempts - taken) ? index : best), 0);
   const place = h("div", { "aria-live": "polite" });
   const told = h("output", { for: "budget" });
-  const input = h("input", { type: "range", id: "budget", min: "0", max: String(steps.length - 1), step: "1", value: String(at), oninput: show });
+  const input = h("input", { type: "range", id: "budget", min: "0", max: String(steps.length - 1), step: "1", value: String(at), "data-key": "budget", oninput: () => {
+    asked.budget = steps[Number(input.value)].setting;
+    show();
+  } });
   show();
   return h("section", { class: "card", "aria-labelledby": "budgets" },
     h("header", {}, h("h2", { id: "budgets" }, "Budget for second attempts")),

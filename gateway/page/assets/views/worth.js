@@ -8,7 +8,7 @@ import { to } from "../lib/route.js";
 import { empty, watching } from "../lib/states.js";
 import { behind, dataTable } from "../lib/table.js";
 import { key, redraw } from "./parts/redraw.js";
-import { bounds, FEWEST, known, parted, perCall, signed, soFar, total } from "./parts/saving.js";
+import { bounds, FEWEST, isRaced, known, parted, perCall, signed, soFar, total } from "./parts/saving.js";
 import { scale } from "./parts/scale.js";
 import { picture, point, strip, whisker } from "./parts/strips.js";
 import { askedWindow, windowChoice, windowWords } from "./parts/windows.js";
@@ -123,7 +123,8 @@ function savings(rows, name) {
   return picture("Saved per call, with its interval", axis, ms, rows.map((each) => {
     const [low, mid, high] = [each.saved_low_ms_per_call, each.saved_ms_per_call, each.saved_high_ms_per_call];
     const isSure = sure.includes(each);
-    return strip(name(each), isSure ? [whisker(low, high, axis), point(mid, axis)] : [], axis, isSure ? `${signed(mid)}${interval(low, high)}` : `not known yet: ${soFar(each)}`);
+    return strip(name(each), isSure ? [whisker(low, high, axis), point(mid, axis)] : [], axis,
+      isSure ? `${signed(mid)}${interval(low, high)}` : isRaced(each) ? `not known yet: ${soFar(each)}` : "not raced");
   }));
 }
 

@@ -4,9 +4,14 @@ import { ms } from "../../lib/format.js";
 
 export const FEWEST = 30; // audits, or calls of which all was seen: of fewer no figure is told (docs/sql.md, race_value)
 
-/** Rows of api/race-value that have an interval, and those with calls that have none yet. */
+/** Whether a row's calls are of a kind that is raced: embeddings are not, and more of them tell nothing. */
+export function isRaced(row) {
+  return row.n_compared > 0 || row.calls_with_extra > 0;
+}
+
+/** Rows of api/race-value that have an interval, and those with raced calls that have none yet. */
 export function parted(rows) {
-  const called = rows.filter((each) => each.calls > 0);
+  const called = rows.filter((each) => each.calls > 0 && isRaced(each));
   const sure = called.filter((each) => known(each.saved_low_ms) && known(each.saved_high_ms) && enough(each) >= FEWEST);
   return { sure, unsure: called.filter((each) => !sure.includes(each)) };
 }
