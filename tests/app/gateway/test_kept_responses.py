@@ -123,3 +123,16 @@ async def test_requests_for_stored_responses_count_in_the_limits_of_their_client
                 found.append(response.status)
     assert found == [200, 200, 429]
     assert len(asked) == 2
+
+
+async def test_requests_for_stored_responses_need_no_seat(serve: Serve) -> None:
+    overload = {"max_in_flight": 1, "queue": 0}
+    async with keeper() as (base_url, asked), serve(config=kept_at(base_url, overload=overload)) as running:
+        await stored(running)
+        intake = running.gateway.context.intake
+        assert intake.enter()
+        assert intake.is_full
+        async with running.get("/v1/responses/resp_abc") as response:
+            assert response.status == 200
+        intake.leave()
+    assert len(asked) == 1
