@@ -24,7 +24,7 @@ _EMPTY = frozenset({b"", b"null", b"[]"})
 _ONE = frozenset({b"", b"null", b"1"})
 _PROMPTS = re.compile(rb'\s*\[\s*["\[]')  # of texts, or of lists of tokens; one list of tokens is one prompt
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_whole_number = msgspec.json.Decoder(int | None)
+_whole_number = msgspec.json.Decoder(int | None, strict=False)  # some servers take 2.0 and "2" for 2
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 _NAMES = {
     dialect: frozenset((*dialect.requests.json_formats, *dialect.requests.tools)) for dialect in DIALECTS.values()
