@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
+from aiohttp.hdrs import METH_GET, METH_HEAD
 
 from gateway.api import headers
 from gateway.api.admission import Handler, admitted_call, client_context
@@ -369,10 +370,11 @@ async def _kept_response(request: web.Request, client: Client, _received: Receiv
         if deployment is None or not deployment.upstream.can_fetch:
             raise ResponseNotFound(f"the response {response_id!r} is not known here, or not to this key")
         path = "/".join(part for part in ("responses", quote(response_id, safe=""), rest) if part)
+        method = METH_GET if request.method == METH_HEAD else request.method  # aiohttp leaves out the body of a HEAD's
         limit_s = deployment.clocks.ttft_s
         try:
             async with asyncio.timeout(limit_s):
-                answer = await deployment.upstream.fetch(request.method, path, list(request.query.items()))
+                answer = await deployment.upstream.fetch(method, path, list(request.query.items()))
         except UpstreamError as error:
             raise _translated(deployment.name, response_id, error) from None
         except TimeoutError:
