@@ -45,15 +45,17 @@ NARROWED = "x-holeshot-narrowed"  # the limit that refused an extra attempt: bud
 def for_upstream(headers: Mapping[str, str], request_id: str | None) -> dict[str, str]:
     """Return the client's headers that a provider may see: never its key, cookies or address.
 
-    A value that is not valid text (aiohttp keeps invalid bytes as surrogates) is left out: it cannot be sent.
+    Several lines of one header become one (RFC 9110, 5.3). A value that is not valid text (aiohttp keeps invalid bytes
+    as surrogates) is left out: it cannot be sent.
     """
-    passed = {
-        name: value
-        for key, value in headers.items()
-        if key[:1] in _UPSTREAM_INITIALS
-        and ((name := key.lower()) in _UPSTREAM or name.startswith(_UPSTREAM_PREFIX))
-        and value.isprintable()
-    }
+    passed: dict[str, str] = {}
+    for key, value in headers.items():
+        if (
+            key[:1] in _UPSTREAM_INITIALS
+            and ((name := key.lower()) in _UPSTREAM or name.startswith(_UPSTREAM_PREFIX))
+            and value.isprintable()
+        ):
+            passed[name] = f"{passed[name]}, {value}" if name in passed else value
     if request_id is not None:
         passed[_REQUEST_ID] = request_id
     return passed
