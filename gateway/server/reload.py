@@ -181,7 +181,7 @@ class Latest:
             self.read()
 
     def read(self) -> None:
-        """Read the configuration again; if the new one is not accepted, the old one stays."""
-        with suppress(ConfigurationError, ConfigurationRefusedError):
+        """Read the configuration again; if the new one cannot be read or is not accepted, the old one stays."""
+        with suppress(Exception):  # whatever a file contains: an error would end the workers' parent, and so them all
             self.settings = taken_over(self.settings, self._source.load())
         self._files.watch(self._source.files)
