@@ -1,6 +1,7 @@
 """GET /leaderboard?explain=1: which deployments would run for a model's next call, with which delays, and why."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
 from aiohttp import web
@@ -22,12 +23,14 @@ from gateway.settings import Profile
 from gateway.steering import Explanation, Terms
 from providers.dialects import PIVOT
 
+_MOST_TOKENS = 10**9  # far beyond any model's
+
 
 class HypotheticalCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A hypothetical call: its size, its kind, and what a deployment needs to answer it."""
 
-    prompt_tokens: int = 700  # a typical chat
-    max_tokens: int | None = None
+    prompt_tokens: Annotated[int, msgspec.Meta(ge=1, le=_MOST_TOKENS)] = 700  # a typical chat
+    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=_MOST_TOKENS)] | None = None
     stream: bool = True
     tools: bool = False
     json_schema: bool = False

@@ -61,15 +61,20 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 # ``answer(request, client, received, waited_s)``: the last is the wait for a seat in seconds.
 ClientHandler = Callable[[web.Request, Client, Received, float], Awaitable[web.StreamResponse]]
 Admit = Callable[[web.Request], Client]
+_UNREAD = Received(b"", None)
 
 
-def admitted_call(answer: ClientHandler, takes: Sequence[str] = (JSON,), admit: Admit | None = None) -> Handler:
+def admitted_call(
+    answer: ClientHandler, takes: Sequence[str] = (JSON,), admit: Admit | None = None, *, runs_model: bool = True
+) -> Handler:
     """Return the request handler of an API of calls. ``takes`` are the media types that the API accepts.
 
     ``admit`` returns the client that sends a request; by default the owner of its key.
 
     A client's ``max_parallel`` and ``rpm`` are held before the body is read, as a body costs memory. The seat is taken
     when the body is complete, so a slow body keeps no seat from other calls.
+
+    Without ``runs_model`` its requests count in these limits, but need no seat, and their bodies are not read.
     """
     media_types = tuple(takes)
 
@@ -84,6 +89,8 @@ def admitted_call(answer: ClientHandler, takes: Sequence[str] = (JSON,), admit: 
             context.limits.check(levels)
             begun = request[BEGUN] = await context.limits.begin(levels)
         try:
+            if not runs_model:
+                return await answer(request, client, _UNREAD, waited_s)
             received = await read_body(request, context, owner, client.priority)
             try:
                 if not intake.enter(owner):

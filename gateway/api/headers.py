@@ -1,6 +1,7 @@
 """The headers that are forwarded in both directions, and the gateway's own response headers."""
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from email.utils import formatdate
@@ -16,7 +17,7 @@ from gateway.steering import Explanation
 
 SERVER = "holeshot"  # without versions: they would help an attacker
 _UPSTREAM = frozenset({"openai-beta", TRACEPARENT, TRACESTATE})
-_UPSTREAM_PREFIX = "anthropic-"
+_UPSTREAM_NAME = re.compile(r"anthropic-[\w.-]*", re.ASCII)
 _UPSTREAM_INITIALS = frozenset("aAoOtT")  # the first letter rules out most headers
 _LONGEST_REQUEST_ID = 200  # characters
 _LONGEST_LIST = 2000  # characters: clients choose the number of fields, proxies limit a header's length
@@ -45,15 +46,17 @@ NARROWED = "x-holeshot-narrowed"  # the limit that refused an extra attempt: bud
 def for_upstream(headers: Mapping[str, str], request_id: str | None) -> dict[str, str]:
     """Return the client's headers that a provider may see: never its key, cookies or address.
 
-    A value that is not valid text (aiohttp keeps invalid bytes as surrogates) is left out: it cannot be sent.
+    Several lines of one header become one (RFC 9110, 5.3). One with a name of other characters than words have, or with
+    a value that is not valid text (aiohttp keeps invalid bytes as surrogates), is left out: it cannot be sent.
     """
-    passed = {
-        name: value
-        for key, value in headers.items()
-        if key[:1] in _UPSTREAM_INITIALS
-        and ((name := key.lower()) in _UPSTREAM or name.startswith(_UPSTREAM_PREFIX))
-        and value.isprintable()
-    }
+    passed: dict[str, str] = {}
+    for key, value in headers.items():
+        if (
+            key[:1] in _UPSTREAM_INITIALS
+            and ((name := key.lower()) in _UPSTREAM or _UPSTREAM_NAME.fullmatch(name) is not None)
+            and value.isprintable()
+        ):
+            passed[name] = f"{passed[name]}, {value}" if name in passed else value
     if request_id is not None:
         passed[_REQUEST_ID] = request_id
     return passed

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
+from aiohttp.hdrs import METH_GET, METH_HEAD
 
 from gateway.api import headers
 from gateway.api.admission import Handler, admitted_call, client_context
@@ -349,7 +350,7 @@ def counting(endpoint: Endpoint, counts: TokenCounting) -> Handler:
 # /v1/responses/{id} and the paths below it: passed on to the provider that stores the response.
 
 
-async def kept_response(request: web.Request) -> web.Response:
+async def _kept_response(request: web.Request, client: Client, _received: Received, _waited_s: float) -> web.Response:
     """Pass the request on to the deployment that made the response, if it was made for this client.
 
     No model runs, so this is not a call and has no row in the ledger. But the request uses the operator's key, and the
@@ -357,23 +358,9 @@ async def kept_response(request: web.Request) -> web.Response:
 
     Raises:
         ResponseNotFound: this client has no such response, or the provider has deleted it.
-        LimitReached: the client has no more requests.
 
     """
     context = request.app[CONTEXT]
-    client = context.admission.admit(request)
-    if not (client.limits or context.payers.is_used):
-        return await _kept(request, context, client)
-    levels = context.payers.levels(client)
-    context.limits.check(levels)
-    begun = await context.limits.begin(levels)
-    try:
-        return await _kept(request, context, client)
-    finally:
-        begun.end()
-
-
-async def _kept(request: web.Request, context: Context, client: Client) -> web.Response:
     response_id, rest = request.match_info["id"], request.match_info.get("rest", "")
     if "stream" in request.query:
         raise InvalidRequest("a stored response is returned as a whole: leave out 'stream'", param="stream")
@@ -383,10 +370,11 @@ async def _kept(request: web.Request, context: Context, client: Client) -> web.R
         if deployment is None or not deployment.upstream.can_fetch:
             raise ResponseNotFound(f"the response {response_id!r} is not known here, or not to this key")
         path = "/".join(part for part in ("responses", quote(response_id, safe=""), rest) if part)
+        method = METH_GET if request.method == METH_HEAD else request.method  # aiohttp leaves out the body of a HEAD's
         limit_s = deployment.clocks.ttft_s
         try:
             async with asyncio.timeout(limit_s):
-                answer = await deployment.upstream.fetch(request.method, path, list(request.query.items()))
+                answer = await deployment.upstream.fetch(method, path, list(request.query.items()))
         except UpstreamError as error:
             raise _translated(deployment.name, response_id, error) from None
         except TimeoutError:
@@ -395,6 +383,9 @@ async def _kept(request: web.Request, context: Context, client: Client) -> web.R
     fields = {"content-type": JSON, "x-holeshot-provider": deployment.provider, "x-holeshot-deployment": made_by or ""}
     fields.update(headers.identifying(headers.request_id(request.headers) or context.services.new_id()))
     return web.Response(body=answer.body, status=answer.status, headers=fields)
+
+
+kept_response = admitted_call(_kept_response, runs_model=False)
 
 
 def _deployment(fleet: Fleet, name: str) -> Deployment | None:

@@ -14,7 +14,7 @@ from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Call, CallRecord, Kind, Mode, Objective
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
-from gateway.racing import MAX_IN_FLIGHT, OpenCall, Race, Sink, answer_kind, asks_for_several
+from gateway.racing import MAX_IN_FLIGHT, OpenCall, Race, Sink, answer_kind, answers_asked
 from gateway.steering import PREFIX_BYTES, STRATEGIES, Launch, Plan, Prefix, Terms, prefix_of
 
 
@@ -85,7 +85,7 @@ def plan_call(
     )
     asked_kind, win_on = answer_kind(resolved.fields, asked.dialect), model.race.win_on
     if win_on is not WinOn.ANY:
-        several = asks_for_several(resolved.fields, asked.dialect)
+        several = answers_asked(resolved.fields, asked.dialect) > 1
         win_on = _win_on(win_on, asked_kind, streamed=asked.stream, stateful=asked.stateful, several=several)
     call = new_call(
         context,

@@ -256,6 +256,8 @@ def _complete(context: Context) -> Callable[[web.Request, web.StreamResponse], A
             response.headers["x-content-type-options"] = "nosniff"
         if origins := context.settings.cors:
             add_headers(request, response, origins)
+        if request.version < HttpVersion11 and response.content_length is None:
+            response.force_close()  # nothing else ends a stream there, and aiohttp would keep it open where asked to
         if context.phase is not Phase.SERVING:  # so that the client sends its next request to another gateway
             response.force_close()
             if request.version >= HttpVersion11:

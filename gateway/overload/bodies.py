@@ -162,6 +162,7 @@ class Bodies:
         except ApiError:
             self._forget(client, share)
             raise
+        self._shares[client] = share  # to make room may have cut its last other body, and so forgotten it
         share.size += number
         self.size += number
         body.size += number

@@ -40,4 +40,4 @@ from .takeover import delivered_of as delivered_of
 from .timeouts import AttemptClocks as AttemptClocks
 from .validation import CUT_SHORT as CUT_SHORT
 from .validation import answer_kind as answer_kind
-from .validation import asks_for_several as asks_for_several
+from .validation import answers_asked as answers_asked

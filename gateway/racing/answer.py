@@ -52,14 +52,14 @@ class AnswerStream:
         self.speech = Speech(texts, call.sentence_words) if is_spoken else None
         self.validity = Validity(call, measurement, self.text) if call.win_on is WinOn.VALID else None
         requests = call.dialect.requests
-        several = requests.batched or requests.choices in call.fields
+        may_be_several = requests.batched or requests.choices in call.fields
         self.reader = AnswerReader(
             measurement,
             clocks,
             answers=call.dialect.answers,
             drop_usage=call.streamed and not call.wants_usage,
             text=self.text or self.speech,
-            several=answers_asked(call.fields, call.dialect) if several else None,
+            asked=answers_asked(call.fields, call.dialect) if may_be_several else 1,
         )
         self._measurement = measurement
         self._clocks = clocks

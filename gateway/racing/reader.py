@@ -127,9 +127,9 @@ class AnswerReader:
         answers: AnswerFormat,
         drop_usage: bool,
         text: AnswerText | None = None,
-        several: int | None = None,
+        asked: int = 1,
     ) -> None:
-        """``several``: there may be several choices, each of which has to be finished; so many were asked for."""
+        """``asked``: how many choices. Each of several has to be finished; for one, the first finish reason counts."""
         self.finished = False  # a finish reason was seen, of each choice
         self.done = False  # the last event was seen: [DONE], or the dialect's equivalent
         self._measurement = measurement
@@ -140,8 +140,8 @@ class AnswerReader:
         self._with_answer = answers.with_answer
         self._learned = answers.learned
         self._text = text  # of an answer that must be JSON
-        self._choices = answers.choices if several is not None else None
-        self._asked = several or 0
+        self._choices = answers.choices if asked > 1 else None
+        self._asked = asked
         self._begun: set[int] = set()  # of several choices
         self._ended: set[int] = set()
         self._drop_usage = drop_usage  # drop a chunk that has only usage, requested by us and not by the client

@@ -21,10 +21,9 @@ from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat
 # What a request requires of its answer's form: text, calls of the offered tools, or JSON by a schema.
 
 _EMPTY = frozenset({b"", b"null", b"[]"})
-_ONE = frozenset({b"", b"null", b"1"})
 _PROMPTS = re.compile(rb'\s*\[\s*["\[]')  # of texts, or of lists of tokens; one list of tokens is one prompt
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_whole_number = msgspec.json.Decoder(int | None)
+_whole_number = msgspec.json.Decoder(int | None, strict=False)  # some servers take 2.0 and "2" for 2
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 _NAMES = {
     dialect: frozenset((*dialect.requests.json_formats, *dialect.requests.tools)) for dialect in DIALECTS.values()
@@ -50,14 +49,6 @@ def answer_kind(fields: Fields, dialect: Dialect) -> AnswerKind:
         return AnswerKind.JSON
     offered = any(bytes(fields[name]).strip() not in _EMPTY for name in dialect.requests.tools if name in fields)
     return AnswerKind.TOOLS if offered else AnswerKind.PLAIN
-
-
-def asks_for_several(fields: Fields, dialect: Dialect) -> bool:
-    """Whether a request asks for more than one answer, which are streamed side by side."""
-    requests = dialect.requests
-    if requests.choices is not None and bytes(fields.get(requests.choices, b"")).strip() not in _ONE:
-        return True
-    return requests.batched and _PROMPTS.match(fields.get(requests.prompt, b"")) is not None
 
 
 def answers_asked(fields: Fields, dialect: Dialect) -> int:

@@ -15,9 +15,11 @@ from typing import Protocol
 import msgspec
 import structlog
 
+from gateway.app.fleets import Upstreams
 from gateway.app.gateway import Gateway
 from gateway.core.tasks import WatchedFiles
-from gateway.settings import ConfigurationError, References, Settings
+from gateway.settings import ConfigurationError, References, Settings, vendor_of
+from providers import load_catalog
 
 FILE_LOOK_S = 1.0
 NEEDS_RESTART = (
@@ -161,6 +163,18 @@ class Reloader:
         self._log.error("configuration.invalid", problem=problem, effect="the running configuration stays")
 
 
+def _check_opens(settings: Settings) -> None:
+    """Check that a process can start with these settings: only the opening of a provider shows some mistakes.
+
+    Raises:
+        ValueError: it cannot, and running processes have refused them.
+
+    """
+    catalog, upstreams = load_catalog(), Upstreams()
+    for name, provider in settings.providers.items():
+        upstreams.open(name, provider, vendor_of(name, provider, catalog))
+
+
 class Latest:
     """The configuration for a worker that starts now: the one the running workers have accepted. It logs nothing."""
 
@@ -181,7 +195,9 @@ class Latest:
             self.read()
 
     def read(self) -> None:
-        """Read the configuration again; if the new one is not accepted, the old one stays."""
-        with suppress(ConfigurationError, ConfigurationRefusedError):
-            self.settings = taken_over(self.settings, self._source.load())
+        """Read the configuration again; if the new one cannot be read or is not accepted, the old one stays."""
+        with suppress(Exception):  # whatever a file contains: an error would end the workers' parent, and so them all
+            new = taken_over(self.settings, self._source.load())
+            _check_opens(new)
+            self.settings = new
         self._files.watch(self._source.files)

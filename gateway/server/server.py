@@ -165,7 +165,7 @@ class Supervisor:
         for end in (read_end, write_end):
             os.set_blocking(end, False)
         for number in _HANDLED:
-            signal.signal(number, lambda *_: None)  # signals are read from the pipe, between two steps of this loop
+            signal.signal(number, _ignore)  # signals are read from the pipe, between two steps of this loop
         signal.set_wakeup_fd(write_end)
         while self._born_at or not self._stopping:
             self._start_missing()
@@ -243,7 +243,7 @@ class Supervisor:
         try:
             signal.set_wakeup_fd(-1)
             for number in _HANDLED:
-                signal.signal(number, signal.SIG_DFL)
+                signal.signal(number, _ignore if number == signal.SIGHUP else signal.SIG_DFL)
             self._lifeline.grasp()
             mask_signals(_HANDLED, blocked=False)
             self._work(sock, self._lifeline)
@@ -257,6 +257,13 @@ class Supervisor:
             os._exit(code)
 
 
+def _ignore(_number: int, _frame: object) -> None:
+    """Do nothing. By default SIGHUP ends a process that is starting; ``Reloader`` reads the files again in any case.
+
+    Programs that are started do not inherit this, as they would SIG_IGN.
+    """
+
+
 def run(settings: Settings, source: Source) -> None:
     """Serve until stopped. ``source`` is the source of ``settings``, for reloads.
 
@@ -268,6 +275,7 @@ def run(settings: Settings, source: Source) -> None:
         UnusableTopologyError: limits and standings cannot be shared over this Redis.
 
     """
+    signal.signal(signal.SIGHUP, _ignore)
     speed_up_enums()
     log = logs.configure(settings.log_level, settings.log_format)
     logs.take_standard_error(log)

@@ -96,6 +96,29 @@ def test_a_worker_that_is_started_later_gets_the_clients_that_came_meanwhile_and
     assert latest.settings.clients
 
 
+def test_a_file_whose_reading_fails_in_a_way_that_was_not_foreseen_leaves_what_was_there(tmp_path: Path) -> None:
+    path, before = tmp_path / "gateway.yaml", settings()
+    path.write_text("a")
+
+    def fail() -> Settings:
+        raise RecursionError
+
+    latest = Latest(before, Source(path, fail, References()))
+    latest.look()
+    latest.look()
+    latest.read()
+    assert latest.settings is before
+
+
+def test_a_worker_that_is_started_later_gets_no_provider_that_the_running_ones_could_not_open(tmp_path: Path) -> None:
+    path, before = tmp_path / "gateway.yaml", settings()
+    path.write_text("a")
+    two_lines = settings(providers={"alpha": {**PROVIDER, "api_key": "one\ntwo"}})
+    latest = Latest(before, Source(path, lambda: two_lines, References()))
+    latest.read()
+    assert latest.settings is before
+
+
 def test_a_secret_that_is_swapped_as_kubernetes_does_it_is_a_change(tmp_path: Path) -> None:
     path, references = tmp_path / "gateway.yaml", References()
     path.write_text("providers: { alpha: { base_url: 'http://127.0.0.1:1/v1', api_key: 'file:./key' } }\n")

@@ -206,6 +206,9 @@ async def test_what_cannot_be_explained_says_why(serve: Serve) -> None:
                 "explain takes prompt_tokens, max_tokens, stream, tools, json_schema, vision, profile",
             ),
             (f"model={MODEL}&objective=speed", 400, "speed"),
+            (f"model={MODEL}&prompt_tokens=-5", 400, "prompt_tokens"),
+            (f"model={MODEL}&prompt_tokens=1{'0' * 400}", 400, "prompt_tokens"),
+            (f"model={MODEL}&max_tokens=0", 400, "max_tokens"),
         ):
             async with running.get(f"/leaderboard?explain=1&{query}") as response:
                 assert response.status == status

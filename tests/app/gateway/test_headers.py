@@ -1,6 +1,7 @@
 """Which headers cross the gateway: by a list, in both directions."""
 
 import pytest
+from multidict import CIMultiDict
 
 from providers.simulator.script import Headers, answer
 from tests.app.gateway.running_gateway import MODEL, Serve
@@ -37,6 +38,15 @@ async def test_the_upstream_sees_its_own_key_and_the_headers_on_the_list(serve: 
             assert {key: received.headers.get(key) for key in PASSED} == PASSED
             assert received.headers.keys() <= OURS | PASSED.keys()
             assert "the-clients-own" not in str(received)
+
+
+async def test_what_a_client_says_in_several_lines_of_a_header_is_said_in_one(serve: Serve) -> None:
+    lines = (("anthropic-beta", "tools"), ("anthropic-beta", "context"), ("openai-beta", "one"))
+    async with serve() as running:
+        async with running.chat(CIMultiDict(lines)) as response:
+            assert response.status == 200
+        [received] = running["alpha"].received
+    assert (received.headers["anthropic-beta"], received.headers["openai-beta"]) == ("tools, context", "one")
 
 
 async def test_embeddings_send_no_more_than_that(serve: Serve) -> None:

@@ -81,6 +81,14 @@ async def test_a_stored_response_is_looked_at_where_it_is_kept(serve: Serve) -> 
         assert len(await running.rows("select * from calls")) == 1
 
 
+async def test_a_head_is_answered_without_a_body_and_asked_of_the_provider_as_get(serve: Serve) -> None:
+    async with keeper() as (base_url, asked), serve(config=kept_at(base_url)) as running:
+        await stored(running)
+        async with running.http.head(f"{running.url}/v1/responses/resp_abc") as response:
+            assert (response.status, await response.read()) == (200, b"")
+    assert asked == ["GET /v1/responses/resp_abc"]
+
+
 async def test_a_provider_that_does_not_answer_about_a_stored_response_is_not_waited_for_for_good(serve: Serve) -> None:
     go = asyncio.Event()
     async with keeper(go) as (base_url, asked), serve(config=kept_at(base_url)) as running:
@@ -123,3 +131,16 @@ async def test_requests_for_stored_responses_count_in_the_limits_of_their_client
                 found.append(response.status)
     assert found == [200, 200, 429]
     assert len(asked) == 2
+
+
+async def test_requests_for_stored_responses_need_no_seat(serve: Serve) -> None:
+    overload = {"max_in_flight": 1, "queue": 0}
+    async with keeper() as (base_url, asked), serve(config=kept_at(base_url, overload=overload)) as running:
+        await stored(running)
+        intake = running.gateway.context.intake
+        assert intake.enter()
+        assert intake.is_full
+        async with running.get("/v1/responses/resp_abc") as response:
+            assert response.status == 200
+        intake.leave()
+    assert len(asked) == 1

@@ -15,8 +15,9 @@ import pytest
 import yaml
 
 from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, RoleOnly, ScriptedProvider, Step, answer
-from tests.app.gateway.process import GatewayProcess, started
+from tests.app.gateway.process import GatewayProcess, launched, started
 from tests.app.gateway.running_gateway import MODEL, chat_body, configuration, write
+from tests.patience import PATIENCE_S
 
 
 def ask(http: aiohttp.ClientSession, gateway: GatewayProcess, **fields: Any) -> Any:
@@ -105,6 +106,17 @@ async def test_sighup_reloads_and_an_invalid_file_changes_nothing(folder: Path) 
         await gateway.event("configuration.reloaded", 2)
         async with ask(http, gateway, model="second") as response:
             assert response.status == 404
+
+
+async def test_a_sighup_while_it_starts_does_not_end_it(folder: Path) -> None:
+    async with ScriptedProvider() as provider, asyncio.timeout(PATIENCE_S):
+        config = configuration(folder, {"alpha": provider.base_url}, log_level="debug")
+        gateway = GatewayProcess(await launched(config, folder))
+        await gateway.event("gateway.descriptors")
+        gateway.send(signal.SIGHUP)
+        await gateway.event("gateway.started")
+        gateway.send(signal.SIGTERM)
+        assert await gateway.ended() == 0
 
 
 async def test_a_changed_file_is_noticed_without_a_signal(folder: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from providers.simulator.script import Done, Finish, Gate, Raw, RoleOnly, Status, Step, Usage, answer
 from providers.simulator.wire import DONE, Answering, event, usage
-from tests.app.gateway.running_gateway import Serve
+from tests.app.gateway.running_gateway import Serve, chat_body
 
 ODD = (
     b'data: {"zz":1,  "choices" : [{"delta":{"content":"h\\u00e9","vendor_field":[1, 2]},"index":0}],"id":"x"}\r\n\r\n'
@@ -21,6 +21,17 @@ ODD = (
 async def test_unknown_fields_their_order_comments_and_line_ends_survive(serve: Serve) -> None:
     async with serve(alpha=[Raw(ODD, token=True), Done()]) as running, running.chat(stream=True) as response:
         assert await response.read() == ODD + DONE
+
+
+async def test_a_stream_to_an_http_1_0_client_that_would_keep_its_connection_has_an_end(serve: Serve) -> None:
+    body = json.dumps(chat_body(stream=True)).encode()
+    head = "POST /v1/chat/completions HTTP/1.0\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+    async with serve() as running:
+        reader, writer = await asyncio.open_connection(*running.url.removeprefix("http://").split(":"))
+        writer.write(f"{head}connection: keep-alive\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+        writer.write(b"GET /health/live HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n")  # answered if the connection is kept
+        assert (await reader.read()).endswith(DONE)
+        writer.close()
 
 
 async def test_an_event_that_arrives_in_pieces_leaves_in_whole(serve: Serve) -> None:

@@ -51,6 +51,21 @@ def test_one_client_has_half_of_the_budget_and_is_told_so() -> None:
     assert (first.was_cut, bodies.size) == (False, 900)
 
 
+def test_a_whole_body_that_takes_the_room_of_its_own_clients_unfinished_one_is_given_back() -> None:
+    bodies = Bodies(1000)
+    others = [bodies.whole("b", 500), bodies.whole("c", 200)]
+    reading = Reading(bodies, "a")
+    reading.body.grow(250)
+    whole = bodies.whole("a", 200)
+    assert (reading.was_cut, bodies.size) == (True, 900)
+    with pytest.raises(TooManyBodies):
+        bodies.whole("a", 301)
+    for each in (*others, whole):
+        each.release()
+    assert bodies.size == 0
+    assert not bodies._shares
+
+
 def test_without_room_the_oldest_unfinished_body_of_the_client_that_holds_most_is_cut() -> None:
     bodies = Bodies(1000)
     little = Reading(bodies, "little")

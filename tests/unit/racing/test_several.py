@@ -7,7 +7,7 @@ import pytest
 
 from gateway.core.attempts import Role
 from gateway.racing.sinks import GatheringSink
-from gateway.racing.validation import answers_asked, asks_for_several
+from gateway.racing.validation import answers_asked
 from providers import ErrorKind, Exchange, Request, UpstreamError
 from providers.dialects import CHAT, COMPLETIONS, GEMINI, Dialect
 from tests.unit.racing.test_race import answers
@@ -141,6 +141,28 @@ def test_a_request_for_one_is_whole_with_its_end_as_ever() -> None:
 
 
 @pytest.mark.parametrize(
+    ("dialect", "fields", "make"),
+    [
+        (CHAT, {}, of),
+        (CHAT, {"n": 1}, of),
+        (COMPLETIONS, {"prompt": "one"}, text),
+        (COMPLETIONS, {"prompt": ["one"], "n": 1}, text),
+        (GEMINI, {"generationConfig.candidateCount": 1}, candidate),
+    ],
+)
+def test_who_gives_more_than_the_one_that_was_asked_for_has_answered_with_its_end(
+    dialect: Dialect, fields: dict[str, Any], make: Any
+) -> None:
+    more: list[tuple[float, Step]] = [(0.1, make(0, "a")), (0.2, make(1, "b")), (0.3, make(0, "", "stop"))]
+    track = Track(Timetable("more", [*more, (0.5, RESET)]), fields=fields)
+    track._call_options["dialect"] = dialect
+    speaking = msgspec.structs.replace(track.model.deployments["more"], speaks=(dialect,))
+    track.model = msgspec.structs.replace(track.model, deployments={"more": speaking})
+    assert run(track.run()).error_kind is None
+    assert track.outcomes == {"more": "won"}
+
+
+@pytest.mark.parametrize(
     ("dialect", "fields", "number"),
     [
         (CHAT, {"n": 2}, 2),
@@ -149,6 +171,7 @@ def test_a_request_for_one_is_whole_with_its_end_as_ever() -> None:
         (CHAT, {}, 1),
         (GEMINI, {"generationConfig.candidateCount": 2}, 2),
         (COMPLETIONS, {"prompt": ["a", "b"]}, 2),
+        (COMPLETIONS, {"prompt": ["a"]}, 1),
         (COMPLETIONS, {"prompt": [[1, 2], [3]]}, 2),
         (COMPLETIONS, {"prompt": [1, 2]}, 1),
         (COMPLETIONS, {"prompt": "a"}, 1),
@@ -160,7 +183,12 @@ def test_several_answers_are_asked_for_by_number_or_by_several_prompts(
     dialect: Dialect, fields: dict[str, Any], number: int
 ) -> None:
     raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}
-    assert (asks_for_several(raw, dialect), answers_asked(raw, dialect)) == (number > 1, number)
+    assert answers_asked(raw, dialect) == number
+
+
+@pytest.mark.parametrize("number", [2.0, "2"])
+def test_a_number_that_lenient_servers_take_counts(number: Any) -> None:
+    assert answers_asked({"n": msgspec.Raw(msgspec.json.encode(number))}, CHAT) == 2
 
 
 @pytest.mark.parametrize("number", ["two", -1, 1e300])
