@@ -229,7 +229,7 @@ class Conversation:
         self._losses.rest(file, ("file_data", "filename"), f"{at}.file", "Bedrock has no access to OpenAI's files")
         inline = _INLINE.fullmatch(decoded(file.get("file_data"), str, f"{at}.file.file_data") or "")
         if inline is None or inline[1].lower() not in _DOCUMENTS:
-            if "file_data" in file:
+            if "file_data" in file or not is_string(file.get("file_id")):  # an id is noted above
                 self._losses.add(f"{at}.file.file_data", "Converse takes PDF, text, HTML and Office files, in base64")
             return []
         self._documents += 1

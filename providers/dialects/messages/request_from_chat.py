@@ -221,7 +221,7 @@ class Conversation:
         self._losses.rest(file, ("file_data", "filename"), f"{at}.file", "Messages has no access to OpenAI's files")
         inline = _FILE.fullmatch(decoded(file.get("file_data"), str, f"{at}.file.file_data") or "")
         if inline is None:
-            if "file_data" in file:
+            if "file_data" in file or not is_string(file.get("file_id")):  # an id is noted above
                 self._losses.add(f"{at}.file.file_data", "Messages takes documents as PDF or plain text, in base64")
             return []
         source = {"type": "base64", "media_type": inline[1], "data": inline[2]}

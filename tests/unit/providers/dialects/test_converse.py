@@ -153,6 +153,8 @@ def test_claude_thinks_as_in_its_own_api(shape: Any) -> None:
         ({"tool_choice": "required"}, "tool_choice"),
         ({"messages": [user({"type": "image_url", "image_url": {"url": "https://a.example/b.png"}}, text("x"))]},
          "messages[0].content[0].image_url.url"),
+        ({"messages": [user({"type": "file", "file": {"filename": "a.pdf"}}, text("x"))]},
+         "messages[0].content[0].file.file_data"),
         ({"messages": [*HI, {"role": "assistant", "content": "so"}]}, "messages[1]"),
         ({"messages": [*HI, {"role": "tool", "tool_call_id": "a", "content": "b"}]}, "tools"),
     ],

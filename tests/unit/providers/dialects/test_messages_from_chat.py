@@ -112,6 +112,11 @@ def test_what_messages_cannot_say_of_a_request_is_a_loss(fields: dict[str, Any],
             "messages[0].content[0].file.file_id",
             False,
         ),
+        (
+            {"role": "user", "content": [{"type": "file", "file": {"filename": "a.pdf", "file_id": None}}]},
+            "messages[0].content[0].file.file_data",
+            False,
+        ),
         ({"role": "assistant", "content": "x", "reasoning_content": "hm"}, "messages[0].reasoning_content", True),
         ({"role": "assistant", "content": "x", "audio": {"id": "a"}}, "messages[0].audio", False),
         (
