@@ -28,7 +28,15 @@ from providers.dialects.gemini.events import (
     read_event,
     texts,
 )
-from providers.dialects.gemini.fields import IN_CONFIG, body_of, is_said, json_schema_of, takes_levels, thinking_of
+from providers.dialects.gemini.fields import (
+    IN_CONFIG,
+    body_of,
+    is_said,
+    json_schema_of,
+    least_effort,
+    takes_levels,
+    thinking_of,
+)
 from providers.dialects.gemini.request_to_chat import to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
 from providers.dialects.messages.fields import (
@@ -283,10 +291,11 @@ _REASONS: Mapping[str, str] = {
 }
 
 
-def from_chat(fields: Mapping[str, msgspec.Raw], *, levels: bool = True) -> Wording:
+def from_chat(fields: Mapping[str, msgspec.Raw], *, levels: bool = True, least: str = "low") -> Wording:
     """Translate a chat completion request into a Gemini request, whose parameters are as in ``fields.py``.
 
-    ``levels``: the model takes a level of thinking, and not a budget.
+    ``levels``: the model takes a level of thinking, and not a budget. ``least``: the effort below which it
+    cannot think.
 
     Raises:
         Malformed: the request is not valid in chat.
@@ -312,11 +321,13 @@ def from_chat(fields: Mapping[str, msgspec.Raw], *, levels: bool = True) -> Word
     said.update(_form(asked, losses))
     effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
     if effort is not None:
-        thinking = thinking_of(effort, levels=levels)
+        thinking = thinking_of(effort, levels=levels, least=least)
         if thinking is None:
             losses.add("reasoning_effort", f"Gemini has no effort {effort!r}")
         else:
             said[IN_CONFIG + "thinkingConfig"] = thinking
+            if effort == "none" and least != "none":
+                losses.add("reasoning_effort", "this model cannot stop thinking: it thinks its least", hint=True)
     for name, value in asked.items():
         if name not in _READ and bytes(value) not in _DEFAULTS.get(name, ()):
             losses.add(name, _HINTS.get(name) or _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)
@@ -414,16 +425,18 @@ class GeminiHabits(Habits, frozen=True):
     """How one model must be asked in Gemini."""
 
     levels: bool = True  # it takes a level of thinking, and not a budget
+    least: str = "low"  # the effort below which it cannot think
 
 
 def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> GeminiHabits:
     """Return the habits of ``model``."""
     del max_output_tokens  # without a limit, an answer may be as long as the model allows
-    return GeminiHabits(thinks=known.thinks, levels=takes_levels(model))
+    return GeminiHabits(thinks=known.thinks, levels=takes_levels(model), least=least_effort(model))
 
 
 def _from_chat(fields: Fields, habits: Habits) -> Wording:
-    return from_chat(fields, levels=not isinstance(habits, GeminiHabits) or habits.levels)
+    own = habits if isinstance(habits, GeminiHabits) else GeminiHabits()
+    return from_chat(fields, levels=own.levels, least=own.least)
 
 
 # What a request expects of its answer.

@@ -44,8 +44,9 @@ def in_chat(*, thoughts: bool = False, **fields: Any) -> Wording:
     return to_chat(flattened(raw({"contents": ASK, **fields})), thoughts=thoughts)
 
 
-def in_gemini(*, levels: bool = True, **fields: Any) -> Wording:
-    return from_chat(raw({"messages": CHAT_ASK, **fields}), levels=levels)
+def in_gemini(*, model: str = "gemini-3-flash", **fields: Any) -> Wording:
+    habits = habits_of(model, None, Habits())
+    return from_chat(raw({"messages": CHAT_ASK, **fields}), levels=habits.levels, least=habits.least)
 
 
 def said(wording: Wording) -> dict[str, Any]:
@@ -478,8 +479,33 @@ def test_signatures_are_given_back_as_they_came() -> None:
     ],
 )
 def test_an_effort_is_a_level_or_a_budget(model: str, effort: str, config: dict[str, Any]) -> None:
-    levels = habits_of(model, None, Habits()).levels
-    assert body(in_gemini(levels=levels, reasoning_effort=effort))["generationConfig"]["thinkingConfig"] == config
+    wording = in_gemini(model=model, reasoning_effort=effort)
+    assert body(wording)["generationConfig"]["thinkingConfig"] == config
+    assert lost(wording) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "said"),
+    [  # as Google's servers accept them: they refuse another budget, another level
+        ("gemini-2.5-pro", "none", {"thinkingBudget": 128}),
+        ("google/gemini-2.5-pro-preview-06-05", "minimal", {"thinkingBudget": 1024}),
+        ("gemini-2.5-flash-lite", "none", {"thinkingBudget": 0}),
+        ("gemini-3-pro-preview", "none", {"thinkingLevel": "low"}),
+        ("gemini-3.1-pro-preview", "minimal", {"thinkingLevel": "low"}),
+        ("gemini-3.5-flash-lite", "minimal", {"thinkingLevel": "minimal"}),
+        ("gemini-3.6-flash", "none", {"thinkingLevel": "minimal"}),
+        ("gemini-3.8-flash", "minimal", {"thinkingLevel": "low"}),
+        ("gemini-flash-lite-latest", "none", {"thinkingLevel": "minimal"}),
+        ("gemini-flash-latest", "none", {"thinkingLevel": "low"}),
+        ("a-model-of-the-future", "none", {"thinkingLevel": "low"}),
+    ],
+)
+def test_a_model_that_cannot_stop_thinking_thinks_its_least(model: str, effort: str, said: dict[str, Any]) -> None:
+    wording = in_gemini(model=model, reasoning_effort=effort)
+    config = body(wording)["generationConfig"]["thinkingConfig"]
+    assert config == {"includeThoughts": effort != "none", **said}
+    goes_on = effort == "none" and config.get("thinkingBudget") != 0
+    assert lost(wording, hint=True) == (["reasoning_effort"] if goes_on else [])
 
 
 @pytest.mark.parametrize(
