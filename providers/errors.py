@@ -22,6 +22,13 @@ import os
 import socket
 import ssl
 from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+# What decoding JSON that others wrote may raise: no JSON or not of the type, a string in it that is not UTF-8, and
+# nested deeper than the decoder's stack.
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class ErrorKind(StrEnum):

@@ -8,7 +8,7 @@ import msgspec
 
 from providers.dialects import DIALECTS, Translation
 from providers.error_bodies import error_in, named_error, read_answer, says_error
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.http import Body, Response
 from providers.redaction import holds, redact
@@ -374,7 +374,7 @@ class _Stream:
     def _read(self, event: Event) -> Event:
         try:
             said = _objects.decode(event.data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             return event
         if says_error(said) or bytes(said.get("type", b"")) == b'"error"':
             self.error = error_in(event.data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
@@ -405,7 +405,7 @@ def _judge(body: bytes, secrets: Sequence[str], *, is_json: bool) -> None:
         return
     try:
         said = _objects.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return
     if says_error(said):
         raise error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)

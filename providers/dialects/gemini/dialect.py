@@ -52,6 +52,7 @@ from providers.dialects.messages.fields import (
     text_at,
 )
 from providers.dialects.wording import Fields, Malformed, Wording, decoded, raw_json
+from providers.errors import UNREADABLE
 
 # Translates a chat completion request into a Gemini request.
 
@@ -441,7 +442,6 @@ def _from_chat(fields: Fields, habits: Habits) -> Wording:
 
 # What a request expects of its answer.
 
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _NONE = frozenset({b"", b"null"})
 _schemas = msgspec.json.Decoder(dict[str, Any] | None)
 
@@ -455,7 +455,7 @@ def _older_schema(raw: msgspec.Raw) -> JsonFormat | None:
     try:
         schema = _schemas.decode(raw)
         return None if schema is None else JsonFormat(schema=msgspec.json.encode(json_schema_of(schema)))
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
 
 

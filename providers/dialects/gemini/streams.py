@@ -12,13 +12,13 @@ from providers.dialects.gemini.fields import IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
 from providers.dialects.messages.streams import Call, Calls
 from providers.error_bodies import error_in
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import usage_of as usage_of_chat
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _usages = msgspec.json.Decoder(UsageMetadata)
-_SURPRISES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError, KeyError)
+_SURPRISES = (*UNREADABLE, AttributeError, TypeError, KeyError)
 _FINISH_REASONS: Mapping[str, str] = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}  # any other becomes STOP
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from providers.dialects.events import Chunk, no_json_object
 from providers.error_bodies import error_in
-from providers.errors import ErrorKind, UpstreamError, kind_of_status
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError, kind_of_status
 from providers.usage import Usage
 
 # Anthropic's errors: their types, the mapping to our kinds, and an error's body.
@@ -83,7 +83,7 @@ def error_of_event(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind)
     """
     try:
         event = msgspec.json.decode(data, type=_ErrorEvent)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         event = _ErrorEvent()
     status = _STATUS_OF_TYPE.get((event.error and event.error.type) or "")
     if status is None:
@@ -160,7 +160,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
         event = _decoder.decode(data)
     except msgspec.ValidationError:
         event = _read_untyped(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise no_json_object() from None
     if event.type == "error" or (event.type is None and event.error is not None):
         return Chunk(data, error=error_of_event(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
@@ -251,7 +251,7 @@ def _read_untyped(data: bytes) -> _Event:
     """Read an event that does not fit the types; fields that do not convert are left out."""
     try:
         value = _untyped.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise no_json_object() from None
     message = value.get("message")
     return _Event(

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from providers.dialects.wording import Loss, Malformed
+from providers.errors import UNREADABLE
 
 Object = dict[str, Any]  # JSON to be encoded; values that are copied unchanged stay raw
 RawObject = dict[str, msgspec.Raw]
 
 _T = TypeVar("_T")
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # Made once: a conversation has hundreds of blocks, and making a decoder costs more than using it.
 _strings = msgspec.json.Decoder(str)
 _objects = msgspec.json.Decoder(RawObject)
@@ -68,7 +68,7 @@ def text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> str:
     if raw is not None and is_string(raw):
         try:
             return _strings.decode(raw)
-        except _UNREADABLE:
+        except UNREADABLE:
             pass
     raise Malformed(f"'{path}.{name}' must be a string", f"{path}.{name}")
 
@@ -109,7 +109,7 @@ def object_at(raw: msgspec.Raw | None, path: str) -> RawObject:
 def _read(decoder: msgspec.json.Decoder[_T], raw: msgspec.Raw, path: str) -> _T:
     try:
         return decoder.decode(raw)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise Malformed(f"{path!r} is invalid: {error}", path) from None
 
 
@@ -279,7 +279,7 @@ class KeptSchema:
         try:
             schema = msgspec.json.decode(raw, type=Object)
             kept = self._keep(schema, path)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise Malformed(f"{path!r} is invalid: {error}", path) from None
         self.kept: Any = kept if self._changed else raw  # unchanged, if all of it is supported
 

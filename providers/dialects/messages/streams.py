@@ -12,7 +12,7 @@ from providers.dialects.messages.events import error_of_event
 from providers.dialects.messages.fields import allowed_id
 from providers.dialects.wording import short_name
 from providers.error_bodies import error_in
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import usage_of
 
@@ -124,7 +124,7 @@ _DELTAS: Mapping[str, tuple[str, str]] = {  # by a block's type, the type of its
     "tool_use": ("input_json_delta", "partial_json"),
 }
 _decoder = msgspec.json.Decoder(dict[str, Any])
-_SURPRISES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError, KeyError)
+_SURPRISES = (*UNREADABLE, AttributeError, TypeError, KeyError)
 
 
 class FromChat:

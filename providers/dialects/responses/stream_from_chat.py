@@ -11,7 +11,7 @@ import msgspec
 from providers.dialects.events import DONE, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, names_of, responses_usage
 from providers.dialects.wording import Loss, Wording, decoded, raw_json
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 
 # The output items of a response while they are streamed, each with its events in the API's order.
@@ -513,7 +513,7 @@ class FromChat:
 def _read(data: bytes) -> dict[str, Any]:
     try:
         return _chunks.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise no_json_object() from None
 
 
