@@ -374,8 +374,8 @@ def _claude(model: str, effort: str | None, inference: Object, losses: Losses, s
     within = {"max_tokens": limit or habits.max_tokens, "messages": _as_messages(said["messages"])}
     if said.get("toolConfig", {}).get("toolChoice", {}).keys() & {"any", "tool"}:
         within["tool_choice"] = {"type": "any"}
-    adaptive = habits.adaptive_thinking
-    thinking = thinking_of_effort(effort, within, losses, adaptive=adaptive, limited=limit is not None)
+    adaptive, always = habits.adaptive_thinking, habits.always_thinks
+    thinking = thinking_of_effort(effort, within, losses, adaptive=adaptive, limited=limit is not None, always=always)
     if "max_tokens" in thinking:
         inference["maxTokens"] = thinking.pop("max_tokens")
     thinks = thinking.get("thinking", {}).get("type") in {"enabled", "adaptive"}

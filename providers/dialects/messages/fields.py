@@ -184,15 +184,18 @@ def effort_of_budget(budget_tokens: int) -> str:
     return "medium" if budget_tokens < _BUDGETS_TOKENS["high"] else "high"
 
 
-def thinking_of_effort(effort: str | None, said: Object, losses: Losses, *, adaptive: bool, limited: bool) -> Object:
+def thinking_of_effort(
+    effort: str | None, said: Object, losses: Losses, *, adaptive: bool, limited: bool, always: bool
+) -> Object:
     """Return the fields of a Messages request for an effort; ``said`` are the fields that the request has already.
 
     The budget counts towards max_tokens. Unless the client has set that limit (``limited``), the budget is added to it.
+    ``always``: the model cannot stop thinking.
     """
     if effort is None:
         return {}
     if effort == "none":
-        return {"thinking": {"type": "disabled"}}
+        return _as_little_as_possible(losses, always=always)
     limit: int = said["max_tokens"]
     if reason := _reason_not_to_think(effort, said, adaptive=adaptive, limit=limit if limited else None):
         losses.add("reasoning_effort", reason)
@@ -209,6 +212,13 @@ def thinking_of_effort(effort: str | None, said: Object, losses: Losses, *, adap
     if not limited:
         limit += budget
     return {"thinking": {"type": "enabled", "budget_tokens": min(budget, limit - 1)}, "max_tokens": limit}
+
+
+def _as_little_as_possible(losses: Losses, *, always: bool) -> Object:
+    if not always:
+        return {"thinking": {"type": "disabled"}}
+    losses.add("reasoning_effort", "this model cannot stop thinking: it thinks its least", hint=True)
+    return {"output_config": {"effort": "low"}}
 
 
 def _reason_not_to_think(effort: str, said: Object, *, adaptive: bool, limit: int | None) -> str | None:
