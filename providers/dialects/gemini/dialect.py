@@ -35,6 +35,7 @@ from providers.dialects.gemini.fields import (
     json_schema_of,
     least_effort,
     takes_levels,
+    takes_penalties,
     thinking_of,
 )
 from providers.dialects.gemini.request_to_chat import to_chat
@@ -250,6 +251,7 @@ _SAME: Mapping[str, str] = {  # by chat's names, Gemini's
     "frequency_penalty": "frequencyPenalty",
     "seed": "seed",
 }
+_PENALTIES = frozenset({"presence_penalty", "frequency_penalty"})
 _READ = frozenset({
     *_SAME,
     *("max_completion_tokens", "max_tokens", "messages", "model", "parallel_tool_calls", "reasoning_effort"),
@@ -292,11 +294,13 @@ _REASONS: Mapping[str, str] = {
 }
 
 
-def from_chat(fields: Mapping[str, msgspec.Raw], *, levels: bool = True, least: str = "low") -> Wording:
+def from_chat(
+    fields: Mapping[str, msgspec.Raw], *, levels: bool = True, least: str = "low", penalties: bool = False
+) -> Wording:
     """Translate a chat completion request into a Gemini request, whose parameters are as in ``fields.py``.
 
     ``levels``: the model takes a level of thinking, and not a budget. ``least``: the effort below which it
-    cannot think.
+    cannot think. ``penalties``: it takes some.
 
     Raises:
         Malformed: the request is not valid in chat.
@@ -315,7 +319,11 @@ def from_chat(fields: Mapping[str, msgspec.Raw], *, levels: bool = True, least: 
     said["contents"] = conversation.turns
     if conversation.system:
         said["systemInstruction"] = {"parts": conversation.system}
-    said.update({IN_CONFIG + own: asked[name] for name, own in _SAME.items() if name in asked})
+    for name, own in _SAME.items():
+        if name in _PENALTIES and not penalties and decoded(asked.get(name), float, name):
+            losses.add(name, "this model takes no penalties")
+        elif name in asked:
+            said[IN_CONFIG + own] = asked[name]
     said.update(_limit(asked, losses))
     said.update(_stops(asked, losses))
     said.update(_tools(asked, losses))
@@ -427,17 +435,20 @@ class GeminiHabits(Habits, frozen=True):
 
     levels: bool = True  # it takes a level of thinking, and not a budget
     least: str = "low"  # the effort below which it cannot think
+    penalties: bool = False  # it takes some
 
 
 def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> GeminiHabits:
     """Return the habits of ``model``."""
     del max_output_tokens  # without a limit, an answer may be as long as the model allows
-    return GeminiHabits(thinks=known.thinks, levels=takes_levels(model), least=least_effort(model))
+    return GeminiHabits(
+        thinks=known.thinks, levels=takes_levels(model), least=least_effort(model), penalties=takes_penalties(model)
+    )
 
 
 def _from_chat(fields: Fields, habits: Habits) -> Wording:
     own = habits if isinstance(habits, GeminiHabits) else GeminiHabits()
-    return from_chat(fields, levels=own.levels, least=own.least)
+    return from_chat(fields, levels=own.levels, least=own.least, penalties=own.penalties)
 
 
 # What a request expects of its answer.

@@ -167,6 +167,7 @@ def read_json_schema(raw: msgspec.Raw, path: str) -> Any:
 # those of Google's own translation from OpenAI's efforts. Some models cannot stop thinking, and the lowest level is not
 # for all: Google refuses what a model does not have.
 
+_FIRST_WITHOUT_PENALTIES = (2, 5)
 _FIRST_WITH_LEVELS = (3, 0)
 _FIRST_FLASH_WITHOUT_MINIMAL = (3, 7)
 _NEWEST = (1000, 0)
@@ -181,6 +182,12 @@ def takes_levels(model: str) -> bool:
     """Whether ``model`` takes a level of thinking, and not a budget; what is not known does, as the newest ones."""
     version, _ = _version_and_line(model)
     return version >= _FIRST_WITH_LEVELS
+
+
+def takes_penalties(model: str) -> bool:
+    """Whether ``model`` takes penalties for repeated tokens; the newer ones refuse any but 0."""
+    version, _ = _version_and_line(model)
+    return version < _FIRST_WITHOUT_PENALTIES
 
 
 def least_effort(model: str) -> str:

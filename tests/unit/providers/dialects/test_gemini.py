@@ -8,7 +8,7 @@ import pytest
 
 from providers.dialects.dialect import Habits, JsonFormat
 from providers.dialects.events import WHOLE_CALL, Chunk
-from providers.dialects.gemini.dialect import GEMINI, UNSIGNED, from_chat, habits_of
+from providers.dialects.gemini.dialect import GEMINI, UNSIGNED, habits_of
 from providers.dialects.gemini.events import GeminiGathering, error_body, events_of_answer, failure, read_event, texts
 from providers.dialects.gemini.fields import body_of, flattened, json_schema_of
 from providers.dialects.gemini.request_to_chat import to_chat
@@ -45,8 +45,8 @@ def in_chat(*, thoughts: bool = False, **fields: Any) -> Wording:
 
 
 def in_gemini(*, model: str = "gemini-3-flash", **fields: Any) -> Wording:
-    habits = habits_of(model, None, Habits())
-    return from_chat(raw({"messages": CHAT_ASK, **fields}), levels=habits.levels, least=habits.least)
+    assert GEMINI.pivoting is not None
+    return GEMINI.pivoting.from_chat(raw({"messages": CHAT_ASK, **fields}), habits_of(model, None, Habits()))
 
 
 def said(wording: Wording) -> dict[str, Any]:
@@ -397,7 +397,7 @@ def test_a_request_of_chats_is_worded_in_gemini() -> None:
         n=2,
         seed=7,
         stop="END",
-        presence_penalty=0.1,
+        presence_penalty=0,
         tools=[{"type": "function", "function": function}],
         response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}},
         reasoning_effort="medium",
@@ -437,7 +437,7 @@ def test_a_request_of_chats_is_worded_in_gemini() -> None:
             "topP": 0.9,
             "topK": 4,
             "candidateCount": 2,
-            "presencePenalty": 0.1,
+            "presencePenalty": 0,
             "seed": 7,
             "maxOutputTokens": 90,
             "stopSequences": ["END"],
@@ -506,6 +506,16 @@ def test_a_model_that_cannot_stop_thinking_thinks_its_least(model: str, effort: 
     assert config == {"includeThoughts": effort != "none", **said}
     goes_on = effort == "none" and config.get("thinkingBudget") != 0
     assert lost(wording, hint=True) == (["reasoning_effort"] if goes_on else [])
+
+
+@pytest.mark.parametrize("name", ["presence_penalty", "frequency_penalty"])
+def test_penalties_are_for_the_models_that_take_them(name: str) -> None:
+    assert lost(in_gemini(model="gemini-2.0-flash", **{name: 0.5})) == []
+    for model in ("gemini-2.5-flash", "gemini-3.1-pro-preview", "gemini-flash-latest"):
+        wording = in_gemini(model=model, **{name: 0.5})
+        assert lost(wording) == [name]
+        assert "generationConfig" not in body(wording)
+        assert lost(in_gemini(model=model, **{name: 0.0})) == []
 
 
 @pytest.mark.parametrize(
