@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE
 from providers.dialects.gemini.events import UsageMetadata, event, usage_of
 from providers.dialects.gemini.fields import IN_CONFIG
@@ -19,7 +20,10 @@ from providers.usage import usage_of as usage_of_chat
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _usages = msgspec.json.Decoder(UsageMetadata)
 _SURPRISES = (*UNREADABLE, AttributeError, TypeError, KeyError)
-_FINISH_REASONS: Mapping[str, str] = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}  # any other becomes STOP
+_FINISH_REASONS: Mapping[str, str] = {  # any other becomes STOP
+    **dict.fromkeys(CUT_SHORT, "MAX_TOKENS"),
+    **dict.fromkeys(FILTERED, "SAFETY"),
+}
 
 
 class _Choice:

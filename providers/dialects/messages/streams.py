@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import error_of_event
@@ -113,10 +114,10 @@ class Calls:
 
 
 _STOP_REASONS: Mapping[str, str] = {  # any other reason becomes end_turn
-    "length": "max_tokens",
+    **dict.fromkeys(CUT_SHORT, "max_tokens"),
+    **dict.fromkeys(FILTERED, "refusal"),
     "tool_calls": "tool_use",
     "function_call": "tool_use",
-    "content_filter": "refusal",
 }
 _DELTAS: Mapping[str, tuple[str, str]] = {  # by a block's type, the type of its delta and the field in that
     "text": ("text_delta", "text"),

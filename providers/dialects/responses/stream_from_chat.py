@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, names_of, responses_usage
 from providers.dialects.wording import Loss, Wording, decoded, raw_json
@@ -378,7 +379,7 @@ def string(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-_INCOMPLETE = {"length": "max_output_tokens", "model_length": "max_output_tokens", "content_filter": "content_filter"}
+_INCOMPLETE = dict.fromkeys(CUT_SHORT, "max_output_tokens") | dict.fromkeys(FILTERED, "content_filter")
 # A part of item ids. Clients may send them back, and they have 64 characters at most.
 _STEM = re.compile(r"[A-Za-z0-9_-]{1,48}")
 

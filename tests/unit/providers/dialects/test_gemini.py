@@ -655,6 +655,15 @@ def test_googles_finish_reasons_become_chats(reason: str, chats: str) -> None:
     assert last["choices"][0]["finish_reason"] == chats
 
 
+@pytest.mark.parametrize(
+    ("reason", "googles"),
+    [("stop", "STOP"), ("model_length", "MAX_TOKENS"), ("MAX_TOKENS", "MAX_TOKENS"), ("SAFETY", "SAFETY")],
+)
+def test_vendors_own_finish_reasons_become_googles(reason: str, googles: str) -> None:
+    *_, last = events_of(chunk({"content": "Hi"}), chunk({}, reason))
+    assert last["candidates"][0]["finishReason"] == googles
+
+
 def test_a_blocked_prompt_ends_with_a_filter() -> None:
     *_, last = chunks_of(event(promptFeedback={"blockReason": "OTHER"}))
     assert last["choices"][0]["finish_reason"] == "content_filter"
