@@ -18,6 +18,7 @@ from providers.dialects.messages.fields import (
     RawObject,
     is_null,
     is_string,
+    lose_stream_options,
     object_at,
     objects_at,
     raw_text_at,
@@ -325,6 +326,7 @@ def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording
     own = {"inferenceConfig": inference, "outputConfig": output, "additionalModelRequestFields": extra}
     said |= {name: value for name, value in own.items() if value}
     said |= _tier(asked, losses)
+    lose_stream_options(asked, losses, _NO_FIELD)
     for name, value in asked.items():
         if name not in _TRANSLATED and bytes(value) not in _DEFAULTS.get(name, ()):
             losses.add(name, _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)

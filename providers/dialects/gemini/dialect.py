@@ -47,6 +47,7 @@ from providers.dialects.messages.fields import (
     RawObject,
     is_null,
     is_string,
+    lose_stream_options,
     object_at,
     objects_at,
     raw_text_at,
@@ -337,6 +338,7 @@ def from_chat(
             said[IN_CONFIG + "thinkingConfig"] = thinking
             if effort == "none" and least != "none":
                 losses.add("reasoning_effort", "this model cannot stop thinking: it thinks its least", hint=True)
+    lose_stream_options(asked, losses, _NO_FIELD)
     for name, value in asked.items():
         if name not in _READ and bytes(value) not in _DEFAULTS.get(name, ()):
             losses.add(name, _HINTS.get(name) or _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)

@@ -113,6 +113,19 @@ def _read(decoder: msgspec.json.Decoder[_T], raw: msgspec.Raw, path: str) -> _T:
         raise Malformed(f"{path!r} is invalid: {error}", path) from None
 
 
+def lose_stream_options(asked: RawObject, losses: Losses, reason: str) -> None:
+    """Note what chat's ``stream_options`` want besides usage, which is always sent.
+
+    Raises:
+        Malformed: it is no object.
+
+    """
+    options = object_at(asked.get("stream_options"), "stream_options")
+    if bytes(options.pop("include_obfuscation", b"false")) not in {b"false", b"null"}:
+        losses.add("stream_options.include_obfuscation", "translated streams are not padded", hint=True)
+    losses.rest(options, ("include_usage",), "stream_options", reason)
+
+
 # Names of users. Each API refuses some names that the other accepts, and gets their hash instead.
 
 _LONGEST_IN_CHAT = 64  # characters

@@ -17,6 +17,7 @@ from providers.dialects.messages.fields import (
     allowed_id,
     is_null,
     is_string,
+    lose_stream_options,
     name_in_messages,
     object_at,
     objects_at,
@@ -367,6 +368,7 @@ def from_chat(
     thinks = thinking.get("thinking", {}).get("type") in {"enabled", "adaptive"}
     said.update(_sampling(asked, losses, sampling, thinks=thinks))
     said.update(_user(asked, losses))
+    lose_stream_options(asked, losses, _NO_FIELD)
     for name, value in asked.items():
         if name not in _TRANSLATED and bytes(value) not in _DEFAULTS.get(name, ()):
             losses.add(name, _HINTS.get(name) or _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)

@@ -150,6 +150,7 @@ def test_claude_thinks_as_in_its_own_api(shape: Any) -> None:
         ({"parallel_tool_calls": False}, "parallel_tool_calls"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"top_k": 5}, "top_k"),
+        ({"stream_options": {"continuous_usage_stats": True}}, "stream_options.continuous_usage_stats"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"messages": [user({"type": "image_url", "image_url": {"url": "https://a.example/b.png"}}, text("x"))]},
          "messages[0].content[0].image_url.url"),

@@ -528,6 +528,7 @@ def test_penalties_are_for_the_models_that_take_them(name: str) -> None:
         ),
         ({"tools": [{"type": "web_search"}]}, "tools[0]"),
         ({"reasoning_effort": "endless"}, "reasoning_effort"),
+        ({"stream_options": {"continuous_usage_stats": True}}, "stream_options.continuous_usage_stats"),
         ({"stop": list("abcdef")}, "stop"),
         ({"messages": [*CHAT_ASK, {"role": "assistant", "content": "So"}]}, "messages[1]"),
         (
