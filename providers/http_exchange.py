@@ -22,7 +22,8 @@ _LARGEST_ANSWER_BYTES = 128 * _MIB  # of a whole body; two thousand embeddings a
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _FIELD = re.compile(rb"(?:data|event|id|retry)?:")
 _SHOWN = re.compile(r"id$|ratelimit")
-_BOM_AND_SPACE = b"\xef\xbb\xbf \r\n\t"
+_BOM = b"\xef\xbb\xbf"
+_BOM_AND_SPACE = _BOM + b" \r\n\t"
 
 
 class HttpExchange:
@@ -172,7 +173,7 @@ class TranslatedExchange:
 
 
 async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> bytes:
-    """Read a whole body, without halves of characters; ``head`` is what has been read of it before.
+    """Read a whole body, without a BOM and halves of characters; ``head`` is what has been read of it before.
 
     Raises:
         UpstreamError: it is larger than the limit (invalid_response).
@@ -185,7 +186,7 @@ async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> byte
         if len(body) > limit_bytes:
             limit_mib = limit_bytes / _MIB
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"answered with more than {limit_mib:g} MiB")
-    return without_halves(bytes(body))
+    return without_halves(bytes(body).removeprefix(_BOM))
 
 
 def masked_headers(headers: Mapping[str, str], secrets: Sequence[str], *, relayed: bool = False) -> Mapping[str, str]:
