@@ -55,6 +55,7 @@ _FORBIDDEN_IN_ID = re.compile(r"[^a-zA-Z0-9_.:-]")
 _LONGEST_ID = 64
 _FORBIDDEN_IN_NAME = re.compile(r"[^a-zA-Z0-9\s()\[\]-]|\s(?=\s)")
 _LONGEST_NAME = 200
+_LONGEST_NUMBER = 8  # of a document among those of one name, with the space before it
 
 
 def allowed_id(call_id: str) -> str:
@@ -71,7 +72,7 @@ class Conversation:
         self.turns: list[Object] = []
         self.has_calls = False
         self._losses = losses
-        self._documents = 0
+        self._names: set[str] = set()  # of documents, in lower case
 
     def read(self, messages: Sequence[RawObject]) -> None:
         """Translate all messages of a request.
@@ -233,12 +234,20 @@ class Conversation:
             if "file_data" in file or not is_string(file.get("file_id")):  # an id is noted above
                 self._losses.add(f"{at}.file.file_data", "Converse takes PDF, text, HTML and Office files, in base64")
             return []
-        self._documents += 1
-        given = decoded(file.get("filename"), str, f"{at}.file.filename") or ""
-        name = _FORBIDDEN_IN_NAME.sub("", given.rpartition(".")[0] or given).strip()[:_LONGEST_NAME]
+        name = self._own_name(decoded(file.get("filename"), str, f"{at}.file.filename") or "")
         source = {"bytes": inline[2]}
-        named = name or f"document {self._documents}"
-        return [{"document": {"format": _DOCUMENTS[inline[1].lower()], "name": named, "source": source}}]
+        return [{"document": {"format": _DOCUMENTS[inline[1].lower()], "name": name, "source": source}}]
+
+    def _own_name(self, given: str) -> str:
+        """Return a document's name as Bedrock takes it: it refuses a conversation with two of one name."""
+        name = _FORBIDDEN_IN_NAME.sub("", given.rpartition(".")[0] or given).strip()[:_LONGEST_NAME].rstrip()
+        own = name or f"document {len(self._names) + 1}"
+        number = 1
+        while own.lower() in self._names:
+            number += 1
+            own = f"{(name or 'document')[: _LONGEST_NAME - _LONGEST_NUMBER].rstrip()} {number}"
+        self._names.add(own.lower())
+        return own
 
     def _sound(self, part: RawObject, at: str) -> list[Object]:
         sound = object_at(part.get("input_audio"), f"{at}.input_audio")

@@ -115,6 +115,15 @@ def test_documents_sound_and_cache_markers(shape: Any) -> None:
     assert sound == {"audio": {"format": "wav", "source": {"bytes": "UklGRg=="}}}
 
 
+def test_no_two_documents_have_one_name(shape: Any) -> None:
+    names = ["report.pdf", "Report.docx", "document 4.pdf", None, "report 2.pdf", "x" * 300, "x" * 300]
+    files = [{"type": "file", "file": {"file_data": PDF} | ({"filename": name} if name else {})} for name in names]
+    said, lost = worded(shape, {"messages": [user(*files[:4]), user(*files[4:])]})
+    told = [block["document"]["name"] for turn in said["messages"] for block in turn["content"]]
+    assert told == ["report", "Report 2", "document 4", "document 2", "report 2 2", "x" * 200, "x" * 192 + " 2"]
+    assert lost == []
+
+
 def test_a_schema_and_a_tier_and_an_effort(shape: Any) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
     said, lost = worded(
