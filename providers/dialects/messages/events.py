@@ -35,7 +35,6 @@ _TYPE_OF_STATUS: Mapping[int, str] = {
     503: "overloaded_error",
 }
 _FIRST_SERVER_STATUS = 500
-_PAYMENT_REQUIRED = 402
 
 _TYPE_OF_KIND: Mapping[str, str] = {  # all others are errors of the gateway or the provider: api_error
     ErrorKind.CONNECT_TIMEOUT: "timeout_error",
@@ -88,8 +87,7 @@ def error_of_event(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind)
     status = _STATUS_OF_TYPE.get((event.error and event.error.type) or "")
     if status is None:
         return error_in(data, secrets, otherwise=otherwise)
-    kind = ErrorKind.PROVIDER_AUTH if status == _PAYMENT_REQUIRED else kind_of_status(status)
-    error = error_in(data, secrets, otherwise=kind)
+    error = error_in(data, secrets, otherwise=kind_of_status(status))
     if error.status is None:
         error.status = status
     return error
