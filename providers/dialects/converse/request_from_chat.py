@@ -129,7 +129,8 @@ class Conversation:
         self._say("user", blocks)
 
     def _add_result(self, message: RawObject, path: str) -> None:
-        self._losses.rest(message, ("role", "content", "tool_call_id", "cache_control"), path, _NO_FIELD)
+        said = ("role", "content", "tool_call_id", "name", "cache_control")  # the call has the name too
+        self._losses.rest(message, said, path, _NO_FIELD)
         call_id = allowed_id(text_at(message, "tool_call_id", path))
         told = self._blocks(message.get("content"), f"{path}.content", in_result=True)
         blocks = [block for block in told if "cachePoint" not in block]

@@ -177,7 +177,8 @@ class _Conversation:
         return [part if signature is None else {**part, "thoughtSignature": signature}]
 
     def _add_result(self, message: RawObject, path: str) -> None:
-        self._losses.rest(message, ("role", "content", "tool_call_id"), path, _NO_FIELD)
+        said = ("role", "content", "tool_call_id", "name")  # the call has the name too
+        self._losses.rest(message, said, path, _NO_FIELD)
         call_id = text_at(message, "tool_call_id", path)
         if call_id in self._lost_calls:
             self._losses.add(path, "Gemini takes no result without its call")

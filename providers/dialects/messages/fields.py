@@ -20,6 +20,11 @@ _objects = msgspec.json.Decoder(RawObject)
 _lists = msgspec.json.Decoder(list[RawObject])
 
 CACHE_REASON = "cache markers have no counterpart there"
+_HINTS: Mapping[str, str] = {  # fields of any object that change no answer
+    "cache_control": CACHE_REASON,
+    "prompt_cache_breakpoint": CACHE_REASON,
+    "extra_content": "only Gemini can use the signatures of its thoughts",
+}
 
 
 class Losses:
@@ -37,10 +42,7 @@ class Losses:
         for name, value in given.items():
             if name in said or is_null(value):
                 continue
-            if name in {"cache_control", "prompt_cache_breakpoint"}:
-                self.add(f"{path}.{name}", CACHE_REASON, hint=True)
-            else:
-                self.add(f"{path}.{name}", reason)
+            self.add(f"{path}.{name}", _HINTS.get(name, reason), hint=name in _HINTS)
 
     def met(self) -> tuple[Loss, ...]:
         """Return all losses."""

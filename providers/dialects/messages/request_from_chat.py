@@ -103,7 +103,8 @@ class Conversation:
             self.turns.append({"role": "user", "content": content if is_string(content) else blocks})
 
     def _add_result(self, message: RawObject, path: str) -> None:
-        self._losses.rest(message, ("role", "content", "tool_call_id", "cache_control"), path, _NO_FIELD)
+        said = ("role", "content", "tool_call_id", "name", "cache_control")  # the call has the name too
+        self._losses.rest(message, said, path, _NO_FIELD)
         call_id = allowed_id(text_at(message, "tool_call_id", path))
         block: Object = {"type": "tool_result", "tool_use_id": call_id}
         content = message.get("content")

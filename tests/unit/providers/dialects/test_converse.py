@@ -56,6 +56,7 @@ HI = [user(text("hi"))]
 
 def test_a_conversation_with_tools_and_pictures(shape: Any) -> None:
     call = {"id": "call|1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Rom"}'}}
+    call["extra_content"] = {"google": {"thought_signature": "c2ln"}}  # another model has answered before
     said, lost = worded(
         shape,
         {
@@ -64,7 +65,7 @@ def test_a_conversation_with_tools_and_pictures(shape: Any) -> None:
                 user(text("Look:"), {"type": "image_url", "image_url": {"url": PNG}}),
                 {"role": "user", "content": "And the weather?"},
                 {"role": "assistant", "content": None, "tool_calls": [call]},
-                {"role": "tool", "tool_call_id": "call|1", "content": "sunny"},
+                {"role": "tool", "tool_call_id": "call|1", "name": "weather", "content": "sunny"},
                 {"role": "user", "content": "Thanks"},
             ],
             "tools": [TOOL],
