@@ -20,8 +20,9 @@ from providers.usage import usage_of as usage_of_chat
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _usages = msgspec.json.Decoder(UsageMetadata)
 _SURPRISES = (*UNREADABLE, AttributeError, TypeError, KeyError)
+_CUT_SHORT = "MAX_TOKENS"
 _FINISH_REASONS: Mapping[str, str] = {  # any other becomes STOP
-    **dict.fromkeys(CUT_SHORT, "MAX_TOKENS"),
+    **dict.fromkeys(CUT_SHORT, _CUT_SHORT),
     **dict.fromkeys(FILTERED, "SAFETY"),
 }
 
@@ -136,7 +137,8 @@ class FromChat:
         while (current := choice.calls.current()) is not None and choice.calls.advance(
             finished=choice.reason is not None
         ):
-            parts.append({"functionCall": self._call(current[1])})
+            if choice.reason != _CUT_SHORT or current[1].is_whole():  # the limit may have cut off its arguments
+                parts.append({"functionCall": self._call(current[1])})
         return parts
 
     def _call(self, call: Call) -> dict[str, Any]:

@@ -756,6 +756,17 @@ def test_arguments_that_are_no_object_are_an_invalid_response() -> None:
     assert raised.value.kind is ErrorKind.INVALID_RESPONSE
 
 
+def test_a_call_that_the_limit_has_cut_is_left_out() -> None:
+    def called(index: int, arguments: str) -> bytes:
+        function = {"name": "f", "arguments": arguments}
+        return chunk({"tool_calls": [{"index": index, "id": f"c{index}", "function": function}]})
+
+    said = events_of(called(0, '{"x":1}'), called(1, '{"x":'), chunk({}, "length"))
+    sent = [part for each in said for part in each["candidates"][0]["content"]["parts"]]
+    assert [part["functionCall"]["id"] for part in sent if "functionCall" in part] == ["c0"]
+    assert said[-1]["candidates"][0]["finishReason"] == "MAX_TOKENS"
+
+
 def test_answers_side_by_side_keep_their_numbers() -> None:
     said = events_of(chunk({"content": "a"}), chunk({"content": "b"}, index=1), chunk({}, "stop"), chunk({}, "stop", 1))
     assert [one["index"] for each in said for one in each["candidates"]] == [0, 1, 0, 1]
