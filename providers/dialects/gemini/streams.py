@@ -205,6 +205,10 @@ _FILTERED = frozenset({
 })  # fmt: skip
 
 
+# The model wanted to call a function, and there is no call: Google could not read it, or none was offered.
+_BOTCHED = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"})
+
+
 class _Candidate(msgspec.Struct):
     """What has been said of one candidate."""
 
@@ -276,7 +280,9 @@ class ToChat:
             candidate = self._candidates.setdefault(index, _Candidate())
             parts = (given.get("content") or {}).get("parts") or ()
             said += [self._of_choice(index, delta) for part in parts if (delta := self._delta(part, candidate))]
-            if (reason := given.get("finishReason")) and not candidate.finished:
+            if (reason := given.get("finishReason")) in _BOTCHED:
+                raise UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {reason}")
+            if reason and not candidate.finished:
                 candidate.finished = self._finished = True
                 said.append(self._of_choice(index, {}, _chat_reason(reason, candidate)))
         if (fields.get("promptFeedback") or {}).get("blockReason") and not self._finished:

@@ -715,6 +715,13 @@ def test_an_error_in_a_stream_is_raised_in_both_directions() -> None:
         FromChat({}).feed(chunk({"content": ""}, "error"))
 
 
+@pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"])
+def test_an_answer_the_model_has_botched_is_an_error_in_chat(reason: str) -> None:
+    with pytest.raises(UpstreamError, match=reason) as raised:
+        ToChat().feed(parts({"text": "Hm", "thought": True}, finish=reason))
+    assert raised.value.kind is ErrorKind.STREAM_ERROR
+
+
 def test_chunks_become_googles_events() -> None:
     usage = {"prompt_tokens": 5, "completion_tokens": 7, "completion_tokens_details": {"reasoning_tokens": 3}}
     done = b"data: " + msgspec.json.encode({"choices": [], "usage": usage}) + b"\n\ndata: [DONE]\n\n"
