@@ -321,29 +321,40 @@ def from_chat(
     said["contents"] = conversation.turns
     if conversation.system:
         said["systemInstruction"] = {"parts": conversation.system}
-    for name, own in _SAME.items():
-        if name in _PENALTIES and not penalties and decoded(asked.get(name), float, name):
-            losses.add(name, "this model takes no penalties")
-        elif name in asked:
-            said[IN_CONFIG + own] = asked[name]
+    said.update(_same(asked, losses, penalties=penalties))
     said.update(_limit(asked, losses))
     said.update(_stops(asked, losses))
     said.update(_tools(asked, losses))
     said.update(_form(asked, losses))
-    effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
-    if effort is not None:
-        thinking = thinking_of(effort, levels=levels, least=least)
-        if thinking is None:
-            losses.add("reasoning_effort", f"Gemini has no effort {effort!r}")
-        else:
-            said[IN_CONFIG + "thinkingConfig"] = thinking
-            if effort == "none" and least != "none":
-                losses.add("reasoning_effort", "this model cannot stop thinking: it thinks its least", hint=True)
+    said.update(_thinking(asked, losses, levels=levels, least=least))
     lose_stream_options(asked, losses, _NO_FIELD)
     for name, value in asked.items():
         if name not in _READ and bytes(value) not in _DEFAULTS.get(name, ()):
             losses.add(name, _HINTS.get(name) or _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)
     return Wording({name: raw_json(value) for name, value in said.items()}, losses.met())
+
+
+def _same(asked: RawObject, losses: Losses, *, penalties: bool) -> Object:
+    said: Object = {}
+    for name, own in _SAME.items():
+        if name in _PENALTIES and not penalties and decoded(asked.get(name), float, name):
+            losses.add(name, "this model takes no penalties")
+        elif name in asked:
+            said[IN_CONFIG + own] = asked[name]
+    return said
+
+
+def _thinking(asked: RawObject, losses: Losses, *, levels: bool, least: str) -> Object:
+    effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
+    if effort is None:
+        return {}
+    thinking = thinking_of(effort, levels=levels, least=least)
+    if thinking is None:
+        losses.add("reasoning_effort", f"Gemini has no effort {effort!r}")
+        return {}
+    if effort == "none" and least != "none":
+        losses.add("reasoning_effort", "this model cannot stop thinking: it thinks its least", hint=True)
+    return {IN_CONFIG + "thinkingConfig": thinking}
 
 
 def _limit(asked: RawObject, losses: Losses) -> Object:

@@ -201,7 +201,9 @@ class Conversation:
                     self._losses.add(part.named("file_url"), "chat completions take a file's data, not its URL")
                 file = part.several("file_data", "file_id", "filename")
                 if not file and url is None:
-                    raise Malformed(f"Missing required parameter: '{part.named('file_data')}'.", part.named("file_data"))
+                    raise Malformed(
+                        f"Missing required parameter: '{part.named('file_data')}'.", part.named("file_data")
+                    )
                 said = {"type": "file", "file": file} if file else None
             case "input_audio":
                 said = {"type": "input_audio", "input_audio": part.need("input_audio")}
