@@ -32,6 +32,7 @@ from .error_bodies import error_in as error_in
 from .error_bodies import headroom as headroom
 from .error_bodies import named_error as named_error
 from .error_bodies import read_answer as read_answer
+from .errors import UNREADABLE as UNREADABLE
 from .errors import ErrorKind as ErrorKind
 from .errors import UpstreamError as UpstreamError
 from .exchange import Answer as Answer

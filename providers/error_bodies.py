@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from providers.errors import ErrorKind, UpstreamError, kind_of_status
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError, kind_of_status
 from providers.redaction import redact, redact_json
 
 # Reads a provider's rate limits: the time to wait after a 429, and the headroom before the next one. Vendors send the
@@ -204,7 +204,7 @@ def _presentable(message: str, secrets: Sequence[str]) -> str:
 def _decode(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
 
 
@@ -305,7 +305,7 @@ def read_answer(body: bytes, secrets: Sequence[str] = ()) -> dict[str, msgspec.R
         answer = _objects.decode(body)
     except msgspec.ValidationError:  # Gemini sends its errors in an array
         answer = _first_of_array(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         quote = " ".join(redact(message_of_text(body[:4096]), secrets).split())[:_LONGEST_QUOTE]
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"answered with text that is not JSON: {quote!r}") from None
     if says_error(answer):
@@ -316,5 +316,5 @@ def read_answer(body: bytes, secrets: Sequence[str] = ()) -> dict[str, msgspec.R
 def _first_of_array(body: bytes) -> dict[str, msgspec.Raw]:
     try:
         return _lists.decode(body)[0]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IndexError):
+    except (*UNREADABLE, IndexError):
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not an object") from None

@@ -6,7 +6,7 @@ UpstreamError
     ├── local_resources                      this machine has no more file descriptors, ports or memory
     ├── disconnected                         the connection broke
     ├── ttft_timeout, stall_timeout, total_timeout   a clock of the gateway ran out
-    ├── provider_auth (401, 403), not_found (404)    the operator has to correct the configuration
+    ├── provider_auth (401, 402, 403), not_found (404)    the operator has to correct the configuration
     ├── no_such_api (404 of a path)          the provider does not have this API
     ├── rate_limited (429)
     ├── bad_request (400, 413, 422)          the client's own fault
@@ -22,6 +22,13 @@ import os
 import socket
 import ssl
 from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+# What decoding JSON that others wrote may raise: no JSON or not of the type, a string in it that is not UTF-8, and
+# nested deeper than the decoder's stack.
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class ErrorKind(StrEnum):
@@ -49,8 +56,8 @@ class ErrorKind(StrEnum):
     # Means: The whole answer took longer than `total_timeout_s`.
     # Do: Raise it, or leave it out: by default there is none.
     TOTAL_TIMEOUT = "total_timeout"
-    # Means: The provider refuses the key (401 or 403).
-    # Do: Set a valid key and reload. Until then the deployment is tried once a minute.
+    # Means: The provider refuses the key (401 or 403), or wants to be paid first (402).
+    # Do: Set a valid key and reload, or pay. Until then the deployment is tried once a minute.
     PROVIDER_AUTH = "provider_auth"
     # Means: The provider does not know the model, or the path (404).
     # Do: Correct the deployment's model name or `base_url`. `holeshot models --live` lists the names.
@@ -119,7 +126,7 @@ def kind_of_status(status: int) -> ErrorKind:
     match status:
         case 400 | 413 | 422:
             return ErrorKind.BAD_REQUEST
-        case 401 | 403:
+        case 401 | 402 | 403:
             return ErrorKind.PROVIDER_AUTH
         case 404:
             return ErrorKind.NOT_FOUND

@@ -8,7 +8,7 @@ import msgspec
 
 from providers.dialects import DIALECTS, Translation
 from providers.error_bodies import error_in, named_error, read_answer, says_error
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.http import Body, Response
 from providers.redaction import holds, redact
@@ -22,7 +22,8 @@ _LARGEST_ANSWER_BYTES = 128 * _MIB  # of a whole body; two thousand embeddings a
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _FIELD = re.compile(rb"(?:data|event|id|retry)?:")
 _SHOWN = re.compile(r"id$|ratelimit")
-_BOM_AND_SPACE = b"\xef\xbb\xbf \r\n\t"
+_BOM = b"\xef\xbb\xbf"
+_BOM_AND_SPACE = _BOM + b" \r\n\t"
 
 
 class HttpExchange:
@@ -172,7 +173,7 @@ class TranslatedExchange:
 
 
 async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> bytes:
-    """Read a whole body, without halves of characters; ``head`` is what has been read of it before.
+    """Read a whole body, without a BOM and halves of characters; ``head`` is what has been read of it before.
 
     Raises:
         UpstreamError: it is larger than the limit (invalid_response).
@@ -185,7 +186,7 @@ async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> byte
         if len(body) > limit_bytes:
             limit_mib = limit_bytes / _MIB
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"answered with more than {limit_mib:g} MiB")
-    return without_halves(bytes(body))
+    return without_halves(bytes(body).removeprefix(_BOM))
 
 
 def masked_headers(headers: Mapping[str, str], secrets: Sequence[str], *, relayed: bool = False) -> Mapping[str, str]:
@@ -374,7 +375,7 @@ class _Stream:
     def _read(self, event: Event) -> Event:
         try:
             said = _objects.decode(event.data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             return event
         if says_error(said) or bytes(said.get("type", b"")) == b'"error"':
             self.error = error_in(event.data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
@@ -405,7 +406,7 @@ def _judge(body: bytes, secrets: Sequence[str], *, is_json: bool) -> None:
         return
     try:
         said = _objects.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return
     if says_error(said):
         raise error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 
 # Parses one entry of a provider's model list, in any of the known formats.
 
@@ -341,5 +341,5 @@ def next_page(body: bytes) -> Mapping[str, str] | None:
 def _decoded(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "its list of models is not JSON") from None

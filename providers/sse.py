@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.redaction import MASK, SHORTEST_SECRET, redact, redact_json
 
 _MIB = 1024 * 1024
@@ -223,7 +223,7 @@ def masked_body(data: bytes, secrets: Sequence[str]) -> bytes:
         return data
     try:
         said = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return data
     shown = _beside_words(said, [each for each in secrets if len(each) >= SHORTEST_SECRET])
     return data if shown == said else msgspec.json.encode(shown)
@@ -266,7 +266,7 @@ def complains(data: bytes) -> bool:
         return False
     try:
         said = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return False
     return isinstance(said, dict) and any(isinstance(said.get(name), str | list) for name in _COMPLAINTS)
 
@@ -280,7 +280,7 @@ def _masked_data(data: bytes, secrets: Sequence[str]) -> bytes:
         return b"{}"
     try:
         said = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return _masked_text(data, secrets)
     shown = redact_json(said, secrets)
     return data if shown == said else msgspec.json.encode(shown)

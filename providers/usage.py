@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from providers.errors import UNREADABLE
+
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
     """Token counts as reported; ``None`` if not reported."""
@@ -90,7 +92,7 @@ def reported(answer: bytes) -> Reported:
     """Return what a JSON answer, or one event's data, reports: its usage and its model."""
     try:
         found = _answers.decode(answer)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return NOTHING
     return Reported(_usage(found.usage or {}), found.model if isinstance(found.model, str) else None)
 

@@ -51,6 +51,7 @@ from gateway.core.errors import (
 from gateway.core.reports import Reports, ReportsUnreachable, ReportTooSlow
 from gateway.keys.keys import RETRY_S
 from gateway.settings import Role, SignInSettings
+from providers import UNREADABLE
 from providers.simulator.persona import are_demo
 
 FORWARDED_PROTO = "x-forwarded-proto"
@@ -413,7 +414,7 @@ async def _sent_key(request: web.Request, context: Context) -> str:
         raise BodyTimeout("the body did not come in time (client_timeouts)") from None
     try:
         key = msgspec.json.decode(body, type=_SignIn).key.strip()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         key = ""
     if not key:
         raise InvalidRequest('send the key as {"key": "hs-…"}', param="key")

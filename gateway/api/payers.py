@@ -15,6 +15,7 @@ from gateway.core.calls import Level
 from gateway.core.errors import KeyUnusable
 from gateway.limits import level_of_end_user, level_of_key, level_of_team
 from gateway.settings import EndUserSettings, Settings, signing_secret
+from providers import UNREADABLE
 
 TEAM, END_USER = "team", "end_user"
 _NAMED = ("safety_identifier", "user")  # OpenAI's field, and its older one
@@ -177,6 +178,6 @@ def named_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
             if field in fields and (name := (_text.decode(fields[field]) or "").strip()):
                 return name[:_LONGEST]
         user_id = _metadata.decode(fields[_METADATA]).user_id if _METADATA in fields else None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None  # the provider reports the error
     return (user_id or "").strip()[:_LONGEST] or None

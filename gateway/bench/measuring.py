@@ -131,6 +131,8 @@ class _Request:
         try:
             await self._read(clocks)
         except UpstreamError as broken:
+            if self._sends.failed is not None:  # the key ring does not read the events
+                self._sends.failed(broken)
             error = self._unless_complete(broken.without_frames())
         except asyncio.CancelledError:
             expired = clocks.take_expiry()

@@ -255,10 +255,11 @@ _FAULT_OF_OPERATOR = (
 _FAULT_OF_CALLER = "can answer: the provider lacks the requested model or API, or refuses the operator's key"
 _LACKING = "has this API: use another model, or let the gateway's operator correct 'base_url' or 'apis'"
 CODES_OF_OPERATORS = {
-    # Error 424 provider_auth: Every deployment refuses the operator's key (401 or 403 from the provider).
+    # Error 424 provider_auth: Every deployment refuses the operator's key (401 or 403 from the provider), or wants to
+    # be paid first (402).
     # Retry: no.
     # Caller: Nothing is wrong with your request or your key. Tell the operator.
-    # Operator: Set a valid key for the provider and reload. Without a reload each is tried again once a minute.
+    # Operator: Set a valid key for the provider and reload, or pay. Without a reload each is tried again once a minute.
     ErrorKind.PROVIDER_AUTH: ErrorKind.PROVIDER_AUTH,
     # Error 424 provider_not_found: Every deployment answered that it does not know the model's name, or the path.
     # Retry: no.

@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from gateway.settings import is_safe_url
+from providers import UNREADABLE
 
 TIMEOUT_S = 5.0  # of one request to an issuer; a client may wait for it
 LARGEST = 1024 * 1024  # bytes of an answer
@@ -337,7 +338,7 @@ def _numbers(key: jwt.PyJWK) -> Any:
 def _object(body: bytes) -> Mapping[str, Any]:
     try:
         found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return {}
     return found if isinstance(found, dict) else {}
 

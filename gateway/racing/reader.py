@@ -13,6 +13,7 @@ from gateway.racing.measurement import Measurement
 from gateway.racing.timeouts import AttemptClocks
 from providers import (
     BACKSLASH,
+    UNREADABLE,
     ErrorKind,
     Event,
     EventSplitter,
@@ -30,7 +31,6 @@ from providers.dialects import AnswerFormat, Chunk, Pattern, Run
 # The text of an answer that must be JSON, kept until it has been judged.
 
 MOST_CHARS = 256 * 1024  # longer answers are not judged
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class AnswerText:
@@ -61,7 +61,7 @@ class AnswerText:
         try:
             for place, text in self._texts(data):
                 self._take(place, text)
-        except _UNREADABLE:
+        except UNREADABLE:
             self._lose()
 
     @property
@@ -283,7 +283,7 @@ class AnswerReader:
         """Return whether each of several choices has ended; an explicit end of all is trusted."""
         choices = None if chunk.done else self._choices
         if choices is not None:
-            with suppress(*_UNREADABLE):
+            with suppress(*UNREADABLE):
                 for place, is_ended in choices(chunk.data):
                     self._begun.add(place)
                     if is_ended:

@@ -22,7 +22,7 @@ from gateway.racing.reader import Block, Part
 from gateway.racing.sinks import ClientGone, Sink, Winner
 from gateway.settings import When
 from gateway.steering import Launch, Plan
-from providers import ErrorKind, UpstreamError, Usage, events
+from providers import UNREADABLE, ErrorKind, UpstreamError, Usage, events
 from providers.dialects import AnswerFormat, Begun, Chunk, Continuing, Ended, Splice
 
 _TAIL = regex.compile(r"\s*\S*\s*\Z")
@@ -342,7 +342,7 @@ class ContinuingSink:
 
     def _deltas(self, chunk: Chunk) -> Sequence[str]:
         """Return the texts of an event that has only text: no typed parts, pictures or sound."""
-        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        with suppress(*UNREADABLE):
             texts = [text for _, text in self._answers.texts(chunk.data)]
             if texts and sum(map(len, texts)) == chunk.text_chars:
                 return texts

@@ -15,14 +15,13 @@ from gateway.core.attempts import AnswerKind, AttemptRecord, Flaw, Invalid, Outc
 from gateway.core.calls import Call
 from gateway.racing.measurement import Measurement, ToolCalls
 from gateway.racing.reader import AnswerText
-from providers import ErrorKind, UpstreamError
+from providers import UNREADABLE, ErrorKind, UpstreamError
 from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat
 
 # What a request requires of its answer's form: text, calls of the offered tools, or JSON by a schema.
 
 _EMPTY = frozenset({b"", b"null", b"[]"})
 _PROMPTS = re.compile(rb'\s*\[\s*["\[]')  # of texts, or of lists of tokens; one list of tokens is one prompt
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _whole_number = msgspec.json.Decoder(int | None, strict=False)  # some servers take 2.0 and "2" for 2
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 _NAMES = {
@@ -55,7 +54,7 @@ def answers_asked(fields: Fields, dialect: Dialect) -> int:
     """Return how many answers a request asks for: so many to each of its prompts. One where that cannot be read."""
     requests = dialect.requests
     number = 1
-    with suppress(*_UNREADABLE):
+    with suppress(*UNREADABLE):
         if requests.choices is not None and requests.choices in fields:
             number = max(1, _whole_number.decode(fields[requests.choices]) or 1)
         if requests.batched and _PROMPTS.match(prompts := fields.get(requests.prompt, b"")) is not None:
@@ -75,7 +74,7 @@ def expected(fields: Fields, dialect: Dialect, *, every_schema: bool = False) ->
                 tools.update(
                     (tool.name, tool.schema if tool.strict or every_schema else None) for tool in read(fields[name])
                 )
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
     asked = _asked_format(fields, dialect)
     return Expected(tools) if asked is None else Expected(tools, asked.any_object, asked.schema)
@@ -259,7 +258,7 @@ def valid_calls(call: Call, calls: ToolCalls) -> bool | None:
 def _requires_some(schema: bytes | None) -> bool:
     try:
         return bool(schema) and bool(_requirements.decode(schema or b"{}").required)
-    except _UNREADABLE:
+    except UNREADABLE:
         return False
 
 

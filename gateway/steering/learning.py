@@ -556,6 +556,6 @@ class Learning:
 
 
 _HINTS = {
-    ErrorKind.PROVIDER_AUTH: "the provider refuses the key: set a valid one and reload",
+    ErrorKind.PROVIDER_AUTH: "the provider refuses the key, or wants to be paid: set a valid one and reload, or pay",
     ErrorKind.NOT_FOUND: "the provider does not know this model or the path: correct its name or base_url and reload",
 }

@@ -11,6 +11,7 @@ import msgspec
 from providers.dialects.continuing import Continuing
 from providers.dialects.events import Chunk, Gathering, Pattern
 from providers.dialects.wording import Fields, Wording
+from providers.errors import UNREADABLE
 
 # How one model must be asked, where models that speak the same dialect differ.
 
@@ -57,7 +58,6 @@ class ParameterNames(msgspec.Struct, frozen=True):
 _ABSENT = msgspec.Raw()
 _JSON = frozenset({"json_object", "json_schema"})
 _NONE = frozenset({b"", b"null"})
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class JsonFormat(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ def json_format(raw: msgspec.Raw) -> JsonFormat | None:
     """Read a field that is a format, such as ``response_format``; None where it does not ask for JSON."""
     try:
         return _json_format(_formats.decode(raw))
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
 
 
@@ -118,7 +118,7 @@ def json_format_within(raw: msgspec.Raw) -> JsonFormat | None:
     """Read a field that contains a ``format``, such as ``text``; None where it does not ask for JSON."""
     try:
         around = _around.decode(raw)
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
     return None if around is None else _json_format(around.format)
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from providers.errors import UNREADABLE
+
 Fields = Mapping[str, msgspec.Raw]  # a body's top level, values still raw JSON
 
 
@@ -49,7 +51,7 @@ def decoded(raw: msgspec.Raw | None, type_: Any, field: str) -> Any:
         return None
     try:
         return msgspec.json.decode(raw, type=type_)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise Malformed(f"{field!r} is invalid: {error}", field) from None
 
 

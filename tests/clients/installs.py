@@ -28,7 +28,8 @@ def python(environment: str) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     pip = [str(interpreter), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--require-hashes", "-r", str(lock)], check=True)
+    # The lock has all there is: left to itself, pip takes a newer release for a pinned package with extras, and fails.
+    subprocess.run([*pip, "--no-deps", "--require-hashes", "-r", str(lock)], check=True)
     _remember(folder, lock.read_bytes())
     return interpreter
 

@@ -11,7 +11,7 @@ import msgspec
 
 from providers.dialects.events import Chunk, Gathering, Pattern, Run
 from providers.error_bodies import read_answer
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 
 ENDING = b"data: [DONE]\n\n"
 
@@ -117,7 +117,7 @@ class _PlainChunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 # Raised while merging JSON that is valid, but not a chunk.
-_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError, KeyError)
+_MALFORMED = (*UNREADABLE, AttributeError, TypeError, KeyError)
 _PLAIN = msgspec.json.Decoder(_PlainChunk)
 
 

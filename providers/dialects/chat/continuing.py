@@ -23,6 +23,7 @@ from providers.dialects.continuing import (
 from providers.dialects.dialect import Translation
 from providers.dialects.events import DONE
 from providers.dialects.wording import Fields
+from providers.errors import UNREADABLE
 from providers.sse import events
 
 _NOTHING = frozenset({b"", b"null", b"[]", b"false", b"0", b"{}"})
@@ -185,7 +186,7 @@ def _delta(text: str, finish_reason: str | None) -> dict[str, Any]:
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 # Raised for what is no chunk: it is passed on as it is, as the reader of the stream reports it.
-_NO_CHUNK = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError)
+_NO_CHUNK = (*UNREADABLE, AttributeError, TypeError)
 
 
 class ToolIndex:

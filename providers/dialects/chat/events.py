@@ -11,7 +11,7 @@ import msgspec
 
 from providers.dialects.events import DONE, Chunk, no_json_object
 from providers.error_bodies import error_in
-from providers.errors import ErrorKind
+from providers.errors import UNREADABLE, ErrorKind
 from providers.usage import usage_of
 
 
@@ -78,6 +78,10 @@ class _Event(msgspec.Struct, gc=False):
     system_fingerprint: str | None = None
 
 
+# Finish reasons, with those that some vendors have beside OpenAI's: Gemini its own, Mistral ``model_length``.
+CUT_SHORT = frozenset({"length", "MAX_TOKENS", "model_length"})
+FILTERED = frozenset({"content_filter", "SAFETY", "RECITATION", "PROHIBITED_CONTENT"})
+
 EACH_CHOICE = 10_000  # the tool calls of choice n have the places from n * EACH_CHOICE on
 _S = TypeVar("_S", bound=msgspec.Struct)
 _decoder = msgspec.json.Decoder(_Event)
@@ -111,7 +115,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
         event = _decoder.decode(data)
     except msgspec.ValidationError:
         event = _read_untyped(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise no_json_object() from None
     if event.error or event.object == "error":
         return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
@@ -243,7 +247,7 @@ def _read_untyped(data: bytes) -> _Event:
     """Read an event that does not fit the types, one field at a time."""
     try:
         value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise no_json_object() from None
     if isinstance(value, list) and value:  # Gemini sends its errors in an array
         value = value[0]

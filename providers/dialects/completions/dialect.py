@@ -13,7 +13,7 @@ from providers.dialects.dialect import AnswerFormat, Dialect, ParameterNames, Re
 from providers.dialects.events import DONE, Chunk, Gathering, no_json_object
 from providers.dialects.wording import Fields
 from providers.error_bodies import error_in, read_answer
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.usage import usage_of
 
 # The text that one event of a completions stream adds to the answer.
@@ -48,7 +48,6 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
 _NULL = msgspec.Raw(b"null")
 _EMPTY = msgspec.Raw(b'""')
 _STOP = msgspec.Raw(b'"stop"')
-_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _choices = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _chunks = msgspec.json.Decoder(dict[str, Any])
@@ -97,7 +96,7 @@ class CompletionGathering(Gathering):
             said = _chunks.decode(chunk.data)
             for piece in said.pop("choices", None) or ():
                 self._add(piece)
-        except (*_NOT_JSON, AttributeError, TypeError) as error:
+        except (*UNREADABLE, AttributeError, TypeError) as error:
             message = f"sent an invalid chunk: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
         self._answer |= {name: value for name, value in said.items() if value is not None or name not in self._answer}
@@ -193,7 +192,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
         event = _events_events.decode(data)
     except msgspec.ValidationError:
         event = _read_untyped(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise no_json_object() from None
     choices = event.choices or ()
     chars = sum(len(choice.text or "") for choice in choices)
@@ -220,7 +219,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
 def _read_untyped(data: bytes) -> _EventsEvent:
     try:
         value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise no_json_object() from None
     if not isinstance(value, dict):
         raise no_json_object()

@@ -8,7 +8,7 @@ import msgspec
 
 from providers.dialects.converse.frames import Message
 from providers.error_bodies import error_in, read_answer
-from providers.errors import ErrorKind, UpstreamError, kind_of_status
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError, kind_of_status
 
 _DONE = b"data: [DONE]\n\n"
 _FINISH_REASONS: Mapping[str, str] = {
@@ -35,7 +35,7 @@ _STATUSES: Mapping[str, int] = {
     "validation": 400,
 }
 _ITSELF = frozenset({400, 403, 404, 429})  # statuses of which the kind says more than that a stream has failed
-_SURPRISES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError, KeyError)
+_SURPRISES = (*UNREADABLE, AttributeError, TypeError, KeyError)
 
 
 class _ToolPiece(msgspec.Struct, gc=False):

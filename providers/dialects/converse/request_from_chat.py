@@ -18,6 +18,7 @@ from providers.dialects.messages.fields import (
     RawObject,
     is_null,
     is_string,
+    lose_stream_options,
     object_at,
     objects_at,
     raw_text_at,
@@ -54,6 +55,7 @@ _FORBIDDEN_IN_ID = re.compile(r"[^a-zA-Z0-9_.:-]")
 _LONGEST_ID = 64
 _FORBIDDEN_IN_NAME = re.compile(r"[^a-zA-Z0-9\s()\[\]-]|\s(?=\s)")
 _LONGEST_NAME = 200
+_LONGEST_NUMBER = 8  # of a document among those of one name, with the space before it
 
 
 def allowed_id(call_id: str) -> str:
@@ -70,7 +72,7 @@ class Conversation:
         self.turns: list[Object] = []
         self.has_calls = False
         self._losses = losses
-        self._documents = 0
+        self._names: set[str] = set()  # of documents, in lower case
 
     def read(self, messages: Sequence[RawObject]) -> None:
         """Translate all messages of a request.
@@ -127,7 +129,8 @@ class Conversation:
         self._say("user", blocks)
 
     def _add_result(self, message: RawObject, path: str) -> None:
-        self._losses.rest(message, ("role", "content", "tool_call_id", "cache_control"), path, _NO_FIELD)
+        said = ("role", "content", "tool_call_id", "name", "cache_control")  # the call has the name too
+        self._losses.rest(message, said, path, _NO_FIELD)
         call_id = allowed_id(text_at(message, "tool_call_id", path))
         told = self._blocks(message.get("content"), f"{path}.content", in_result=True)
         blocks = [block for block in told if "cachePoint" not in block]
@@ -229,15 +232,23 @@ class Conversation:
         self._losses.rest(file, ("file_data", "filename"), f"{at}.file", "Bedrock has no access to OpenAI's files")
         inline = _INLINE.fullmatch(decoded(file.get("file_data"), str, f"{at}.file.file_data") or "")
         if inline is None or inline[1].lower() not in _DOCUMENTS:
-            if "file_data" in file:
+            if "file_data" in file or not is_string(file.get("file_id")):  # an id is noted above
                 self._losses.add(f"{at}.file.file_data", "Converse takes PDF, text, HTML and Office files, in base64")
             return []
-        self._documents += 1
-        given = decoded(file.get("filename"), str, f"{at}.file.filename") or ""
-        name = _FORBIDDEN_IN_NAME.sub("", given.rpartition(".")[0] or given).strip()[:_LONGEST_NAME]
+        name = self._own_name(decoded(file.get("filename"), str, f"{at}.file.filename") or "")
         source = {"bytes": inline[2]}
-        named = name or f"document {self._documents}"
-        return [{"document": {"format": _DOCUMENTS[inline[1].lower()], "name": named, "source": source}}]
+        return [{"document": {"format": _DOCUMENTS[inline[1].lower()], "name": name, "source": source}}]
+
+    def _own_name(self, given: str) -> str:
+        """Return a document's name as Bedrock takes it: it refuses a conversation with two of one name."""
+        name = _FORBIDDEN_IN_NAME.sub("", given.rpartition(".")[0] or given).strip()[:_LONGEST_NAME].rstrip()
+        own = name or f"document {len(self._names) + 1}"
+        number = 1
+        while own.lower() in self._names:
+            number += 1
+            own = f"{(name or 'document')[: _LONGEST_NAME - _LONGEST_NUMBER].rstrip()} {number}"
+        self._names.add(own.lower())
+        return own
 
     def _sound(self, part: RawObject, at: str) -> list[Object]:
         sound = object_at(part.get("input_audio"), f"{at}.input_audio")
@@ -325,6 +336,7 @@ def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording
     own = {"inferenceConfig": inference, "outputConfig": output, "additionalModelRequestFields": extra}
     said |= {name: value for name, value in own.items() if value}
     said |= _tier(asked, losses)
+    lose_stream_options(asked, losses, _NO_FIELD)
     for name, value in asked.items():
         if name not in _TRANSLATED and bytes(value) not in _DEFAULTS.get(name, ()):
             losses.add(name, _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)
@@ -374,8 +386,8 @@ def _claude(model: str, effort: str | None, inference: Object, losses: Losses, s
     within = {"max_tokens": limit or habits.max_tokens, "messages": _as_messages(said["messages"])}
     if said.get("toolConfig", {}).get("toolChoice", {}).keys() & {"any", "tool"}:
         within["tool_choice"] = {"type": "any"}
-    adaptive = habits.adaptive_thinking
-    thinking = thinking_of_effort(effort, within, losses, adaptive=adaptive, limited=limit is not None)
+    adaptive, always = habits.adaptive_thinking, habits.always_thinks
+    thinking = thinking_of_effort(effort, within, losses, adaptive=adaptive, limited=limit is not None, always=always)
     if "max_tokens" in thinking:
         inference["maxTokens"] = thinking.pop("max_tokens")
     thinks = thinking.get("thinking", {}).get("type") in {"enabled", "adaptive"}

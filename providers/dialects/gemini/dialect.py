@@ -28,7 +28,16 @@ from providers.dialects.gemini.events import (
     read_event,
     texts,
 )
-from providers.dialects.gemini.fields import IN_CONFIG, body_of, is_said, json_schema_of, takes_levels, thinking_of
+from providers.dialects.gemini.fields import (
+    IN_CONFIG,
+    body_of,
+    is_said,
+    json_schema_of,
+    least_effort,
+    takes_levels,
+    takes_penalties,
+    thinking_of,
+)
 from providers.dialects.gemini.request_to_chat import to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
 from providers.dialects.messages.fields import (
@@ -38,12 +47,14 @@ from providers.dialects.messages.fields import (
     RawObject,
     is_null,
     is_string,
+    lose_stream_options,
     object_at,
     objects_at,
     raw_text_at,
     text_at,
 )
 from providers.dialects.wording import Fields, Malformed, Wording, decoded, raw_json
+from providers.errors import UNREADABLE
 
 # Translates a chat completion request into a Gemini request.
 
@@ -166,7 +177,8 @@ class _Conversation:
         return [part if signature is None else {**part, "thoughtSignature": signature}]
 
     def _add_result(self, message: RawObject, path: str) -> None:
-        self._losses.rest(message, ("role", "content", "tool_call_id"), path, _NO_FIELD)
+        said = ("role", "content", "tool_call_id", "name")  # the call has the name too
+        self._losses.rest(message, said, path, _NO_FIELD)
         call_id = text_at(message, "tool_call_id", path)
         if call_id in self._lost_calls:
             self._losses.add(path, "Gemini takes no result without its call")
@@ -241,6 +253,7 @@ _SAME: Mapping[str, str] = {  # by chat's names, Gemini's
     "frequency_penalty": "frequencyPenalty",
     "seed": "seed",
 }
+_PENALTIES = frozenset({"presence_penalty", "frequency_penalty"})
 _READ = frozenset({
     *_SAME,
     *("max_completion_tokens", "max_tokens", "messages", "model", "parallel_tool_calls", "reasoning_effort"),
@@ -283,10 +296,13 @@ _REASONS: Mapping[str, str] = {
 }
 
 
-def from_chat(fields: Mapping[str, msgspec.Raw], *, levels: bool = True) -> Wording:
+def from_chat(
+    fields: Mapping[str, msgspec.Raw], *, levels: bool = True, least: str = "low", penalties: bool = False
+) -> Wording:
     """Translate a chat completion request into a Gemini request, whose parameters are as in ``fields.py``.
 
-    ``levels``: the model takes a level of thinking, and not a budget.
+    ``levels``: the model takes a level of thinking, and not a budget. ``least``: the effort below which it
+    cannot think. ``penalties``: it takes some.
 
     Raises:
         Malformed: the request is not valid in chat.
@@ -305,22 +321,40 @@ def from_chat(fields: Mapping[str, msgspec.Raw], *, levels: bool = True) -> Word
     said["contents"] = conversation.turns
     if conversation.system:
         said["systemInstruction"] = {"parts": conversation.system}
-    said.update({IN_CONFIG + own: asked[name] for name, own in _SAME.items() if name in asked})
+    said.update(_same(asked, losses, penalties=penalties))
     said.update(_limit(asked, losses))
     said.update(_stops(asked, losses))
     said.update(_tools(asked, losses))
     said.update(_form(asked, losses))
-    effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
-    if effort is not None:
-        thinking = thinking_of(effort, levels=levels)
-        if thinking is None:
-            losses.add("reasoning_effort", f"Gemini has no effort {effort!r}")
-        else:
-            said[IN_CONFIG + "thinkingConfig"] = thinking
+    said.update(_thinking(asked, losses, levels=levels, least=least))
+    lose_stream_options(asked, losses, _NO_FIELD)
     for name, value in asked.items():
         if name not in _READ and bytes(value) not in _DEFAULTS.get(name, ()):
             losses.add(name, _HINTS.get(name) or _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)
     return Wording({name: raw_json(value) for name, value in said.items()}, losses.met())
+
+
+def _same(asked: RawObject, losses: Losses, *, penalties: bool) -> Object:
+    said: Object = {}
+    for name, own in _SAME.items():
+        if name in _PENALTIES and not penalties and decoded(asked.get(name), float, name):
+            losses.add(name, "this model takes no penalties")
+        elif name in asked:
+            said[IN_CONFIG + own] = asked[name]
+    return said
+
+
+def _thinking(asked: RawObject, losses: Losses, *, levels: bool, least: str) -> Object:
+    effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
+    if effort is None:
+        return {}
+    thinking = thinking_of(effort, levels=levels, least=least)
+    if thinking is None:
+        losses.add("reasoning_effort", f"Gemini has no effort {effort!r}")
+        return {}
+    if effort == "none" and least != "none":
+        losses.add("reasoning_effort", "this model cannot stop thinking: it thinks its least", hint=True)
+    return {IN_CONFIG + "thinkingConfig": thinking}
 
 
 def _limit(asked: RawObject, losses: Losses) -> Object:
@@ -414,21 +448,25 @@ class GeminiHabits(Habits, frozen=True):
     """How one model must be asked in Gemini."""
 
     levels: bool = True  # it takes a level of thinking, and not a budget
+    least: str = "low"  # the effort below which it cannot think
+    penalties: bool = False  # it takes some
 
 
 def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> GeminiHabits:
     """Return the habits of ``model``."""
     del max_output_tokens  # without a limit, an answer may be as long as the model allows
-    return GeminiHabits(thinks=known.thinks, levels=takes_levels(model))
+    return GeminiHabits(
+        thinks=known.thinks, levels=takes_levels(model), least=least_effort(model), penalties=takes_penalties(model)
+    )
 
 
 def _from_chat(fields: Fields, habits: Habits) -> Wording:
-    return from_chat(fields, levels=not isinstance(habits, GeminiHabits) or habits.levels)
+    own = habits if isinstance(habits, GeminiHabits) else GeminiHabits()
+    return from_chat(fields, levels=own.levels, least=own.least, penalties=own.penalties)
 
 
 # What a request expects of its answer.
 
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _NONE = frozenset({b"", b"null"})
 _schemas = msgspec.json.Decoder(dict[str, Any] | None)
 
@@ -442,7 +480,7 @@ def _older_schema(raw: msgspec.Raw) -> JsonFormat | None:
     try:
         schema = _schemas.decode(raw)
         return None if schema is None else JsonFormat(schema=msgspec.json.encode(json_schema_of(schema)))
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
 
 

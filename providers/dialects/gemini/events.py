@@ -11,7 +11,7 @@ import msgspec
 
 from providers.dialects.events import WHOLE_CALL, Chunk, Gathering, no_json_object
 from providers.error_bodies import error_in, read_answer
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.usage import Usage
 
 # Google's errors: the words that belong to HTTP's statuses and to our kinds.
@@ -135,7 +135,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
         said = _decoder.decode(data)
     except msgspec.ValidationError:
         said = _fitted(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise no_json_object() from None
     if said.error:
         return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
@@ -228,7 +228,7 @@ def _fitted(data: bytes) -> _Event:
     """Read an event that does not fit the types; what does not fit is left out, candidate by candidate."""
     try:
         value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise no_json_object() from None
     if isinstance(value, list) and value:  # Google sends some errors in an array
         value = value[0]
@@ -273,7 +273,7 @@ _strings = msgspec.json.Decoder(str)
 
 _NULL = msgspec.Raw(b"null")
 _PLAIN = frozenset({"text", "thought"})  # parts with nothing else can be joined: a signature belongs to one part
-_SURPRISES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError)
+_SURPRISES = (*UNREADABLE, KeyError)
 
 
 def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:

@@ -164,29 +164,57 @@ def read_json_schema(raw: msgspec.Raw, path: str) -> Any:
 
 
 # How long a model thinks. The newer generation takes a level, the one before it a budget of tokens. The figures are
-# those of Google's own translation from OpenAI's efforts.
+# those of Google's own translation from OpenAI's efforts. Some models cannot stop thinking, and the lowest level is not
+# for all: Google refuses what a model does not have.
 
-_FIRST_WITH_LEVELS = 3  # of the generations
+_FIRST_WITHOUT_PENALTIES = (2, 5)
+_FIRST_WITH_LEVELS = (3, 0)
+_FIRST_FLASH_WITHOUT_MINIMAL = (3, 7)
+_NEWEST = (1000, 0)
+_LEAST_BUDGET_TOKENS = 128  # of a model that cannot stop thinking
 _BUDGETS_TOKENS: Mapping[str, int] = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576}
 _LEVELS = frozenset({"minimal", "low", "medium", "high"})
 _HIGHER: Mapping[str, str] = {"xhigh": "high", "max": "high"}  # there is nothing above high
-_GENERATION = re.compile(r"gemini-(\d+)")
+_MODEL = re.compile(r"gemini-(?:(\d+)(?:\.(\d+))?-?)?(pro|flash-lite|flash)?")
 
 
 def takes_levels(model: str) -> bool:
     """Whether ``model`` takes a level of thinking, and not a budget; what is not known does, as the newest ones."""
-    found = _GENERATION.search(model)
-    return found is None or int(found[1]) >= _FIRST_WITH_LEVELS
+    version, _ = _version_and_line(model)
+    return version >= _FIRST_WITH_LEVELS
 
 
-def thinking_of(effort: str, *, levels: bool) -> dict[str, Any] | None:
-    """Return the ``thinkingConfig`` for chat's effort; None if there is none of this name."""
+def takes_penalties(model: str) -> bool:
+    """Whether ``model`` takes penalties for repeated tokens; the newer ones refuse any but 0."""
+    version, _ = _version_and_line(model)
+    return version < _FIRST_WITHOUT_PENALTIES
+
+
+def least_effort(model: str) -> str:
+    """Return the least effort of ``model``: none, minimal or low. That of what is not known is low, which all take."""
+    version, line = _version_and_line(model)
+    if version < _FIRST_WITH_LEVELS:
+        return "minimal" if line == "pro" else "none"
+    takes_minimal = line == "flash-lite" or (line == "flash" and version < _FIRST_FLASH_WITHOUT_MINIMAL)
+    return "minimal" if takes_minimal else "low"
+
+
+def _version_and_line(model: str) -> tuple[tuple[int, int], str]:
+    found = _MODEL.search(model)
+    if found is None:
+        return _NEWEST, ""
+    return (_NEWEST if found[1] is None else (int(found[1]), int(found[2] or 0))), found[3] or ""
+
+
+def thinking_of(effort: str, *, levels: bool, least: str) -> dict[str, Any] | None:
+    """Return the ``thinkingConfig`` for chat's effort, ``least`` at least; None if there is none of this name."""
     effort = _HIGHER.get(effort, effort)
     if effort not in _BUDGETS_TOKENS:
         return None
+    shown: dict[str, Any] = {"includeThoughts": effort != "none"}
     if not levels:
-        return {"includeThoughts": effort != "none", "thinkingBudget": _BUDGETS_TOKENS[effort]}
-    return {"includeThoughts": effort != "none", "thinkingLevel": effort if effort in _LEVELS else "minimal"}
+        return shown | {"thinkingBudget": _BUDGETS_TOKENS[effort] or (0 if least == "none" else _LEAST_BUDGET_TOKENS)}
+    return shown | {"thinkingLevel": least if effort in {"none", "minimal"} else effort}
 
 
 def effort_of(config: RawObject, path: str) -> str | None:

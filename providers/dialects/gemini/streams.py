@@ -6,20 +6,25 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE
 from providers.dialects.gemini.events import UsageMetadata, event, usage_of
 from providers.dialects.gemini.fields import IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
 from providers.dialects.messages.streams import Call, Calls
 from providers.error_bodies import error_in
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import usage_of as usage_of_chat
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _usages = msgspec.json.Decoder(UsageMetadata)
-_SURPRISES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError, KeyError)
-_FINISH_REASONS: Mapping[str, str] = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}  # any other becomes STOP
+_SURPRISES = (*UNREADABLE, AttributeError, TypeError, KeyError)
+_CUT_SHORT = "MAX_TOKENS"
+_FINISH_REASONS: Mapping[str, str] = {  # any other becomes STOP
+    **dict.fromkeys(CUT_SHORT, _CUT_SHORT),
+    **dict.fromkeys(FILTERED, "SAFETY"),
+}
 
 
 class _Choice:
@@ -132,7 +137,8 @@ class FromChat:
         while (current := choice.calls.current()) is not None and choice.calls.advance(
             finished=choice.reason is not None
         ):
-            parts.append({"functionCall": self._call(current[1])})
+            if choice.reason != _CUT_SHORT or current[1].is_whole():  # the limit may have cut off its arguments
+                parts.append({"functionCall": self._call(current[1])})
         return parts
 
     def _call(self, call: Call) -> dict[str, Any]:
@@ -197,6 +203,10 @@ _FILTERED = frozenset({
     *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"),
     *("IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "MODEL_ARMOR"),
 })  # fmt: skip
+
+
+# The model wanted to call a function, and there is no call: Google could not read it, or none was offered.
+_BOTCHED = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"})
 
 
 class _Candidate(msgspec.Struct):
@@ -270,7 +280,9 @@ class ToChat:
             candidate = self._candidates.setdefault(index, _Candidate())
             parts = (given.get("content") or {}).get("parts") or ()
             said += [self._of_choice(index, delta) for part in parts if (delta := self._delta(part, candidate))]
-            if (reason := given.get("finishReason")) and not candidate.finished:
+            if (reason := given.get("finishReason")) in _BOTCHED:
+                raise UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {reason}")
+            if reason and not candidate.finished:
                 candidate.finished = self._finished = True
                 said.append(self._of_choice(index, {}, _chat_reason(reason, candidate)))
         if (fields.get("promptFeedback") or {}).get("blockReason") and not self._finished:

@@ -8,7 +8,7 @@ import msgspec
 from providers.dialects.events import Chunk, Gathering
 from providers.dialects.messages.events import error_of_event, type_of_kind
 from providers.error_bodies import read_answer
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 
 _RawObject = dict[str, msgspec.Raw]
 
@@ -22,7 +22,7 @@ _EMPTY_LIST = msgspec.Raw(b"[]")
 _EMPTY_OBJECT = msgspec.Raw(b"{}")
 _EMPTY_STRING = msgspec.Raw(b'""')
 _NOTHING = (b"null", b"[]", b"{}", b'""')
-_SURPRISES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError)
+_SURPRISES = (*UNREADABLE, KeyError)
 
 # By a block's type, the fields that deltas fill; other blocks arrive complete.
 _GROWING: Mapping[str, tuple[str, ...]] = {

@@ -34,6 +34,7 @@ _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[.-](\d{1,2}))?(?!\d)")
 _FIRST_ADAPTIVE = (4, 6)  # older models take a budget of tokens, not an effort
 _FIRST_TO_TAKE_ONE = (4, 1)  # temperature or top_p, not both
 _FIRST_TO_TAKE_NONE = (4, 7)  # neither of them, nor top_k
+_ALWAYS_THINKS = re.compile(r"claude-(?:fable|mythos)")
 
 
 class MessagesHabits(Habits, frozen=True):
@@ -41,6 +42,7 @@ class MessagesHabits(Habits, frozen=True):
 
     max_tokens: int = DEFAULT_MAX_TOKENS  # the limit of an answer for clients that set none
     adaptive_thinking: bool = True  # it decides itself how long it thinks, and takes an effort
+    always_thinks: bool = False  # it refuses to stop
     sampling: Sampling = "free"
 
 
@@ -48,14 +50,19 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Messa
     """Return the habits of ``model``, whose answers have ``max_output_tokens`` at most (None: unknown)."""
     found = _VERSION.search(model)
     limit = max_output_tokens or DEFAULT_MAX_TOKENS
+    always = _ALWAYS_THINKS.search(model) is not None
     if found is None:
-        return MessagesHabits(thinks=known.thinks, max_tokens=limit)
+        return MessagesHabits(thinks=known.thinks, max_tokens=limit, always_thinks=always)
     version = (int(found[1]), int(found[2] or 0))
     sampling: Sampling = "free" if version < _FIRST_TO_TAKE_ONE else "one"
     if version >= _FIRST_TO_TAKE_NONE:
         sampling = "none"
     return MessagesHabits(
-        thinks=known.thinks, max_tokens=limit, adaptive_thinking=version >= _FIRST_ADAPTIVE, sampling=sampling
+        thinks=known.thinks,
+        max_tokens=limit,
+        adaptive_thinking=version >= _FIRST_ADAPTIVE,
+        always_thinks=always,
+        sampling=sampling,
     )
 
 
@@ -151,6 +158,7 @@ def _from_chat(fields: Fields, habits: Habits) -> Wording:
         fields,
         default_max_tokens=own.max_tokens,
         adaptive_thinking=own.adaptive_thinking,
+        always_thinks=own.always_thinks,
         sampling=own.sampling,
     )
 

@@ -10,7 +10,7 @@ import msgspec
 
 from providers.dialects.events import Chunk, no_json_object
 from providers.error_bodies import error_in
-from providers.errors import ErrorKind, UpstreamError, kind_of_status
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError, kind_of_status
 from providers.usage import Usage
 
 # Anthropic's errors: their types, the mapping to our kinds, and an error's body.
@@ -35,7 +35,6 @@ _TYPE_OF_STATUS: Mapping[int, str] = {
     503: "overloaded_error",
 }
 _FIRST_SERVER_STATUS = 500
-_PAYMENT_REQUIRED = 402
 
 _TYPE_OF_KIND: Mapping[str, str] = {  # all others are errors of the gateway or the provider: api_error
     ErrorKind.CONNECT_TIMEOUT: "timeout_error",
@@ -83,13 +82,12 @@ def error_of_event(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind)
     """
     try:
         event = msgspec.json.decode(data, type=_ErrorEvent)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         event = _ErrorEvent()
     status = _STATUS_OF_TYPE.get((event.error and event.error.type) or "")
     if status is None:
         return error_in(data, secrets, otherwise=otherwise)
-    kind = ErrorKind.PROVIDER_AUTH if status == _PAYMENT_REQUIRED else kind_of_status(status)
-    error = error_in(data, secrets, otherwise=kind)
+    error = error_in(data, secrets, otherwise=kind_of_status(status))
     if error.status is None:
         error.status = status
     return error
@@ -160,7 +158,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
         event = _decoder.decode(data)
     except msgspec.ValidationError:
         event = _read_untyped(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise no_json_object() from None
     if event.type == "error" or (event.type is None and event.error is not None):
         return Chunk(data, error=error_of_event(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
@@ -251,7 +249,7 @@ def _read_untyped(data: bytes) -> _Event:
     """Read an event that does not fit the types; fields that do not convert are left out."""
     try:
         value = _untyped.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise no_json_object() from None
     message = value.get("message")
     return _Event(

@@ -8,18 +8,23 @@ from typing import Any, TypeVar
 import msgspec
 
 from providers.dialects.wording import Loss, Malformed
+from providers.errors import UNREADABLE
 
 Object = dict[str, Any]  # JSON to be encoded; values that are copied unchanged stay raw
 RawObject = dict[str, msgspec.Raw]
 
 _T = TypeVar("_T")
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # Made once: a conversation has hundreds of blocks, and making a decoder costs more than using it.
 _strings = msgspec.json.Decoder(str)
 _objects = msgspec.json.Decoder(RawObject)
 _lists = msgspec.json.Decoder(list[RawObject])
 
 CACHE_REASON = "cache markers have no counterpart there"
+_HINTS: Mapping[str, str] = {  # fields of any object that change no answer
+    "cache_control": CACHE_REASON,
+    "prompt_cache_breakpoint": CACHE_REASON,
+    "extra_content": "only Gemini can use the signatures of its thoughts",
+}
 
 
 class Losses:
@@ -37,10 +42,7 @@ class Losses:
         for name, value in given.items():
             if name in said or is_null(value):
                 continue
-            if name in {"cache_control", "prompt_cache_breakpoint"}:
-                self.add(f"{path}.{name}", CACHE_REASON, hint=True)
-            else:
-                self.add(f"{path}.{name}", reason)
+            self.add(f"{path}.{name}", _HINTS.get(name, reason), hint=name in _HINTS)
 
     def met(self) -> tuple[Loss, ...]:
         """Return all losses."""
@@ -68,7 +70,7 @@ def text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> str:
     if raw is not None and is_string(raw):
         try:
             return _strings.decode(raw)
-        except _UNREADABLE:
+        except UNREADABLE:
             pass
     raise Malformed(f"'{path}.{name}' must be a string", f"{path}.{name}")
 
@@ -109,8 +111,21 @@ def object_at(raw: msgspec.Raw | None, path: str) -> RawObject:
 def _read(decoder: msgspec.json.Decoder[_T], raw: msgspec.Raw, path: str) -> _T:
     try:
         return decoder.decode(raw)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise Malformed(f"{path!r} is invalid: {error}", path) from None
+
+
+def lose_stream_options(asked: RawObject, losses: Losses, reason: str) -> None:
+    """Note what chat's ``stream_options`` want besides usage, which is always sent.
+
+    Raises:
+        Malformed: it is no object.
+
+    """
+    options = object_at(asked.get("stream_options"), "stream_options")
+    if bytes(options.pop("include_obfuscation", b"false")) not in {b"false", b"null"}:
+        losses.add("stream_options.include_obfuscation", "translated streams are not padded", hint=True)
+    losses.rest(options, ("include_usage",), "stream_options", reason)
 
 
 # Names of users. Each API refuses some names that the other accepts, and gets their hash instead.
@@ -184,15 +199,18 @@ def effort_of_budget(budget_tokens: int) -> str:
     return "medium" if budget_tokens < _BUDGETS_TOKENS["high"] else "high"
 
 
-def thinking_of_effort(effort: str | None, said: Object, losses: Losses, *, adaptive: bool, limited: bool) -> Object:
+def thinking_of_effort(
+    effort: str | None, said: Object, losses: Losses, *, adaptive: bool, limited: bool, always: bool
+) -> Object:
     """Return the fields of a Messages request for an effort; ``said`` are the fields that the request has already.
 
     The budget counts towards max_tokens. Unless the client has set that limit (``limited``), the budget is added to it.
+    ``always``: the model cannot stop thinking.
     """
     if effort is None:
         return {}
     if effort == "none":
-        return {"thinking": {"type": "disabled"}}
+        return _as_little_as_possible(losses, always=always)
     limit: int = said["max_tokens"]
     if reason := _reason_not_to_think(effort, said, adaptive=adaptive, limit=limit if limited else None):
         losses.add("reasoning_effort", reason)
@@ -209,6 +227,13 @@ def thinking_of_effort(effort: str | None, said: Object, losses: Losses, *, adap
     if not limited:
         limit += budget
     return {"thinking": {"type": "enabled", "budget_tokens": min(budget, limit - 1)}, "max_tokens": limit}
+
+
+def _as_little_as_possible(losses: Losses, *, always: bool) -> Object:
+    if not always:
+        return {"thinking": {"type": "disabled"}}
+    losses.add("reasoning_effort", "this model cannot stop thinking: it thinks its least", hint=True)
+    return {"output_config": {"effort": "low"}}
 
 
 def _reason_not_to_think(effort: str, said: Object, *, adaptive: bool, limit: int | None) -> str | None:
@@ -279,7 +304,7 @@ class KeptSchema:
         try:
             schema = msgspec.json.decode(raw, type=Object)
             kept = self._keep(schema, path)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise Malformed(f"{path!r} is invalid: {error}", path) from None
         self.kept: Any = kept if self._changed else raw  # unchanged, if all of it is supported
 

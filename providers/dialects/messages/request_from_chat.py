@@ -17,6 +17,7 @@ from providers.dialects.messages.fields import (
     allowed_id,
     is_null,
     is_string,
+    lose_stream_options,
     name_in_messages,
     object_at,
     objects_at,
@@ -102,7 +103,8 @@ class Conversation:
             self.turns.append({"role": "user", "content": content if is_string(content) else blocks})
 
     def _add_result(self, message: RawObject, path: str) -> None:
-        self._losses.rest(message, ("role", "content", "tool_call_id", "cache_control"), path, _NO_FIELD)
+        said = ("role", "content", "tool_call_id", "name", "cache_control")  # the call has the name too
+        self._losses.rest(message, said, path, _NO_FIELD)
         call_id = allowed_id(text_at(message, "tool_call_id", path))
         block: Object = {"type": "tool_result", "tool_use_id": call_id}
         content = message.get("content")
@@ -221,7 +223,7 @@ class Conversation:
         self._losses.rest(file, ("file_data", "filename"), f"{at}.file", "Messages has no access to OpenAI's files")
         inline = _FILE.fullmatch(decoded(file.get("file_data"), str, f"{at}.file.file_data") or "")
         if inline is None:
-            if "file_data" in file:
+            if "file_data" in file or not is_string(file.get("file_id")):  # an id is noted above
                 self._losses.add(f"{at}.file.file_data", "Messages takes documents as PDF or plain text, in base64")
             return []
         source = {"type": "base64", "media_type": inline[1], "data": inline[2]}
@@ -324,14 +326,15 @@ def from_chat(
     *,
     default_max_tokens: int = DEFAULT_MAX_TOKENS,
     adaptive_thinking: bool = True,
+    always_thinks: bool = False,
     sampling: Sampling = "free",
 ) -> Wording:
     """Translate a chat completion request into a Messages request.
 
     ``default_max_tokens`` is the limit of an answer for clients that set none. With ``adaptive_thinking``, which Claude
-    has since 4.6, an effort stays an effort; otherwise it becomes a budget of tokens (``effort.py``). ``sampling`` says
-    which of temperature, top_p and top_k the model takes. A temperature or top_p of 1, the default in both APIs, is not
-    sent: newer models refuse any value.
+    has since 4.6, an effort stays an effort; otherwise it becomes a budget of tokens. ``always_thinks``: the model
+    refuses to stop. ``sampling`` says which of temperature, top_p and top_k it takes. A temperature or top_p of 1, the
+    default in both APIs, is not sent: newer models refuse any value.
 
     Raises:
         Malformed: the request is not valid in chat.
@@ -357,13 +360,16 @@ def from_chat(
     said.update(_tools(asked, losses))
     said.update(_form(asked, losses))
     effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
-    thinking = thinking_of_effort(effort, said, losses, adaptive=adaptive_thinking, limited=limit is not None)
+    thinking = thinking_of_effort(
+        effort, said, losses, adaptive=adaptive_thinking, limited=limit is not None, always=always_thinks
+    )
     if "output_config" in thinking and "output_config" in said:
         thinking["output_config"] = {**said["output_config"], **thinking["output_config"]}
     said.update(thinking)
     thinks = thinking.get("thinking", {}).get("type") in {"enabled", "adaptive"}
     said.update(_sampling(asked, losses, sampling, thinks=thinks))
     said.update(_user(asked, losses))
+    lose_stream_options(asked, losses, _NO_FIELD)
     for name, value in asked.items():
         if name not in _TRANSLATED and bytes(value) not in _DEFAULTS.get(name, ()):
             losses.add(name, _HINTS.get(name) or _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)

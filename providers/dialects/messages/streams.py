@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import error_of_event
 from providers.dialects.messages.fields import allowed_id
 from providers.dialects.wording import short_name
 from providers.error_bodies import error_in
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import usage_of
 
@@ -113,10 +114,10 @@ class Calls:
 
 
 _STOP_REASONS: Mapping[str, str] = {  # any other reason becomes end_turn
-    "length": "max_tokens",
+    **dict.fromkeys(CUT_SHORT, "max_tokens"),
+    **dict.fromkeys(FILTERED, "refusal"),
     "tool_calls": "tool_use",
     "function_call": "tool_use",
-    "content_filter": "refusal",
 }
 _DELTAS: Mapping[str, tuple[str, str]] = {  # by a block's type, the type of its delta and the field in that
     "text": ("text_delta", "text"),
@@ -124,7 +125,7 @@ _DELTAS: Mapping[str, tuple[str, str]] = {  # by a block's type, the type of its
     "tool_use": ("input_json_delta", "partial_json"),
 }
 _decoder = msgspec.json.Decoder(dict[str, Any])
-_SURPRISES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError, KeyError)
+_SURPRISES = (*UNREADABLE, AttributeError, TypeError, KeyError)
 
 
 class FromChat:

@@ -14,14 +14,13 @@ import msgspec
 from providers.dialects.events import DONE, Chunk, Gathering, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, upstream_error, usage_of_response
 from providers.error_bodies import read_answer
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import Usage
 
 # Reads JSON objects leniently: fields of another type than expected are ignored.
 
 _S = TypeVar("_S", bound=msgspec.Struct)
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _reading_objects = msgspec.json.Decoder(Object)
 
@@ -35,7 +34,7 @@ def read(data: bytes, struct: type[_S]) -> _S:
     """
     try:
         return _fitting(_reading_objects.decode(data), struct)
-    except _UNREADABLE:
+    except UNREADABLE:
         raise no_json_object() from None
 
 
@@ -43,11 +42,11 @@ def lenient(raw: msgspec.Raw, struct: type[_S]) -> _S:
     """Read an object inside an event; an empty one if it is not an object."""
     try:
         return msgspec.json.decode(raw, type=struct)
-    except _UNREADABLE:  # also text that is not UTF-8: what is left raw was not checked
+    except UNREADABLE:  # also text that is not UTF-8: what is left raw was not checked
         pass
     try:
         return _fitting(_reading_objects.decode(raw), struct)
-    except _UNREADABLE:
+    except UNREADABLE:
         return struct()
 
 
@@ -58,7 +57,7 @@ def _fitting(value: Object, struct: type[_S]) -> _S:
             continue
         try:
             kept[field.name] = msgspec.json.decode(raw, type=field.type)
-        except _UNREADABLE:
+        except UNREADABLE:
             continue
     return struct(**kept)
 
@@ -129,7 +128,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     """
     try:
         event = _events.decode(data)
-    except _UNREADABLE:
+    except UNREADABLE:
         said = data.strip()
         if said in {b"", DONE}:
             return Chunk(data, done=said == DONE)
@@ -282,7 +281,7 @@ def with_answer(last: Chunk) -> Chunk:
     said: list[Chunk] = []
     for index, item in enumerate(output_of_last(last.data)):
         writer = EventWriter()
-        with suppress(*_UNREADABLE):
+        with suppress(*UNREADABLE):
             write_item(writer, index, item)
             said.extend(read_event(event.data) for event in events(writer.take()))
     is_answer = any(chunk.answer for chunk in said)
@@ -337,7 +336,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
             writer.say(f"response.{state}", response=began)
         for index, item in enumerate(items):
             write_item(writer, index, item)
-    except _UNREADABLE:
+    except UNREADABLE:
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a response") from None
     end = "incomplete" if answer.get("status") == _INCOMPLETE else "completed"
     writer.say(f"response.{end}", response=msgspec.Raw(body.strip()))
@@ -364,7 +363,7 @@ class ResponseGathering(Gathering):
             if event.response != _NULL:
                 self._fields = _answers_objects.decode(event.response)
                 self._response = event.response
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             message = f"sent an invalid event: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
         if event.type == "response.output_item.done":
@@ -383,7 +382,7 @@ def _read(body: bytes, secrets: Sequence[str]) -> Object:
     """Read the top level of a response."""
     try:
         answer = _answers_objects.decode(body)
-    except _UNREADABLE:
+    except UNREADABLE:
         return read_answer(body, secrets)
     if answer.get("status") in _FAILED:
         told = lenient(msgspec.Raw(body), _Response).error

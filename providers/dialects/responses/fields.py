@@ -14,6 +14,7 @@ from providers.usage import Usage, usage_of
 Object = dict[str, msgspec.Raw]
 
 _NULL = msgspec.Raw(b"null")
+_HINTS = frozenset({"cache_control", "extra_content"})
 
 
 class Losses:
@@ -101,9 +102,9 @@ class Fields:
             losses.add(self.named(name), reason, hint=hint)
 
     def lose_rest(self, losses: Losses, reason: str) -> None:
-        """Note all fields that were not taken as lost; cache markers are hints."""
+        """Note all fields that were not taken as lost; cache markers and Gemini's signatures of thoughts are hints."""
         for name in self._left:
-            losses.add(self.named(name), reason, hint=name == "cache_control")
+            losses.add(self.named(name), reason, hint=name in _HINTS)
         self._left.clear()
 
 

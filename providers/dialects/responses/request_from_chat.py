@@ -16,7 +16,7 @@ Item = dict[str, Any]
 _AUTO = msgspec.Raw(b'"auto"')
 _OWN_THOUGHTS = "Responses takes earlier reasoning only unchanged: only the model that wrote it can use it"
 _NOT_TAKEN_BACK = "Responses does not take this back with an earlier answer"
-_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details")
+_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 
 
 class Transcript:

@@ -196,8 +196,14 @@ class Conversation:
                 said = self._image(part)
             case "input_file":
                 part.lose("detail", self._losses, _NO_SUCH_FIELD, b'"auto"')
-                part.lose("file_url", self._losses, "chat completions take a file's data, not its URL")
+                url = part.raw("file_url")
+                if url is not None:
+                    self._losses.add(part.named("file_url"), "chat completions take a file's data, not its URL")
                 file = part.several("file_data", "file_id", "filename")
+                if not file and url is None:
+                    raise Malformed(
+                        f"Missing required parameter: '{part.named('file_data')}'.", part.named("file_data")
+                    )
                 said = {"type": "file", "file": file} if file else None
             case "input_audio":
                 said = {"type": "input_audio", "input_audio": part.need("input_audio")}
@@ -212,12 +218,12 @@ class Conversation:
             self._losses.add(part.named("detail"), "chat completions have images of high detail at most")
             image["detail"] = _HIGH
         url, file_id = part.raw("image_url"), part.raw("file_id")
-        if url is not None:
-            return {"type": "image_url", "image_url": {"url": url, **image}}
-        if file_id is None:
+        if url is None and file_id is None:
             raise Malformed(f"Missing required parameter: '{part.named('image_url')}'.", part.named("image_url"))
-        self._losses.add(part.named("file_id"), "chat completions take an image's data or address, not a file's name")
-        return None
+        if file_id is not None:
+            reason = "chat completions take an image's data or address, not a file's name"
+            self._losses.add(part.named("file_id"), reason)
+        return None if url is None else {"type": "image_url", "image_url": {"url": url, **image}}
 
 
 def _as_parts(content: Content) -> list[Part]:

@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, names_of, responses_usage
 from providers.dialects.wording import Loss, Wording, decoded, raw_json
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 
 # The output items of a response while they are streamed, each with its events in the API's order.
@@ -378,7 +379,7 @@ def string(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-_INCOMPLETE = {"length": "max_output_tokens", "model_length": "max_output_tokens", "content_filter": "content_filter"}
+_INCOMPLETE = dict.fromkeys(CUT_SHORT, "max_output_tokens") | dict.fromkeys(FILTERED, "content_filter")
 # A part of item ids. Clients may send them back, and they have 64 characters at most.
 _STEM = re.compile(r"[A-Za-z0-9_-]{1,48}")
 
@@ -513,7 +514,7 @@ class FromChat:
 def _read(data: bytes) -> dict[str, Any]:
     try:
         return _chunks.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise no_json_object() from None
 
 

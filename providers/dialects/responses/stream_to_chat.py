@@ -7,6 +7,7 @@ import msgspec
 from providers.dialects.events import DONE
 from providers.dialects.responses.events import lenient, read
 from providers.dialects.responses.fields import chat_usage, with_status
+from providers.errors import UNREADABLE
 from providers.sse import events
 
 _NULL = msgspec.Raw(b"null")
@@ -231,7 +232,7 @@ class ToChat:
 def _read(data: bytes) -> _Event:
     try:
         return _events.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return read(data, _Event)
 
 

@@ -17,7 +17,18 @@ import yaml
 
 from gateway.bench.running import read_journal
 from gateway.cli.main import application
-from providers.simulator.script import Delta, Done, Finish, Hang, ScriptedProvider, Status, Step, Usage, answer
+from providers.simulator.script import (
+    Delta,
+    Done,
+    ErrorEvent,
+    Finish,
+    Hang,
+    ScriptedProvider,
+    Status,
+    Step,
+    Usage,
+    answer,
+)
 from tests.app.gateway.running_gateway import serving
 
 ROOT = Path(__file__).parents[3]
@@ -226,6 +237,23 @@ async def test_errors_are_samples_and_told_once(field: Field) -> None:
     assert b["figures"]["errors"]["value"] == 1
     assert "ttft_p50_ms" not in b["figures"]
     assert err.count("note: b/m: server_error") == 1
+
+
+async def test_a_key_that_an_event_refuses_is_not_used_again(field: Field) -> None:
+    path = field.folder / "gateway.yaml"
+    config = yaml.safe_load(path.read_text())
+    del config["providers"]["a"]["api_key"]
+    config["providers"]["a"]["api_keys"] = [f"{SECRET}-one", f"{SECRET}-two"]
+    path.write_text(yaml.safe_dump(config))
+    field.a.once(ANSWER)
+    field.a.once([ErrorEvent("this key has expired", 401)])
+
+    code, _, err = await field.bench(*QUICK)
+
+    assert code == 0, err
+    first, refused, *others = [each.headers["authorization"] for each in field.a.received]
+    assert refused != first
+    assert others == [first] * 5
 
 
 async def test_several_requests_run_at_a_time_at_one_deployment(field: Field) -> None:

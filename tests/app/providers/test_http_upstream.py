@@ -242,9 +242,12 @@ async def test_an_event_of_megabytes_comes_through(origin: Origin, upstream: Htt
     assert stream == event
 
 
-async def test_a_json_body_although_a_stream_was_asked_for_becomes_one(origin: Origin, upstream: HttpUpstream) -> None:
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "with a byte order mark"])
+async def test_a_json_body_although_a_stream_was_asked_for_becomes_one(
+    origin: Origin, upstream: HttpUpstream, mark: bytes
+) -> None:
     body = b'{"id":"1","choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}],"usage":{}}'
-    said = data_of(await whole(await ask(origin, upstream, response(body))))
+    said = data_of(await whole(await ask(origin, upstream, response(mark + body))))
     assert said[0].startswith(
         b'{"id":"1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"Hi"}'
     )

@@ -58,6 +58,7 @@ def test_secrets_are_gone_before_a_message_is_shortened() -> None:
     [
         (400, ErrorKind.BAD_REQUEST),
         (401, ErrorKind.PROVIDER_AUTH),
+        (402, ErrorKind.PROVIDER_AUTH),  # DeepSeek and OpenRouter: no credit is left
         (404, ErrorKind.NOT_FOUND),
         (429, ErrorKind.RATE_LIMITED),
         (529, ErrorKind.SERVER_ERROR),

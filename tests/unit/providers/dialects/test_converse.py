@@ -56,6 +56,7 @@ HI = [user(text("hi"))]
 
 def test_a_conversation_with_tools_and_pictures(shape: Any) -> None:
     call = {"id": "call|1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Rom"}'}}
+    call["extra_content"] = {"google": {"thought_signature": "c2ln"}}  # another model has answered before
     said, lost = worded(
         shape,
         {
@@ -64,7 +65,7 @@ def test_a_conversation_with_tools_and_pictures(shape: Any) -> None:
                 user(text("Look:"), {"type": "image_url", "image_url": {"url": PNG}}),
                 {"role": "user", "content": "And the weather?"},
                 {"role": "assistant", "content": None, "tool_calls": [call]},
-                {"role": "tool", "tool_call_id": "call|1", "content": "sunny"},
+                {"role": "tool", "tool_call_id": "call|1", "name": "weather", "content": "sunny"},
                 {"role": "user", "content": "Thanks"},
             ],
             "tools": [TOOL],
@@ -115,6 +116,15 @@ def test_documents_sound_and_cache_markers(shape: Any) -> None:
     assert sound == {"audio": {"format": "wav", "source": {"bytes": "UklGRg=="}}}
 
 
+def test_no_two_documents_have_one_name(shape: Any) -> None:
+    names = ["report.pdf", "Report.docx", "document 4.pdf", None, "report 2.pdf", "x" * 300, "x" * 300]
+    files = [{"type": "file", "file": {"file_data": PDF} | ({"filename": name} if name else {})} for name in names]
+    said, lost = worded(shape, {"messages": [user(*files[:4]), user(*files[4:])]})
+    told = [block["document"]["name"] for turn in said["messages"] for block in turn["content"]]
+    assert told == ["report", "Report 2", "document 4", "document 2", "report 2 2", "x" * 200, "x" * 192 + " 2"]
+    assert lost == []
+
+
 def test_a_schema_and_a_tier_and_an_effort(shape: Any) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
     said, lost = worded(
@@ -150,9 +160,12 @@ def test_claude_thinks_as_in_its_own_api(shape: Any) -> None:
         ({"parallel_tool_calls": False}, "parallel_tool_calls"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"top_k": 5}, "top_k"),
+        ({"stream_options": {"continuous_usage_stats": True}}, "stream_options.continuous_usage_stats"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"messages": [user({"type": "image_url", "image_url": {"url": "https://a.example/b.png"}}, text("x"))]},
          "messages[0].content[0].image_url.url"),
+        ({"messages": [user({"type": "file", "file": {"filename": "a.pdf"}}, text("x"))]},
+         "messages[0].content[0].file.file_data"),
         ({"messages": [*HI, {"role": "assistant", "content": "so"}]}, "messages[1]"),
         ({"messages": [*HI, {"role": "tool", "tool_call_id": "a", "content": "b"}]}, "tools"),
     ],

@@ -8,7 +8,7 @@ import pytest
 
 from providers.dialects.dialect import Habits, JsonFormat
 from providers.dialects.events import WHOLE_CALL, Chunk
-from providers.dialects.gemini.dialect import GEMINI, UNSIGNED, from_chat, habits_of
+from providers.dialects.gemini.dialect import GEMINI, UNSIGNED, habits_of
 from providers.dialects.gemini.events import GeminiGathering, error_body, events_of_answer, failure, read_event, texts
 from providers.dialects.gemini.fields import body_of, flattened, json_schema_of
 from providers.dialects.gemini.request_to_chat import to_chat
@@ -44,8 +44,9 @@ def in_chat(*, thoughts: bool = False, **fields: Any) -> Wording:
     return to_chat(flattened(raw({"contents": ASK, **fields})), thoughts=thoughts)
 
 
-def in_gemini(*, levels: bool = True, **fields: Any) -> Wording:
-    return from_chat(raw({"messages": CHAT_ASK, **fields}), levels=levels)
+def in_gemini(*, model: str = "gemini-3-flash", **fields: Any) -> Wording:
+    assert GEMINI.pivoting is not None
+    return GEMINI.pivoting.from_chat(raw({"messages": CHAT_ASK, **fields}), habits_of(model, None, Habits()))
 
 
 def said(wording: Wording) -> dict[str, Any]:
@@ -396,7 +397,7 @@ def test_a_request_of_chats_is_worded_in_gemini() -> None:
         n=2,
         seed=7,
         stop="END",
-        presence_penalty=0.1,
+        presence_penalty=0,
         tools=[{"type": "function", "function": function}],
         response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}},
         reasoning_effort="medium",
@@ -436,7 +437,7 @@ def test_a_request_of_chats_is_worded_in_gemini() -> None:
             "topP": 0.9,
             "topK": 4,
             "candidateCount": 2,
-            "presencePenalty": 0.1,
+            "presencePenalty": 0,
             "seed": 7,
             "maxOutputTokens": 90,
             "stopSequences": ["END"],
@@ -478,8 +479,43 @@ def test_signatures_are_given_back_as_they_came() -> None:
     ],
 )
 def test_an_effort_is_a_level_or_a_budget(model: str, effort: str, config: dict[str, Any]) -> None:
-    levels = habits_of(model, None, Habits()).levels
-    assert body(in_gemini(levels=levels, reasoning_effort=effort))["generationConfig"]["thinkingConfig"] == config
+    wording = in_gemini(model=model, reasoning_effort=effort)
+    assert body(wording)["generationConfig"]["thinkingConfig"] == config
+    assert lost(wording) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "said"),
+    [  # as Google's servers accept them: they refuse another budget, another level
+        ("gemini-2.5-pro", "none", {"thinkingBudget": 128}),
+        ("google/gemini-2.5-pro-preview-06-05", "minimal", {"thinkingBudget": 1024}),
+        ("gemini-2.5-flash-lite", "none", {"thinkingBudget": 0}),
+        ("gemini-3-pro-preview", "none", {"thinkingLevel": "low"}),
+        ("gemini-3.1-pro-preview", "minimal", {"thinkingLevel": "low"}),
+        ("gemini-3.5-flash-lite", "minimal", {"thinkingLevel": "minimal"}),
+        ("gemini-3.6-flash", "none", {"thinkingLevel": "minimal"}),
+        ("gemini-3.8-flash", "minimal", {"thinkingLevel": "low"}),
+        ("gemini-flash-lite-latest", "none", {"thinkingLevel": "minimal"}),
+        ("gemini-flash-latest", "none", {"thinkingLevel": "low"}),
+        ("a-model-of-the-future", "none", {"thinkingLevel": "low"}),
+    ],
+)
+def test_a_model_that_cannot_stop_thinking_thinks_its_least(model: str, effort: str, said: dict[str, Any]) -> None:
+    wording = in_gemini(model=model, reasoning_effort=effort)
+    config = body(wording)["generationConfig"]["thinkingConfig"]
+    assert config == {"includeThoughts": effort != "none", **said}
+    goes_on = effort == "none" and config.get("thinkingBudget") != 0
+    assert lost(wording, hint=True) == (["reasoning_effort"] if goes_on else [])
+
+
+@pytest.mark.parametrize("name", ["presence_penalty", "frequency_penalty"])
+def test_penalties_are_for_the_models_that_take_them(name: str) -> None:
+    assert lost(in_gemini(model="gemini-2.0-flash", **{name: 0.5})) == []
+    for model in ("gemini-2.5-flash", "gemini-3.1-pro-preview", "gemini-flash-latest"):
+        wording = in_gemini(model=model, **{name: 0.5})
+        assert lost(wording) == [name]
+        assert "generationConfig" not in body(wording)
+        assert lost(in_gemini(model=model, **{name: 0.0})) == []
 
 
 @pytest.mark.parametrize(
@@ -492,6 +528,7 @@ def test_an_effort_is_a_level_or_a_budget(model: str, effort: str, config: dict[
         ),
         ({"tools": [{"type": "web_search"}]}, "tools[0]"),
         ({"reasoning_effort": "endless"}, "reasoning_effort"),
+        ({"stream_options": {"continuous_usage_stats": True}}, "stream_options.continuous_usage_stats"),
         ({"stop": list("abcdef")}, "stop"),
         ({"messages": [*CHAT_ASK, {"role": "assistant", "content": "So"}]}, "messages[1]"),
         (
@@ -619,6 +656,15 @@ def test_googles_finish_reasons_become_chats(reason: str, chats: str) -> None:
     assert last["choices"][0]["finish_reason"] == chats
 
 
+@pytest.mark.parametrize(
+    ("reason", "googles"),
+    [("stop", "STOP"), ("model_length", "MAX_TOKENS"), ("MAX_TOKENS", "MAX_TOKENS"), ("SAFETY", "SAFETY")],
+)
+def test_vendors_own_finish_reasons_become_googles(reason: str, googles: str) -> None:
+    *_, last = events_of(chunk({"content": "Hi"}), chunk({}, reason))
+    assert last["candidates"][0]["finishReason"] == googles
+
+
 def test_a_blocked_prompt_ends_with_a_filter() -> None:
     *_, last = chunks_of(event(promptFeedback={"blockReason": "OTHER"}))
     assert last["choices"][0]["finish_reason"] == "content_filter"
@@ -669,6 +715,13 @@ def test_an_error_in_a_stream_is_raised_in_both_directions() -> None:
         FromChat({}).feed(chunk({"content": ""}, "error"))
 
 
+@pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"])
+def test_an_answer_the_model_has_botched_is_an_error_in_chat(reason: str) -> None:
+    with pytest.raises(UpstreamError, match=reason) as raised:
+        ToChat().feed(parts({"text": "Hm", "thought": True}, finish=reason))
+    assert raised.value.kind is ErrorKind.STREAM_ERROR
+
+
 def test_chunks_become_googles_events() -> None:
     usage = {"prompt_tokens": 5, "completion_tokens": 7, "completion_tokens_details": {"reasoning_tokens": 3}}
     done = b"data: " + msgspec.json.encode({"choices": [], "usage": usage}) + b"\n\ndata: [DONE]\n\n"
@@ -708,6 +761,17 @@ def test_arguments_that_are_no_object_are_an_invalid_response() -> None:
     with pytest.raises(UpstreamError) as raised:
         FromChat({}).feed(chunk({"tool_calls": [{"index": 0, "id": "x", "function": function}]}, "tool_calls"))
     assert raised.value.kind is ErrorKind.INVALID_RESPONSE
+
+
+def test_a_call_that_the_limit_has_cut_is_left_out() -> None:
+    def called(index: int, arguments: str) -> bytes:
+        function = {"name": "f", "arguments": arguments}
+        return chunk({"tool_calls": [{"index": index, "id": f"c{index}", "function": function}]})
+
+    said = events_of(called(0, '{"x":1}'), called(1, '{"x":'), chunk({}, "length"))
+    sent = [part for each in said for part in each["candidates"][0]["content"]["parts"]]
+    assert [part["functionCall"]["id"] for part in sent if "functionCall" in part] == ["c0"]
+    assert said[-1]["candidates"][0]["finishReason"] == "MAX_TOKENS"
 
 
 def test_answers_side_by_side_keep_their_numbers() -> None:

@@ -112,6 +112,11 @@ def test_what_messages_cannot_say_of_a_request_is_a_loss(fields: dict[str, Any],
             "messages[0].content[0].file.file_id",
             False,
         ),
+        (
+            {"role": "user", "content": [{"type": "file", "file": {"filename": "a.pdf", "file_id": None}}]},
+            "messages[0].content[0].file.file_data",
+            False,
+        ),
         ({"role": "assistant", "content": "x", "reasoning_content": "hm"}, "messages[0].reasoning_content", True),
         ({"role": "assistant", "content": "x", "audio": {"id": "a"}}, "messages[0].audio", False),
         (
@@ -127,13 +132,22 @@ def test_what_messages_cannot_say_of_a_message_is_a_loss(message: dict[str, Any]
     assert lost(messages_of(messages=[message, *ASK])) == {field: hint}
 
 
+def test_only_usage_is_wanted_of_a_stream_without_a_loss() -> None:
+    options = {"include_usage": True, "include_obfuscation": True, "continuous_usage_stats": True}
+    assert lost(messages_of(stream_options=options)) == {
+        "stream_options.include_obfuscation": True,
+        "stream_options.continuous_usage_stats": False,
+    }
+
+
 @pytest.mark.parametrize(
     "fields",
     [
         {"n": 1, "logprobs": False, "top_logprobs": 0, "frequency_penalty": 0, "presence_penalty": 0.0},
         {"store": False, "parallel_tool_calls": True, "seed": None, "logit_bias": {}, "modalities": ["text"]},
         {"temperature": 1, "top_p": 1.0, "service_tier": "auto", "response_format": {"type": "text"}},
-        {"stream_options": {"include_usage": True}, "verbosity": "medium", "tool_choice": "auto"},
+        {"stream_options": {"include_usage": True, "include_obfuscation": False}},
+        {"verbosity": "medium", "tool_choice": "auto"},
     ],
 )
 def test_what_is_the_default_of_chat_is_no_loss_and_is_not_sent(fields: dict[str, Any]) -> None:

@@ -47,3 +47,21 @@ def test_a_claude_that_does_not_think_is_asked_for_no_thoughts() -> None:
     wording = rendered(fields, CHAT, MESSAGES, habits_of("claude-3-5-haiku", None, Habits(thinks=False)))
     assert "thinking" not in wording.fields
     assert [(loss.field, loss.hint) for loss in wording.losses] == [("reasoning_effort", True)]
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("claude-sonnet-5", {"thinking": {"type": "disabled"}}),
+        ("claude-fable-5", {"output_config": {"effort": "low"}}),
+        ("claude-mythos-preview", {"output_config": {"effort": "low"}}),
+    ],
+)
+def test_a_claude_that_cannot_stop_thinking_thinks_its_least(model: str, said: dict[str, Any]) -> None:
+    asked = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "reasoning_effort": "none"}
+    fields = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in asked.items()}
+    wording = rendered(fields, CHAT, MESSAGES, habits_of(model, None, Habits()))
+    told = {name: msgspec.json.decode(value) for name, value in wording.fields.items()}
+    assert {name: told[name] for name in ("thinking", "output_config") if name in told} == said
+    hints = [] if "thinking" in said else [("reasoning_effort", True)]
+    assert [(loss.field, loss.hint) for loss in wording.losses] == hints

@@ -198,6 +198,9 @@ def test_text_may_follow_tools_and_calls_may_have_no_index() -> None:
     [
         ("stop", {}, ("end_turn", None)),
         ("length", {}, ("max_tokens", None)),
+        ("model_length", {}, ("max_tokens", None)),  # Mistral
+        ("MAX_TOKENS", {}, ("max_tokens", None)),  # Gemini
+        ("SAFETY", {}, ("refusal", None)),
         ("content_filter", {}, ("refusal", None)),
         ("eos", {}, ("end_turn", None)),
         ("stop", {"stop_reason": "END"}, ("stop_sequence", "END")),

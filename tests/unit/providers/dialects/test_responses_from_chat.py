@@ -140,7 +140,15 @@ def test_an_answer_is_told_with_the_same_events_as_the_whole_response_it_makes(s
         assert told[2:] == [msgspec.json.decode(event.data) for event in retold[2:]]
 
 
-@pytest.mark.parametrize(("reason", "why"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
+@pytest.mark.parametrize(
+    ("reason", "why"),
+    [
+        ("length", "max_output_tokens"),
+        ("MAX_TOKENS", "max_output_tokens"),  # Gemini
+        ("content_filter", "content_filter"),
+        ("SAFETY", "content_filter"),
+    ],
+)
 def test_an_answer_that_was_cut_is_incomplete_and_says_why(reason: str, why: str) -> None:
     last = from_chat(chunk(content="Hel"), chunk(reason), used())[-1]
     assert last["type"] == "response.incomplete"

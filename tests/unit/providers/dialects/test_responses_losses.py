@@ -46,6 +46,10 @@ RESPONSES_LOSSES: list[tuple[Any, list[str]]] = [
         ["input[0].content[0].file_id"],
     ),
     (
+        {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "u", "file_id": "f"}]}]},
+        ["input[0].content[0].file_id"],
+    ),
+    (
         {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": "u"}]}]},
         ["input[0].content[0].file_url"],
     ),

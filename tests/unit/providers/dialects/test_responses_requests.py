@@ -304,6 +304,7 @@ def test_a_chat_completion_is_never_stored_as_a_response() -> None:
         (to_chat, {"input": [{"role": "nobody", "content": "x"}]}, "input[0].role"),
         (to_chat, {"input": [{"type": "function_call", "name": "f", "arguments": "{}"}]}, "input[0].call_id"),
         (to_chat, {"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "input[0].content[0].text"),
+        (to_chat, {"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "input[0].content[0].file_data"),
         (to_chat, {"input": "x", "tools": [{"name": "f"}]}, "tools[0].type"),
         (to_chat, {"input": "x", "instructions": ["a"]}, "instructions"),
         (to_chat, {"input": "x", "text": "json"}, "text"),

@@ -8,6 +8,7 @@ import pytest
 from providers.catalog import load_catalog
 from providers.dialects.chat.dialect import CHAT
 from providers.dialects.dialect import Dialect, Habits
+from providers.dialects.gemini.dialect import GEMINI
 from providers.dialects.messages.dialect import MESSAGES
 from providers.dialects.responses.dialect import RESPONSES
 from providers.dialects.translation import rendered
@@ -106,3 +107,18 @@ def test_a_model_that_does_not_think_is_not_told_how_hard(source: Dialect, field
     assert "reasoning_effort" not in one.fields
     assert [(loss.field, loss.hint) for loss in one.losses] == [(field, True)]
     assert "reasoning_effort" in wording(source, Habits(), **fields).fields
+
+
+@pytest.mark.parametrize("target", [MESSAGES, RESPONSES, GEMINI])
+def test_what_another_model_has_added_to_its_calls_keeps_nobody_out(target: Dialect) -> None:
+    signed = {"extra_content": {"google": {"thought_signature": "c2ln"}}}
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}, **signed}
+    turns = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call], "thinking_blocks": [thought("Hm")], **signed},
+        {"role": "tool", "tool_call_id": "c", "name": "f", "content": "x"},
+    ]
+    raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in {"model": "m", "messages": turns}.items()}
+    losses = rendered(raw, CHAT, target, Habits()).losses
+    assert losses
+    assert all(loss.hint for loss in losses)
