@@ -242,6 +242,7 @@ class Spent(msgspec.Struct, frozen=True, gc=False):
     model: str
     day_usd: float
     month_usd: float
+    extra_usd: float = 0.0  # of the day's: what racing added
 
 
 class Recorder(Protocol):

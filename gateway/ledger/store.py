@@ -79,8 +79,12 @@ def _middle_s(window_start: datetime | str, minutes: int) -> float:
 _SPENT_QUERY = f"""
 select client, model,
        coalesce(sum(case when window_start >= '{{day}}' then usd end), 0) as day_usd,
-       coalesce(sum(usd), 0) as month_usd
-from (select client, model, minutes, window_start, {paid("cost_usd")} as usd from rollup_calls) as r
+       coalesce(sum(usd), 0) as month_usd,
+       coalesce(sum(case when window_start >= '{{day}}' then extra_usd end), 0) as extra_usd
+from (
+  select client, model, minutes, window_start, {paid("cost_usd")} as usd, {paid("duplicate_cost_usd")} as extra_usd
+  from rollup_calls
+) as r
 where window_start >= '{{month}}' and (
   (minutes = 1440 and window_start < '{{last_day}}')
   or (minutes = 60 and window_start >= '{{last_day}}' and window_start < '{{last_hour}}')
@@ -105,7 +109,8 @@ async def spent(database: Database, now: datetime, until: datetime) -> list[Spen
     written = {name: _spent_written(instant) for name, instant in (instants | {"until": until}).items()}
     result = await queries.run(database, _SPENT_QUERY.format(**written), timeout_s=TIMEOUT_S)
     return [
-        Spent(client or None, model, float(of_day), float(of_month)) for client, model, of_day, of_month in result.rows
+        Spent(client or None, model, float(of_day), float(of_month), float(extra))
+        for client, model, of_day, of_month, extra in result.rows
     ]
 
 

@@ -419,6 +419,11 @@ class Settings(Section):
             or any(model.usd_per_day is not None for model in self.models.values())
         )
 
+    @property
+    def counts_dollars(self) -> bool:
+        """Whether any limit in US dollars goes on from what was spent before a start, also one on extra attempts."""
+        return self.limits_dollars or any(model.race.usd_per_day is not None for model in self.models.values())
+
     @field_validator("providers", "models", "clients", "teams", "issuers", "slo", mode="before")
     @classmethod
     def _take_an_empty_entry_as_an_empty_section(cls, value: object) -> object:

@@ -303,6 +303,13 @@ async def test_a_restart_goes_on_from_what_the_ledger_knows() -> None:
         await process.begin({}, payer=Payer("qwen", "qwen", usd_per_day=9.2), usd=0.2)
 
 
+async def test_what_a_model_has_spent_through_lists_counts_after_a_restart() -> None:
+    process, spent = Process(), [Spent(None, "qwen", 0.5, 0.5), Spent(None, "qwen, llama", 0.4, 0.4)]
+    process.leases.recollect(spent_by_quota(spent, process.clock(), payer_of=lambda name: name.partition(",")[0]))
+    with pytest.raises(LimitReached, match="the model 'qwen'"):
+        await process.begin({}, payer=Payer("qwen", "qwen", usd_per_day=1.0), usd=0.2)
+
+
 async def test_what_the_ledger_says_late_still_counts() -> None:
     process = Process()
     process.end(await process.begin({"usd_per_day": 1.0}, usd=0.1), attempt(0.1))
