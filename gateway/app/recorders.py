@@ -162,6 +162,7 @@ class StartupHistory:
 
         Return whether the database answered.
         """
+        unix_s = self._unix_clock()  # before it answers: what it says may be of the day that ends meanwhile
         try:
             async with asyncio.timeout(_SPENDING_TIMEOUT_S):
                 rows = await self._ledger.spent()
@@ -175,7 +176,6 @@ class StartupHistory:
                 hint="what was spent before the start is not counted yet, unless Redis knows it",
             )
             return False
-        unix_s = self._unix_clock()
         self._leases.recollect(spent_by_quota(rows, unix_s, self._teams(), self._payer_of))
         self._spending.recollect(rows, unix_s, self._payer_of)
         return True
