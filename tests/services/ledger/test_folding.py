@@ -276,6 +276,50 @@ async def test_on_sqlite_rows_made_by_hand_are_in_the_sums_before_they_are_delet
     assert await counted(sqlite_url) == 2
 
 
+NO_OBJECTS = ("5", "null", "true", '"of-an-app"', '["app", "b"]', "[]")
+
+
+async def test_calls_made_by_hand_with_tags_that_are_no_object_count_without_them(ledger_url: str) -> None:
+    engine, at = create_engine(ledger_url), datetime.now(UTC) - timedelta(minutes=3)
+    made: list[Entry] = [Finished(call(won(new_id(), started_at=at), started_at=at)) for _ in range(2)]
+    await insert(engine, made[:1])
+    names, is_sqlite = f"started_at, {MADE_BY_HAND}".removesuffix(", tags"), engine.dialect.name == "sqlite"
+    by_hand = (*NO_OBJECTS, "no JSON") if is_sqlite else NO_OBJECTS
+    async with engine.begin() as hand:
+        for tags in by_hand:
+            await hand.exec_driver_sql(
+                f"insert into calls (id, {names}, tags) select '{new_id()}', {names}, '{tags}' from calls limit 1"
+            )
+    await insert(engine, made[1:])
+    await fold_all(engine)
+    await engine.dispose()
+    assert await counted(ledger_url) == 2 + len(by_hand)
+    for view in ("rollup_tags", "tag_values", "tag_values_1h", "tag_values_24h", "tag_values_30d"):
+        assert [(row["tag"], row["value"], row["n"]) for row in await rows(ledger_url, f"select * from {view}")] == [
+            ("variant", "b", 2)
+        ], view
+
+
+async def test_attempts_made_by_hand_with_gaps_that_are_no_object_count_without_them(ledger_url: str) -> None:
+    engine = create_engine(ledger_url)
+    made: list[Entry] = [Finished(call(won(new_id(), itl={"8": 3}))) for _ in range(2)]
+    await insert(engine, made[:1])
+    names = "call_id, number, started_at, role, audited, provider, deployment, launch_offset_ms, outcome"
+    names += ", cost_is_lower_bound"
+    async with engine.begin() as hand:
+        for itl in NO_OBJECTS:
+            await hand.exec_driver_sql(
+                f"insert into attempts (id, {names}, itl) select '{new_id()}', {names}, '{itl}' from attempts limit 1"
+            )
+    await insert(engine, made[1:])
+    await fold_all(engine)
+    await engine.dispose()
+    (row,) = await rows(ledger_url, "select sum(n) as n from rollup_attempts where minutes = 1440")
+    assert row["n"] == 2 + len(NO_OBJECTS)
+    (row,) = await rows(ledger_url, "select sum(n) as n from rollup_histograms where minutes = 1440 and metric = 'itl'")
+    assert row["n"] == 6
+
+
 def longest_name() -> str:
     """Return the longest name, in bytes, with which a client may name a deployment; it can hardly be compressed."""
     draw = random.Random(1)
