@@ -326,7 +326,8 @@ class LedgerSettings(Section):
 
     keep_calls_days: Days | None = None
     keep_attempts_days: Days | None = None  # there are more of them, and they are larger
-    keep_rollups_days: Days | None = None  # the sums of hours and days: small
+    # The sums of hours and days: small. Those that limits in dollars go on from are kept for a month at least.
+    keep_rollups_days: Days | None = None
     keep_refusals_days: Days = 30.0  # refused requests, with the addresses they came from
     keep_outages_days: Days | None = None  # when breakers were open
     slowdowns: bool = True  # whether a deployment that got slower is noticed (docs/detector.md)
