@@ -532,10 +532,12 @@ def spent_by_quota(
     for row in rows:
         team = teams.get(row.client or "")
         above = () if team is None else (owner_of_team(team),)
-        for owner in (owner_of_client(row.client), *above, owner_of_model(payer_of(row.model))):
-            for key, usd in (
+        dollars = [(f"{owner_of_model(payer_of(row.model))}:usd_per_day:{today}", row.model_usd)]
+        for owner in (owner_of_client(row.client), *above):
+            dollars += [
                 (f"{owner}:usd_per_day:{today}", row.day_usd),
                 (f"{owner}:usd_per_month:{this_month}", row.month_usd),
-            ):
-                found[key] = found.get(key, 0.0) + usd
+            ]
+        for key, usd in dollars:
+            found[key] = found.get(key, 0.0) + usd
     return found

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.api.json_body import read_model
 from gateway.core.attempts import AttemptRecord, Outcome
 from gateway.core.errors import InvalidRequest
+from gateway.core.records import PROBES
 from gateway.ledger import entries as ledger_entries
 from gateway.ledger import inserts, queries
 from gateway.ledger.database import create_engine, downgrade, migrate
@@ -28,7 +29,7 @@ from gateway.ledger.store import SqlStore
 from gateway.ledger.writer import Ledger
 from tests.patience import PATIENCE_S
 from tests.services.ledger.test_rollups import entries, rows, same
-from tests.unit.ledger.records import attempt, call, new_id, raced_call, won
+from tests.unit.ledger.records import attempt, call, failed, new_id, raced_call, won
 
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 SUMS = {
@@ -378,6 +379,24 @@ async def test_what_a_dead_worker_left_is_in_what_clients_have_spent(ledger_url:
     (spent,) = await heir.spent()
     await heir.close()
     assert (spent.client, spent.month_usd) == ("anna", 6.0)
+
+
+async def test_what_a_fallback_has_spent_is_its_own_and_probes_are_nobodys(ledger_url: str) -> None:
+    engine, store, at = create_engine(ledger_url), SqlStore(ledger_url), datetime.now(UTC)
+    call_id, facts = new_id(), {"started_at": at, "client": "anna"}
+    broken = failed(call_id, cost_usd=0.5, model="llama", **facts)
+    answered = won(call_id, 2, cost_usd=2.0, model="spare", **facts)
+    probe = won(new_id(), 0, api=PROBES, cost_usd=4.0, model="spare", started_at=at)
+    made = call(broken, answered, cost_usd=2.5, answered_model="spare", **facts)
+    await insert(engine, [Finished(made), Audited(probe.call_id, (probe,))])
+    spent = await store.spent(at, at)
+    await store.aclose()
+    await engine.dispose()
+    assert sorted((each.client or "", each.model, each.day_usd, each.month_usd, each.model_usd) for each in spent) == [
+        ("", "llama", 0.0, 0.0, 0.5),
+        ("", "spare", 0.0, 0.0, 2.0),
+        ("anna", "llama", 2.5, 2.5, 0.0),
+    ]
 
 
 async def test_what_a_process_has_spent_itself_is_not_of_before_its_start(ledger_url: str) -> None:
