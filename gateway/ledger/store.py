@@ -75,8 +75,8 @@ def _middle_s(window_start: datetime | str, minutes: int) -> float:
 # database may have been unreachable until now, so the sums are of the time before its start: days, then hours of the
 # last day, then five minutes of the last hour. The five minutes in which it started count as a whole.
 
-# Instants are text, which both databases accept. A model's own dollars are those of its attempts: a call's row has those
-# of its fallbacks too.
+# Instants are text, which both databases accept. A model's own dollars are those of its attempts, as a call's are also
+# those of its fallbacks.
 _BEFORE = """
 window_start >= '{month}' and (
   (minutes = 1440 and window_start < '{last_day}')

@@ -1,7 +1,7 @@
 """Rows made by hand whose tags are no JSON object count without them; the hours of ``load_peaks`` are those of UTC.
 
-One such row stopped all sums: on Postgres each fold failed, on SQLite each batch of rows that was to be added up with it
-was refused. The hours were those of the session's time zone, which begin at another minute in India and Nepal.
+One such row stopped all sums: on Postgres each fold failed, on SQLite each batch of rows that was to be added up with
+it was refused. The hours were those of the session's time zone, which begin at another minute in India and Nepal.
 """
 
 import re
