@@ -141,7 +141,7 @@ class Gateway:
             self.leases,
             spending,
             teams=lambda: self.context.admission.teams,
-            payer_of=lambda name: self.context.fleet.payer_of(name),
+            payer_of=lambda: self.context.fleet.payer_of,
             unix_clock=runtime.unix_clock,
         )
         keys = client_keys(settings, runtime)

@@ -125,10 +125,10 @@ class StartupHistory:
         spending: Spending,
         *,
         teams: Callable[[], Mapping[str, str]],
-        payer_of: Callable[[str], str],
+        payer_of: Callable[[], Callable[[str], str]],
         unix_clock: Callable[[], float],
     ) -> None:
-        """``teams`` returns the team of each client, by the client's name; ``payer_of``: see ``Fleet``."""
+        """``teams`` returns the team of each client, by the client's name; ``payer_of`` that method of the fleet."""
         self._teams = teams
         self._payer_of = payer_of
         self._spending = spending
@@ -176,8 +176,9 @@ class StartupHistory:
                 hint="what was spent before the start is not counted yet, unless Redis knows it",
             )
             return False
-        self._leases.recollect(spent_by_quota(rows, unix_s, self._teams(), self._payer_of))
-        self._spending.recollect(rows, unix_s, self._payer_of)
+        payer_of = self._payer_of()
+        self._leases.recollect(spent_by_quota(rows, unix_s, self._teams(), payer_of))
+        self._spending.recollect(rows, unix_s, payer_of)
         return True
 
     async def retry_spending(self) -> None:

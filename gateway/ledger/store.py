@@ -121,9 +121,7 @@ async def spent(database: Database, now: datetime, until: datetime) -> list[Spen
     instants = {"day": day, "month": day.replace(day=1), "last_day": hour.replace(hour=0), "last_hour": hour}
     written = {name: _spent_written(instant) for name, instant in (instants | {"until": until}).items()}
     result = await queries.run(database, _SPENT_QUERY.format(**written), timeout_s=TIMEOUT_S)
-    return [
-        Spent(client or None, model, *(float(usd) for usd in amounts)) for client, model, *amounts in result.rows
-    ]
+    return [Spent(client or None, model, *(float(usd) for usd in amounts)) for client, model, *amounts in result.rows]
 
 
 def _spent_written(instant: datetime) -> str:

@@ -37,7 +37,7 @@ async def test_what_is_read_at_midnight_counts_on_the_day_of_which_it_is(tmp_pat
         utc_now=lambda: datetime.fromtimestamp(clock(), UTC),
         store=AtMidnight(clock),
     )
-    history = StartupHistory(ledger, steering, leases, spending, teams=dict, payer_of=str, unix_clock=clock)
+    history = StartupHistory(ledger, steering, leases, spending, teams=dict, payer_of=lambda: str, unix_clock=clock)
     assert await history.load_spending()
     limits = Limits(leases, unix_clock=clock, clock=clock)
     await limits.hold("call", [level_of_key("team", {"usd_per_day": 1.0})], Payer("llama", "llama"), Use(usd=1.0))
