@@ -383,7 +383,8 @@ async def test_what_a_dead_worker_left_is_in_what_clients_have_spent(ledger_url:
 
 async def test_what_a_fallback_has_spent_is_its_own_and_probes_are_nobodys(ledger_url: str) -> None:
     engine, store, at = create_engine(ledger_url), SqlStore(ledger_url), datetime.now(UTC)
-    call_id, facts = new_id(), {"started_at": at, "client": "anna"}
+    facts: dict[str, Any] = {"started_at": at, "client": "anna"}
+    call_id = new_id()
     broken = failed(call_id, cost_usd=0.5, model="llama", **facts)
     answered = won(call_id, 2, cost_usd=2.0, model="spare", **facts)
     probe = won(new_id(), 0, api=PROBES, cost_usd=4.0, model="spare", started_at=at)
