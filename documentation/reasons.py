@@ -103,7 +103,8 @@ REASONS: Mapping[str, Reasons] = {
             "Older rows of `attempts` are deleted each hour. They are more and larger than calls: begin with these."
         ),
         "keep_rollups_days": (
-            "Older sums by hour and day are deleted each hour. They are small, and the views of a month read them."
+            "Older sums by hour and day are deleted each hour. They are small, and the views of a month read them. "
+            "Those that limits in dollars go on from are kept for 31 days at least."
         ),
         "keep_refusals_days": (
             "Older rows of `refusals` are deleted each hour. Not kept for ever by default, as strangers can make them."

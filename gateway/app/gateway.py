@@ -139,7 +139,9 @@ class Gateway:
             self.ledger,
             self.steering,
             self.leases,
+            spending,
             teams=lambda: self.context.admission.teams,
+            payer_of=lambda: self.context.fleet.payer_of,
             unix_clock=runtime.unix_clock,
         )
         keys = client_keys(settings, runtime)
@@ -240,7 +242,7 @@ class Gateway:
             await self.redis_board.start()
         if self.live_sharing is not None:
             await self.live_sharing.start()
-        if self.context.settings.limits_dollars and not await self._history.load_spending():
+        if self.context.settings.counts_dollars and not await self._history.load_spending():
             self._tasks.start(self._history.retry_spending())
         await self.leases.start()
         self.tracing.start()

@@ -14,7 +14,7 @@ from gateway.core.records import PROBES
 from gateway.ledger import Ledger, LedgerError
 from gateway.limits import Leases, Limits, spent_by_quota
 from gateway.live.live import Live
-from gateway.steering import Steering
+from gateway.steering import Spending, Steering
 from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics, UsageWatch
@@ -122,12 +122,16 @@ class StartupHistory:
         ledger: Ledger,
         steering: Steering,
         leases: Leases,
+        spending: Spending,
         *,
         teams: Callable[[], Mapping[str, str]],
+        payer_of: Callable[[], Callable[[str], str]],
         unix_clock: Callable[[], float],
     ) -> None:
-        """``teams`` returns the team of each client, by the client's name."""
+        """``teams`` returns the team of each client, by the client's name; ``payer_of`` that method of the fleet."""
         self._teams = teams
+        self._payer_of = payer_of
+        self._spending = spending
         self._ledger = ledger
         self._steering = steering
         self._leases = leases
@@ -158,12 +162,13 @@ class StartupHistory:
 
         Return whether the database answered.
         """
+        unix_s = self._unix_clock()  # before it answers: what it says may be of the day that ends meanwhile
         try:
             async with asyncio.timeout(_SPENDING_TIMEOUT_S):
                 rows = await self._ledger.spent()
         except (LedgerError, TimeoutError) as error:
-            # Event limits.not_recollected: What clients have spent before the start could not be read, so limits in
-            # dollars may allow too much until it can.
+            # Event limits.not_recollected: What clients and races have spent before the start could not be read, so
+            # limits in dollars may allow too much until it can.
             # Do: Make the database reachable: it is tried again.
             _log.warning(
                 "limits.not_recollected",
@@ -171,7 +176,9 @@ class StartupHistory:
                 hint="what was spent before the start is not counted yet, unless Redis knows it",
             )
             return False
-        self._leases.recollect(spent_by_quota(rows, self._unix_clock(), self._teams()))
+        payer_of = self._payer_of()
+        self._leases.recollect(spent_by_quota(rows, unix_s, self._teams(), payer_of))
+        self._spending.recollect(rows, unix_s, payer_of)
         return True
 
     async def retry_spending(self) -> None:

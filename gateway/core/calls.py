@@ -242,6 +242,8 @@ class Spent(msgspec.Struct, frozen=True, gc=False):
     model: str
     day_usd: float
     month_usd: float
+    extra_usd: float = 0.0  # of the day's: what racing added
+    model_usd: float = 0.0  # the day's of all attempts for this model, also as a fallback; only where client is None
 
 
 class Recorder(Protocol):

@@ -311,6 +311,11 @@ class Fleet:
             raise ModelNotFound(self._explain_unknown(name, adhoc=adhoc), param="model")
         return model
 
+    def payer_of(self, name: str) -> str:
+        """Return the model that pays for calls of the model ``name``: for a comma list of models, one of these."""
+        models = {} if name in self.models else self._models_in(name)
+        return who_pays(models) if models else name
+
     def upstream_of(self, name: str, settings: ProviderSettings, secrets: tuple[str, ...]) -> Upstream | None:
         """Return the upstream of provider ``name`` if it was opened with the same settings and ``secrets``."""
         same = self._settings.providers.get(name) == settings and self._secrets_sent_to(name) == secrets
@@ -365,13 +370,19 @@ class Fleet:
         return tuple(sorted(set(headers)))
 
     def _joint_model(self, name: str) -> Model | None:
-        parts = [part.strip() for part in name.split(",")]
-        if len(parts) == 1 or not all(part in self.models for part in parts):
+        models = self._models_in(name)
+        if not models:
             return None
         if (known := self._adhoc.get(name)) is not None:
             return known
-        models = {part: self._settings.models[part] for part in parts}
         return self._cached(name, joined([*models.values()]), payer=who_pays(models))
+
+    def _models_in(self, name: str) -> dict[str, ModelSettings]:
+        """Return the models in a comma list of models; empty if it is none."""
+        parts = [part.strip() for part in name.split(",")]
+        if len(parts) == 1 or not all(part in self.models for part in parts):
+            return {}
+        return {part: self._settings.models[part] for part in parts}
 
     def _cached(self, name: str, settings: ModelSettings, *, payer: str) -> Model:
         if len(self._adhoc) >= ADHOC_KEPT:

@@ -139,6 +139,9 @@ ROLLUPS = ("rollup_attempts", "rollup_calls", "rollup_errors", "rollup_histogram
 # Histograms by the hour that no report reads beyond a week. The others are for the heat map of a month.
 OF_A_WEEK = ("e2e", "itl", "call_ttft", "call_alone", "audit_alone", "explored_alone")
 WEEK_DAYS = 8
+# Limits in dollars go on from these after a start, and alerts read them: those of a month are needed.
+SPENDING = frozenset({"rollup_attempts", "rollup_calls", "rollup_tags", "rollup_wide_tags"})
+MONTH_DAYS = 31.0
 SUMMED = ("calls", "attempts")  # the tables whose rows are added up
 # Notes of attempts whose call never arrived. Sums of older calls are not updated any more.
 _LOST = text("delete from rollup_waiting where started_at < now() - interval '8 days'")
@@ -184,6 +187,12 @@ class Retention(msgspec.Struct, frozen=True):
             "slowdowns": self.outages_days,
             "probes": self.probes_days,
         }
+
+    def days_of_sums(self, table: str) -> float | None:
+        """Return the days for which sums in ``table`` are kept; None: as long as they are of use."""
+        if self.rollups_days is None or table not in SPENDING:
+            return self.rollups_days
+        return max(self.rollups_days, MONTH_DAYS)
 
     def cutoffs(self, now: datetime) -> Mapping[str, datetime]:
         """Return, by table, the instant before which rows are too old."""
@@ -287,11 +296,11 @@ async def _prune_rollups(
     """Delete the windows that no view reads any more, and those that are too old."""
     total = 0
     for minutes, useful_days in list(await connection.execute(text("select minutes, keep_days from rollup_periods"))):
-        kept = [days for days in (useful_days, retention.rollups_days) if days is not None]
-        if not kept:
-            continue
-        values = {"minutes": minutes, "before": _instant(engine, now - timedelta(days=min(kept)))}
         for table in ROLLUPS:  # one statement: an hour has some thousand rows
+            kept = [days for days in (useful_days, retention.days_of_sums(table)) if days is not None]
+            if not kept:
+                continue
+            values = {"minutes": minutes, "before": _instant(engine, now - timedelta(days=min(kept)))}
             old = f"delete from {table} where minutes = :minutes and window_start < :before"  # noqa: S608 - our names
             total += await _forget(connection, old, values, deleted)
     values = {"minutes": 60, "before": _instant(engine, now - timedelta(days=WEEK_DAYS))}

@@ -75,17 +75,34 @@ def _middle_s(window_start: datetime | str, minutes: int) -> float:
 # database may have been unreachable until now, so the sums are of the time before its start: days, then hours of the
 # last day, then five minutes of the last hour. The five minutes in which it started count as a whole.
 
-# Instants are text, which both databases accept.
-_SPENT_QUERY = f"""
-select client, model,
-       coalesce(sum(case when window_start >= '{{day}}' then usd end), 0) as day_usd,
-       coalesce(sum(usd), 0) as month_usd
-from (select client, model, minutes, window_start, {paid("cost_usd")} as usd from rollup_calls) as r
-where window_start >= '{{month}}' and (
-  (minutes = 1440 and window_start < '{{last_day}}')
-  or (minutes = 60 and window_start >= '{{last_day}}' and window_start < '{{last_hour}}')
-  or (minutes = 5 and window_start >= '{{last_hour}}' and window_start <= '{{until}}')
+# Instants are text, which both databases accept. A model's own dollars are those of its attempts, as a call's are also
+# those of its fallbacks.
+_BEFORE = """
+window_start >= '{month}' and (
+  (minutes = 1440 and window_start < '{last_day}')
+  or (minutes = 60 and window_start >= '{last_day}' and window_start < '{last_hour}')
+  or (minutes = 5 and window_start >= '{last_hour}' and window_start <= '{until}')
 )
+"""
+_SPENT_QUERY = f"""
+with of_calls as (
+  select client, model, window_start, {paid("cost_usd")} as usd, {paid("duplicate_cost_usd")} as extra_usd
+  from rollup_calls where {_BEFORE}
+),
+of_attempts as (
+  select s.model, r.cost_usd as usd from rollup_attempts as r join rollup_series as s on s.id = r.series_id
+  where s.api <> '{PROBES}' and window_start >= '{{day}}' and {_BEFORE}
+),
+spent as (
+  select client, model, usd as month_usd, case when window_start >= '{{day}}' then usd end as day_usd,
+         case when window_start >= '{{day}}' then extra_usd end as extra_usd, null as model_usd
+  from of_calls
+  union all select '', model, null, null, null, usd from of_attempts
+)
+select client, model, coalesce(sum(day_usd), 0), coalesce(sum(month_usd), 0), coalesce(sum(extra_usd), 0),
+       coalesce(sum(model_usd), 0)
+from spent
+where month_usd is not null or model_usd is not null
 group by client, model
 """  # noqa: S608 - our own values
 TIMEOUT_S = 10.0
@@ -104,9 +121,7 @@ async def spent(database: Database, now: datetime, until: datetime) -> list[Spen
     instants = {"day": day, "month": day.replace(day=1), "last_day": hour.replace(hour=0), "last_hour": hour}
     written = {name: _spent_written(instant) for name, instant in (instants | {"until": until}).items()}
     result = await queries.run(database, _SPENT_QUERY.format(**written), timeout_s=TIMEOUT_S)
-    return [
-        Spent(client or None, model, float(of_day), float(of_month)) for client, model, of_day, of_month in result.rows
-    ]
+    return [Spent(client or None, model, *(float(usd) for usd in amounts)) for client, model, *amounts in result.rows]
 
 
 def _spent_written(instant: datetime) -> str:

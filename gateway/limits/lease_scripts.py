@@ -65,11 +65,12 @@ return {known, (now - incomplete_at < restoring_s) and 1 or 0}
 """
 
 # KEYS[1]: a quota. ARGV: this process, its usage, its need, the amount wanted in advance, the limit, the seconds of a
-# lease, of ``silent_s`` and of the key's expiry, the base that it knows, whether it has reported before (its base
-# counts if its own field, or the whole hash, is gone), whether the quota counts calls, and the amount that it may use
-# before it has the reply. Grants as much of the need as is left, and of the rest at most a fair part; of calls a whole
-# number. The difference to a smaller lease is available to others after the holder's next report: only then does the
-# holder know. Returns the lease, the others' usage and leases, and the base including all silent processes.
+# lease, of ``silent_s`` and of the key's expiry, the base that it knows, whether it has reported before (1: its base
+# counts if its own field, or the whole hash, is gone; 0: if the hash is; 2: all others have used that much at least, by
+# the ledger), whether the quota counts calls, and the amount that it may use before it has the reply. Grants as much of
+# the need as is left, and of the rest at most a fair part; of calls a whole number. The difference to a smaller lease
+# is available to others after the holder's next report: only then does the holder know. Returns the lease, the others'
+# usage and leases, and the base including all silent processes.
 #
 # Slots at a deployment have KEYS[2], a sorted set of the processes that have less than a fair part and lack slots, by
 # the time since when, and ARGV[13], the attempts in flight here. These stay leased. Of the free slots, each process in
@@ -116,6 +117,10 @@ if u then
   if s < at - silent_s then silent = silent - u end
 elseif not found[1] and tonumber(ARGV[9]) > base and (ARGV[10] == '1' or empty) then
   base = tonumber(ARGV[9])
+  redis.call('HSET', KEYS[1], 'base', string.format('%.17g', base))
+end
+if ARGV[10] == '2' and tonumber(ARGV[9]) > base + all then
+  base = tonumber(ARGV[9]) - all
   redis.call('HSET', KEYS[1], 'base', string.format('%.17g', base))
 end
 local left = math.max(0, limit - base - all - leased - used)

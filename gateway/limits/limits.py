@@ -517,17 +517,27 @@ def _left(quota: Quota) -> float:
 # Spending before the start, by quota.
 
 
-def spent_by_quota(rows: Iterable[Spent], unix_s: float, teams: Mapping[str, str] = {}) -> dict[str, float]:
-    """Return the US dollars by the key of the quota that counts them; ``teams`` maps clients to teams."""
+def spent_by_quota(
+    rows: Iterable[Spent],
+    unix_s: float,
+    teams: Mapping[str, str] = {},
+    payer_of: Callable[[str], str] = str,
+) -> dict[str, float]:
+    """Return the US dollars by the key of the quota that counts them.
+
+    ``teams`` maps clients to teams; ``payer_of`` returns the model that pays for the calls of a name, as of a list.
+    """
     found: dict[str, float] = {}
     today, this_month = day(unix_s).name, month(unix_s).name
     for row in rows:
         team = teams.get(row.client or "")
         above = () if team is None else (owner_of_team(team),)
-        for owner in (owner_of_client(row.client), *above, owner_of_model(row.model)):
-            for key, usd in (
+        dollars = [(f"{owner_of_model(payer_of(row.model))}:usd_per_day:{today}", row.model_usd)]
+        for owner in (owner_of_client(row.client), *above):
+            dollars += [
                 (f"{owner}:usd_per_day:{today}", row.day_usd),
                 (f"{owner}:usd_per_month:{this_month}", row.month_usd),
-            ):
-                found[key] = found.get(key, 0.0) + usd
+            ]
+        for key, usd in dollars:
+            found[key] = found.get(key, 0.0) + usd
     return found

@@ -20,7 +20,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from gateway.limits.lease_scripts import EXPIRY_S, GREET, LEASE, Grant, key_of, keys_of, processes_key
-from gateway.limits.quota import SHARE_AT_LEAST, Quota, Slots
+from gateway.limits.quota import ROUNDING, SHARE_AT_LEAST, Quota, Slots
 from gateway.topology.nodes import REDIRECTED, Command, Nodes, raised, round_s, why
 
 
@@ -115,8 +115,10 @@ class SharedLeases:
         return self._shards
 
     def recollect(self, spent: Mapping[str, float]) -> None:
-        """Set the spending before the start, by the key of the quota; used if Redis has no data."""
+        """Set the spending before the start, by the key of the quota; used if Redis knows of less, or is away."""
         self._spent = spent
+        for shard in self._shards.values():
+            shard.recollect()
 
     def spent(self, quota: Quota) -> float:
         """Return the spending of ``quota`` before the start."""
@@ -278,6 +280,12 @@ class ShardLeases:
         self._kept.pop(quota.key, None)
         self._short.pop(quota.key, None)
 
+    def recollect(self) -> None:
+        """Apply what was spent before the start to shares; Redis is told of it with the next reports."""
+        for quota in self._kept.values():
+            if quota.lease.is_share and self._owner.spent(quota) > quota.elsewhere.used:
+                self._share(quota, since_s=self._ahead_s)
+
     def ask(self, slots: Slots) -> None:
         """Request a round for ``slots``: at once, or soon if a moment ago none were left."""
         self._short[slots.key] = slots
@@ -428,6 +436,7 @@ class ShardLeases:
 
     def _share(self, quota: Quota, *, since_s: float | None = None) -> None:
         """Use a share, assuming that others have leased on for ``since_s`` (None: for a round)."""
+        quota.elsewhere.used = max(quota.elsewhere.used, self._owner.spent(quota))
         leased_since = quota.elsewhere.leased * (since_s or self.round_s) / self._ahead_s
         quota.share(self._owner.processes, self._clock(), leased_since=leased_since)
 
@@ -469,8 +478,10 @@ class ShardLeases:
         if not self._is_open:
             ahead = 0.0
         quota.give_back(ahead)
-        is_known = quota.reported is not None
-        base = quota.elsewhere.base if is_known else self._owner.spent(quota)
+        is_known, spent = quota.reported is not None, self._owner.spent(quota)
+        # Redis, when it answered last, knew of less than the ledger, which may have answered only after that.
+        is_more = is_known and spent > quota.elsewhere.used + used + ROUNDING
+        base = spent if is_more or not is_known else quota.elsewhere.base
         said = (
             self._id,
             repr(used),
@@ -481,7 +492,7 @@ class ShardLeases:
             str(self._times.silent_s),
             str(EXPIRY_S[quota.name]),
             repr(base),
-            "1" if is_known else "0",
+            "2" if is_more else "1" if is_known else "0",
             "1" if quota.name in SHARE_AT_LEAST else "0",
             repr(quota.reach(now_s)),
             repr(quota.held),

@@ -326,7 +326,8 @@ class LedgerSettings(Section):
 
     keep_calls_days: Days | None = None
     keep_attempts_days: Days | None = None  # there are more of them, and they are larger
-    keep_rollups_days: Days | None = None  # the sums of hours and days: small
+    # The sums of hours and days: small. Those that limits in dollars go on from are kept for a month at least.
+    keep_rollups_days: Days | None = None
     keep_refusals_days: Days = 30.0  # refused requests, with the addresses they came from
     keep_outages_days: Days | None = None  # when breakers were open
     slowdowns: bool = True  # whether a deployment that got slower is noticed (docs/detector.md)
@@ -418,6 +419,11 @@ class Settings(Section):
             or any(each.usd_per_day is not None or each.usd_per_month is not None for each in limited)
             or any(model.usd_per_day is not None for model in self.models.values())
         )
+
+    @property
+    def counts_dollars(self) -> bool:
+        """Whether any limit in US dollars goes on from what was spent before a start, also one on extra attempts."""
+        return self.limits_dollars or any(model.race.usd_per_day is not None for model in self.models.values())
 
     @field_validator("providers", "models", "clients", "teams", "issuers", "slo", mode="before")
     @classmethod

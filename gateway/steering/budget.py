@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from math import exp, inf
 
 from gateway.core.attempts import Role
-from gateway.core.calls import HourlySum, Mode
+from gateway.core.calls import HourlySum, Mode, Spent
 from gateway.settings import RaceSettings
 from gateway.steering.constants import (
     BURST_CALLS,
@@ -100,7 +100,8 @@ class Spending:
 
     An attempt is charged when it starts, with its maximum: its prompt and an answer of the usual length. For a loser
     that is cut early this is too much, but running calls can never overdraw. Replicas share their totals through Redis
-    every second or two; without Redis, each applies the limit to what it knows.
+    every second or two; without Redis, each applies the limit to what it knows. From before its start it knows what the
+    ledger has: what extra attempts did cost.
     """
 
     def __init__(self, unix_clock: Callable[[], float]) -> None:
@@ -109,6 +110,7 @@ class Spending:
         self._own: dict[str, float] = {}
         self._others: dict[str, float] = {}
         self._before = self._day, self._own, self._others
+        self._recollected: tuple[str, Mapping[str, float]] = "", {}  # by the ledger: a day, and what was spent on it
 
     def unix_s(self) -> float:
         """Return the Unix time that determines the current day."""
@@ -128,7 +130,10 @@ class Spending:
     def today_usd(self, model: str) -> float:
         """Return what all replicas have spent on ``model`` today, as far as this one knows."""
         self._start_day()
-        return self._own.get(model, 0.0) + self._others.get(model, 0.0)
+        day, recollected = self._recollected
+        before_usd = recollected.get(model, 0.0) if day == self._day else 0.0
+        # The others' total has it too, unless there is no Redis, or it has lost its data.
+        return self._own.get(model, 0.0) + max(self._others.get(model, 0.0), before_usd)
 
     def calls_today(self, model: str) -> float:
         """Count a call of ``model``; return how many all replicas have had today, as far as this one knows."""
@@ -151,15 +156,30 @@ class Spending:
         if day == self._day:
             self._others[model] = others_usd
 
+    def recollect(self, rows: Iterable[Spent], unix_s: float, payer_of: Callable[[str], str] = str) -> None:
+        """Set what was spent before the start, on the day of ``unix_s``.
+
+        ``payer_of`` returns the model that pays for the calls of a name, as of a list.
+        """
+        spent: dict[str, float] = {}
+        for row in rows:
+            payer = payer_of(row.model)
+            spent[payer] = spent.get(payer, 0.0) + row.extra_usd
+        self._recollected = _day_of(unix_s), spent
+
     def _start_day(self) -> None:
         """Start new sums on another day; the old ones are kept, in case a wrong clock is set back to their day."""
-        day = datetime.fromtimestamp(self._unix_clock(), UTC).date().isoformat()
+        day = _day_of(self._unix_clock())
         if day != self._day:
             before, self._before = self._before, (self._day, self._own, self._others)
             self._day, self._own, self._others = before if before[0] == day else (day, {}, {})
 
 
 _CALLS = "\0calls"  # no model has such a name
+
+
+def _day_of(unix_s: float) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).date().isoformat()
 
 
 # Pacing: the value of a saved second at which a day's dollars last until the day ends.

@@ -5,6 +5,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import __version__
@@ -102,6 +103,22 @@ async def test_the_dollars_left_of_a_model_are_known_from_its_first_call_on(serv
         left = (await page_of(running))["holeshot_model_left_usd"]
     assert row["usd"] > 0
     assert abs(left[MODEL,] - (5.0 - row["usd"])) < 1e-9
+
+
+async def test_a_restart_does_not_forget_what_races_have_spent_today(serve: Serve) -> None:
+    price = {"input": 1000.0, "output": 1000.0}
+    deployments = [{"deployment": f"{name}/m", "price_per_mtok": price} for name in ("alpha", "beta")]
+    race = {"mode": "race", "width": 2, "usd_per_day": 50.0}
+    config: dict[str, Any] = {"models": {MODEL: {"deployments": deployments, "race": race}}}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running.answer_once_all_are_asked()
+        await call(running)
+        [row] = await running.rows("select duplicate_cost_usd as usd from calls")
+        assert row["usd"] > 0
+        config |= {"database_url": running.config["database_url"], "spool_dir": str(running.folder / "again")}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        left = (await page_of(running))["holeshot_extra_left_usd"]
+    assert left[MODEL,] == pytest.approx(50.0 - row["usd"])
 
 
 async def test_clients_are_counted_by_what_is_left_of_their_dollars(serve: Serve) -> None:

@@ -136,10 +136,16 @@ async def test_a_list_of_models_is_no_way_round_the_dollars_of_one_of_them(serve
         "free": {"deployments": [{"deployment": "alpha/m", "price_per_mtok": price}]},
         "capped": {"deployments": [{"deployment": "beta/m", "price_per_mtok": price}], "usd_per_day": 0.01},
     }
-    async with serve(alpha=None, beta=None, config={**client(), "models": models}, key=KEY) as running:
+    config = {**client(), "models": models}
+    async with serve(alpha=None, beta=None, config=config, key=KEY) as running:
         while (await statuses(running, 1, model=named)) == [200]:
             pass
         assert await statuses(running, 1, model="capped") == [429]
+        assert await statuses(running, 1, model="free") == [200]
+        config |= {"database_url": running.config["database_url"], "spool_dir": str(running.folder / "again")}
+    async with serve(alpha=None, beta=None, config=config, key=KEY) as running:  # a restart does not forget it
+        assert await statuses(running, 1, model="capped") == [429]
+        assert await statuses(running, 1, model=named) == [429]
         assert await statuses(running, 1, model="free") == [200]
 
 

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.api.json_body import read_model
 from gateway.core.attempts import AttemptRecord, Outcome
 from gateway.core.errors import InvalidRequest
+from gateway.core.records import PROBES
 from gateway.ledger import entries as ledger_entries
 from gateway.ledger import inserts, queries
 from gateway.ledger.database import create_engine, downgrade, migrate
@@ -28,7 +29,7 @@ from gateway.ledger.store import SqlStore
 from gateway.ledger.writer import Ledger
 from tests.patience import PATIENCE_S
 from tests.services.ledger.test_rollups import entries, rows, same
-from tests.unit.ledger.records import attempt, call, new_id, raced_call, won
+from tests.unit.ledger.records import attempt, call, failed, new_id, raced_call, won
 
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 SUMS = {
@@ -276,6 +277,50 @@ async def test_on_sqlite_rows_made_by_hand_are_in_the_sums_before_they_are_delet
     assert await counted(sqlite_url) == 2
 
 
+NO_OBJECTS = ("5", "null", "true", '"of-an-app"', '["app", "b"]', "[]")
+
+
+async def test_calls_made_by_hand_with_tags_that_are_no_object_count_without_them(ledger_url: str) -> None:
+    engine, at = create_engine(ledger_url), datetime.now(UTC) - timedelta(minutes=3)
+    made: list[Entry] = [Finished(call(won(new_id(), started_at=at), started_at=at)) for _ in range(2)]
+    await insert(engine, made[:1])
+    names, is_sqlite = f"started_at, {MADE_BY_HAND}".removesuffix(", tags"), engine.dialect.name == "sqlite"
+    by_hand = (*NO_OBJECTS, "no JSON") if is_sqlite else NO_OBJECTS
+    async with engine.begin() as hand:
+        for tags in by_hand:
+            await hand.exec_driver_sql(
+                f"insert into calls (id, {names}, tags) select '{new_id()}', {names}, '{tags}' from calls limit 1"
+            )
+    await insert(engine, made[1:])
+    await fold_all(engine)
+    await engine.dispose()
+    assert await counted(ledger_url) == 2 + len(by_hand)
+    for view in ("rollup_tags", "tag_values", "tag_values_1h", "tag_values_24h", "tag_values_30d"):
+        assert [(row["tag"], row["value"], row["n"]) for row in await rows(ledger_url, f"select * from {view}")] == [
+            ("variant", "b", 2)
+        ], view
+
+
+async def test_attempts_made_by_hand_with_gaps_that_are_no_object_count_without_them(ledger_url: str) -> None:
+    engine = create_engine(ledger_url)
+    made: list[Entry] = [Finished(call(won(new_id(), itl={"8": 3}))) for _ in range(2)]
+    await insert(engine, made[:1])
+    names = "call_id, number, started_at, role, audited, provider, deployment, launch_offset_ms, outcome"
+    names += ", cost_is_lower_bound"
+    async with engine.begin() as hand:
+        for itl in NO_OBJECTS:
+            await hand.exec_driver_sql(
+                f"insert into attempts (id, {names}, itl) select '{new_id()}', {names}, '{itl}' from attempts limit 1"
+            )
+    await insert(engine, made[1:])
+    await fold_all(engine)
+    await engine.dispose()
+    (row,) = await rows(ledger_url, "select sum(n) as n from rollup_attempts where minutes = 1440")
+    assert row["n"] == 2 + len(NO_OBJECTS)
+    (row,) = await rows(ledger_url, "select sum(n) as n from rollup_histograms where minutes = 1440 and metric = 'itl'")
+    assert row["n"] == 6
+
+
 def longest_name() -> str:
     """Return the longest name, in bytes, with which a client may name a deployment; it can hardly be compressed."""
     draw = random.Random(1)
@@ -334,6 +379,25 @@ async def test_what_a_dead_worker_left_is_in_what_clients_have_spent(ledger_url:
     (spent,) = await heir.spent()
     await heir.close()
     assert (spent.client, spent.month_usd) == ("anna", 6.0)
+
+
+async def test_what_a_fallback_has_spent_is_its_own_and_probes_are_nobodys(ledger_url: str) -> None:
+    engine, store, at = create_engine(ledger_url), SqlStore(ledger_url), datetime.now(UTC)
+    facts: dict[str, Any] = {"started_at": at, "client": "anna"}
+    call_id = new_id()
+    broken = failed(call_id, cost_usd=0.5, model="llama", **facts)
+    answered = won(call_id, 2, cost_usd=2.0, model="spare", **facts)
+    probe = won(new_id(), 0, api=PROBES, cost_usd=4.0, model="spare", started_at=at)
+    made = call(broken, answered, cost_usd=2.5, answered_model="spare", **facts)
+    await insert(engine, [Finished(made), Audited(probe.call_id, (probe,))])
+    spent = await store.spent(at, at)
+    await store.aclose()
+    await engine.dispose()
+    assert sorted((each.client or "", each.model, each.day_usd, each.month_usd, each.model_usd) for each in spent) == [
+        ("", "llama", 0.0, 0.0, 0.5),
+        ("", "spare", 0.0, 0.0, 2.0),
+        ("anna", "llama", 2.5, 2.5, 0.0),
+    ]
 
 
 async def test_what_a_process_has_spent_itself_is_not_of_before_its_start(ledger_url: str) -> None:

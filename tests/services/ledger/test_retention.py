@@ -9,8 +9,11 @@ from sqlalchemy import text
 
 from gateway.ledger import queries, retention
 from gateway.ledger.database import create_engine
+from gateway.ledger.entries import Finished
 from gateway.ledger.errors import DatabaseUnreachableError
+from gateway.ledger.inserts import insert
 from gateway.ledger.retention import Retention, expired, prune
+from gateway.ledger.store import SqlStore
 from gateway.ledger.writer import Ledger
 from tests.patience import PATIENCE_S
 from tests.unit.ledger.records import call, new_id, won
@@ -50,6 +53,20 @@ async def test_what_is_kept_for_good_is_not_even_counted(ledger_url: str, tmp_pa
     assert await prune(engine, Retention(attempts_days=1), NOW) == {"attempts": 1}
     await engine.dispose()
     assert len(await ages(ledger_url, "calls")) == 1
+
+
+async def test_sums_that_limits_go_on_from_are_kept_for_a_month(ledger_url: str) -> None:
+    engine, store = create_engine(ledger_url), SqlStore(ledger_url)
+    for age_days, usd in ((30.4, 1.0), (29.0, 2.0), (33.0, 4.0)):  # of this month of 31 days, and of the one before
+        at = NOW - timedelta(days=age_days)
+        await insert(engine, [Finished(call(won(new_id(), started_at=at, cost_usd=usd), started_at=at, cost_usd=usd))])
+    assert await prune(engine, Retention(calls_days=1, attempts_days=1, rollups_days=0.5), NOW) is not None
+    assert [each.month_usd for each in await store.spent(NOW, NOW)] == [3.0]
+    kept = {table: f"select count(*) from {table}" for table in ("rollup_calls", "rollup_histograms")}
+    found = {table: (await queries.run(ledger_url, sql)).rows for table, sql in kept.items()}
+    assert found == {"rollup_calls": [(2,)], "rollup_histograms": [(0,)]}
+    await store.aclose()
+    await engine.dispose()
 
 
 async def test_rows_go_a_little_at_a_time(ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

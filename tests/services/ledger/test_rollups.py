@@ -479,6 +479,19 @@ async def test_load_counts_calls_tokens_and_gaps_by_the_wall_clock(ledger_url: s
     assert peak["peak_tokens_s"] == WITHIN(30.0)
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "Asia/Kathmandu"])
+async def test_the_best_hour_is_one_of_utc_whatever_the_time_zone_of_who_asks(postgres_url: str, zone: str) -> None:
+    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=3)
+    times = [hour + timedelta(minutes=minutes) for minutes in (40, 70)]
+    await store(postgres_url, [Finished(call(won(new_id(), started_at=at), started_at=at)) for at in times * 36])
+    engine = create_engine(postgres_url)
+    async with engine.begin() as connection:
+        await connection.execute(text(f"set local time zone '{zone}'"))
+        best = await connection.scalar(text("select sustained_requests_s from load_peaks"))
+    await engine.dispose()
+    assert best == WITHIN(0.01)
+
+
 async def test_postgres_adds_up_what_any_version_ships_and_asks_no_rights_for_it(postgres_url: str) -> None:
     engine = create_engine(postgres_url)
     row = (

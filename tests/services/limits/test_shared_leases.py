@@ -14,9 +14,10 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
+from gateway.core.calls import Spent
 from gateway.limits.lease_scripts import GREET, LEASE, PROCESSES_KEY, Grant
 from gateway.limits.limits import PATIENCE_S as CALL_PATIENCE_S
-from gateway.limits.limits import Limits, Payer, Use, level_of_key
+from gateway.limits.limits import Limits, Payer, Use, level_of_key, spent_by_quota
 from gateway.limits.quota import LimitReached, Quota
 from gateway.limits.shared_leases import USUAL, SharedLeases, Times, ends_in
 from gateway.topology.nodes import connect
@@ -561,3 +562,39 @@ async def test_garbage_in_redis_is_overwritten(process: NewProcess, own_redis: s
             await redis.delete(key)
             await redis.set(key, "not a hash")
     assert await spend(one, {"usd_per_day": 1.0}, usd=0.1, cost=0.1) == pytest.approx(0.5)
+
+
+def of_the_ledger(usd: float) -> Mapping[str, float]:
+    return spent_by_quota([Spent("team", "llama", usd, usd)], time.time())
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_without_redis_what_was_spent_before_the_start_counts(process: NewProcess, *, is_late: bool) -> None:
+    limits, one = {"usd_per_day": 10.0}, await process(QUICK, "redis://127.0.0.1:1/0")
+    await until(lambda: not one.leases.connected)
+    if not is_late:
+        one.leases.recollect(of_the_ledger(8.0))
+    one.end(await started(one, limits, usd=1.0), 1.0)
+    one.leases.recollect(of_the_ledger(8.0))
+    assert await spend(one, limits, usd=0.25, cost=0.25) == pytest.approx(1.0)
+
+
+async def test_what_the_ledger_says_late_counts_where_redis_knows_of_less(process: NewProcess) -> None:
+    limits, processes = {"usd_per_day": 10.0}, [await process(STEADY) for _ in range(2)]
+    for each in processes:
+        each.end(await started(each, limits, usd=1.0), 1.0)
+    await until(lambda: all(used_elsewhere(each) == 1.0 and leased_elsewhere(each) < 1e-6 for each in processes))
+    for each in processes:
+        each.leases.recollect(of_the_ledger(8.0))  # 7 more than its neighbour has spent, and told to Redis once
+    await until(lambda: all(used_elsewhere(each) == 8.0 for each in processes))
+    spent = [await spend(each, limits, usd=0.1, cost=0.1) for each in processes]
+    assert sum(spent) == pytest.approx(1.0)
+
+
+async def test_what_the_ledger_says_is_not_counted_again_where_redis_knows_it(process: NewProcess) -> None:
+    limits, before = {"usd_per_day": 10.0}, await process()
+    before.end(await started(before, limits, usd=4.0), 4.0)
+    await before.leases.close()
+    one = await process()
+    one.leases.recollect(of_the_ledger(4.0))
+    assert await spend(one, limits, usd=0.5, cost=0.5) == pytest.approx(6.0)

@@ -294,13 +294,22 @@ async def test_processes_that_cannot_talk_have_a_share_each() -> None:
 
 async def test_a_restart_goes_on_from_what_the_ledger_knows() -> None:
     process = Process()
-    spent = [Spent("team", "llama", 0.6, 0.7), Spent("team", "qwen", 0.1, 5.0), Spent(None, "qwen", 9.0, 9.0)]
+    spent = [Spent("team", "llama", 0.6, 0.7), Spent("team", "qwen", 0.1, 5.0)]
+    spent.append(Spent(None, "qwen", 9.0, 9.0, model_usd=9.1))
     process.leases.recollect(spent_by_quota(spent, process.clock()))
     with pytest.raises(LimitReached):
         await process.begin({"usd_per_day": 1.0, "usd_per_month": 10.0}, usd=0.31)
     await process.begin({"usd_per_day": 1.0, "usd_per_month": 10.0}, usd=0.3)
     with pytest.raises(LimitReached, match="the model 'qwen'"):
         await process.begin({}, payer=Payer("qwen", "qwen", usd_per_day=9.2), usd=0.2)
+
+
+async def test_what_a_model_has_spent_through_lists_counts_after_a_restart() -> None:
+    process = Process()
+    spent = [Spent(None, name, 0.0, 0.0, model_usd=usd) for name, usd in (("qwen", 0.5), ("qwen, llama", 0.4))]
+    process.leases.recollect(spent_by_quota(spent, process.clock(), payer_of=lambda name: name.partition(",")[0]))
+    with pytest.raises(LimitReached, match="the model 'qwen'"):
+        await process.begin({}, payer=Payer("qwen", "qwen", usd_per_day=1.0), usd=0.2)
 
 
 async def test_what_the_ledger_says_late_still_counts() -> None:

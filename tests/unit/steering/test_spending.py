@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from gateway.core.attempts import Role
-from gateway.core.calls import Objective
+from gateway.core.calls import Objective, Spent
 from gateway.core.prompt_classes import answer_class
 from gateway.settings import RaceSettings
 from gateway.steering.board import MemoryBoard
@@ -100,6 +100,22 @@ def test_however_a_list_of_models_is_written_one_of_them_pays_and_counts_its_cal
         steering.permit(name, Launch("b", 0.0, Role.RACE), race, cost_usd=0.01, payer="m")
     _, own = spending.own_usd()
     assert own == {"m\0calls": 100.0, "m": pytest.approx(1.0)}
+
+
+def test_a_restart_goes_on_from_what_extra_attempts_have_cost_by_the_ledger() -> None:
+    clock = Clock()
+    spending = Spending(clock)
+    rows = [Spent("team", "m", 5.0, 9.0, 0.5), Spent(None, "m, other", 1.0, 1.0, 0.25), Spent(None, "other", 1.0, 1.0)]
+    spending.recollect(rows, clock(), lambda name: name.partition(",")[0])
+    assert (spending.today_usd("m"), spending.today_usd("other")) == (0.75, 0.0)
+    spending.charge("m", 0.125)
+    assert not spending.may_spend("m", 0.25, 1.0)
+    day, own = spending.own_usd()
+    assert own["m"] == 0.125  # the others hear of it from those who have spent it
+    spending.learn(day, "m", 1.5)  # of which the ledger has a part
+    assert spending.today_usd("m") == 1.625
+    clock.now_s = MIDNIGHT_S
+    assert spending.today_usd("m") == 0.0
 
 
 def test_a_clock_that_jumps_to_another_day_and_back_has_spent_what_it_had_spent() -> None:

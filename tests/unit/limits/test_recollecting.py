@@ -1,0 +1,45 @@
+"""What a gateway reads at its start of what was spent before."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+
+from gateway.app.recorders import StartupHistory
+from gateway.core.calls import Spent
+from gateway.ledger.writer import Ledger
+from gateway.limits import Limits, OwnShare, Payer, Use, level_of_key
+from gateway.steering import MemoryBoard, Spending, Steering
+from tests.unit.ledger.test_folding import Notes
+from tests.unit.steering.test_spending import MIDNIGHT_S, Clock
+
+
+class AtMidnight(Notes):
+    """A store that is asked before midnight, and answers after it."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    async def spent(self, now: datetime, until: datetime) -> list[Spent]:
+        self._clock.now_s = MIDNIGHT_S + 1
+        return [Spent("team", "llama", 1.0, 1.0, 0.5)]
+
+
+async def test_what_is_read_at_midnight_counts_on_the_day_of_which_it_is(tmp_path: Path) -> None:
+    clock = Clock()
+    leases, spending = OwnShare(1, clock=clock, unix_clock=clock), Spending(clock)
+    steering = Steering(MemoryBoard(), clock=clock, unix_clock=clock, random=Random(1), spending=spending)
+    ledger = Ledger(
+        "sqlite:///unused.db",
+        tmp_path / "spool",
+        "w1",
+        clock=clock,
+        utc_now=lambda: datetime.fromtimestamp(clock(), UTC),
+        store=AtMidnight(clock),
+    )
+    history = StartupHistory(ledger, steering, leases, spending, teams=dict, payer_of=lambda: str, unix_clock=clock)
+    assert await history.load_spending()
+    limits = Limits(leases, unix_clock=clock, clock=clock)
+    await limits.hold("call", [level_of_key("team", {"usd_per_day": 1.0})], Payer("llama", "llama"), Use(usd=1.0))
+    assert spending.today_usd("llama") == 0.0
+    await ledger.close()
