@@ -245,11 +245,12 @@ class Race:
         """Replace an attempt that failed; end the race if none is left, or if its answer was committed."""
         if self.phase is Phase.OVER:
             return  # it was a watched loser
+        was_ahead = attempt is self._hold.leader  # at its token all launches were cancelled
         if was_winner := attempt is self.winner:
             if self.sink.streams:
                 await self._break_off(attempt, error)
                 return
-            self.winner = None
+            self.winner, was_ahead = None, True
             self._schedule.unlimit()  # it had begun to answer, so the request is valid
         active = self._attempts.active
         self._hold.failed(attempt, self._attempts.others(attempt))
@@ -257,12 +258,16 @@ class Race:
         if error.kind is ErrorKind.BAD_REQUEST:
             self._schedule.limit(0 if active else 1)
         if was_winner and self._attempts.call_backup(self.release):
+            if self.phase is Phase.RUNNING:
+                self._schedule.schedule_rescues()
             return  # if the backup fails too, it is replaced
         if self.phase is not Phase.RUNNING:
             return  # another attempt has an answer; a release may just have made the held one win
         is_replaced = self._add_one() if error.kind is ErrorKind.INVALID_ANSWER else self._replace()
         if not is_replaced and not self._attempts.active:
             self._fail()
+        elif was_ahead and self._attempts.active:
+            self._schedule.schedule_rescues()
         if self.winner is None:
             self._attempts.wake_empty()
 
