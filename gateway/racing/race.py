@@ -251,12 +251,13 @@ class Race:
                 await self._break_off(attempt, error)
                 return
             self.winner, was_ahead = None, True
-            self._schedule.unlimit()  # it had begun to answer, so the request is valid
         active = self._attempts.active
         self._hold.failed(attempt, self._attempts.others(attempt))
         self._failures.append((attempt.deployment.name, error))
         if error.kind is ErrorKind.BAD_REQUEST:
             self._schedule.limit(0 if active else 1)
+        elif was_winner or attempt.token_at() is not None:
+            self._schedule.unlimit()  # it had begun to answer, so the request is valid
         if was_winner and self._attempts.call_backup(self.release):
             if self.phase is Phase.RUNNING:
                 self._schedule.schedule_rescues()
