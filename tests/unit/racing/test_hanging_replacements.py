@@ -1,4 +1,4 @@
-"""Calls whose answer has broken, or was refused, and whose next attempt hangs: a rescue comes as it does to the first."""
+"""Calls whose answer has broken or is not valid, and whose next attempt hangs: a rescue comes as to the first one."""
 
 import pytest
 
@@ -9,11 +9,11 @@ from providers.dialects import CHAT
 from tests.unit.racing.server import limited
 from tests.unit.racing.test_race import answers, hangs
 from tests.unit.racing.test_valid import TOOLS, calls
-from tests.unit.racing.track import ROLE, Timetable, Track, delta
+from tests.unit.racing.track import ROLE, Step, Timetable, Track, delta
 from tests.unit.racing.virtual_time import run
 
 RESET = UpstreamError(ErrorKind.DISCONNECTED, "reset")
-BREAKS = [(0.1, ROLE), (0.1, delta("half")), (0.5, RESET)]
+BREAKS: list[tuple[float, Step]] = [(0.1, ROLE), (0.1, delta("half")), (0.5, RESET)]
 PLANNED = [("breaks", 0.0, Role.PRIMARY), ("hung", 2.0, Role.FAILOVER), ("spare", 4.0, Role.FAILOVER)]
 
 
