@@ -259,11 +259,13 @@ class Race:
         elif was_winner or attempt.token_at() is not None:
             self._schedule.unlimit()  # it had begun to answer, so the request is valid
         if was_winner and self._attempts.call_backup(self.release):
-            if self.phase is Phase.RUNNING:
+            if self.phase is Phase.RUNNING:  # if the backup fails too, it is replaced
                 self._schedule.schedule_rescues()
-            return  # if the backup fails too, it is replaced
-        if self.phase is not Phase.RUNNING:
-            return  # another attempt has an answer; a release may just have made the held one win
+        elif self.phase is Phase.RUNNING:  # else another has an answer; a release may just have made the held one win
+            self._go_on_after(error, was_ahead=was_ahead)
+
+    def _go_on_after(self, error: UpstreamError, *, was_ahead: bool) -> None:
+        """Replace an attempt that failed; end the race if no other is left."""
         is_replaced = self._add_one() if error.kind is ErrorKind.INVALID_ANSWER else self._replace()
         if not is_replaced and not self._attempts.active:
             self._fail()
