@@ -7,11 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.alerts.alert import Event
+from gateway.alerts.alert import Event, Kind
 from gateway.alerts.stated_models import LEAST_ANSWERS, LEAST_BEFORE, TAKES_OVER
 from gateway.detecting.slowdowns import Change, Happened, Metric, Slowdown
-from gateway.ledger.books import Slowdowns
-from gateway.ledger.reports.reader import Reader
+from gateway.ledger import Reader, Slowdowns
 from providers.simulator.script import Raw, Status, Step
 from tests.app.alerts.receiver import Receiver
 from tests.app.gateway.running_gateway import RunningGateway, Serve
@@ -68,7 +67,9 @@ async def test_alerts_that_are_off_open_nothing(serve: Serve) -> None:
 
 @pytest.mark.parametrize("is_on", [True, False])
 async def test_a_slowdown_is_said_only_where_somebody_looks_for_its_end(serve: Serve, *, is_on: bool) -> None:
-    async with serve(alpha=stating("m"), config={"ledger": {"slowdowns": is_on}}) as running:
+    async with serve(
+        alpha=stating("m"), config={"ledger": {"slowdowns": is_on}, "alerts": {"enabled": False}}
+    ) as running:
         url = running.gateway.context.settings.database_url.get_secret_value()
         slowdowns = Slowdowns(url, Reader(url), "the one before")
         found = Slowdown(
@@ -84,9 +85,9 @@ async def test_a_slowdown_is_said_only_where_somebody_looks_for_its_end(serve: S
         )
         assert await slowdowns.store(Change(Happened.BEGAN, found))
         await slowdowns.aclose()
-        await running.gateway.operations.alerts.look()
-        open_alerts = (await shown(running))["open"]
-    assert [each["key"] for each in open_alerts] == (["slower:alpha/m/llama"] if is_on else [])
+        watch = running.gateway.operations.alerts.watch
+        await watch.look()  # the only look, as alerts are off: what was read is kept for a minute
+    assert watch.conditions[Kind.SLOWER] == is_on
 
 
 def stating(model: str, fingerprint: str | None = None) -> Sequence[Step]:
