@@ -63,6 +63,11 @@ def key_of(kind: Kind, subject: str) -> str:
     return f"{kind}:{subject}"
 
 
+def kind_of(key: str) -> Kind:
+    """Return the kind of an incident of this name."""
+    return Kind(key.partition(":")[0])
+
+
 class SourceUnavailable(Exception):
     """A source's conditions are unknown now: alerts of its kinds are neither opened nor resolved."""
 

@@ -21,6 +21,7 @@ from gateway.alerts.alert import (
     Severity,
     Source,
     SourceUnavailable,
+    kind_of,
 )
 from gateway.alerts.memory_book import MemoryBook
 from gateway.alerts.sender import Sender, SendResult
@@ -123,7 +124,10 @@ class Watch:
                 # Do: It is a bug: report it with the trace.
                 _log.exception("alerts.source_failed", kinds=[str(kind) for kind in source.kinds])
         now_s = self._clock()
-        self._seen_since_s = {key: self._seen_since_s.get(key, now_s) for key, each in seen.items() if each.opens}
+        lasting = {key: self._seen_since_s.get(key, now_s) for key, each in seen.items() if each.opens}
+        # A source that cannot tell for once must not have conditions that last for hours begin again.
+        before = {key: since_s for key, since_s in self._seen_since_s.items() if kind_of(key) in unknown}
+        self._seen_since_s = {**before, **lasting}
         return seen, unknown
 
     async def _update(

@@ -158,14 +158,15 @@ def _sources(
         return [each.name for _, each in asked_fixed_prompts(context().settings, context().fleet)]
 
     burns = BurnSource(reports.burns, least_bad=lambda: current().burn_least_bad)
-    return [
-        *sources,
+    sources += [
         CachedSource(burns, every_s=_BURNS_EVERY_S, clock=runtime.clock),
         CachedSource(spending, every_s=_SQL_EVERY_S, clock=runtime.clock),
-        CachedSource(SlowdownSource(reports.open_slowdowns), every_s=_SQL_EVERY_S, clock=runtime.clock),
         StatedModelSource(stated, reports.stated_models, utc_now=runtime.utc_now),
         WritingSource(probed, reports.written, utc_now=runtime.utc_now),
     ]
+    if context().settings.ledger.slowdowns:  # else nobody would see that one is over
+        sources.append(CachedSource(SlowdownSource(reports.open_slowdowns), every_s=_SQL_EVERY_S, clock=runtime.clock))
+    return sources
 
 
 def _limits(context: Context) -> Mapping[str | None, Mapping[str, float]]:
@@ -291,11 +292,11 @@ class Detection:
         await self._measure(models, await self._ledger.windows(DAY_S, first_s, day_s + DAY_S))
         state = DetectorState(models, now_s, first_s, (now_s - DAY_S) // WINDOW_S * WINDOW_S, {})
         for past in await self._ledger.past(datetime.fromtimestamp(first_s, UTC)):
-            watch = models.get(past.slowdown.model)
-            if watch is not None:
-                watch.take(Change(Happened.BEGAN, past.slowdown))
-                if past.ended_s is not None:
-                    watch.take(Change(Happened.ENDED, past.slowdown, past.ended_s))
+            # Also one of a model without calls since then: nobody else would end it.
+            watch = models.setdefault(past.slowdown.model, ModelWatch(past.slowdown.model))
+            watch.take(Change(Happened.BEGAN, past.slowdown))
+            if past.ended_s is not None:
+                watch.take(Change(Happened.ENDED, past.slowdown, past.ended_s))
         return state
 
     async def _measure(self, models: dict[str, ModelWatch], days: Windows) -> None:

@@ -461,7 +461,7 @@ class Attempt:
             await self.race.failed(self, error)
 
     async def _finish_if_whole(self, now: float) -> bool:
-        """Win with an answer whose stream broke after its finish reason; return whether it has won.
+        """Win with an answer whose stream broke after its finish reason, or lose with it; return whether it is whole.
 
         Raises:
             UpstreamError: the end of the answer is unusable.
@@ -472,6 +472,13 @@ class Attempt:
             return False
         finishing = exchange.finishing and not answer.reader.lacks_some
         is_whole = answer.reader.finished or finishing
+        if self.state is State.WATCHED and is_whole:
+            if not answer.reader.finished:
+                answer.read(exchange.conclude(), now)
+                self._announce(answer)
+            answer.check_whole()
+            self.end(Outcome.LOST)  # or superseded, if it had a token
+            return True
         if self.state is State.ASKED and answer.waits and is_whole:
             finishing = False  # its end is read here
             await self._keep_or_bid(answer.read(exchange.conclude(), now), answer, now)

@@ -137,7 +137,12 @@ class Attempts:
         return [other for other in self.all if other is not attempt and other.state in _MAY_BID]
 
     def is_late(self, name: str) -> bool:
-        """Whether it is too late to launch ``name``. A single attempt is replaced even after its whole timeout."""
+        """Whether it is too late to launch ``name``. A single attempt is replaced even after its whole timeout.
+
+        Of a continuation the call's age says nothing: it has a limit of its own (``takeover.in_time``).
+        """
+        if self._plan.launches[0].role is Role.TAKEOVER:
+            return False
         age_s = self._open_call.services.clock() - self._open_call.call.received_at
         return len(self.all) > 1 and age_s >= self._model.deployments[name].clocks.ttft_s
 

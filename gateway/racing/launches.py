@@ -105,26 +105,24 @@ class LaunchSchedule:
         Those without a free seat are skipped. While a healthy one can be waited for, unhealthy ones are used only as a
         ``last_resort``.
         """
-        if self._left == 0:
-            return None
-        name = self._next_with_room(last_resort=last_resort) if self._lines else self._first()
-        if name is not None and self._left is not None:
-            self._left -= 1
+        name = self._chosen(last_resort=last_resort)
+        if name is not None:
+            self._take(name)
         return name
 
     def extra(self) -> Launch | None:
         """Return an extra launch beside an attempt whose answer is unusable; None if there is none.
 
-        It uses the budget. A deployment that the budget refuses stays a candidate.
+        It uses the budget. A deployment that the budget refuses stays what it was: a rescue keeps its time.
         """
-        name = self.next()
+        name = self._chosen()
         if name is None:
             return None
         launch = Launch(deployment=name, delay_s=0.0, role=Role.HEDGE)
-        if self._may_launch(launch):
-            return launch
-        self._candidates.insert(0, name)
-        return None
+        if not self._may_launch(launch):
+            return None
+        self._take(name)
+        return launch
 
     def full(self) -> tuple[str, ...]:
         """Return the deployments to wait for: healthy candidates without a free seat."""
@@ -143,30 +141,39 @@ class LaunchSchedule:
             return False
         if self._left is not None:
             self._left -= 1
-        if first and self._plan.rescue_s is not None:
-            self._began = self._clock()
-            for number, name in enumerate(self._standing_by()[:RESCUES], start=1):
-                self._remove(name)
-                self._start_timer(Launch(deployment=name, delay_s=number * self._plan.rescue_s, role=Role.FAILOVER))
+        if first:
+            self.schedule_rescues()
         return True
 
-    def _first(self) -> str | None:
-        if self.pending:
-            _, launch, timer = self.pending.pop(0)
-            timer.cancel()
-            return launch.deployment
-        return self._candidates.pop(0) if self._candidates else None
+    def schedule_rescues(self) -> None:
+        """Start the timers of rescues anew: who is asked now may hang, and those of the plan are used up or cancelled.
 
-    def _next_with_room(self, *, last_resort: bool) -> str | None:
+        Not if the request itself may be invalid.
+        """
+        if self._plan.rescue_s is None or self._left is not None:
+            return
+        self._began = self._clock()
+        for number, name in enumerate(self._standing_by()[:RESCUES], start=1):
+            self._remove(name)
+            self._start_timer(Launch(deployment=name, delay_s=number * self._plan.rescue_s, role=Role.FAILOVER))
+
+    def _chosen(self, *, last_resort: bool = False) -> str | None:
+        """Return the next deployment, which stays where it is."""
+        if self._left == 0:
+            return None
+        if not self._lines:
+            return self.pending[0][1].deployment if self.pending else next(iter(self._candidates), None)
         standing_by, tripped = self._standing_by(), self._plan.tripped
         free = [name for name in standing_by if self._has_room(name)]
         well = [name for name in free if name not in tripped]
         if not well and not last_resort and self.full():
             return None
-        chosen = next(iter(well or free), None)
-        if chosen is not None:
-            self._remove(chosen)
-        return chosen
+        return next(iter(well or free), None)
+
+    def _take(self, name: str) -> None:
+        self._remove(name)
+        if self._left is not None:
+            self._left -= 1
 
     def _standing_by(self) -> Sequence[str]:
         """Return all candidates, pending launches included, in order and without duplicates."""

@@ -245,24 +245,32 @@ class Race:
         """Replace an attempt that failed; end the race if none is left, or if its answer was committed."""
         if self.phase is Phase.OVER:
             return  # it was a watched loser
+        was_ahead = attempt is self._hold.leader  # at its token all launches were cancelled
         if was_winner := attempt is self.winner:
             if self.sink.streams:
                 await self._break_off(attempt, error)
                 return
-            self.winner = None
-            self._schedule.unlimit()  # it had begun to answer, so the request is valid
+            self.winner, was_ahead = None, True
         active = self._attempts.active
         self._hold.failed(attempt, self._attempts.others(attempt))
         self._failures.append((attempt.deployment.name, error))
         if error.kind is ErrorKind.BAD_REQUEST:
             self._schedule.limit(0 if active else 1)
+        elif was_winner or attempt.token_at() is not None:
+            self._schedule.unlimit()  # it had begun to answer, so the request is valid
         if was_winner and self._attempts.call_backup(self.release):
-            return  # if the backup fails too, it is replaced
-        if self.phase is not Phase.RUNNING:
-            return  # another attempt has an answer; a release may just have made the held one win
+            if self.phase is Phase.RUNNING:  # if the backup fails too, it is replaced
+                self._schedule.schedule_rescues()
+        elif self.phase is Phase.RUNNING:  # else another has an answer; a release may just have made the held one win
+            self._go_on_after(error, was_ahead=was_ahead)
+
+    def _go_on_after(self, error: UpstreamError, *, was_ahead: bool) -> None:
+        """Replace an attempt that failed; end the race if no other is left."""
         is_replaced = self._add_one() if error.kind is ErrorKind.INVALID_ANSWER else self._replace()
         if not is_replaced and not self._attempts.active:
             self._fail()
+        elif was_ahead and self._attempts.active:
+            self._schedule.schedule_rescues()
         if self.winner is None:
             self._attempts.wake_empty()
 

@@ -250,7 +250,7 @@ class Pace:
         """
         hour = int(now_s // _HOUR_S)
         if hour != self._hour:
-            self._end_hour(hour)
+            self._end_hour(hour, calls)
         self._calls_today = calls
         self._calls += 1.0
         is_same_day = now_s // _DAY_S == self._at_s // _DAY_S
@@ -274,15 +274,22 @@ class Pace:
         step = PACE_GAIN * error + PACE_FAIR * own_error
         self._x = min(PACE_MOST, max(PACE_LEAST, self._x + min(PACE_STEP_MAX, max(-PACE_STEP_MAX, step))))
 
-    def _end_hour(self, hour: int) -> None:
-        """Store the count of the hour that has ended, if observed from its start; hours skipped since had no calls."""
+    def _end_hour(self, hour: int, calls: float) -> None:
+        """Store the count of the hour that has ended, if observed from its start. ``calls``: today's, with this one.
+
+        In the hours skipped since, this replica had none; today's calls of others until now are spread over them.
+        """
+        known = self._calls_today if hour // _HOURS == self._hour // _HOURS else 0.0
+        skipped = range(max(self._hour + 1, hour - _HOURS), hour)
+        today = sum(each // _HOURS == hour // _HOURS for each in skipped)
+        others = max(0.0, calls - 1.0 - known) if today else 0.0
         if self._hour_from is not None:
             # The other replicas' known total may have decreased: Redis lost its data, or the payer changed.
             self._by_hour[self._hour % _HOURS] = max(0.0, self._calls_today - self._hour_from)
-            for quiet in range(max(self._hour + 1, hour - _HOURS), hour):
-                self._by_hour[quiet % _HOURS] = 0.0
+            for each in skipped:
+                self._by_hour[each % _HOURS] = others / today if each // _HOURS == hour // _HOURS else 0.0
         if self._hour >= 0:
-            self._hour_from = self._calls_today if hour // _HOURS == self._hour // _HOURS else 0.0
+            self._hour_from = known + others
         self._hour = hour
 
     def _expected_share(self, now_s: float) -> float:

@@ -150,6 +150,7 @@ class Metrics:
             TOKENS, FAR_OFF, COST, VALID, TAKEOVERS, KEPT, DRIBBLED, TTFT, SENTENCE, ATTEMPT_TTFT, DECODE, GAPS,
             OVERHEAD, WAITED, IN_FLIGHT, ACCEPTED, CUT, ALERTS, ALERTS_RESOLVED, ALERT_MESSAGES, PROBES,
         ]  # fmt: skip
+        self._running: dict[str, int] = {}  # the cell of each attempt in flight, by id: a reload may change its label
         self._on_render: list[Callable[[], None]] = []
         self._read: list[Callable[[], None]] = []  # each reads from elsewhere into its cells
 
@@ -201,12 +202,13 @@ class Metrics:
 
     def attempt_started(self, model: str, start: AttemptStart) -> None:
         """Count the start of an attempt."""
-        self._cells[self._known.deployment(model, start.deployment).in_flight] += 1.0
+        cell = self._running[start.id] = self._known.deployment(model, start.deployment).in_flight
+        self._cells[cell] += 1.0
 
     def attempt_ended(self, model: str, attempt: AttemptRecord) -> None:
         """Count the end of an attempt."""
         cells, deployment = self._cells, self._known.deployment(model, attempt.deployment)
-        cells[deployment.in_flight] -= 1.0
+        cells[self._running.pop(attempt.id, deployment.in_flight)] -= 1.0
         cells[deployment.outcome(attempt.outcome, attempt.role)] += 1.0
         if attempt.error_kind is not None:
             cells[self._series.first_cell(ERRORS, deployment.label, str(attempt.error_kind))] += 1.0

@@ -173,6 +173,17 @@ def test_before_the_first_visible_character_another_answer_takes_its_place() -> 
     assert not wrong(evidence)
 
 
+def test_of_two_that_were_to_go_on_the_other_is_asked_again_however_long_the_answer_had_run() -> None:
+    breaks = replace(PROSE, slow_at=1, breaks_at=25)
+    other = replace(PROSE, first_s=1.2, habit="anew")  # has its token when the second one is under way
+    scenario = replace(RESCUED, takeover={"when": "always", "within_s": 2.0})
+    behaviours = {FIRST: (breaks,), OTHERS[0]: (other,), OTHERS[1]: (replace(PROSE, first_s=0.5),)}
+    evidence = run(replace(scenario, behaviours=behaviours))
+    (call,) = evidence.store.calls.values()
+    assert (call.takeover, call.launched, call.status_code) == ("finished", 4, 200)
+    assert not wrong(evidence)
+
+
 PROSE = Behaviour(prose=True, tokens=30, slow_gap_s=1.0, opens_s=0.01, first_s=0.05)
 RESCUED = Scenario(
     seed=1,

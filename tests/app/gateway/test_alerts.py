@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 
-from gateway.alerts.alert import Event
+from gateway.alerts.alert import Event, Kind
 from gateway.alerts.stated_models import LEAST_ANSWERS, LEAST_BEFORE, TAKES_OVER
+from gateway.detecting.slowdowns import Change, Happened, Metric, Slowdown
+from gateway.ledger import Reader, Slowdowns
 from providers.simulator.script import Raw, Status, Step
 from tests.app.alerts.receiver import Receiver
 from tests.app.gateway.running_gateway import RunningGateway, Serve
@@ -60,6 +63,31 @@ async def test_alerts_that_are_off_open_nothing(serve: Serve) -> None:
         await running.gateway.operations.alerts.look()
         found = await shown(running)
     assert (found["enabled"], found["open"], found["data"]) == (False, [], [])
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_a_slowdown_is_said_only_where_somebody_looks_for_its_end(serve: Serve, *, is_on: bool) -> None:
+    async with serve(
+        alpha=stating("m"), config={"ledger": {"slowdowns": is_on}, "alerts": {"enabled": False}}
+    ) as running:
+        url = running.gateway.context.settings.database_url.get_secret_value()
+        slowdowns = Slowdowns(url, Reader(url), "the one before")
+        found = Slowdown(
+            model="llama",
+            deployment="alpha/m",
+            metric=Metric.TTFT,
+            began_s=1_800_000_000,
+            noticed_s=1_800_000_900,
+            ratio=1.6,
+            low=1.4,
+            high=1.8,
+            n=300,
+        )
+        assert await slowdowns.store(Change(Happened.BEGAN, found))
+        await slowdowns.aclose()
+        watch = running.gateway.operations.alerts.watch
+        await watch.look()  # the only look, as alerts are off: what was read is kept for a minute
+    assert watch.conditions[Kind.SLOWER] == is_on
 
 
 def stating(model: str, fingerprint: str | None = None) -> Sequence[Step]:

@@ -13,7 +13,8 @@ from gateway.app import background
 from gateway.app.background import Detection
 from gateway.core.calls import CallRecord
 from gateway.core.ids import new_id
-from gateway.detecting.slowdowns import DAY_S, HOUR_S, WINDOW_S, Histogram, Metric, Slowdown, Window
+from gateway.detecting.slowdowns import DAY_S, HOUR_S, WINDOW_S, Ending, Happened, Histogram, Metric, Slowdown, Window
+from gateway.detecting.slowdowns import Change as Began
 from gateway.ledger import queries
 from gateway.ledger.books import Slowdowns
 from gateway.ledger.database import create_engine, is_sqlite
@@ -189,6 +190,30 @@ async def test_a_clock_that_was_ahead_for_a_while_hides_nothing_that_comes_later
         await sums.pass_time(WINDOW_S, WINDOW_S, slow)
         await one.detection.look()
     assert [slowdown.deployment for slowdown in one.shown] == ["d0"]
+    await one.ledger.aclose()
+    await sums.engine.dispose()
+
+
+async def test_a_slowdown_that_nobody_has_looked_at_for_weeks_ends_with_the_next_look(ledger_url: str) -> None:
+    sums = Sums(ledger_url)
+    one = Looking(ledger_url, sums, "one")
+    began_s = sums.now_s
+    found = Slowdown(
+        model="m",
+        deployment="d0",
+        metric=Metric.TTFT,
+        began_s=began_s,
+        noticed_s=began_s + 900,
+        ratio=1.6,
+        low=1.4,
+        high=1.8,
+        n=300,
+    )
+    assert await one.ledger.store(Began(Happened.BEGAN, found))
+    sums.now_s += 40 * DAY_S  # the gateway was off
+    assert [change.ending for change in await one.detection.look()] == [Ending.NO_CALLS]
+    [row] = await rows(ledger_url)
+    assert (row["ending"], one.shown) == ("no_calls", [])
     await one.ledger.aclose()
     await sums.engine.dispose()
 

@@ -144,6 +144,31 @@ async def test_a_source_that_cannot_tell_neither_opens_nor_resolves() -> None:
     assert await world.said() == [(RESOLVED, KEY)]
 
 
+async def test_a_condition_lasts_though_its_source_cannot_tell_for_once() -> None:
+    world = World()
+    slow = condition("t", Kind.BURN_SLOW, after_s=3600.0)
+    for _ in range(4):
+        world.sources[0].fails, world.sources[0].now = None, [slow]
+        await world.run(1200)
+        world.sources[0].cannot_tell()
+        await world.run(EVERY_S)
+    assert await world.said() == [(OPENED, "burn_slow:t")]
+
+
+async def test_a_condition_that_is_gone_when_its_source_can_tell_again_has_not_lasted() -> None:
+    world = World()
+    slow = condition("t", Kind.BURN_SLOW, after_s=3600.0)
+    world.sources[0].now = [slow]
+    await world.run(1800)
+    world.sources[0].cannot_tell()
+    await world.run(1800)
+    world.sources[0].fails, world.sources[0].now = None, []
+    await world.run(EVERY_S)
+    world.sources[0].now = [slow]
+    await world.run(3600)
+    assert await world.said() == []
+
+
 async def test_a_defect_of_a_source_is_logged_and_the_rest_goes_on() -> None:
     world = World()
     world.sources[0].fails = ZeroDivisionError()

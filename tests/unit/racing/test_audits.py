@@ -123,6 +123,25 @@ def test_an_audited_loser_of_an_exploring_race_that_breaks_off_has_failed() -> N
     assert (record.outcome, record.error_kind) == (Outcome.FAILED, "upstream_truncated")
 
 
+@pytest.mark.parametrize("end", [[(1.4, UpstreamError(ErrorKind.DISCONNECTED, "reset"))], []])
+def test_an_audited_loser_whose_stream_breaks_or_stalls_after_its_finish_reason_has_not_failed(
+    end: list[tuple[float, UpstreamError]],
+) -> None:
+    slow = Timetable("slow", [(1.0, delta("short")), (1.2, FINISH), *end])
+    track = Track(slow, answers("quick", 0.2), audited=["slow", "quick"], explores=True)
+    run(to_the_end(track))
+    (record,) = track.recorder.audited
+    assert (record.outcome, record.error_kind, record.ttft_ms) == ("superseded", None, pytest.approx(1000))
+
+
+def test_an_audited_loser_that_breaks_after_an_empty_answers_end_was_cut_without_a_token() -> None:
+    slow = Timetable("slow", [(1.0, ROLE), (1.2, FINISH), (1.4, UpstreamError(ErrorKind.DISCONNECTED, "reset"))])
+    track = Track(slow, answers("quick", 0.2), audited=["slow", "quick"])
+    run(to_the_end(track))
+    (record,) = track.recorder.audited
+    assert (record.outcome, record.error_kind, record.censored_at_ms) == ("lost", None, pytest.approx(1400))
+
+
 def test_only_audited_losers_are_watched() -> None:
     track = Track(answers("cut", 1.0), answers("watched", 1.0), answers("quick", 0.2), audited=["watched", "quick"])
     run(to_the_end(track))

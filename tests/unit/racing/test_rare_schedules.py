@@ -124,6 +124,20 @@ def test_a_held_answer_that_breaks_off_leaves_the_race_to_the_others() -> None:
     assert record.error_kind is None
 
 
+def test_a_held_answer_that_breaks_off_has_shown_that_the_request_is_valid() -> None:
+    track = Track(
+        Timetable("slow-decoder", [(0.1, delta("half")), (0.5, RESET)]),
+        refuses("choosy", ErrorKind.BAD_REQUEST, 400, at=0.2),
+        refuses("fast-decoder", ErrorKind.SERVER_ERROR, 500, at=1.0),
+        answers("last", 0.1),
+        launches=[("slow-decoder", 0.0, Role.PRIMARY), ("choosy", 0.0, Role.RACE), ("fast-decoder", 0.0, Role.RACE)],
+        rest=["last"],
+        decode_s=SPEEDS,
+    )
+    assert run(track.run()).status_code == 200
+    assert track.outcomes["last"] == "won"
+
+
 def test_a_held_answer_with_its_finish_reason_is_whole() -> None:
     slow = Timetable("slow-decoder", [(0.2, delta("all")), (0.3, FINISH), (0.5, RESET)])
     track = Track(slow, refuses("fast-decoder", ErrorKind.SERVER_ERROR, 500, at=3.0), decode_s=SPEEDS)

@@ -231,6 +231,14 @@ def _value_after_half_an_hour(*, told_late: bool) -> float | None:
     return budgets.paced(MODEL, race)[0].value_usd_per_s
 
 
+def test_what_others_were_asked_while_a_replica_had_no_call_is_not_of_the_hour_of_its_next_one() -> None:
+    by_hour: dict[int, float] = {}
+    pace = Pace(MODEL, by_hour)
+    for hour, calls in ((1, 100.0), (2, 110.0), (10, 461.0), (11, 521.0)):
+        pace.call(MIDNIGHT_S + hour * HOUR_S, 0.0, calls, 24.0)
+    assert by_hour == {2: 10.0, **dict.fromkeys(range(3, 10), 50.0), 10: 1.0}
+
+
 def test_what_the_ledger_tells_of_the_day_before_counts_also_after_the_first_call() -> None:
     assert _value_after_half_an_hour(told_late=False) is None  # so much may be spent now: all that the budget allows
     assert _value_after_half_an_hour(told_late=True) is None

@@ -88,6 +88,18 @@ async def test_a_race_is_counted_by_model_and_by_deployment(metrics: Metrics) ->
     assert at(page, "holeshot_overhead_seconds_count") == 1
 
 
+async def test_an_attempt_ends_where_it_was_counted_though_a_reload_has_renamed_its_model() -> None:
+    models: list[dict[str, object]] = [{"llama": None}, {"new-name": None}]
+    metrics = Metrics(lambda: models[0])
+    start = started()
+    metrics.attempt_started("llama", start)
+    del models[0]
+    metrics.attempt_ended("llama", attempt(new_id(), id=start.id))
+    page = await page_of(metrics)
+    assert at(page, "holeshot_in_flight_attempts", deployment="groq/llama") == 0
+    assert at(page, "holeshot_in_flight_attempts", deployment=ADHOC_LABEL) == 0
+
+
 async def test_a_buckets_bound_is_in_it_and_buckets_add_up(metrics: Metrics) -> None:
     for ttft_ms in (50.0, 50.1, 119_999.0, 500_000.0):
         metrics.call_finished(raced_call(ttft_ms=ttft_ms))

@@ -1,0 +1,103 @@
+"""Calls whose answer has broken or is not valid, and whose next attempt hangs: a rescue comes as to the first one."""
+
+import pytest
+
+from gateway.core.attempts import Invalid, Role, WinOn
+from gateway.racing.sinks import GatheringSink
+from providers import ErrorKind, UpstreamError
+from providers.dialects import CHAT
+from tests.unit.racing.server import limited
+from tests.unit.racing.test_race import answers, hangs
+from tests.unit.racing.test_valid import TOOLS, calls
+from tests.unit.racing.track import ROLE, Step, Timetable, Track, delta
+from tests.unit.racing.virtual_time import run
+
+RESET = UpstreamError(ErrorKind.DISCONNECTED, "reset")
+BREAKS: list[tuple[float, Step]] = [(0.1, ROLE), (0.1, delta("half")), (0.5, RESET)]
+PLANNED = [("breaks", 0.0, Role.PRIMARY), ("hung", 2.0, Role.FAILOVER), ("spare", 4.0, Role.FAILOVER)]
+
+
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_who_replaces_a_gathered_answer_that_broke_may_not_hang_longer_than_the_first(*, is_limited: bool) -> None:
+    track = Track(
+        Timetable("breaks", BREAKS),
+        hangs("hung"),
+        answers("spare", 0.2),
+        launches=PLANNED,
+        rescue_s=2.0,
+        sink=GatheringSink(CHAT),
+        streamed=False,
+        seats=limited(hung=1, spare=1) if is_limited else None,
+    )
+    record = run(track.run())
+    assert track.outcomes == {"breaks": "failed", "hung": "lost", "spare": "won"}
+    assert record.ttft_ms == pytest.approx(2700)  # broken at 0.5 s, rescued 2 s later
+    assert [start.role for start in track.recorder.launched] == [Role.PRIMARY, Role.FAILOVER, Role.FAILOVER]
+
+
+def test_a_rival_that_ran_on_and_hangs_is_rescued_when_the_winner_breaks() -> None:
+    track = Track(
+        Timetable("breaks", BREAKS),
+        hangs("rival"),
+        answers("spare", 0.2),
+        launches=[("breaks", 0.0, Role.PRIMARY), ("rival", 0.0, Role.RACE), ("spare", 2.0, Role.FAILOVER)],
+        rescue_s=2.0,
+        keep_rival=True,
+        sink=GatheringSink(CHAT),
+        streamed=False,
+    )
+    assert run(track.run()).ttft_ms == pytest.approx(2700)
+    assert track.outcomes == {"breaks": "failed", "rival": "lost", "spare": "won"}
+
+
+def test_who_replaces_a_held_answer_that_broke_is_rescued_too() -> None:
+    track = Track(
+        Timetable("slow-decoder", BREAKS),
+        hangs("fast-decoder"),
+        hangs("hung"),
+        answers("spare", 0.2),
+        launches=[
+            ("slow-decoder", 0.0, Role.PRIMARY),
+            ("fast-decoder", 0.0, Role.RACE),
+            ("hung", 2.0, Role.FAILOVER),
+            ("spare", 4.0, Role.FAILOVER),
+        ],
+        rescue_s=2.0,
+        decode_s={"slow-decoder": 10.0, "fast-decoder": 2.0},
+    )
+    assert run(track.run()).ttft_ms == pytest.approx(2700)
+    assert track.outcomes["spare"] == "won"
+
+
+def test_a_gathered_answer_that_does_not_break_leaves_no_rescue_behind() -> None:
+    track = Track(
+        Timetable("breaks", BREAKS),
+        answers("whole", 0.1, *"abcdefgh", gap=1.0),
+        answers("spare", 0.2),
+        launches=[("breaks", 0.0, Role.PRIMARY), ("whole", 2.0, Role.FAILOVER), ("spare", 4.0, Role.FAILOVER)],
+        rescue_s=2.0,
+        sink=GatheringSink(CHAT),
+        streamed=False,
+    )
+    assert run(track.run()).launched == 2
+    assert track.upstreams["spare"].requests == []
+
+
+@pytest.mark.parametrize("invalid", list(Invalid))
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_a_rescue_that_the_budget_does_not_let_be_an_extra_attempt_comes_in_its_time(
+    *, invalid: Invalid, is_limited: bool
+) -> None:
+    track = Track(
+        calls("broken", 0.1, 0.3, "{"),
+        hangs("hung"),
+        calls("whole", 0.2, 0.5),
+        launches=[("broken", 0.0, Role.PRIMARY), ("hung", 0.0, Role.RACE), ("whole", 2.0, Role.FAILOVER)],
+        permits=1,
+        win_on=WinOn.VALID,
+        invalid=invalid,
+        fields=TOOLS,
+        seats=limited(hung=3, whole=3) if is_limited else None,
+    )
+    assert run(track.run()).ttft_ms == pytest.approx(2500)
+    assert track.outcomes["whole"] == "won"
