@@ -311,11 +311,34 @@ def test_a_body_without_a_limit_is_refused(problems: Problems, limit: str) -> No
         ("lame_duck_s: -1.5\n", "lame_duck_s: must be at least 0, not -1.5"),
         ("port: gsk-secret\n", "port: must be a whole number"),
         ("responses_store: maybe\n", "responses_store: must be true or false, not 'maybe'"),
+        ("workers: yes\n", "workers: must be a number, not true or false"),
+        ("alerts: { usd_per_day: on }\n", "alerts.usd_per_day: must be a number, not true or false"),
         ("log_level: loud\n", "log_level: must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
     ],
 )
 def test_a_wrong_number_or_word_is_named_unless_it_may_be_a_secret(problems: Problems, text: str, message: str) -> None:
     assert problems(text) == [f"gateway.yaml:1: {message}"]
+
+
+def test_a_switch_is_no_number_of_a_deployment_its_race_or_its_time_limits(problems: Problems) -> None:
+    text = """\
+models:
+  m:
+    deployments: [{ deployment: ollama/x, canary: true, max_in_flight: yes, drop_params: yes }]
+    race: { hedge_delay_s: on, hold: yes }
+    timeouts: { total_timeout_s: true }
+"""
+    words = "must be a number, not true or false"
+
+    assert problems("providers: { ollama: }\n" + text) == [
+        f"gateway.yaml:{line}: models.m.{place}: {words}"
+        for line, place in [
+            (4, "deployments[0].canary"),
+            (4, "deployments[0].max_in_flight"),
+            (5, "race.hedge_delay_s"),
+            (6, "timeouts.total_timeout_s"),
+        ]
+    ]
 
 
 @pytest.mark.parametrize(
