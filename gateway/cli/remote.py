@@ -73,10 +73,10 @@ def _answer(url: str, key: str | None, timeout_s: float) -> Iterator[IO[bytes]]:
 def _is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        is_plain = f"{parts.path}{parts.query}".isascii()
-        return parts.scheme in ("http", "https") and is_plain and (parts.port is None or parts.port > 0)
+        _ = parts.port
     except ValueError:  # an incomplete IPv6 address, or a port that is none
         return False
+    return parts.scheme in ("http", "https") and f"{parts.path}{parts.query}".isascii()
 
 
 def _may_be_sent(key: str) -> bool:

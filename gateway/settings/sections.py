@@ -54,7 +54,7 @@ class Section(BaseModel):
     def _is_no_switch(cls, value: object, info: ValidationInfo) -> object:
         """Refuse true and false for a number: ``canary: true`` would be every call, ``max_in_flight: yes`` one."""
         if isinstance(value, bool) and info.field_name in cls._numbers:
-            raise ValueError("must be a number, not true or false")  # noqa: TRY004 - pydantic reports a ValueError
+            raise ValueError("must be a number, not true or false")
         return value
 
 

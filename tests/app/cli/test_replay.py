@@ -16,7 +16,6 @@ from gateway.cli.replay import _show
 from gateway.cli.replaying import Found, Request, replay_ledger
 from gateway.ledger import migrate
 from gateway.settings import RaceSettings
-from gateway.settings.yaml_file import read_document
 
 Holeshot = Callable[..., Result]
 LEDGER = {"HOLESHOT_DATABASE_URL": "sqlite:///ledger.db"}
@@ -85,18 +84,15 @@ def test_yaml_is_a_part_of_a_configuration(holeshot: Holeshot, environ: dict[str
     RaceSettings.model_validate(written["models"]["llama"]["race"])
 
 
-def test_yaml_of_several_models_is_one_section(
-    environ: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_yaml_of_several_models_is_one_section(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     request = Request(environ["HOLESHOT_DATABASE_URL"], "7d", 7 * 86_400.0, "llama")
     _, [found] = replay_ledger(request)
 
     _show([found, Found("another", found.calls, found.replayed)], request, as_json=False, as_yaml=True)
 
-    (tmp_path / "part.yaml").write_text(capsys.readouterr().out, encoding="utf-8")
-    document = read_document(tmp_path / "part.yaml")
-    assert document.problems == ()
-    assert list(document.data["models"]) == ["llama", "another"]
+    written = capsys.readouterr().out
+    assert written.splitlines().count("models:") == 1
+    assert list(yaml.safe_load(written)["models"]) == ["llama", "another"]
 
 
 def test_without_a_provider_its_deployments_are_gone(holeshot: Holeshot, environ: dict[str, str]) -> None:

@@ -109,7 +109,23 @@ def test_depth_is_told_from_strings_wherever_a_slice_ends(size: int, monkeypatch
     monkeypatch.setattr(bodies, "STRUCTURE_BYTES", size)
     monkeypatch.setattr(bodies, "MOST_DEPTH", 4)
     chance = random.Random(size)
-    pieces = ["[", "]", "{", "}", "[", "{", ",", ":", "1", r'"a]["', r'"\\"', r'"\",[["', r'"\\\"}{"', '""', r'"\u005b{\n]"']
+    pieces = [
+        "[",
+        "]",
+        "{",
+        "}",
+        "[",
+        "{",
+        ",",
+        ":",
+        "1",
+        r'"a]["',
+        r'"\\"',
+        r'"\",[["',
+        r'"\\\"}{"',
+        '""',
+        r'"\u005b{\n]"',
+    ]
     outcomes = set()
     for _ in range(500):
         chosen = [chance.choice(pieces) for _ in range(chance.randrange(20))]
@@ -130,7 +146,7 @@ async def test_where_python_has_no_limit_of_depth_there_is_one(
     monkeypatch.setattr(bodies, "MOST_DEPTH", 100)  # Python's own, which this may have, is higher
     for depth, is_refused in ((100, False), (101, True)):
         nested = b"[" * (depth - 2) + b"]" * (depth - 2)
-        body = b'{"text":"' + b"x" * size + b'","deep":[' + filler + nested + b"]}"
+        body = b'{"messages":"' + b"x" * size + b'","deep":[' + filler + nested + b"]}"
         with pytest.raises(InvalidRequest, match="nested too deeply") if is_refused else nullcontext():
             assert (await read_contents(body, BodyWork())).size == len(body)
 
