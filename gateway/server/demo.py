@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import getproxies_environment, proxy_bypass
 
 import msgspec
 import structlog
@@ -63,11 +63,12 @@ async def simulated_fleet(seed: int = 0) -> AsyncIterator[Mapping[str, str]]:
 @contextmanager
 def _past_any_proxy() -> Iterator[None]:
     """Reach the simulated providers directly: a proxy of the environment cannot reach this machine's loopback."""
-    if proxy_bypass_environment(_HOST):
+    proxies = getproxies_environment()
+    if not proxies or proxy_bypass(_HOST):
         yield
         return
     before = os.environ.get("no_proxy")
-    os.environ["no_proxy"] = ",".join(filter(None, (getproxies_environment().get("no"), _HOST)))
+    os.environ["no_proxy"] = ",".join(filter(None, (proxies.get("no"), _HOST)))
     try:
         yield
     finally:
