@@ -387,12 +387,19 @@ def check_depth(body: bytes) -> Steps[None]:
     if opened <= MOST_DEPTH:
         return
     depth = 0
-    for structure in _structures(body):
+    for structure in _structures(body) if len(body) > LARGE_BYTES else (_structure(body),):
         steps = array("b", structure.translate(_DEEPER, _NO_BRACKETS))
         if depth + max(accumulate(steps), default=0) > MOST_DEPTH:
             raise InvalidRequest(TOO_DEEP)
         depth += sum(steps)
         yield
+
+
+def _structure(body: bytes) -> bytes:
+    """Return JSON without its strings: a third of the time of ``_structures``, but at once."""
+    if b"\\" in body:
+        body = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    return b"".join(body.split(b'"')[::2])
 
 
 def _structures(body: bytes) -> Iterator[bytes]:
