@@ -3,15 +3,18 @@
 import asyncio
 import codecs
 import re
+import sys
 import zlib
-from collections.abc import Hashable, Mapping
+from array import array
+from collections.abc import Hashable, Iterator, Mapping
+from itertools import accumulate
 
 import msgspec
 from aiohttp import HttpVersion11, web
 
 from gateway.api.auth import FORWARDED_FOR, counted_address
 from gateway.api.context import BodyWork, Context
-from gateway.api.json_body import NO_TEXT, Contents, Media, Steps, read_fields, scan_steps
+from gateway.api.json_body import NO_TEXT, TOO_DEEP, Contents, Media, Steps, finished, read_fields, scan_steps
 from gateway.core.errors import BodyTimeout, BodyTooLarge, ExpectationFailed, InvalidRequest, UnsupportedMediaType
 from gateway.overload.bodies import SEATED_BYTES, Bodies, Body
 from providers.dialects import DIALECTS
@@ -301,6 +304,10 @@ MOST_VALUES = (
     8_000_000  # decoded in well under 0.1 s; the longest list of tokens that is embedded at once has 0.3 million
 )
 LONGEST_DECODED_BYTES = 2 * 2**20  # of a field that becomes Python objects: they can need many times as much
+# Before 3.14, Python's limit of recursion holds for the JSON decoder, too. Since then only the stack's size does, of
+# which the decoder fills all: tens of thousands of brackets.
+MOST_DEPTH = 1000
+_HAS_NO_LIMIT = sys.version_info >= (3, 14)
 
 _DECODED = frozenset(
     {"fastest_response", "model", "models", "provider", "race", "route", "transforms"}  # of any dialect
@@ -313,16 +320,20 @@ _STRING = re.compile(rb'"%b"' % _INSIDE, re.DOTALL)
 # Not `)*+`: Python before 3.11.5 handles it wrongly if the group can fail.
 _WHOLE_STRINGS = re.compile(rb'(?:[^"]*+"%b")*[^"]*+' % _INSIDE, re.DOTALL)
 _REST_OF_STRING = re.compile(_INSIDE, re.DOTALL)
+_DEEPER = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: one level down, one up
+_NO_BRACKETS = bytes(set(range(256)).difference(b"[{]}"))
 
 
 async def read_contents(body: bytes, work: BodyWork, prompt: str = "", media: Media | None = None) -> Contents:
     """Parse ``body``. If it is large and ``media`` is given, its field ``prompt`` is scanned as well.
 
     Raises:
-        InvalidRequest: it is not JSON, not an object, or has too many fields or values.
+        InvalidRequest: it is not JSON, not an object, nested too deeply, or has too many fields or values.
 
     """
     if len(body) <= LARGE_BYTES:
+        if _HAS_NO_LIMIT:
+            finished(check_depth(body))
         return Contents.of(body)
     return await work.run(contents_steps(body, prompt, media))
 
@@ -339,6 +350,8 @@ def contents_steps(body: bytes, prompt: str, media: Media | None) -> Steps[Conte
     if values > MOST_VALUES:
         raise InvalidRequest(f"the body has more than {MOST_VALUES} values")
     yield
+    if _HAS_NO_LIMIT:
+        yield from check_depth(body)
     fields = read_fields(body)
     _check_lengths(fields)
     yield
@@ -349,10 +362,52 @@ def contents_steps(body: bytes, prompt: str, media: Media | None) -> Steps[Conte
 
 def values_outside_strings(body: bytes) -> Steps[int]:
     """Count the objects, arrays and separated values in JSON; exact up to the limit, then at least the limit."""
+    values = 0
+    for structure in _structures(body):
+        values += _separators(structure)
+        if values > MOST_VALUES:
+            break
+        yield
+    return values
+
+
+def check_depth(body: bytes) -> Steps[None]:
+    """Check how deep values are nested. Nearly all bodies have too few brackets for more than to count them.
+
+    Raises:
+        InvalidRequest: deeper than ``MOST_DEPTH``.
+
+    """
+    opened = 0
+    for at in range(0, len(body), _SLICE_BYTES):
+        opened += body.count(b"[", at, at + _SLICE_BYTES) + body.count(b"{", at, at + _SLICE_BYTES)
+        yield
+        if opened > MOST_DEPTH:
+            break
+    if opened <= MOST_DEPTH:
+        return
+    depth = 0
+    for structure in _structures(body) if len(body) > LARGE_BYTES else (_structure(body),):
+        steps = array("b", structure.translate(_DEEPER, _NO_BRACKETS))
+        if depth + max(accumulate(steps), default=0) > MOST_DEPTH:
+            raise InvalidRequest(TOO_DEEP)
+        depth += sum(steps)
+        yield
+
+
+def _structure(body: bytes) -> bytes:
+    """Return JSON without its strings: a third of the time of ``_structures``, but at once."""
+    if b"\\" in body:
+        body = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    return b"".join(body.split(b'"')[::2])
+
+
+def _structures(body: bytes) -> Iterator[bytes]:
+    """Yield JSON without its strings, slice by slice."""
     view, size = memoryview(body), len(body)
-    at = values = 0
+    at = 0
     inside = False  # whether ``at`` is in a string
-    while at < size and values <= MOST_VALUES:
+    while at < size:
         end = min(size, at + STRUCTURE_BYTES)
         if inside:
             rest = _REST_OF_STRING.match(body, at, end)
@@ -360,13 +415,13 @@ def values_outside_strings(body: bytes) -> Steps[int]:
             inside = after == end or view[after] != _QUOTE
             # If the slice ends with a backslash, the character it escapes begins the next one.
             at = after if after > at and inside else after + 1
+            yield b""
         else:
             whole = _WHOLE_STRINGS.match(body, at, end)
             after = end if whole is None else whole.end()
-            values += _separators(_STRING.sub(b"", view[at:after]))
+            structure = _STRING.sub(b"", view[at:after])
             inside, at = after < end, after + (after < end)
-        yield
-    return values
+            yield structure
 
 
 def _text_steps(body: bytes) -> Steps[None]:

@@ -265,5 +265,5 @@ def _as_asked(kind: PromptKind, request: _Request) -> bool | None:
 def _is_object(text: str) -> bool:
     try:
         return isinstance(_anything.decode(text), dict)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return False

@@ -43,6 +43,8 @@ def _alerts(
     if context.invoked_subcommand is not None:
         if config is not None:
             fail("write --config after the verb: holeshot alerts test --config FILE", MISUSED)
+        if as_json:
+            fail("write --json after the verb: holeshot alerts test --json", MISUSED)
         return
     url = read_database_url(config)
     from gateway.ledger import LedgerError  # noqa: PLC0415 - SQLAlchemy only where it is needed

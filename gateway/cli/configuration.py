@@ -92,13 +92,25 @@ def read_targets(config: Path | None) -> "Watched":
         raise typer.Exit(FAILED) from None
 
 
+def check_place(path: Path, *, force: bool) -> None:
+    """Exit if there is a folder at ``path``, or, unless ``force`` is set, a file."""
+    if path.is_dir():
+        fail(f"{path} is a folder: name a file in it")
+    if path.exists() and not force:
+        fail(f"{path} already exists; --force overwrites it")
+
+
 def write_file(path: Path, text: str, *, force: bool) -> None:
     """Write a file and make its folders; exit if it exists and ``force`` is not set, or if it cannot be written."""
+    check_place(path, force=force)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:  # also FileExistsError, where a file is in the place of the folder
+        fail(f"the folder {path.parent} cannot be made: {error.strerror}")
+    try:
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
-    except FileExistsError:
+    except FileExistsError:  # since then, or a link to nowhere
         fail(f"{path} already exists; --force overwrites it")
     except OSError as error:
         fail(f"{path} cannot be written: {error.strerror}")

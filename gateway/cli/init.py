@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.configuration import report, write_file
+from gateway.cli.configuration import check_place, report, write_file
 from gateway.cli.terminal import FAILED, MISUSED, as_json, fail, prose, say, write_json
 from gateway.core.terminal_text import counted
 
@@ -77,8 +77,7 @@ def write_configuration(
     """
     from gateway.settings import found_vendors, starter_text  # noqa: PLC0415 - pydantic only where it is needed
 
-    if path.exists() and not force:  # before providers are asked
-        fail(f"{path} already exists; --force overwrites it")
+    check_place(path, force=force)  # before providers are asked
     found = list(found_vendors(environ, catalog))
     market = None if top is None else _ask(environ, catalog, top)
     _write(path, starter_text(found, environ, market), force=force)

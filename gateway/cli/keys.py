@@ -242,6 +242,8 @@ def _assign(fields: dict[str, Any], assignment: str) -> None:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
         fail(f"--set {path}: the value is not YAML; quote it", MISUSED)
+    except ValueError:  # it has the form of a date
+        fail(f"--set {path}: there is no day {text}", MISUSED)
     *sections, field = path.split(".")
     inner = fields
     for section in sections:

@@ -178,6 +178,7 @@ _INTERVALS = {  # the ends of each, and their format
 
 _SINCE = re.compile(r"(\d+)([smhd])")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_LONGEST_S = 3660 * 86_400
 
 
 def leaderboard(  # noqa: PLR0917 - options are named on the command line
@@ -297,4 +298,7 @@ def _seconds(since: str) -> int:
     match = _SINCE.fullmatch(since)
     if match is None:
         fail(f"--since {since!r} is not a duration; write 90s, 10m, 1h or 2d", MISUSED)
-    return int(match[1]) * _UNIT_S[match[2]]
+    seconds = int(match[1]) * _UNIT_S[match[2]]
+    if seconds > _LONGEST_S:
+        fail(f"--since {since} is more than ten years", MISUSED)
+    return seconds

@@ -23,8 +23,20 @@ GROUP_ROWS = 20_000  # in a row group, which is kept in memory: about 20 MB of a
 HOW_TO_INSTALL = "--parquet needs pyarrow; run: pip install 'holeshot[parquet]'"
 
 
-class ParquetError(Exception):
+class ResultError(Exception):
     """A result that cannot be written; the message says why."""
+
+
+def check_columns(columns: Sequence[str]) -> None:
+    """Check that each of ``columns`` has a name of its own.
+
+    Raises:
+        ResultError: several have one name.
+
+    """
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if twice:
+        raise ResultError(f"several columns are named {', '.join(twice)}: rename them with AS")
 
 
 class Kind(StrEnum):
@@ -67,15 +79,13 @@ async def write_parquet(answer: "queries.Answer", kinds: Sequence[Kind], path: P
     """Write ``answer`` to ``path``, one row group at a time; return the number of rows.
 
     Raises:
-        ParquetError: two columns have one name, a value is not of its column's kind, or the file cannot be written.
+        ResultError: two columns have one name, a value is not of its column's kind, or the file cannot be written.
 
     """
     import pyarrow as pa  # noqa: PLC0415 - missing without the extra, and slow to import
     from pyarrow.parquet import ParquetWriter  # noqa: PLC0415 - likewise
 
-    twice = sorted({name for name in answer.columns if answer.columns.count(name) > 1})
-    if twice:
-        raise ParquetError(f"several columns are named {', '.join(twice)}: rename them with AS")
+    check_columns(answer.columns)
     types = {Kind.INSTANT: pa.timestamp("us", tz="UTC"), Kind.DATE: pa.date32(), Kind.TEXT: pa.string()} | {
         Kind.INTEGER: pa.int64(),
         Kind.FLOAT: pa.float64(),
@@ -101,7 +111,7 @@ async def write_parquet(answer: "queries.Answer", kinds: Sequence[Kind], path: P
             if group:
                 writer.write_table(pa.Table.from_batches(group, schema))
     except OSError as error:
-        raise ParquetError(f"cannot write {path}: {error.strerror or error}") from error
+        raise ResultError(f"cannot write {path}: {error.strerror or error}") from error
     return total + rows
 
 
@@ -121,7 +131,7 @@ def _array(pa: Any, field: Any, kind: Kind, values: Sequence[Any]) -> Any:
     try:
         return pa.array([None if value is None else as_kind(value) for value in values], type=field.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise ParquetError(f"column {field.name!r} has a value that is not {kind}: {error}") from error
+        raise ResultError(f"column {field.name!r} has a value that is not {kind}: {error}") from error
 
 
 def _instant(value: datetime | str) -> datetime:

@@ -1,8 +1,8 @@
 """One race of a prompt, run in this process with the gateway's parts, without a server."""
 
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 
 import msgspec
@@ -64,7 +64,7 @@ async def open_gateway(settings: Settings, on_demo: Callable[[], None]) -> Async
 
     Raises:
         LedgerError: the database cannot be used.
-        RuntimeError: the simulated providers do not start.
+        RuntimeError: the simulated providers do not start, or a provider cannot be opened.
 
     """
     async with AsyncExitStack() as stack:
@@ -75,10 +75,19 @@ async def open_gateway(settings: Settings, on_demo: Callable[[], None]) -> Async
             seed = random.randrange(2**32)  # noqa: S311 - else every first race would be the same
             settings = with_demo(settings, await stack.enter_async_context(simulated_fleet(seed)))
         await prepare_schema(settings.database_url.get_secret_value())
-        gateway = Gateway(settings)
+        with _usable_providers():
+            gateway = Gateway(settings)
         stack.push_async_callback(gateway.close)
         await gateway.start()
         yield gateway
+
+
+@contextmanager
+def _usable_providers() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise RuntimeError(str(error)) from error
 
 
 async def check_model(settings: Settings, name: str) -> None:
@@ -86,6 +95,7 @@ async def check_model(settings: Settings, name: str) -> None:
 
     Raises:
         ModelNotFound: with the nearest known names.
+        RuntimeError: a provider cannot be opened.
 
     """
     if not settings.providers:
@@ -94,7 +104,8 @@ async def check_model(settings: Settings, name: str) -> None:
         settings = demo_before_it_runs(settings)
     tasks = BackgroundTasks()
     fleets = Fleets(None, tasks)
-    fleet = fleets.build(settings, None)
+    with _usable_providers():
+        fleet = fleets.build(settings, None)
     try:
         fleet.find(name, adhoc=True)
     finally:

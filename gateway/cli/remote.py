@@ -47,8 +47,10 @@ def lines(url: str, key: str | None, silent_s: float) -> Iterator[bytes]:
 
 @contextmanager
 def _answer(url: str, key: str | None, timeout_s: float) -> Iterator[IO[bytes]]:
-    if urlsplit(url).scheme not in ("http", "https"):
+    if not _is_address(url):
         raise GatewayError(f"{url!r} is no http:// or https:// address")
+    if key is not None and not _may_be_sent(key):
+        raise GatewayError("the key has a character that cannot be sent, such as a line break: look where it is set")
     headers = {"authorization": f"Bearer {key}"} if key else {}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 - the scheme was checked
     handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
@@ -66,6 +68,23 @@ def _answer(url: str, key: str | None, timeout_s: float) -> Iterator[IO[bytes]]:
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise GatewayError(f"no gateway at {url} ({reason}); start one with `holeshot serve`, or give --url") from None
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:  # an incomplete IPv6 address, or a port that is none
+        return False
+    return parts.scheme in ("http", "https") and f"{parts.path}{parts.query}".isascii()
+
+
+def _may_be_sent(key: str) -> bool:
+    try:
+        key.encode("latin-1")
+    except UnicodeEncodeError:
+        return False
+    return key.isprintable()
 
 
 def _reason(status: int, body: bytes) -> str:

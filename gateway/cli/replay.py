@@ -121,6 +121,7 @@ def _show(answers: "Sequence[Found]", request: "Request", *, as_json: bool, as_y
     from gateway.replay.advice import advice, published, yaml  # noqa: PLC0415 - as above
 
     without = request.without
+    is_begun = False  # the section `models:` of the YAML, which a file has once
     if as_json:
         data = [published(each.model, each.calls, each.replayed, without) for each in answers]
         write_json({"window": request.window, "models": data})
@@ -141,7 +142,8 @@ def _show(answers: "Sequence[Found]", request: "Request", *, as_json: bool, as_y
             prose(advised.why if advised.setting is None else f"Recommended: {advised.setting}. {advised.why}")
             _write_needs(each.replayed.needs)
         if written is not None:
-            say(written)
+            say(written.partition("\n")[2] if as_yaml and is_begun else written)
+            is_begun = True
     if not as_yaml:
         prose("\nMilliseconds; intervals of 95 % in brackets. docs/replay.md has the assumptions.", err=True)
 

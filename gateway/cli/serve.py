@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.configuration import ConfigOption, read_clickhouse, read_database_url, read_settings
+from gateway.cli.configuration import ConfigOption, read_clickhouse, read_database_url, read_settings, report
 from gateway.cli.terminal import MISUSED, fail, say, write_json
 from gateway.core.tasks import collect_less
 from gateway.core.terminal_text import counted
@@ -40,7 +40,7 @@ def serve(
     Example: GROQ_API_KEY=gsk-... holeshot serve --port 4000
     """
     collect_less()  # before it imports the gateway
-    from gateway.settings import References, load  # noqa: PLC0415 - pydantic only where it is needed
+    from gateway.settings import ConfigurationError, References, load  # noqa: PLC0415 - pydantic only where it is needed
 
     overrides, references = {"host": host, "port": port, "workers": workers}, References()
     settings, path = read_settings(config, overrides, exit_code=MISUSED, references=references)
@@ -61,6 +61,9 @@ def serve(
             run(settings, source)
     except TlsError as error:
         fail(str(error), MISUSED)
+    except ConfigurationError as error:  # what only opening its providers shows
+        report(error)
+        raise typer.Exit(MISUSED) from None
     except (DemoFailedError, LedgerError, UnusableTopologyError) as error:
         fail(str(error))
     except OSError as error:

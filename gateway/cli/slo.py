@@ -39,6 +39,8 @@ def slo(
 
     Example: holeshot slo --json
     """
+    if explain and as_json:
+        fail("--explain has no JSON: leave out one of the two", MISUSED)
     from gateway.ledger import LedgerError  # noqa: PLC0415 - SQLAlchemy only here
     from gateway.settings import nearest, targets_of  # noqa: PLC0415 - likewise
 

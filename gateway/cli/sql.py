@@ -13,7 +13,8 @@ from gateway.cli.configuration import ConfigOption, read_clickhouse, read_databa
 from gateway.cli.parquet import (
     HOW_TO_INSTALL,
     Kind,
-    ParquetError,
+    ResultError,
+    check_columns,
     is_installed,
     kinds_of_postgres,
     kinds_of_sqlite,
@@ -136,7 +137,7 @@ def sql(
             say(f"{counted(asyncio.run(_export(url, statement, parquet)), 'row')} in {parquet}", err=True)
             return
         asyncio.run(_answer(url, statement, _form(as_json, as_jsonl, as_csv), limit))
-    except (LedgerError, ParquetError) as error:
+    except (LedgerError, ResultError) as error:
         fail(str(error))
 
 
@@ -166,7 +167,7 @@ def _ask_clickhouse(config: Path | None, statement: str, form: str, limit: int) 
 
     try:
         asyncio.run(asked(settings.url.get_secret_value()))
-    except LedgerError as error:
+    except (LedgerError, ResultError) as error:
         fail(str(error))
 
 
@@ -202,6 +203,8 @@ def _warn_of_role(answer: "queries.Answer") -> None:
 
 
 async def _write(answer: "queries.Answer", form: str, limit: int) -> None:
+    if form in {"json", "jsonl"}:
+        check_columns(answer.columns)  # an object has one value of a name, so the others would be lost
     if form == "csv":
         await _write_csv(answer)
     elif form == "jsonl":
@@ -212,6 +215,7 @@ async def _write(answer: "queries.Answer", form: str, limit: int) -> None:
         write_json([dict(zip(answer.columns, row, strict=True)) for row in rows])
     else:
         await _write_table(answer, limit)
+    sys.stdout.flush()  # here, where a closed pipe (`| head`) is no news; at the exit Python complains of it
 
 
 async def _write_csv(answer: "queries.Answer") -> None:

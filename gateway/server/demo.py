@@ -1,8 +1,10 @@
 """The demo: five simulated providers over real HTTP in their own process, for users without a key."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from urllib.request import getproxies_environment, proxy_bypass
 
 import msgspec
 import structlog
@@ -16,7 +18,8 @@ START_LIMIT_S = 20.0
 # nothing, and so the first hundred calls show what racing saves. One in ten is not, so that it remains an estimate.
 AUDIT_SHARE = 0.9
 _LONGEST_COMPLAINT_BYTES = 8192
-_NOT_THERE = "http://127.0.0.1:1"
+_HOST = "127.0.0.1"
+_NOT_THERE = f"http://{_HOST}:1"
 
 
 class DemoFailedError(Exception):
@@ -49,11 +52,30 @@ async def simulated_fleet(seed: int = 0) -> AsyncIterator[Mapping[str, str]]:
             line = await asyncio.wait_for(process.stdout.readline(), START_LIMIT_S)
         if not line:
             raise DemoFailedError("the simulated providers did not start: see above, or configure a provider")
-        yield msgspec.json.decode(line, type=dict[str, str])
+        with _past_any_proxy():
+            yield msgspec.json.decode(line, type=dict[str, str])
     finally:
         process.stdin.close()
         await process.wait()
         await complaints
+
+
+@contextmanager
+def _past_any_proxy() -> Iterator[None]:
+    """Reach the simulated providers directly: a proxy of the environment cannot reach this machine's loopback."""
+    proxies = getproxies_environment()
+    if not proxies or proxy_bypass(_HOST):
+        yield
+        return
+    before = os.environ.get("no_proxy")
+    os.environ["no_proxy"] = ",".join(filter(None, (proxies.get("no"), _HOST)))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["no_proxy"]
+        else:
+            os.environ["no_proxy"] = before
 
 
 async def _log_complaints(stderr: asyncio.StreamReader) -> None:

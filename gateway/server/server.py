@@ -17,8 +17,8 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
 from enum import EnumType
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,15 +27,16 @@ import msgspec
 import structlog
 
 from gateway.api.context import Phase
+from gateway.app.fleets import Fleets
 from gateway.app.gateway import Gateway
 from gateway.app.stores import check_redis
 from gateway.connections.listener import SharedPort, bind, descriptor_budget, listening, raise_limit
 from gateway.connections.tls import Certificate, open_context
-from gateway.core.tasks import Lifeline, mask_signals
+from gateway.core.tasks import BackgroundTasks, Lifeline, mask_signals
 from gateway.core.terminal_text import counted
 from gateway.ledger import prepare_schema
 from gateway.server.reload import Latest, Reloader, Source
-from gateway.settings import Settings
+from gateway.settings import ConfigurationError, Problem, Settings
 from gateway.watching import logs
 from gateway.watching.logs import Lines
 from gateway.watching.metrics import forget_process
@@ -273,6 +274,7 @@ def run(settings: Settings, source: Source) -> None:
         TlsError: the certificate or its key cannot be used.
         LedgerError: the database's schema is missing or old.
         UnusableTopologyError: limits and standings cannot be shared over this Redis.
+        ConfigurationError: a provider cannot be opened.
 
     """
     signal.signal(signal.SIGHUP, _ignore)
@@ -329,7 +331,8 @@ async def _serve(
             source = msgspec.structs.replace(source, load=load)
 
         await prepare_stores(settings)
-        gateway = Gateway(settings)
+        with _usable_providers():
+            gateway = Gateway(settings)
         await gateway.start()
         stack.push_async_callback(gateway.close)
         certificate = await _open(gateway, sock, settings, stack)
@@ -342,6 +345,34 @@ async def _serve(
     # Event gateway.stopped: It has ended in order: calls are over, and rows are in the database or the spool.
     # Do: Nothing.
     structlog.get_logger().info("gateway.stopped")
+
+
+@contextmanager
+def _usable_providers() -> Iterator[None]:
+    """Say of a provider that cannot be opened what a reload would say.
+
+    Raises:
+        ConfigurationError: there is one.
+
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigurationError([Problem(str(error))]) from error
+
+
+async def _check_providers(settings: Settings) -> None:
+    """Open the providers once, before workers are forked: each of them would fail alike, again and again.
+
+    Raises:
+        ConfigurationError: one cannot be opened.
+
+    """
+    fleets = Fleets(None, BackgroundTasks())
+    with _usable_providers():
+        fleet = fleets.build(settings, None)
+    await fleet.aclose()
+    await fleets.aclose()
 
 
 async def _open(gateway: Gateway, sock: socket.socket, settings: Settings, stack: AsyncExitStack) -> Certificate | None:
@@ -469,6 +500,7 @@ def _supervise(settings: Settings, port: SharedPort, source: Source, log: Lines)
     """Run the workers as child processes, after checking that they can start."""
     with asyncio.Runner() as runner:
         runner.run(prepare_stores(settings))
+        runner.run(_check_providers(settings))
     latest = Latest(settings, source)
 
     def work(sock: socket.socket, lifeline: Lifeline) -> None:

@@ -53,6 +53,7 @@ _POSSIBLE: Mapping[Kind, tuple[Api, ...]] = {
     "litellm": apis_of(None, "litellm"),
 }
 _OF_THE_BODY = frozenset({"accept-encoding", "content-encoding", "content-type"})
+_NO_HEADER = "cannot be sent as a header field: is there a line break in it?"
 
 
 def check(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
@@ -156,6 +157,8 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog) -> Iterat
     kind = _kind(name, provider, catalog)
     yield from _apis((*place, "apis"), provider.apis, kind)
     yield from _libraries(place, provider, vendor, kind)
+    if kind != "litellm":  # which sends what it is given in ways of its own
+        yield from _unsendable(place, provider)
     known_url = provider.base_url or (vendor.base_url if vendor else None)
     if kind in {"bedrock", "openai_compatible"} and known_url is None:
         if vendor is not None:
@@ -176,6 +179,31 @@ def _libraries(place: Place, provider: ProviderSettings, vendor: Vendor | None, 
         yield Complaint(place, f"needs google-auth: {VERTEX}")
     if kind == "bedrock" and not provider.keys and not has_botocore():
         yield Complaint(place, f"needs a key of Bedrock's, or botocore: {BEDROCK}")
+
+
+def _unsendable(place: Place, provider: ProviderSettings) -> Iterator[Complaint]:
+    """Yield a complaint for each header of a provider that no request could have, and for two logins at once."""
+    for header, value in provider.headers.items():
+        if not _may_be_sent(header, value.get_secret_value()):
+            yield Complaint((*place, "headers", header), _NO_HEADER)
+    if provider.organization is not None and not _may_be_sent("openai-organization", provider.organization):
+        yield Complaint((*place, "organization"), _NO_HEADER)
+    keys: dict[Place, SecretStr | None] = {(*place, "api_key"): provider.api_key}
+    keys |= {(*place, "api_keys", name): key for name, key in provider.api_keys.items()}
+    for here, key in keys.items():
+        if key is not None and not _may_be_sent("authorization", key.get_secret_value()):
+            yield Complaint(here, "has a character that cannot be sent, such as a line break: look where it is set")
+    url = provider.base_url
+    if url is not None and provider.keys and _has_host(url) and urlsplit(url).username is not None:
+        yield Complaint((*place, "base_url"), "names a user, and there is a key: keep one of the two")
+
+
+def _may_be_sent(header: str, value: str) -> bool:
+    try:
+        checked({header: value})
+    except ValueError:
+        return False
+    return True
 
 
 def _model(name: str, settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
@@ -242,10 +270,8 @@ def _headers(place: Place, deployment: DeploymentSettings) -> Iterator[Complaint
         if header.lower() in _OF_THE_BODY:
             yield Complaint((*place, header), "is set by the gateway: remove it")
             continue
-        try:
-            checked({header: value.get_secret_value()})
-        except ValueError:
-            yield Complaint((*place, header), "cannot be sent as a header field: is there a line break in it?")
+        if not _may_be_sent(header, value.get_secret_value()):
+            yield Complaint((*place, header), _NO_HEADER)
 
 
 def _limits(settings: Settings) -> Iterator[str]:

@@ -2,13 +2,21 @@
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from types import MappingProxyType
-from typing import Annotated, Self
+from types import MappingProxyType, UnionType
+from typing import Annotated, Any, ClassVar, Self, Union, get_args, get_origin
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from gateway.targets.targets import Definition, Target
 
@@ -29,10 +37,41 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
+    _numbers: ClassVar[frozenset[str]] = frozenset()  # the fields that are numbers
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        super().__pydantic_init_subclass__(**options)
+        cls._numbers = frozenset(name for name, field in cls.model_fields.items() if _is_number(field.annotation))
+
     @model_validator(mode="before")
     @classmethod
     def _take_empty_as_unsaid(cls, value: object) -> object:
         return without_nulls(value)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_switch(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse true and false for a number: ``canary: true`` would be every call, ``max_in_flight: yes`` one."""
+        if isinstance(value, bool) and info.field_name in cls._numbers:
+            raise ValueError("must be a number, not true or false")
+        return value
+
+
+def _is_number(annotation: Any) -> bool:
+    kinds = set(_kinds(annotation))
+    return not kinds.isdisjoint({int, float}) and bool not in kinds
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    """Yield the types of a field: of ``Annotated[float, ...] | None``, float and None's."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) in {Union, UnionType}:
+        for part in get_args(annotation):
+            yield from _kinds(part)
+    else:
+        yield annotation
 
 
 # The rights of a client besides its own calls.
@@ -214,16 +253,9 @@ class TracingSettings(Section):
 # The limits of a client: of requests, tokens, parallel calls and dollars.
 
 
-def _no_switch(value: object) -> object:
-    """Refuse true and false, which would be read as 1 and 0."""
-    if isinstance(value, bool):
-        raise ValueError("must be a number, not true or false")  # noqa: TRY004 - pydantic reports a ValueError
-    return value
-
-
 _MOST = 1_000_000_000_000  # more than any client reaches, and within the range of every store
-_Number = Annotated[int, BeforeValidator(_no_switch), Field(ge=1, le=_MOST)]
-_Dollars = Annotated[float, BeforeValidator(_no_switch), Field(ge=0, le=_MOST, allow_inf_nan=False)]
+_Number = Annotated[int, Field(ge=1, le=_MOST)]
+_Dollars = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
 
 
 class LimitSettings(Section):

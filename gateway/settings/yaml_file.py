@@ -92,7 +92,8 @@ class _Walk:
     def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
         inherited: dict[str, Any] = {}
         own: dict[str, Any] = {}
-        for key_node, value_node in node.value:
+        # Merged keys first, wherever they are: a line is that of a section's own key, which is stronger.
+        for key_node, value_node in sorted(node.value, key=lambda pair: pair[0].tag != _MERGE):
             if key_node.tag == _MERGE:
                 inherited = self._inherited(value_node, place) | inherited
                 continue
@@ -129,7 +130,7 @@ class _Walk:
     def _scalar(self, node: yaml.Node, place: Place) -> Any:
         try:
             value = self._loader.construct_object(node)
-        except (yaml.YAMLError, ValueError):  # an unknown tag, an invalid date
+        except (yaml.YAMLError, ValueError, LookupError, AttributeError):  # an unknown tag, a date that is none
             self._complain(node, place, "cannot be understood; put it in quotes")
             return None
         return value.translate(_UNMASK) if isinstance(value, str) else value

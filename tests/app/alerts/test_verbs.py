@@ -142,10 +142,11 @@ def test_a_database_that_is_away_is_one_sentence(holeshot: Holeshot, url: str, w
     assert words in result.stderr
 
 
-def test_a_file_given_before_the_verb_is_a_wrong_use(holeshot: Holeshot) -> None:
+def test_an_option_of_the_verb_given_before_it_is_a_wrong_use(holeshot: Holeshot) -> None:
     configure("")
-    result = holeshot("alerts", "--config", "gateway.yaml", "test")
-    assert (result.exit_code, "after the verb" in result.stderr) == (2, True)
+    for options in (("--config", "gateway.yaml"), ("--json",)):
+        result = holeshot("alerts", *options, "test")
+        assert (result.exit_code, result.stdout, "after the verb" in result.stderr) == (2, "", True)
 
 
 @pytest.mark.parametrize(

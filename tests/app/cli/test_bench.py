@@ -256,6 +256,16 @@ async def test_a_key_that_an_event_refuses_is_not_used_again(field: Field) -> No
     assert others == [first] * 5
 
 
+async def test_json_that_is_nested_too_deeply_to_be_read_is_not_as_asked(field: Field) -> None:
+    field.a.script = [Delta("[" * 20_000), *ANSWER[2:]]
+
+    code, out, err = await field.bench("--classes", "json", "--rounds", "2", "--warm-up", "1", "--json")
+
+    assert code == 0, err
+    [a, _] = [cell for cell in json.loads(out)["cells"] if cell["kind"] == "all"]
+    assert (a["requests"], a["figures"]["as_asked"]["value"]) == (2, 0)
+
+
 async def test_several_requests_run_at_a_time_at_one_deployment(field: Field) -> None:
     code, out, _ = await field.bench("--classes", "short", "--rounds", "2", "--concurrency", "4", "--json")
     assert code == 0

@@ -138,6 +138,7 @@ def test_an_expiry_may_be_a_time_from_now_on(keys: Holeshot, text: str, days: fl
         (["new", "app", "--set", "max_width=9"], 2, "max_width: must be at most 8"),
         (["new", "app", "--set", "max_width"], 2, "write it like --set rpm=60"),
         (["new", "app", "--set", "models=[a"], 2, "is not YAML"),
+        (["new", "app", "--set", "expires=2030-02-30"], 2, "--set expires: there is no day 2030-02-30"),
         (["new", "app", "--models", "lama"], 2, "there is no model 'lama'; did you mean 'llama'?"),
         (["new", "app", "--set", "only=[yours]"], 2, "there is no provider 'yours'; known: mine"),
         (["new", "app", "--role", "owner"], 2, "role: must be 'client', 'viewer', 'operator' or 'admin'"),

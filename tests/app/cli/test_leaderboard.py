@@ -169,6 +169,26 @@ def test_a_key_is_sent_and_a_missing_one_is_explained(holeshot: Holeshot, site: 
     assert holeshot("leaderboard", "--url", site.url, HOLESHOT_KEY="hs-secret").exit_code == 0
 
 
+@pytest.mark.parametrize("key", ["hs-secret\r", "hs-secret\n", "hs-\u0435"])
+def test_a_key_that_cannot_be_sent_is_one_line_without_it(holeshot: Holeshot, site: Any, key: str) -> None:
+    site.answers["/leaderboard"] = MODELS
+
+    result = holeshot("leaderboard", "--url", site.url, HOLESHOT_KEY=key)
+
+    assert (result.exit_code, site.asked) == (1, [])
+    assert result.stderr == (
+        "holeshot: the key has a character that cannot be sent, such as a line break: look where it is set\n"
+    )
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://127.0.0.1:70000", "http://127.0.0.1/ä", "127.0.0.1:4000"])
+def test_an_address_that_is_none_is_one_line(holeshot: Holeshot, url: str) -> None:
+    result = holeshot("leaderboard", "--url", url)
+
+    assert result.exit_code == 1
+    assert result.stderr == f"holeshot: '{url}/leaderboard' is no http:// or https:// address\n"
+
+
 def test_no_gateway_is_one_line_that_says_what_to_do(holeshot: Holeshot, site: Any) -> None:
     site.close_url = site.url.rsplit(":", 1)[0] + ":1"
 
@@ -214,11 +234,14 @@ def test_since_answers_from_the_ledger_without_a_gateway(
     assert holeshot("leaderboard", "llama", "--since", "10m", HOLESHOT_DATABASE_URL=url).exit_code == 1
 
 
-def test_a_length_of_time_that_is_none_is_refused(holeshot: Holeshot) -> None:
-    result = holeshot("leaderboard", "--since", "yesterday")
+@pytest.mark.parametrize(
+    ("since", "words"), [("yesterday", "write 90s, 10m, 1h or 2d"), ("99999999d", "is more than ten years")]
+)
+def test_a_length_of_time_that_is_none_is_refused(holeshot: Holeshot, since: str, words: str) -> None:
+    result = holeshot("leaderboard", "--since", since)
 
     assert result.exit_code == 2
-    assert "write 90s, 10m, 1h or 2d" in result.stderr
+    assert words in result.stderr
 
 
 def _call(at: datetime, ttft_ms: float) -> CallRecord:

@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ from typer.testing import Result
 Holeshot = Callable[..., Result]
 
 NAME = re.compile(r"[a-z]\w+")
+ROOT = Path(__file__).parents[3]
 LEDGER = {"HOLESHOT_DATABASE_URL": "sqlite:///ledger.db"}
 
 
@@ -48,6 +51,20 @@ def test_sql_reads_the_question_from_standard_input(holeshot: Holeshot) -> None:
     result = holeshot("sql", "-", "--json", stdin="select 'a' as letter", **LEDGER)
 
     assert json.loads(result.output) == [{"letter": "a"}]
+
+
+@pytest.mark.parametrize("form", ["--csv", "--jsonl", "--json"])
+def test_a_reader_that_has_gone_is_no_news(holeshot: Holeshot, form: str) -> None:
+    holeshot("migrate", **LEDGER)
+    ours, its = os.pipe()
+    os.close(ours)
+
+    command = [sys.executable, "-m", "gateway.cli", "sql", form, "select 1 as n"]
+    environ = {**os.environ, **LEDGER, "PYTHONPATH": str(ROOT)}
+    asked = subprocess.run(command, stdout=its, stderr=subprocess.PIPE, env=environ, check=False)
+
+    os.close(its)
+    assert (asked.returncode, asked.stderr) == (1, b"")
 
 
 def test_sql_writes_nothing_into_the_ledger(holeshot: Holeshot) -> None:

@@ -299,6 +299,34 @@ async def test_without_any_provider_simulated_ones_race_and_it_says_so(raced: Ra
     assert bool(out) == (code == 0)
 
 
+@pytest.mark.parametrize("spared", ["", "intranet.example"])
+async def test_the_simulated_ones_are_reached_past_the_proxy_of_an_office(
+    raced: RacedProviders, monkeypatch: pytest.MonkeyPatch, spared: str
+) -> None:
+    for name, value in (("http_proxy", "http://127.0.0.1:9"), ("no_proxy", spared)):
+        monkeypatch.setenv(name, value)
+        monkeypatch.delenv(name.upper(), raising=False)
+    path = raced.folder / "gateway.yaml"
+    path.write_text(path.read_text().partition("providers:")[0])
+
+    await raced.race("Why?", "--max-tokens", "2", "--width", "5")
+
+    kinds = {kind for (kind,) in raced.rows("select error_kind from attempts")}
+    assert kinds
+    assert "connect_error" not in kinds
+
+
+async def test_a_proxy_of_a_kind_that_is_not_supported_is_one_line(
+    raced: RacedProviders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("http_proxy", "socks5://127.0.0.1:9"), ("no_proxy", "")):
+        monkeypatch.setenv(name, value)
+        monkeypatch.delenv(name.upper(), raising=False)
+    told = "holeshot: HTTP_PROXY must be http://host:port or https://host:port; other kinds are not supported\n"
+    assert await raced.race("Why?") == (1, "", told)
+    assert await raced.race("Why?", "-m", "chat") == (1, "", told)
+
+
 async def test_an_unknown_model_is_refused_before_anything_is_started(raced: RacedProviders) -> None:
     path = raced.folder / "gateway.yaml"
     path.write_text(path.read_text().partition("providers:")[0])

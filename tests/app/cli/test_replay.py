@@ -12,6 +12,8 @@ import yaml
 from typer.testing import Result
 
 from benchmarks.replay.worlds import WORLDS, Drawing, ledger, store
+from gateway.cli.replay import _show
+from gateway.cli.replaying import Found, Request, replay_ledger
 from gateway.ledger import migrate
 from gateway.settings import RaceSettings
 
@@ -80,6 +82,17 @@ def test_yaml_is_a_part_of_a_configuration(holeshot: Holeshot, environ: dict[str
     assert result.exit_code == 0, result.output
     written = yaml.safe_load(result.stdout)
     RaceSettings.model_validate(written["models"]["llama"]["race"])
+
+
+def test_yaml_of_several_models_is_one_section(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    request = Request(environ["HOLESHOT_DATABASE_URL"], "7d", 7 * 86_400.0, "llama")
+    _, [found] = replay_ledger(request)
+
+    _show([found, Found("another", found.calls, found.replayed)], request, as_json=False, as_yaml=True)
+
+    written = capsys.readouterr().out
+    assert written.splitlines().count("models:") == 1
+    assert list(yaml.safe_load(written)["models"]) == ["llama", "another"]
 
 
 def test_without_a_provider_its_deployments_are_gone(holeshot: Holeshot, environ: dict[str, str]) -> None:

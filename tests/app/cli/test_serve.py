@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,16 @@ from tests.app.gateway.running_gateway import configuration, write
 from tests.patience import PATIENCE_S
 
 
-async def refused(folder: Path, *, descriptors: int = 4096, **settings: Any) -> tuple[int, str]:
+async def refused(
+    folder: Path, *, descriptors: int = 4096, environ: Mapping[str, str] | None = None, **settings: Any
+) -> tuple[int, str]:
     """Start a gateway that cannot; return its exit code and what it said."""
     path = write(configuration(folder, {"alpha": "http://127.0.0.1:9/v1"}, **settings), folder)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLESHOT_")}
     command = (sys.executable, "-P", "-m", "gateway.cli", "serve", "--config", str(path))
     process = await asyncio.create_subprocess_exec(
         *("sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh", *command),
-        env=clean,
+        env={**clean, **(environ or {})},
         stderr=asyncio.subprocess.PIPE,
     )
     async with asyncio.timeout(PATIENCE_S):
@@ -72,3 +75,9 @@ async def test_a_certificate_or_a_key_that_is_missing(tmp_path: Path, what: str)
     assert code == 2  # as every configuration that cannot be used
     assert f"tls.{what}: there is no file {files[what]}" in said
     assert "--port" not in said
+
+
+async def test_a_proxy_of_a_kind_that_is_not_supported(tmp_path: Path) -> None:
+    code, said = await refused(tmp_path, environ={"http_proxy": "socks5://127.0.0.1:9", "no_proxy": ""})
+    assert code == 2  # as every configuration that cannot be used: a supervisor need not try again
+    assert "HTTP_PROXY must be http://host:port or https://host:port" in said

@@ -76,6 +76,12 @@ def test_it_explains_what_opens_an_alert_and_when_without_a_ledger(holeshot: Hol
     assert "more than all" in " ".join(result.output.split())
 
 
+def test_an_explanation_is_not_printed_where_json_is_expected(holeshot: Holeshot, config: Path) -> None:
+    result = holeshot("slo", "--explain", "--json", "--config", str(config))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--explain has no JSON" in result.stderr
+
+
 def test_its_json_can_be_asked_again_in_sql(holeshot: Holeshot, config: Path, tmp_path: Path) -> None:
     stored(tmp_path, some_calls())
     result = holeshot("slo", "fast", "--json", "--config", str(config))

@@ -8,7 +8,7 @@ import pytest
 from pyarrow import parquet
 
 from gateway.cli import parquet as export
-from gateway.cli.parquet import ParquetError
+from gateway.cli.parquet import ResultError
 from gateway.cli.sql import _export
 from gateway.ledger.errors import QueryError
 from gateway.ledger.writer import Ledger
@@ -109,12 +109,12 @@ async def test_an_export_that_fails_late_leaves_the_old_file_and_no_other(postgr
 
 
 async def test_two_columns_of_one_name_are_refused(ledger_url: str, tmp_path: Path) -> None:
-    with pytest.raises(ParquetError, match="several columns are named id: rename them with AS"):
+    with pytest.raises(ResultError, match="several columns are named id: rename them with AS"):
         await _export(ledger_url, "select 1 as id, 2 as id, 3 as n", tmp_path / "f")
 
 
 async def test_a_folder_that_is_not_there_is_named(ledger_url: str, tmp_path: Path) -> None:
-    with pytest.raises(ParquetError, match=r"cannot write .*No such file"):
+    with pytest.raises(ResultError, match=r"cannot write .*No such file"):
         await _export(ledger_url, "select 1 as one", tmp_path / "nowhere" / "f")
 
 

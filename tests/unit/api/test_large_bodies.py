@@ -1,12 +1,14 @@
 """Bodies of megabytes: understood as small ones are, in slices, and refused before they are made into anything."""
 
 import random
+from contextlib import nullcontext
+from itertools import accumulate
 
 import msgspec
 import pytest
 
 from gateway.api import bodies
-from gateway.api.bodies import contents_steps, read_contents, values_outside_strings
+from gateway.api.bodies import check_depth, contents_steps, read_contents, values_outside_strings
 from gateway.api.context import BodyWork
 from gateway.api.endpoints import CHAT_MEDIA as MEDIA
 from gateway.api.json_body import MOST_FIELDS, Contents, decoded, finished, read_fields
@@ -100,6 +102,55 @@ def test_values_are_told_from_strings_wherever_a_slice_ends(size: int, monkeypat
         chosen = [chance.choice(pieces) for _ in range(chance.randrange(20))]
         expected = sum(piece in {"[", "{", ","} for piece in chosen)
         assert finished(values_outside_strings("".join(chosen).encode())) == expected, chosen
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 64, None])
+def test_depth_is_told_from_strings_wherever_a_slice_ends(size: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    if size is not None:  # else the whole at once, as of all but large bodies
+        monkeypatch.setattr(bodies, "LARGE_BYTES", 0)
+        monkeypatch.setattr(bodies, "STRUCTURE_BYTES", size)
+    monkeypatch.setattr(bodies, "MOST_DEPTH", 4)
+    chance = random.Random(size or 1)
+    pieces = [
+        "[",
+        "]",
+        "{",
+        "}",
+        "[",
+        "{",
+        ",",
+        ":",
+        "1",
+        r'"a]["',
+        r'"\\"',
+        r'"\",[["',
+        r'"\\\"}{"',
+        '""',
+        r'"\u005b{\n]"',
+    ]
+    outcomes = set()
+    for _ in range(500):
+        chosen = [chance.choice(pieces) for _ in range(chance.randrange(20))]
+        levels = [(piece in {"[", "{"}) - (piece in {"]", "}"}) for piece in chosen]
+        is_deep = max(accumulate(levels), default=0) > 4
+        with pytest.raises(InvalidRequest, match="nested too deeply") if is_deep else nullcontext():
+            finished(check_depth("".join(chosen).encode()))
+        outcomes.add(is_deep)
+    assert outcomes == {True, False}
+
+
+@pytest.mark.parametrize("filler", [b"", b"{}," * 2000, b'"{[\\"",' * 1000])
+@pytest.mark.parametrize("size", [0, 2 * MIB])
+async def test_where_python_has_no_limit_of_depth_there_is_one(
+    filler: bytes, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "_HAS_NO_LIMIT", True)
+    monkeypatch.setattr(bodies, "MOST_DEPTH", 100)  # Python's own, which this may have, is higher
+    for depth, is_refused in ((100, False), (101, True)):
+        nested = b"[" * (depth - 2) + b"]" * (depth - 2)
+        body = b'{"messages":"' + b"x" * size + b'","deep":[' + filler + nested + b"]}"
+        with pytest.raises(InvalidRequest, match="nested too deeply") if is_refused else nullcontext():
+            assert (await read_contents(body, BodyWork())).size == len(body)
 
 
 def test_no_step_looks_at_more_than_a_slice() -> None:

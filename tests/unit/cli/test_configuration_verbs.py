@@ -100,6 +100,25 @@ def test_init_overwrites_nothing_unless_forced(holeshot: Holeshot) -> None:
     assert Path("mine.yaml").read_text() != "port: 1\n"
 
 
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("folder", "folder is a folder: name a file in it"),
+        ("file/gateway.yaml", "the folder file cannot be made: File exists"),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--force",)])
+def test_init_says_why_a_file_cannot_be_where_it_should_be(
+    holeshot: Holeshot, path: str, told: str, options: tuple[str, ...]
+) -> None:
+    Path("folder").mkdir()
+    Path("file").write_text("")
+
+    result = holeshot("init", path, *options)
+
+    assert (result.exit_code, result.stderr) == (1, f"holeshot: {told}\n")
+
+
 def test_check_prints_every_problem_and_ends_with_1(holeshot: Holeshot) -> None:
     Path("bad.yaml").write_text("prot: 1\nproviders: { groq: { api_key: ${GROQ_API_KEY} } }\n")
 

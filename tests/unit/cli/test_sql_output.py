@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gateway.cli.parquet import ResultError
 from gateway.cli.sql import _write
 from gateway.ledger.queries import Answer
 
@@ -36,6 +37,13 @@ def test_lists_and_objects_are_json_in_csv(capsys: pytest.CaptureFixture[str]) -
 def test_lines_of_json_are_an_object_each(capsys: pytest.CaptureFixture[str]) -> None:
     text = written(answer(("a", "b"), [(1, "x\ny")], [(2, None)]), "jsonl", capsys)
     assert [json.loads(line) for line in text.splitlines()] == [{"a": 1, "b": "x\ny"}, {"a": 2, "b": None}]
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_an_object_loses_no_column_of_another_ones_name(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ResultError, match="several columns are named id: rename them with AS"):
+        written(answer(("id", "n", "id"), [(1, 2, 3)]), form, capsys)
+    assert capsys.readouterr().out == ""
 
 
 def test_a_table_counts_what_it_does_not_show(capsys: pytest.CaptureFixture[str]) -> None:

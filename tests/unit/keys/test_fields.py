@@ -45,7 +45,7 @@ def test_null_is_as_if_it_was_left_out() -> None:
         ({"max_width": "wide"}, "max_width", "must be a whole number"),
         ({"rpm": True}, "rpm", "must be a number, not true or false"),
         ({"rpm": 10**30}, "rpm", "must be at most 1"),
-        ({"usd_per_day": "inf"}, "usd_per_day", "must be at most 1"),
+        ({"usd_per_day": "inf"}, "usd_per_day", "must be a finite number"),
         ({"usd_per_month": 1e300}, "usd_per_month", "must be at most 1"),
         ({"role": "owner"}, "role", "must be 'client', 'viewer', 'operator' or 'admin'"),
         ({"expires": "soon"}, "expires", "must be a date or an instant, like"),

@@ -31,6 +31,35 @@ def test_an_address_that_is_none_is_refused(problems: Problems, url: str) -> Non
     assert problem.endswith("providers.mine.base_url: is not a URL: write it like https://api.example.com/v1")
 
 
+@pytest.mark.parametrize(
+    ("provider", "place", "words"),
+    [
+        ("{ preset: groq, api_key: ${KEY} }", "api_key", "has a character that cannot be sent, such as a line break"),
+        ("{ preset: groq, api_keys: [gsk-1, ${KEY}] }", "api_keys[1]", "has a character that cannot be sent"),
+        ("{ preset: groq, api_key: gsk-1, organization: ${KEY} }", "organization", "cannot be sent as a header field"),
+        ("{ base_url: 'http://h/v1', headers: { x-team: ${KEY} } }", "headers.x-team", "cannot be sent as a header"),
+        ("{ base_url: 'http://h/v1', headers: { 'x team': a } }", "headers.x team", "cannot be sent as a header"),
+        ("{ base_url: 'https://me:pw@h/v1', api_key: gsk-1 }", "base_url", "names a user, and there is a key"),
+    ],
+)
+def test_what_no_request_could_have_is_refused_before_the_start(
+    problems: Problems, provider: str, place: str, words: str
+) -> None:
+    (problem,) = problems(f"providers:\n  mine: {provider}\n", {"KEY": "gsk-secret\r"})  # of a file from Windows
+
+    assert problem.startswith(f"gateway.yaml:2: providers.mine.{place}: {words}")
+    assert "gsk-secret" not in problem
+
+
+def test_a_usual_key_that_cannot_be_sent_is_refused_too(problems: Problems) -> None:
+    (problem,) = problems("port: 4000\n", {"GROQ_API_KEY": "gsk-secret\r"})
+
+    assert problem == (
+        "gateway.yaml: providers.groq.api_key: has a character that cannot be sent, such as a line break: look where"
+        " it is set"
+    )
+
+
 def test_an_unknown_key_like_no_other_lists_the_known_ones(problems: Problems) -> None:
     text = (
         "models:\n  m:\n    deployments: [{ deployment: ollama/x, price_per_mtok: { input: 1, output: 2, zzz: 3 } }]\n"
@@ -282,11 +311,34 @@ def test_a_body_without_a_limit_is_refused(problems: Problems, limit: str) -> No
         ("lame_duck_s: -1.5\n", "lame_duck_s: must be at least 0, not -1.5"),
         ("port: gsk-secret\n", "port: must be a whole number"),
         ("responses_store: maybe\n", "responses_store: must be true or false, not 'maybe'"),
+        ("workers: yes\n", "workers: must be a number, not true or false"),
+        ("alerts: { usd_per_day: on }\n", "alerts.usd_per_day: must be a number, not true or false"),
         ("log_level: loud\n", "log_level: must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
     ],
 )
 def test_a_wrong_number_or_word_is_named_unless_it_may_be_a_secret(problems: Problems, text: str, message: str) -> None:
     assert problems(text) == [f"gateway.yaml:1: {message}"]
+
+
+def test_a_switch_is_no_number_of_a_deployment_its_race_or_its_time_limits(problems: Problems) -> None:
+    text = """\
+models:
+  m:
+    deployments: [{ deployment: ollama/x, canary: true, max_in_flight: yes, drop_params: yes }]
+    race: { hedge_delay_s: on, hold: yes }
+    timeouts: { total_timeout_s: true }
+"""
+    words = "must be a number, not true or false"
+
+    assert problems("providers: { ollama: }\n" + text) == [
+        f"gateway.yaml:{line}: models.m.{place}: {words}"
+        for line, place in [
+            (4, "deployments[0].canary"),
+            (4, "deployments[0].max_in_flight"),
+            (5, "race.hedge_delay_s"),
+            (6, "timeouts.total_timeout_s"),
+        ]
+    ]
 
 
 @pytest.mark.parametrize(

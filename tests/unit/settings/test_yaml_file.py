@@ -39,6 +39,22 @@ def test_anchors_and_merge_keys_work_and_own_keys_are_stronger(path: Path) -> No
     assert document.data["c"] == {"x": 1, "y": 3, "z": 4}
 
 
+def test_the_line_of_an_own_key_is_its_own_wherever_others_are_merged(path: Path) -> None:
+    document = read(path, "a: &a\n  x: 1\nb:\n  x: 2\n  <<: *a\n  x: 3\n")
+
+    assert document.data["b"] == {"x": 2}
+    assert document.lines["b", "x"] == 4
+    (problem,) = document.problems
+    assert (problem.line, problem.message) == (6, "b.x is set twice, first in line 4")
+
+
+@pytest.mark.parametrize("value", ["!!bool 1", "!!int ''", "!!float ''", "!!timestamp soon", "2030-02-30"])
+def test_a_value_that_is_not_of_its_type_is_a_problem_not_a_crash(path: Path, value: str) -> None:
+    (problem,) = read(path, f"port: 1\nkey: {value}\n").problems
+
+    assert (problem.line, problem.message) == (2, "key cannot be understood; put it in quotes")
+
+
 def test_a_value_that_contains_itself_is_a_problem_not_a_crash(path: Path) -> None:
     (problem,) = read(path, "a: &a [*a]\n").problems
 
