@@ -39,7 +39,7 @@ GOALS_MS = {
 }
 Ask = Callable[[], Awaitable[object]]
 PAGES = [Path(__file__).resolve().parents[2] / "docs" / name for name in ("sql.md", "appendix/questions.md")]
-_QUESTION = re.compile(r"^\*\*(.+?)\*\*.*?\n((?:```sql.*?^```\n)+)", re.DOTALL | re.MULTILINE)
+_QUESTION = re.compile(r"^\*\*([^\n]+?)\*\*[^\n]*\n((?:```sql.*?^```\n)+)", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"```sql ?(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _TABLES = ("calls", "attempts", "rollup_attempts", "rollup_errors", "rollup_histograms", "rollup_calls", "rollup_tags")
 _SIZES = """
