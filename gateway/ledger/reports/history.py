@@ -260,25 +260,25 @@ def _heat_sql(words: Words, wanted: HeatWanted, now: datetime) -> str:
 with series as (
   select id, min(id) over (partition by model, deployment) as place from rollup_series where {_which(words, wanted)}
 ),
-hours as (  -- both databases find their sums best one hour after the other
-  select window_start, {words.weekday("window_start")} as weekday, {words.hour("window_start")} as hour
+hours as (  -- one number is grouped and sorted sooner than two
+  select window_start, ({words.weekday("window_start")}) * 24 + {words.hour("window_start")} as of_week
   from (select distinct r.window_start from rollup_attempts as r where {of_hours}) as windows
 ),
 sums as (
   select
-    series.place, weekday, hour, cast(sum(r.n) as bigint) as n,
+    series.place, of_week, cast(sum(r.n) as bigint) as n,
     cast(sum(r.n_errors) as double precision) / nullif(sum(r.n_errors + r.n_first_token), 0) as error_rate
   from rollup_attempts as r
   join series on series.id = r.series_id
   join hours on hours.window_start = r.window_start
-  where r.minutes = 60
-  group by series.place, weekday, hour
+  where {of_hours}
+  group by series.place, of_week
 )"""  # noqa: S608 - values are quoted by ``Words``
     if wanted.metric in {HeatMetric.N, HeatMetric.ERROR_RATE}:
         value, joined = f"sums.{wanted.metric}", ""
     else:
         metric, q = _QUANTILES[wanted.metric]
-        value, joined = "quantiles.value", "left join quantiles using (place, weekday, hour)\n"
+        value, joined = "quantiles.value", "left join quantiles using (place, of_week)\n"
         tables += f""",
 ordered as (
   select
@@ -286,27 +286,28 @@ ordered as (
     sum(n) over (so_many rows unbounded preceding) as so_far,
     sum(n) over (so_many rows between unbounded preceding and unbounded following) as total
   from (
-    select series.place, weekday, hour, r.metric, r.bucket, sum(cast(r.n as double precision)) as n
+    select series.place, of_week, r.metric, r.bucket, sum(cast(r.n as double precision)) as n
     from rollup_histograms as r
     join series on series.id = r.series_id
     join hours on hours.window_start = r.window_start
-    where r.minutes = 60 and r.metric = '{metric}'
-    group by series.place, weekday, hour, r.metric, r.bucket
+    where {of_hours} and r.metric = '{metric}'
+    group by series.place, of_week, r.metric, r.bucket
   ) as counts
-  window so_many as (partition by place, weekday, hour order by bucket)
+  window so_many as (partition by place, of_week order by bucket)
 ),
 quantiles as (
-  select o.place, o.weekday, o.hour, {quantile(metric, q)} as value
+  select o.place, o.of_week, {quantile(metric, q)} as value
   from ordered as o
   join buckets as b on b.bucket = o.bucket
-  group by o.place, o.weekday, o.hour
+  where o.so_far >= {q} * o.total and o.so_far - o.n < {q} * o.total
+  group by o.place, o.of_week
 )"""  # noqa: S608 - values are quoted by ``Words``
     return f"""\
 {tables}
-select s.deployment, s.model, sums.weekday, sums.hour, {value} as value, sums.n
+select s.deployment, s.model, sums.of_week / 24 as weekday, sums.of_week % 24 as hour, {value} as value, sums.n
 from sums
 join rollup_series as s on s.id = sums.place
-{joined}order by s.deployment, s.model, sums.weekday, sums.hour"""  # noqa: S608 - values are quoted by ``Words``
+{joined}order by s.deployment, s.model, sums.of_week"""  # noqa: S608 - values are quoted by ``Words``
 
 
 def _which(words: Words, wanted: HistoryWanted | HeatWanted) -> str:
