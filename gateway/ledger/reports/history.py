@@ -256,6 +256,8 @@ order by began_at desc, id limit {_MOST_OUTAGES}"""  # noqa: S608 - values are q
 def _heat_sql(words: Words, wanted: HeatWanted, now: datetime) -> str:
     """Return a statement over the sums of hours: the database keeps them for a month (rollup_periods)."""
     of_hours = f"r.minutes = 60 and r.window_start >= {words.window(first(wanted.window, now))}"
+    # SQLite finds sums best one hour after the other. Postgres reads all of a month, unless told where they begin.
+    joined_hours = of_hours if words.is_postgres else "r.minutes = 60"
     tables = f"""\
 with series as (
   select id, min(id) over (partition by model, deployment) as place from rollup_series where {_which(words, wanted)}
@@ -271,7 +273,7 @@ sums as (
   from rollup_attempts as r
   join series on series.id = r.series_id
   join hours on hours.window_start = r.window_start
-  where {of_hours}
+  where {joined_hours}
   group by series.place, of_week
 )"""  # noqa: S608 - values are quoted by ``Words``
     if wanted.metric in {HeatMetric.N, HeatMetric.ERROR_RATE}:
@@ -290,7 +292,7 @@ ordered as (
     from rollup_histograms as r
     join series on series.id = r.series_id
     join hours on hours.window_start = r.window_start
-    where {of_hours} and r.metric = '{metric}'
+    where {joined_hours} and r.metric = '{metric}'
     group by series.place, of_week, r.metric, r.bucket
   ) as counts
   window so_many as (partition by place, of_week order by bucket)
