@@ -146,7 +146,7 @@ class LaunchSchedule:
         return True
 
     def schedule_rescues(self) -> None:
-        """Start the timers of rescues anew: who is asked now may hang, and those of the plan are used up or cancelled.
+        """Start the timers of rescues again: who is asked now may hang, and those of the plan are used up or cancelled.
 
         Not if the request itself may be invalid.
         """

@@ -97,7 +97,7 @@ export function view(root, params, session, query) {
     lanes = new Lanes(canvas, races, { window_ms: lanes?.window_ms ?? 15_000, shown });
     stream = listen(races, asked, heard, state);
     show(false);
-    hold(false); // what is shown begins anew
+    hold(false); // what is shown begins again
   }
 
   /** Ask for the calls of before: when a stream begins. Later only whether the database still answers. */
