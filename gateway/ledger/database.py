@@ -42,6 +42,7 @@ DATABASE_ERRORS = (
     asyncpg.InternalClientError,
 )
 
+_INTERRUPTED_EVERY_S = 0.01
 _FILE = "file"  # where a SQLite connection stores which file it has open
 
 _DRIVERS = {
@@ -465,6 +466,18 @@ async def open_sqlite(*arguments: Any, **options: Any) -> "aiosqlite.Connection"
         with suppress(aiosqlite.Error):
             await (await opening).close()
         raise
+
+
+async def interrupt_sqlite(connection: "aiosqlite.Connection") -> None:
+    """End the statement whose ``await`` was cancelled.
+
+    SQLite interrupts only a statement that runs, and this one may not have begun yet in the connection's thread: so it
+    is asked until the thread has come to what was queued after it.
+    """
+    free = asyncio.ensure_future(connection.rollback())  # it has only read
+    while not free.done():
+        await connection.interrupt()
+        await asyncio.wait([free], timeout=_INTERRUPTED_EVERY_S)
 
 
 def _sqlite_engine(url: URL, pool_size: int) -> AsyncEngine:

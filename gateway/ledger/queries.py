@@ -21,6 +21,7 @@ from gateway.ledger.database import (
     check_schema,
     create_engine,
     engine_of,
+    interrupt_sqlite,
     is_sqlite,
     open_sqlite,
     parse_url,
@@ -357,11 +358,11 @@ async def _asked_sqlite(path: Path, sql: str) -> AsyncIterator[Answer]:
             await connection.execute("pragma query_only = on")
             await connection.set_authorizer(guard)
             try:
-                async with connection.execute(in_sqlite_time(sql)) as cursor:
-                    columns = tuple(column[0] for column in cursor.description or ())
-                    yield Answer(columns, _batches_of_sqlite(cursor))
+                cursor = await connection.execute(in_sqlite_time(sql))  # not as a context: its exit would wait
+                columns = tuple(column[0] for column in cursor.description or ())
+                yield Answer(columns, _batches_of_sqlite(cursor))
             except asyncio.CancelledError:
-                await connection.interrupt()
+                await interrupt_sqlite(connection)  # else its thread would go on
                 raise
     except aiosqlite.Error as error:
         raise QueryError(guard.refused or str(error)) from error

@@ -20,6 +20,7 @@ from gateway.ledger.database import (
     Database,
     check_file,
     engine_of,
+    interrupt_sqlite,
     is_sqlite,
     parse_url,
     release,
@@ -246,11 +247,13 @@ async def _run_sqlite(connection: AsyncConnection, sql: str, _timeout_s: float) 
     driver: Any = raw.driver_connection
     try:
         check_file(connection)
-        async with driver.execute(sql) as cursor:
-            rows = await cursor.fetchall()
-            return Answer(tuple(column[0] for column in cursor.description), rows)
+        cursor = await driver.execute(sql)  # not as a context: its exit would wait for a statement that does not end
+        rows = await cursor.fetchall()
+        columns = tuple(column[0] for column in cursor.description)
+        await cursor.close()
+        return Answer(columns, rows)
     except asyncio.CancelledError:
-        await driver.interrupt()  # else its thread would go on
+        await interrupt_sqlite(driver)  # else its thread would go on
         raise
     except OSError:
         await connection.invalidate()

@@ -24,8 +24,10 @@ from gateway.ledger.database import (
     current_revision,
     downgrade,
     head_revision,
+    interrupt_sqlite,
     migrate,
     migrations_folder,
+    open_sqlite,
     own_signing_key,
     parse_url,
 )
@@ -277,3 +279,21 @@ def test_a_signing_key_that_cannot_be_read_or_is_short_is_replaced_by_one_of_thi
         path.mkdir()
         assert own_signing_key(url) != own_signing_key(url)
     assert {entry["event"] for entry in logged} == {"ledger.signing_key_unusable"}
+
+
+async def test_a_statement_of_sqlite_that_is_cancelled_before_it_began_does_not_run_for_ever() -> None:
+    endless = "with recursive n as (select 1 as i union all select i + 1 from n) select max(i) from n"
+    connection: Any = await open_sqlite(":memory:")
+    begin = threading.Event()
+    busy = asyncio.ensure_future(connection._execute(begin.wait))
+    asked = asyncio.ensure_future(connection.execute(endless))
+    await asyncio.sleep(0)
+    asked.cancel()
+    ending = asyncio.ensure_future(interrupt_sqlite(connection))
+    await asyncio.sleep(0)  # interrupted for the first time, while nothing runs
+    begin.set()
+    async with asyncio.timeout(PATIENCE_S):
+        await ending
+        await connection.close()
+    assert await busy
+    assert asked.cancelled()
