@@ -11,11 +11,12 @@ from providers.sse import BACKSLASH, events
 
 _HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _PAIR, _HALF = _HIGH + _LOW, rb"(?:%s(?!%s)|%s)" % (_HIGH, _LOW, _LOW)
-_WHOLE = rb"(?:[^\\]++|%s|\\(?!u[dD][89a-fA-F]).)*+" % _PAIR
-_HALVES = re.compile(rb"(%s)(%s*+)" % (_WHOLE, _HALF), re.DOTALL)
-_FIELD = re.compile(rb'("([^"\\]+)"\s*:\s*")((?:[^"\\]++|\\.)*+)(?=")', re.DOTALL)
+# Atomic groups, not `)*+`: Python before 3.11.5 handles that wrongly if the repeated group can fail.
+_WHOLE = rb"(?>(?:[^\\]++|%s|\\(?!u[dD][89a-fA-F]).)*)" % _PAIR
+_HALVES = re.compile(rb"(%s)((?>%s*))" % (_WHOLE, _HALF), re.DOTALL)
+_FIELD = re.compile(rb'("([^"\\]+)"\s*:\s*")((?>(?:[^"\\]++|\\.)*))(?=")', re.DOTALL)
 _INDEX = re.compile(rb'index"\s*:\s*(\d+)')
-_LAST_HALF = re.compile(rb"(?:[^\\]++|%s|(?!%s\Z)\\.)*+(?P<half>%s)" % (_PAIR, _HIGH, _HIGH), re.DOTALL)
+_LAST_HALF = re.compile(rb"(?>(?:[^\\]++|%s|(?!%s\Z)\\.)*)(?P<half>%s)" % (_PAIR, _HIGH, _HIGH), re.DOTALL)
 _FIRST_HALF = re.compile(_LOW)
 _REPLACED = rb"\ufffd"
 _HALF_BYTES = len(_REPLACED)
