@@ -45,6 +45,7 @@ from tests.unit.ledger.records import raced_call
 BEFORE = "0003"
 CALLERS = 4
 LAME_DUCK_S = 5.0
+SAFELY: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11.4 has it
 COLUMNS = {"calls": CALL_COLUMNS, "attempts": ATTEMPT_COLUMNS}
 
 
@@ -287,7 +288,7 @@ async def version_before(folder: Path) -> Path:
     if not packed:
         pytest.skip("this is not a checkout with its history")
     with tarfile.open(fileobj=io.BytesIO(packed)) as files:
-        await asyncio.to_thread(files.extractall, folder, filter="data")
+        await asyncio.to_thread(files.extractall, folder, **SAFELY)
     assert not list((folder / "migrations" / "versions").glob(f"{head_revision()}_*.py"))
     return folder
 
