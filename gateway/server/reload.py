@@ -163,11 +163,11 @@ class Reloader:
         self._log.error("configuration.invalid", problem=problem, effect="the running configuration stays")
 
 
-def _check_opens(settings: Settings) -> None:
+def check_opens(settings: Settings) -> None:
     """Check that a process can start with these settings: only the opening of a provider shows some mistakes.
 
     Raises:
-        ValueError: it cannot, and running processes have refused them.
+        ValueError: it cannot; running processes would refuse them, too.
 
     """
     catalog, upstreams = load_catalog(), Upstreams()
@@ -198,6 +198,6 @@ class Latest:
         """Read the configuration again; if the new one cannot be read or is not accepted, the old one stays."""
         with suppress(Exception):  # whatever a file contains: an error would end the workers' parent, and so them all
             new = taken_over(self.settings, self._source.load())
-            _check_opens(new)
+            check_opens(new)
             self.settings = new
         self._files.watch(self._source.files)

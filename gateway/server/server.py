@@ -27,15 +27,14 @@ import msgspec
 import structlog
 
 from gateway.api.context import Phase
-from gateway.app.fleets import Fleets
 from gateway.app.gateway import Gateway
 from gateway.app.stores import check_redis
 from gateway.connections.listener import SharedPort, bind, descriptor_budget, listening, raise_limit
 from gateway.connections.tls import Certificate, open_context
-from gateway.core.tasks import BackgroundTasks, Lifeline, mask_signals
+from gateway.core.tasks import Lifeline, mask_signals
 from gateway.core.terminal_text import counted
 from gateway.ledger import prepare_schema
-from gateway.server.reload import Latest, Reloader, Source
+from gateway.server.reload import Latest, Reloader, Source, check_opens
 from gateway.settings import ConfigurationError, Problem, Settings
 from gateway.watching import logs
 from gateway.watching.logs import Lines
@@ -361,20 +360,6 @@ def _usable_providers() -> Iterator[None]:
         raise ConfigurationError([Problem(str(error))]) from error
 
 
-async def _check_providers(settings: Settings) -> None:
-    """Open the providers once, before workers are forked: each of them would fail alike, again and again.
-
-    Raises:
-        ConfigurationError: one cannot be opened.
-
-    """
-    fleets = Fleets(None, BackgroundTasks())
-    with _usable_providers():
-        fleet = fleets.build(settings, None)
-    await fleet.aclose()
-    await fleets.aclose()
-
-
 async def _open(gateway: Gateway, sock: socket.socket, settings: Settings, stack: AsyncExitStack) -> Certificate | None:
     """Serve ``gateway`` on ``sock`` until the stack is left; return the certificate, if there is one."""
     certificate = None if settings.tls is None else Certificate(settings.tls)
@@ -500,7 +485,8 @@ def _supervise(settings: Settings, port: SharedPort, source: Source, log: Lines)
     """Run the workers as child processes, after checking that they can start."""
     with asyncio.Runner() as runner:
         runner.run(prepare_stores(settings))
-        runner.run(_check_providers(settings))
+    with _usable_providers():  # before workers are forked: each of them would fail alike, again and again
+        check_opens(settings)
     latest = Latest(settings, source)
 
     def work(sock: socket.socket, lifeline: Lifeline) -> None:

@@ -16,8 +16,9 @@ from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProv
 from tests.app.gateway import lacking
 from tests.app.gateway.log_pipe import CALLS as UNREAD_CALLS
 from tests.app.gateway.log_pipe import answered, unread
-from tests.app.gateway.process import GatewayProcess, started
+from tests.app.gateway.process import GatewayProcess, launched, started
 from tests.app.gateway.running_gateway import MODEL, chat_body, configuration, write
+from tests.patience import PATIENCE_S
 
 CALLS = 24
 
@@ -56,6 +57,19 @@ async def closed(port: int) -> None:
         except ConnectionRefusedError:
             return
         writer.close()
+
+
+async def test_a_provider_that_no_worker_could_open_is_told_before_one_is_forked(
+    tmp_path: Path, postgres_url: str, redis_url: str
+) -> None:
+    stores = {"database_url": postgres_url, "redis_url": redis_url, "workers": 2}
+    config = configuration(tmp_path, {"alpha": "http://127.0.0.1:9/v1"}, **stores)
+    process = await launched(config, tmp_path, {"http_proxy": "socks5://127.0.0.1:9", "no_proxy": ""})
+    async with asyncio.timeout(PATIENCE_S):
+        _, stderr = await process.communicate()
+    assert process.returncode == 2
+    assert stderr.count(b"HTTP_PROXY must be http://host:port") == 1
+    assert b"worker." not in stderr
 
 
 async def test_two_workers_share_port_ledger_and_leaderboard(tmp_path: Path, postgres_url: str, redis_url: str) -> None:
