@@ -42,6 +42,7 @@ from providers.dialects.gemini.request_to_chat import to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
 from providers.dialects.messages.fields import (
     CACHE_REASON,
+    CANNOT_STOP_THINKING,
     Losses,
     Object,
     RawObject,
@@ -353,7 +354,7 @@ def _thinking(asked: RawObject, losses: Losses, *, levels: bool, least: str) -> 
         losses.add("reasoning_effort", f"Gemini has no effort {effort!r}")
         return {}
     if effort == "none" and least != "none":
-        losses.add("reasoning_effort", "this model cannot stop thinking: it thinks its least", hint=True)
+        losses.add("reasoning_effort", CANNOT_STOP_THINKING, hint=True)
     return {IN_CONFIG + "thinkingConfig": thinking}
 
 

@@ -20,6 +20,7 @@ _objects = msgspec.json.Decoder(RawObject)
 _lists = msgspec.json.Decoder(list[RawObject])
 
 CACHE_REASON = "cache markers have no counterpart there"
+CANNOT_STOP_THINKING = "this model cannot stop thinking: it thinks its least"
 _HINTS: Mapping[str, str] = {  # fields of any object that change no answer
     "cache_control": CACHE_REASON,
     "prompt_cache_breakpoint": CACHE_REASON,
@@ -232,7 +233,7 @@ def thinking_of_effort(
 def _as_little_as_possible(losses: Losses, *, always: bool) -> Object:
     if not always:
         return {"thinking": {"type": "disabled"}}
-    losses.add("reasoning_effort", "this model cannot stop thinking: it thinks its least", hint=True)
+    losses.add("reasoning_effort", CANNOT_STOP_THINKING, hint=True)
     return {"output_config": {"effort": "low"}}
 
 
