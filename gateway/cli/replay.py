@@ -128,7 +128,7 @@ def _show(answers: "Sequence[Found]", request: "Request", *, as_json: bool, as_y
         return
     for number, each in enumerate(answers):
         advised = advice(each.replayed)
-        written = yaml(each.model, advised.race) if advised.race else None
+        written = yaml(each.model, advised.race, begins=not (as_yaml and is_begun)) if advised.race else None
         if as_yaml:
             say(
                 "\n".join(
@@ -142,7 +142,7 @@ def _show(answers: "Sequence[Found]", request: "Request", *, as_json: bool, as_y
             prose(advised.why if advised.setting is None else f"Recommended: {advised.setting}. {advised.why}")
             _write_needs(each.replayed.needs)
         if written is not None:
-            say(written.partition("\n")[2] if as_yaml and is_begun else written)
+            say(written)
             is_begun = True
     if not as_yaml:
         prose("\nMilliseconds; intervals of 95 % in brackets. docs/replay.md has the assumptions.", err=True)

@@ -74,11 +74,12 @@ def missing(replayed: Replayed) -> str:
     return words
 
 
-def yaml(model: str, race: dict[str, object]) -> str:
-    """Return a setting of a model as it is written in the configuration."""
+def yaml(model: str, race: dict[str, object], *, begins: bool = True) -> str:
+    """Return a model's setting as the configuration has it; ``begins``: with the name of the section that it is in."""
     lines = [f"      {name}: {json.dumps(value)}" for name, value in race.items()]
     lines = [line.replace('"', "") for line in lines]
-    return "\n".join(["models:", f"  {json.dumps(model, ensure_ascii=False)}:", "    race:", *lines])
+    section = ["models:"] if begins else []
+    return "\n".join([*section, f"  {json.dumps(model, ensure_ascii=False)}:", "    race:", *lines])
 
 
 def _p95(outcome: Outcome) -> float:
