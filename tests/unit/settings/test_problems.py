@@ -294,11 +294,23 @@ def test_only_postgres_has_a_replica_for_reports(problems: Problems, primary: st
     assert words in problem
 
 
-@pytest.mark.parametrize("limit", [".inf", ".nan"])
-def test_a_body_without_a_limit_is_refused(problems: Problems, limit: str) -> None:
-    (problem,) = problems(f"max_body_mb: {limit}\n")
-
-    assert problem.startswith("gateway.yaml:1: max_body_mb: ")
+@pytest.mark.parametrize("number", ["inf", "nan"])
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("max_body_mb: {}\n", "max_body_mb"),
+        ("shutdown_grace_s: {}\n", "shutdown_grace_s"),
+        (
+            "models: {{ m: {{ deployments: [ollama/x], timeouts: {{ ttft_timeout_s: {} }} }} }}\n",
+            "models.m.timeouts.ttft_timeout_s",
+        ),
+        ("models: {{ m: {{ deployments: [ollama/x], maximums: {{ n: {} }} }} }}\n", "models.m.maximums.n"),
+    ],
+)
+def test_what_is_no_finite_number_is_refused(problems: Problems, text: str, place: str, number: str) -> None:
+    assert problems(f"providers: {{ ollama: }}\n{text.format('.' + number)}") == [
+        f"gateway.yaml:2: {place}: must be a finite number, not {number}"
+    ]
 
 
 @pytest.mark.parametrize(
