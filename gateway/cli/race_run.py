@@ -92,8 +92,12 @@ async def check_model(settings: Settings, name: str) -> None:
     """
     async with AsyncExitStack() as stack:
         if not settings.providers:
-            from gateway.server.demo import demo_before_it_runs  # noqa: PLC0415 - only for users without a key
+            from gateway.server.demo import (  # noqa: PLC0415 - only for users without a key
+                demo_before_it_runs,
+                past_any_proxy,
+            )
 
+            stack.enter_context(past_any_proxy())
             settings = demo_before_it_runs(settings)
         fleets = Fleets(None, BackgroundTasks())
         stack.push_async_callback(fleets.aclose)
