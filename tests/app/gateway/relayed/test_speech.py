@@ -133,7 +133,7 @@ async def test_an_error_told_in_the_middle_is_passed_on_and_recorded(opened: Ope
             heard.set()
             assert await response.read() == events[1]
         call = await running.call()
-        assert (call["streamed"], call["status_code"], call["error_kind"]) == (1, 200, "stream_error")
+        assert (call["streamed"], call["status_code"], call["error_kind"]) == (1, 200, "server_error")
         assert await running.outcomes() == {"alpha": "failed"}
 
 
