@@ -137,6 +137,18 @@ async def test_an_error_told_in_the_middle_is_passed_on_and_recorded(opened: Ope
         assert await running.outcomes() == {"alpha": "failed"}
 
 
+async def test_a_key_whose_rate_limit_is_told_in_the_middle_rests(opened: Open) -> None:
+    refusal = b'data: {"type":"error","error":{"message":"slow down","code":"rate_limit_exceeded"}}\n\n'
+    refuses = plays(b"data: {}\n\n", refusal, kind="text/event-stream")
+    keys = {"providers": {"alpha": {"api_key": None, "api_keys": ["key-one", "key-two"]}}}
+    async with opened(alpha=[refuses, says(b"sound"), says(b"sound")], config=keys) as (running, upstreams):
+        for _ in range(3):
+            async with running.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response:
+                await response.read()
+        first, *others = [each.headers["authorization"] for each in upstreams["alpha"].received]
+    assert first not in others
+
+
 @pytest.mark.parametrize("script", [hangs, plays(b"half", then="hang")], ids=["before", "in the middle"])
 async def test_hanging_up_stops_the_speaker(opened: Open, script: Script) -> None:
     async with opened(alpha=[script]) as (running, upstreams):
