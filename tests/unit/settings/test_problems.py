@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings import ConfigurationError, load
+from gateway.settings import ConfigurationError, Settings, load
 
+Load = Callable[..., Settings]
 Problems = Callable[..., list[str]]
 HASH = "a" * 64
 
@@ -49,6 +50,11 @@ def test_what_no_request_could_have_is_refused_before_the_start(
 
     assert problem.startswith(f"gateway.yaml:2: providers.mine.{place}: {words}")
     assert "gsk-secret" not in problem
+
+
+def test_a_key_that_is_empty_goes_with_a_user_in_the_address(loaded: Load) -> None:
+    settings = loaded("providers: { mine: { base_url: 'https://me:pw@h/v1', api_key: '' } }\n")
+    assert settings.providers["mine"].base_url == "https://me:pw@h/v1"
 
 
 def test_a_usual_key_that_cannot_be_sent_is_refused_too(problems: Problems) -> None:
