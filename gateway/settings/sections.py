@@ -37,7 +37,7 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
-    _numbers: ClassVar[frozenset[str]] = frozenset()  # the fields that are numbers
+    _numbers: ClassVar[frozenset[str]] = frozenset()  # the fields that are numbers, or have some
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
@@ -53,7 +53,8 @@ class Section(BaseModel):
     @classmethod
     def _is_no_switch(cls, value: object, info: ValidationInfo) -> object:
         """Refuse true and false for a number: ``canary: true`` would be every call, ``max_in_flight: yes`` one."""
-        if isinstance(value, bool) and info.field_name in cls._numbers:
+        given = value.values() if isinstance(value, dict) else (value,)
+        if info.field_name in cls._numbers and any(isinstance(each, bool) for each in given):
             raise ValueError("must be a number, not true or false")
         return value
 
@@ -64,7 +65,9 @@ def _is_number(annotation: Any) -> bool:
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:
-    """Yield the types of a field: of ``Annotated[float, ...] | None``, float and None's."""
+    """Yield the types of a field: of ``Annotated[float, ...] | None``, float and None's; of a mapping, its values'."""
+    if get_origin(annotation) is dict:
+        annotation = get_args(annotation)[1]
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     if get_origin(annotation) in {Union, UnionType}:

@@ -345,6 +345,7 @@ models:
     deployments: [{ deployment: ollama/x, canary: true, max_in_flight: yes, drop_params: yes }]
     race: { hedge_delay_s: on, hold: yes }
     timeouts: { total_timeout_s: true }
+    maximums: { n: 4, max_tokens: yes }
 """
     words = "must be a number, not true or false"
 
@@ -355,6 +356,7 @@ models:
             (4, "deployments[0].max_in_flight"),
             (5, "race.hedge_delay_s"),
             (6, "timeouts.total_timeout_s"),
+            (7, "maximums"),
         ]
     ]
 
