@@ -179,8 +179,7 @@ class Racer:
         """Open the ledger, if there is one, and the providers.
 
         Raises:
-            ConfigurationError: the file cannot be used as a ledger.
-            ValueError: a provider's configuration cannot be used.
+            ConfigurationError: the file cannot be used as a ledger, or a provider cannot be opened.
             RuntimeError: the Racer has been entered before.
 
         """

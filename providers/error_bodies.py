@@ -122,6 +122,25 @@ def _number(text: str) -> float | None:
 
 _LONGEST_MESSAGE = 500  # characters
 _LOWEST_ERROR_STATUS, _HIGHEST_ERROR_STATUS = 400, 599
+_STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the first match counts
+    "rate_limit": 429,
+    "too_many_requests": 429,
+    "quota": 429,
+    "credit_balance": 429,
+    "authentication": 401,
+    "api_key": 401,
+    "permission": 403,
+    "model_not_found": 404,
+    "server_error": 500,
+    "overloaded": 503,
+    "vector_store_timeout": 504,
+    "context_length": 400,
+    "invalid_request": 400,
+    "invalid_prompt": 400,
+    "policy": 400,
+    "data_residency": 400,
+    "image": 400,
+}
 
 _NULL = msgspec.Raw(b"null")
 _NOTHING = (b"null", b"{}", b'""', b"false")
@@ -156,10 +175,11 @@ def error_of_response(
 
 
 def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> UpstreamError:
-    """Return the error in a JSON object with status 200. Its kind is that of its code, ``otherwise`` without a code."""
+    """Return the error in a JSON object with status 200, of the kind of its code; ``otherwise``, if that is unknown."""
     error = _error_object(_decode(data)) or {}
     status = _status(error)
-    kind = otherwise if status is None else kind_of_status(status)
+    meant = _meant_status(error) if status is None else status
+    kind = otherwise if meant is None else kind_of_status(meant)
     return UpstreamError(
         kind,
         _presentable(_message(error), secrets) or "sent an error without a message",
@@ -253,6 +273,12 @@ def _status(error: Mapping[str, Any]) -> int | None:
         if isinstance(value, int) and _LOWEST_ERROR_STATUS <= value <= _HIGHEST_ERROR_STATUS:
             return value
     return None
+
+
+def _meant_status(error: Mapping[str, Any]) -> int | None:
+    """Return the status that an error's code or type stands for; None if that is unknown."""
+    named = [value for name in ("code", "type") if isinstance(value := error.get(name), str)]
+    return next((status for value in named for word, status in _STATUS_OF_WORD.items() if word in value), None)
 
 
 def _google_retry_delay_s(error: Mapping[str, Any]) -> float | None:

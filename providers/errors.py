@@ -12,7 +12,7 @@ UpstreamError
     ├── bad_request (400, 413, 422)          the client's own fault
     ├── server_error (5xx, and everything else)
     ├── invalid_response                     HTML, broken JSON, not an event stream
-    ├── stream_error                         an error object inside a stream that began well
+    ├── stream_error                         an error of no known kind inside a stream that began well
     ├── upstream_empty, upstream_truncated   the answer is empty, or incomplete
     └── invalid_answer                       it is not in the requested form (win_on: valid)
 """
@@ -78,7 +78,7 @@ class ErrorKind(StrEnum):
     # Means: The answer is not what the API promises: HTML, broken JSON, or no event stream.
     # Do: Check `base_url`: a web page or a proxy may answer there. Else ask the provider.
     INVALID_RESPONSE = "invalid_response"
-    # Means: The stream began well, and then contained an error.
+    # Means: The stream began well, and then contained an error that says nothing of its kind.
     # Do: Its message is in `attempts.error_message`. Ask the provider if it is frequent.
     STREAM_ERROR = "stream_error"
     # Means: The answer ended without any content.

@@ -223,14 +223,10 @@ class KeyRing:
             UpstreamError: no key is left, with the least ``retry-after``; or an error that is not about keys.
 
         """
-        exchange, key = await self._ask(request.model, lambda upstream: upstream.stream(request), request.sendings)
-        key.answered(request.model, exchange.headers, self._clock())
         model = request.model  # the request itself has the prompt
-
-        def failed(error: UpstreamError) -> None:
-            key.failed(model, error, self._clock())
-
-        request.sendings.failed = failed
+        exchange, key = await self._ask(model, lambda upstream: upstream.stream(request), request.sendings)
+        key.answered(model, exchange.headers, self._clock())
+        failed = request.sendings.failed = self._failed_with(key, model)
         return KeyRingExchange(
             exchange,
             self._headers(model, exchange.headers),
@@ -249,6 +245,7 @@ class KeyRing:
         answer, key = await self._ask(model, lambda upstream: upstream.send(path, request), request.sendings)
         self._over(key)
         key.answered(model, answer.headers, self._clock())
+        request.sendings.failed = self._failed_with(key, model)
         return msgspec.structs.replace(answer, headers=self._headers(model, answer.headers))
 
     async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
@@ -325,6 +322,9 @@ class KeyRing:
     def _rank(key: _Key, model: str, now_s: float) -> tuple[bool, int, int, int]:
         """Return the sort key, the least first. A refused key that is due is first: otherwise it would not be tried."""
         return not key.refused(model), -round(key.at(model).headroom(now_s) * _STEPS), key.in_flight, key.turn
+
+    def _failed_with(self, key: _Key, model: str) -> Callable[[UpstreamError], object]:
+        return lambda error: key.failed(model, error, self._clock())
 
     def _over(self, key: _Key) -> None:
         key.in_flight -= 1

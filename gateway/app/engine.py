@@ -87,7 +87,7 @@ class Engine:
         ``lateness`` measures the delay of the event loop.
 
         Raises:
-            ValueError: a provider's configuration cannot be used.
+            ConfigurationError: a provider cannot be opened.
 
         """
         watch, clock, unix_clock = watch or Watch(), runtime.clock, runtime.unix_clock
@@ -143,7 +143,7 @@ class Engine:
         """Return the fleet of another configuration, for ``replace``.
 
         Raises:
-            ValueError: a provider's configuration cannot be used.
+            ConfigurationError: a provider cannot be opened.
 
         """
         return self.fleets.build(settings, self.fleet)

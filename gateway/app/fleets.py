@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from gateway.core.log import get_logger
 from gateway.core.tasks import BackgroundTasks
 from gateway.fleet.fleet import Fleet, OpenUpstream
-from gateway.settings import Datasheets, ProviderSettings, Settings
+from gateway.settings import ConfigurationError, Datasheets, Problem, ProviderSettings, Settings
 from providers import DatasheetTable, Keys, LiteLLM, Rotation, Upstream, Vendor, load_catalog, open_upstream, succeeded
 from providers.http import TlsContexts
 
@@ -34,7 +34,7 @@ class Upstreams:
         ``secrets``: further ones, besides the provider's own, to be masked in messages.
 
         Raises:
-            ValueError: neither the settings nor the vendor's row has a base URL.
+            ConfigurationError: they lack a base URL, say what no request could have, or the environment's proxy does.
 
         """
         # A former key goes to the same account at the same address only.
@@ -57,24 +57,27 @@ class Upstreams:
                 # former one ends.
                 get_logger().warning("key.refused", provider=name, effect="the former key stays in use")
 
-        upstream = open_upstream(
-            name,
-            vendor,
-            self._litellm,
-            self._tls,
-            kind=settings.kind,
-            base_url=settings.base_url,
-            api_keys=[key.get_secret_value() for key in settings.keys],
-            key_names=settings.key_names,
-            organization=settings.organization,
-            headers={key: value.get_secret_value() for key, value in settings.headers.items()},
-            query=settings.query,
-            versions=settings.http_version,
-            omits_finish_reason=settings.omits_finish_reason,
-            secrets=secrets,
-            former_keys=tuple(keys.values()),
-            on_rotation=on_rotation,
-        )
+        try:
+            upstream = open_upstream(
+                name,
+                vendor,
+                self._litellm,
+                self._tls,
+                kind=settings.kind,
+                base_url=settings.base_url,
+                api_keys=[key.get_secret_value() for key in settings.keys],
+                key_names=settings.key_names,
+                organization=settings.organization,
+                headers={key: value.get_secret_value() for key, value in settings.headers.items()},
+                query=settings.query,
+                versions=settings.http_version,
+                omits_finish_reason=settings.omits_finish_reason,
+                secrets=secrets,
+                former_keys=tuple(keys.values()),
+                on_rotation=on_rotation,
+            )
+        except ValueError as error:
+            raise ConfigurationError([Problem(str(error))]) from error
         if self._rotates:
             self._known[name] = address, keys
         return upstream
@@ -99,7 +102,7 @@ class Fleets:
         """Return the fleet of ``settings``, with the upstreams of ``previous`` that stay as they are.
 
         Raises:
-            ValueError: a provider's configuration cannot be used.
+            ConfigurationError: a provider cannot be opened.
 
         """
         return Fleet(

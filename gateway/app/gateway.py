@@ -74,7 +74,7 @@ class Gateway:
 
         Raises:
             DatabaseUrlError, SpoolError: the database URL is invalid, or the spool cannot be written.
-            ValueError: a provider's configuration cannot be used.
+            ConfigurationError: a provider cannot be opened.
 
         """
         runtime = self._runtime = runtime or Runtime()

@@ -26,7 +26,7 @@ from gateway.core.errors import ApiError
 from gateway.core.tasks import BackgroundTasks
 from gateway.core.terminal_text import counted, visible
 from gateway.fleet.models import Clocks, Deployment
-from gateway.settings import Settings
+from gateway.settings import ConfigurationError, Settings
 from providers import LiteLLM, Price, open_upstream
 from providers.http import TlsContexts
 
@@ -134,7 +134,7 @@ async def _from_configuration(wanted: Wanted, past: Plan | None, stack: AsyncExi
     fleets = Fleets(None, tasks)
     try:
         fleet = fleets.build(settings, None)
-    except ValueError as error:
+    except ConfigurationError as error:
         fail(str(error))
     stack.push_async_callback(fleets.aclose)
     stack.push_async_callback(fleet.aclose)

@@ -94,9 +94,13 @@ def read_targets(config: Path | None) -> "Watched":
 
 def check_place(path: Path, *, force: bool) -> None:
     """Exit if there is a folder at ``path``, or, unless ``force`` is set, a file."""
-    if path.is_dir():
+    try:
+        is_there, is_folder = path.exists(), path.is_dir()
+    except OSError as error:
+        fail(f"{path} cannot be written: {error.strerror}")
+    if is_folder:
         fail(f"{path} is a folder: name a file in it")
-    if path.exists() and not force:
+    if is_there and not force:
         fail(f"{path} already exists; --force overwrites it")
 
 

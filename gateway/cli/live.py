@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.app.fleets import Upstreams
-from gateway.settings import Catalog, ProviderSettings, Settings, others, vendor_of, without_secrets
+from gateway.settings import Catalog, ConfigurationError, ProviderSettings, Settings, others, vendor_of, without_secrets
 from providers import (
     Api,
     ErrorKind,
@@ -333,7 +333,7 @@ def open_lists(providers: Mapping[str, ProviderSettings], catalog: Catalog) -> L
             upstream: ListsModels
             try:
                 upstream = _opened(upstreams, name, single, vendor)
-            except ValueError as error:
+            except ConfigurationError as error:
                 upstream = Unopened(str(error))
             opened.setdefault(name, []).append(upstream)
     return opened

@@ -86,6 +86,7 @@ async def _race(settings: "Settings", question: "Question", view: "View", times:
     from gateway.cli.race_run import check_model, open_gateway, run_race  # noqa: PLC0415 - as above
     from gateway.core.errors import ApiError  # noqa: PLC0415 - likewise
     from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
+    from gateway.settings import ConfigurationError  # noqa: PLC0415 - likewise
 
     try:
         if question.model:
@@ -95,7 +96,7 @@ async def _race(settings: "Settings", question: "Question", view: "View", times:
             races = [await run_race(gateway, question, view) for _ in range(times)]
     except typer.Exit:  # a RuntimeError too, but already reported
         raise
-    except (ApiError, LedgerError, RuntimeError) as error:
+    except (ApiError, ConfigurationError, LedgerError, RuntimeError) as error:
         fail(str(error))
     if times > 1:
         view.sums_up([lanes.record for lanes in races if lanes.record is not None])

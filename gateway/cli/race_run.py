@@ -1,8 +1,8 @@
 """One race of a prompt, run in this process with the gateway's parts, without a server."""
 
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import msgspec
@@ -64,7 +64,8 @@ async def open_gateway(settings: Settings, on_demo: Callable[[], None]) -> Async
 
     Raises:
         LedgerError: the database cannot be used.
-        RuntimeError: the simulated providers do not start, or a provider cannot be opened.
+        RuntimeError: the simulated providers do not start.
+        ConfigurationError: a provider cannot be opened.
 
     """
     async with AsyncExitStack() as stack:
@@ -75,19 +76,10 @@ async def open_gateway(settings: Settings, on_demo: Callable[[], None]) -> Async
             seed = random.randrange(2**32)  # noqa: S311 - else every first race would be the same
             settings = with_demo(settings, await stack.enter_async_context(simulated_fleet(seed)))
         await prepare_schema(settings.database_url.get_secret_value())
-        with _usable_providers():
-            gateway = Gateway(settings)
+        gateway = Gateway(settings)
         stack.push_async_callback(gateway.close)
         await gateway.start()
         yield gateway
-
-
-@contextmanager
-def _usable_providers() -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise RuntimeError(str(error)) from error
 
 
 async def check_model(settings: Settings, name: str) -> None:
@@ -95,22 +87,23 @@ async def check_model(settings: Settings, name: str) -> None:
 
     Raises:
         ModelNotFound: with the nearest known names.
-        RuntimeError: a provider cannot be opened.
+        ConfigurationError: a provider cannot be opened.
 
     """
-    if not settings.providers:
-        from gateway.server.demo import demo_before_it_runs  # noqa: PLC0415 - only for users without a key
+    async with AsyncExitStack() as stack:
+        if not settings.providers:
+            from gateway.server.demo import (  # noqa: PLC0415 - only for users without a key
+                demo_before_it_runs,
+                past_any_proxy,
+            )
 
-        settings = demo_before_it_runs(settings)
-    tasks = BackgroundTasks()
-    fleets = Fleets(None, tasks)
-    with _usable_providers():
+            stack.enter_context(past_any_proxy())
+            settings = demo_before_it_runs(settings)
+        fleets = Fleets(None, BackgroundTasks())
+        stack.push_async_callback(fleets.aclose)
         fleet = fleets.build(settings, None)
-    try:
+        stack.push_async_callback(fleet.aclose)
         fleet.find(name, adhoc=True)
-    finally:
-        await fleet.aclose()
-        await fleets.aclose()
 
 
 async def run_race(gateway: Gateway, question: Question, view: View) -> Lanes:

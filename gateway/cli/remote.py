@@ -47,8 +47,9 @@ def lines(url: str, key: str | None, silent_s: float) -> Iterator[bytes]:
 
 @contextmanager
 def _answer(url: str, key: str | None, timeout_s: float) -> Iterator[IO[bytes]]:
+    no_address = GatewayError(f"{url!r} is no http:// or https:// address")
     if not _is_address(url):
-        raise GatewayError(f"{url!r} is no http:// or https:// address")
+        raise no_address
     if key is not None and not _may_be_sent(key):
         raise GatewayError("the key has a character that cannot be sent, such as a line break: look where it is set")
     headers = {"authorization": f"Bearer {key}"} if key else {}
@@ -65,6 +66,8 @@ def _answer(url: str, key: str | None, timeout_s: float) -> Iterator[IO[bytes]]:
         with error:
             why = _reason(error.code, error.read(_LONGEST_ERROR))
         raise GatewayError(f"{url}: {why}") from None
+    except UnicodeError:  # a path that is not ASCII, or a host that no name server could have
+        raise no_address from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise GatewayError(f"no gateway at {url} ({reason}); start one with `holeshot serve`, or give --url") from None
@@ -76,7 +79,7 @@ def _is_address(url: str) -> bool:
         _ = parts.port
     except ValueError:  # an incomplete IPv6 address, or a port that is none
         return False
-    return parts.scheme in ("http", "https") and f"{parts.path}{parts.query}".isascii()
+    return parts.scheme in ("http", "https")
 
 
 def _may_be_sent(key: str) -> bool:

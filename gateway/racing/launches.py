@@ -131,8 +131,10 @@ class LaunchSchedule:
         tripped = self._plan.tripped
         return tuple(name for name in self._standing_by() if name not in tripped and not self._has_room(name))
 
-    def slot_found(self, deployment: str, *, first: bool) -> bool:
-        """Remove ``deployment`` from the candidates, as it has a free seat now. For the ``first``, schedule rescues.
+    def slot_found(self, deployment: str, *, alone: bool) -> bool:
+        """Remove ``deployment`` from the candidates, as it has a free seat now.
+
+        If it runs ``alone``, and nothing is to be launched beside it, schedule rescues.
 
         Returns whether it may still be launched.
         """
@@ -141,7 +143,7 @@ class LaunchSchedule:
             return False
         if self._left is not None:
             self._left -= 1
-        if first:
+        if alone and not self.pending:
             self.schedule_rescues()
         return True
 
@@ -313,7 +315,7 @@ class Replacements:
 
     def _seated(self, name: str) -> None:
         """Launch ``name``, where a seat has become free for this call."""
-        if self._schedule.slot_found(name, first=not self._attempts.all) and self._guarded is not None:
+        if self._schedule.slot_found(name, alone=not self._attempts.active) and self._guarded is not None:
             self._guarded(lambda: self._attempts.launch_next(name))
 
     def _timed_out(self) -> None:

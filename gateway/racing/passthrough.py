@@ -241,6 +241,8 @@ class Relay:
         answer = relayed.answer
 
         def end(outcome: Outcome, error: UpstreamError | None) -> AttemptRecord:
+            if error is not None and attempt.sendings.failed is not None:
+                attempt.sendings.failed(error)  # the key ring does not see what is forwarded
             return self._end(
                 attempt, outcome, answer=answer, said=Reported(rest.usage, rest.model), error=error, ttft_s=ttft_s
             )

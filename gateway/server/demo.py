@@ -52,7 +52,7 @@ async def simulated_fleet(seed: int = 0) -> AsyncIterator[Mapping[str, str]]:
             line = await asyncio.wait_for(process.stdout.readline(), START_LIMIT_S)
         if not line:
             raise DemoFailedError("the simulated providers did not start: see above, or configure a provider")
-        with _past_any_proxy():
+        with past_any_proxy():
             yield msgspec.json.decode(line, type=dict[str, str])
     finally:
         process.stdin.close()
@@ -61,7 +61,7 @@ async def simulated_fleet(seed: int = 0) -> AsyncIterator[Mapping[str, str]]:
 
 
 @contextmanager
-def _past_any_proxy() -> Iterator[None]:
+def past_any_proxy() -> Iterator[None]:
     """Reach the simulated providers directly: a proxy of the environment cannot reach this machine's loopback."""
     proxies = getproxies_environment()
     if not proxies or proxy_bypass(_HOST):

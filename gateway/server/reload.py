@@ -144,7 +144,7 @@ class Reloader:
             return
         try:
             self._gateway.reload(taken_over(running, new))
-        except (ConfigurationRefusedError, ValueError) as error:
+        except (ConfigurationRefusedError, ConfigurationError) as error:
             self._log_invalid(str(error))
             return
         restart = [name for name in NEEDS_RESTART if getattr(new, name) != getattr(running, name)]
@@ -167,7 +167,7 @@ def check_opens(settings: Settings) -> None:
     """Check that a process can start with these settings: only the opening of a provider shows some mistakes.
 
     Raises:
-        ValueError: it cannot; running processes would refuse them, too.
+        ConfigurationError: it cannot; running processes would refuse them, too.
 
     """
     catalog, upstreams = load_catalog(), Upstreams()

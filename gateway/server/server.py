@@ -17,8 +17,8 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
 from enum import EnumType
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,7 +35,7 @@ from gateway.core.tasks import Lifeline, mask_signals
 from gateway.core.terminal_text import counted
 from gateway.ledger import prepare_schema
 from gateway.server.reload import Latest, Reloader, Source, check_opens
-from gateway.settings import ConfigurationError, Problem, Settings
+from gateway.settings import Settings
 from gateway.watching import logs
 from gateway.watching.logs import Lines
 from gateway.watching.metrics import forget_process
@@ -330,8 +330,7 @@ async def _serve(
             source = msgspec.structs.replace(source, load=load)
 
         await prepare_stores(settings)
-        with _usable_providers():
-            gateway = Gateway(settings)
+        gateway = Gateway(settings)
         await gateway.start()
         stack.push_async_callback(gateway.close)
         certificate = await _open(gateway, sock, settings, stack)
@@ -344,20 +343,6 @@ async def _serve(
     # Event gateway.stopped: It has ended in order: calls are over, and rows are in the database or the spool.
     # Do: Nothing.
     structlog.get_logger().info("gateway.stopped")
-
-
-@contextmanager
-def _usable_providers() -> Iterator[None]:
-    """Say of a provider that cannot be opened what a reload would say.
-
-    Raises:
-        ConfigurationError: there is one.
-
-    """
-    try:
-        yield
-    except ValueError as error:
-        raise ConfigurationError([Problem(str(error))]) from error
 
 
 async def _open(gateway: Gateway, sock: socket.socket, settings: Settings, stack: AsyncExitStack) -> Certificate | None:
@@ -485,8 +470,7 @@ def _supervise(settings: Settings, port: SharedPort, source: Source, log: Lines)
     """Run the workers as child processes, after checking that they can start."""
     with asyncio.Runner() as runner:
         runner.run(prepare_stores(settings))
-    with _usable_providers():  # before workers are forked: each of them would fail alike, again and again
-        check_opens(settings)
+    check_opens(settings)  # before workers are forked: each of them would fail alike, again and again
     latest = Latest(settings, source)
 
     def work(sock: socket.socket, lifeline: Lifeline) -> None:

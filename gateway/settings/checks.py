@@ -194,7 +194,8 @@ def _unsendable(place: Place, provider: ProviderSettings) -> Iterator[Complaint]
         if key is not None and not _may_be_sent("authorization", key.get_secret_value()):
             yield Complaint(here, "has a character that cannot be sent, such as a line break: look where it is set")
     url = provider.base_url
-    if url is not None and provider.keys and _has_host(url) and urlsplit(url).username is not None:
+    has_key = any(key.get_secret_value() for key in provider.keys)
+    if url is not None and has_key and _has_host(url) and urlsplit(url).username is not None:
         yield Complaint((*place, "base_url"), "names a user, and there is a key: keep one of the two")
 
 

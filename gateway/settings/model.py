@@ -180,7 +180,7 @@ class RaceSettings(Section):
     # Mode auto: a further attempt is planned if the expected saving of time is worth more than its expected cost, at so
     # many US dollars per second, within the budget and all other limits. None and 0: the budget alone decides; but with
     # ``usd_per_day``, None means the value at which that lasts all day.
-    value_usd_per_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    value_usd_per_s: Annotated[float, Field(ge=0)] | None = None
     win_on: WinOn = WinOn.ANY
     hold: bool | None = None  # whether a first token may wait for a faster answer; None: as ``holds`` says
     keep_rival: bool = False  # for whole answers: the second attempt runs on, and answers if the winner breaks
@@ -371,7 +371,7 @@ class Settings(Section):
     ledger: LedgerSettings = LedgerSettings()
     refusals: RefusalSettings = RefusalSettings()
     alerts: AlertSettings = AlertSettings()
-    max_body_mb: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 64.0  # images and long prompts need tens of MiB
+    max_body_mb: Annotated[float, Field(gt=0)] = 64.0  # images and long prompts need tens of MiB
     connections: ConnectionSettings = ConnectionSettings()
     overload: OverloadSettings = OverloadSettings()
     # Trusted proxies: their clients are counted by the address in x-forwarded-for.

@@ -35,9 +35,9 @@ def without_nulls(value: object) -> object:
 class Section(BaseModel):
     """A part of the file. Unknown keys are errors; values never change after loading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
-    _numbers: ClassVar[frozenset[str]] = frozenset()  # the fields that are numbers
+    _numbers: ClassVar[frozenset[str]] = frozenset()  # the fields that are numbers, or have some
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
@@ -53,7 +53,8 @@ class Section(BaseModel):
     @classmethod
     def _is_no_switch(cls, value: object, info: ValidationInfo) -> object:
         """Refuse true and false for a number: ``canary: true`` would be every call, ``max_in_flight: yes`` one."""
-        if isinstance(value, bool) and info.field_name in cls._numbers:
+        given = value.values() if isinstance(value, dict) else (value,)
+        if info.field_name in cls._numbers and any(isinstance(each, bool) for each in given):
             raise ValueError("must be a number, not true or false")
         return value
 
@@ -64,7 +65,9 @@ def _is_number(annotation: Any) -> bool:
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:
-    """Yield the types of a field: of ``Annotated[float, ...] | None``, float and None's."""
+    """Yield the types of a field: of ``Annotated[float, ...] | None``, float and None's; of a mapping, its values'."""
+    if get_origin(annotation) is dict:
+        annotation = get_args(annotation)[1]
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     if get_origin(annotation) in {Union, UnionType}:
@@ -178,7 +181,7 @@ class ClickHouseSettings(Section):
     # Rows of both tables; default: for ever. ClickHouse's clock for this ends in 2106, and later rows go at once.
     keep_days: Annotated[float, Field(gt=0, le=10_000)] | None = None
     # Rows that wait on this machine's disk while it is away; beyond that, the oldest are not sent.
-    max_spool_gb: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 4.0
+    max_spool_gb: Annotated[float, Field(gt=0)] = 4.0
 
     @field_validator("url")
     @classmethod
@@ -255,7 +258,7 @@ class TracingSettings(Section):
 
 _MOST = 1_000_000_000_000  # more than any client reaches, and within the range of every store
 _Number = Annotated[int, Field(ge=1, le=_MOST)]
-_Dollars = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
+_Dollars = Annotated[float, Field(ge=0, le=_MOST)]
 
 
 class LimitSettings(Section):
@@ -446,7 +449,7 @@ class TargetSettings(Section):
     # The conditions of a good call, besides being answered. A preset sets them, unless they are set here.
     ttft_ms: float | None = None  # the first token comes sooner
     tok_s: float | None = None  # at least, after the first token
-    gap_ms: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None  # the longest between two chunks
+    gap_ms: Annotated[float, Field(gt=0)] | None = None  # the longest between two chunks
 
     @model_validator(mode="before")
     @classmethod
@@ -474,7 +477,7 @@ class TargetSettings(Section):
     @field_validator("ttft_ms")
     @classmethod
     def _be_possible(cls, value: float | None) -> float | None:
-        if value is not None and not SOONEST_TTFT_MS <= value < float("inf"):
+        if value is not None and value < SOONEST_TTFT_MS:
             raise ValueError(f"{value:g} cannot be met: no first token is measured below {SOONEST_TTFT_MS:g} ms")
         return value
 
@@ -483,7 +486,7 @@ class TargetSettings(Section):
     def _be_a_speed(cls, value: float | None) -> float | None:
         if value is not None and value <= 0:
             raise ValueError("must be more than 0")
-        if value is not None and not value <= FASTEST_TOK_S:
+        if value is not None and value > FASTEST_TOK_S:
             raise ValueError(f"{value:g} cannot be met: above {FASTEST_TOK_S:g} tok/s an answer counts as a burst")
         return value
 

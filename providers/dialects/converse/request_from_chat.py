@@ -5,6 +5,7 @@ The fields and their limits are those of the service's description in botocore (
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -73,6 +74,7 @@ class Conversation:
         self.has_calls = False
         self._losses = losses
         self._names: set[str] = set()  # of documents, in lower case
+        self._numbers: Counter[str] = Counter()  # by the beginnings of names that came again
 
     def read(self, messages: Sequence[RawObject]) -> None:
         """Translate all messages of a request.
@@ -243,10 +245,10 @@ class Conversation:
         """Return a document's name as Bedrock takes it: it refuses a conversation with two of one name."""
         name = _FORBIDDEN_IN_NAME.sub("", given.rpartition(".")[0] or given).strip()[:_LONGEST_NAME].rstrip()
         own = name or f"document {len(self._names) + 1}"
-        number = 1
+        begin = (name or "document")[: _LONGEST_NAME - _LONGEST_NUMBER].rstrip()
         while own.lower() in self._names:
-            number += 1
-            own = f"{(name or 'document')[: _LONGEST_NAME - _LONGEST_NUMBER].rstrip()} {number}"
+            self._numbers[begin.lower()] += 1  # counted on: a request may have very many of one name
+            own = f"{begin} {self._numbers[begin.lower()] + 1}"
         self._names.add(own.lower())
         return own
 

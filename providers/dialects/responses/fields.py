@@ -8,7 +8,7 @@ import msgspec
 
 from providers.dialects.wording import Loss, Malformed, decoded, flat_name, raw_json
 from providers.error_bodies import error_in
-from providers.errors import ErrorKind, UpstreamError, kind_of_status
+from providers.errors import ErrorKind, UpstreamError
 from providers.usage import Usage, usage_of
 
 Object = dict[str, msgspec.Raw]
@@ -224,51 +224,14 @@ def called_name(item: Fields) -> msgspec.Raw:
     return raw_json(flat_name(namespace, decoded(name, str, item.named("name"))))
 
 
-# The errors of a Responses stream: the meaning of their codes, and an event for them at which every SDK raises.
+# The errors of a Responses stream, and an event for them at which every SDK raises.
 
 _NUMBER = re.compile(rb'(?<!\\)"sequence_number" ?: ?(\d{1,18})\b')  # not as text in an answer: its quotes are escaped
-_STATUS: Mapping[str, int] = {  # by a word in an error's code or type; the first match counts
-    "rate_limit": 429,
-    "too_many_requests": 429,
-    "quota": 429,
-    "credit_balance": 429,
-    "authentication": 401,
-    "api_key": 401,
-    "permission": 403,
-    "model_not_found": 404,
-    "server_error": 500,
-    "overloaded": 503,
-    "vector_store_timeout": 504,
-    "context_length": 400,
-    "invalid": 400,
-    "policy": 400,
-    "data_residency": 400,
-    "image": 400,
-}
-
-
-def status_of(error: Mapping[str, Any]) -> int | None:
-    """Return the HTTP status that fits the code or type of an error inside a stream, None if unknown."""
-    for name in ("code", "type"):
-        value = error.get(name)
-        if isinstance(value, str):
-            for word, status in _STATUS.items():
-                if word in value:
-                    return status
-    return None
 
 
 def upstream_error(error: Mapping[str, Any], secrets: Sequence[str]) -> UpstreamError:
     """Return a provider's error object as our error; its kind is stream_error if its code is unknown."""
-    status = status_of(error)
-    kind = ErrorKind.STREAM_ERROR if status is None else kind_of_status(status)
-    return error_in(msgspec.json.encode({"error": error}), secrets, otherwise=kind)
-
-
-def with_status(error: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an error with the HTTP status that fits it, for readers that do not know its code."""
-    status = status_of(error)
-    return dict(error) if status is None else {"status": status, **error}
+    return error_in(msgspec.json.encode({"error": error}), secrets, otherwise=ErrorKind.STREAM_ERROR)
 
 
 def failure(kind: str, message: str) -> bytes:

@@ -6,7 +6,7 @@ import msgspec
 
 from providers.dialects.events import DONE
 from providers.dialects.responses.events import lenient, read
-from providers.dialects.responses.fields import chat_usage, with_status
+from providers.dialects.responses.fields import chat_usage
 from providers.errors import UNREADABLE
 from providers.sse import events
 
@@ -219,7 +219,7 @@ class ToChat:
     def _fail(self, error: dict[str, Any]) -> None:
         """Send an error as an event. The reader of the chunks classifies it, and masks secrets in it."""
         self._over = True
-        self._event({"error": with_status(error)})
+        self._event({"error": error})
 
     def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None, **more: Any) -> None:
         choice = {"index": 0, "delta": delta, **more, "finish_reason": finish_reason}

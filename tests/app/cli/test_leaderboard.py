@@ -181,7 +181,13 @@ def test_a_key_that_cannot_be_sent_is_one_line_without_it(holeshot: Holeshot, si
     )
 
 
-@pytest.mark.parametrize("url", ["http://[::1", "http://127.0.0.1:70000", "http://127.0.0.1/ä", "127.0.0.1:4000"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://[::1", "http://127.0.0.1:70000", "http://127.0.0.1/ä", "127.0.0.1:4000"),
+        *("http://\u0435.example", f"http://{'a' * 70}.example"),
+    ],
+)
 def test_an_address_that_is_none_is_one_line(holeshot: Holeshot, url: str) -> None:
     result = holeshot("leaderboard", "--url", url)
 

@@ -299,17 +299,24 @@ async def test_without_any_provider_simulated_ones_race_and_it_says_so(raced: Ra
     assert bool(out) == (code == 0)
 
 
-@pytest.mark.parametrize("spared", ["", "intranet.example"])
+@pytest.mark.parametrize(
+    ("proxy", "spared", "options"),
+    [
+        ("http://127.0.0.1:9", "", ()),
+        ("http://127.0.0.1:9", "intranet.example", ()),
+        ("socks5://127.0.0.1:9", "", ("-m", "demo-chat")),
+    ],
+)
 async def test_the_simulated_ones_are_reached_past_the_proxy_of_an_office(
-    raced: RacedProviders, monkeypatch: pytest.MonkeyPatch, spared: str
+    raced: RacedProviders, monkeypatch: pytest.MonkeyPatch, proxy: str, spared: str, options: tuple[str, ...]
 ) -> None:
-    for name, value in (("http_proxy", "http://127.0.0.1:9"), ("no_proxy", spared)):
+    for name, value in (("http_proxy", proxy), ("no_proxy", spared)):
         monkeypatch.setenv(name, value)
         monkeypatch.delenv(name.upper(), raising=False)
     path = raced.folder / "gateway.yaml"
     path.write_text(path.read_text().partition("providers:")[0])
 
-    await raced.race("Why?", "--max-tokens", "2", "--width", "5")
+    await raced.race("Why?", "--max-tokens", "2", "--width", "5", *options)
 
     kinds = {kind for (kind,) in raced.rows("select error_kind from attempts")}
     assert kinds

@@ -40,7 +40,7 @@ BEFORE_COMMIT: dict[str, tuple[Sequence[Step], str]] = {
     "does not know the model": ([Status(404)], "not_found"),
     "is rate-limited": ([Status(429)], "rate_limited"),
     "sends an error as its first event": ([ErrorEvent("overloaded")], "server_error"),
-    "sends a role and then an error": ([RoleOnly(), ErrorEvent("overloaded", None)], "stream_error"),
+    "sends a role and then an error": ([RoleOnly(), ErrorEvent("overloaded", None)], "server_error"),
     "hangs before headers": ([Hang()], "ttft_timeout"),
     "hangs after its role": ([RoleOnly(), Hang()], "ttft_timeout"),
     "sends nothing but comments": ([Comment(), Comment(), Hang()], "ttft_timeout"),

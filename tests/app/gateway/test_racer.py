@@ -258,6 +258,16 @@ def test_a_wrong_configuration_is_refused_at_once(tmp_path: Path, monkeypatch: p
         Racer()
 
 
+async def test_a_proxy_that_no_provider_can_be_opened_with_is_a_problem_of_the_configuration(
+    raced: Raced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("http_proxy", "socks5://127.0.0.1:9"), ("no_proxy", "")):
+        monkeypatch.setenv(name, value)
+        monkeypatch.delenv(name.upper(), raising=False)
+    with pytest.raises(holeshot.ConfigurationError, match=r"^HTTP_PROXY must be http"):
+        await Racer(**raced.arguments).__aenter__()
+
+
 async def test_a_ledger_has_the_name_that_was_given(raced: Raced, tmp_path: Path) -> None:
     async with Racer(**raced.arguments, ledger=tmp_path / "100%25 of it.db") as racer:
         await racer.complete("chat", "Why?")

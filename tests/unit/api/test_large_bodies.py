@@ -93,7 +93,7 @@ async def test_too_many_values_are_refused_before_they_are_decoded(monkeypatch: 
         await read_contents(b'{"a":[' + b"1," * 2 * MIB + b"no JSON", BodyWork())
 
 
-@pytest.mark.parametrize("size", [2, 3, 5, 64])
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 64])
 def test_values_are_told_from_strings_wherever_a_slice_ends(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "STRUCTURE_BYTES", size)
     chance = random.Random(size)
@@ -104,13 +104,11 @@ def test_values_are_told_from_strings_wherever_a_slice_ends(size: int, monkeypat
         assert finished(values_outside_strings("".join(chosen).encode())) == expected, chosen
 
 
-@pytest.mark.parametrize("size", [2, 3, 5, 64, None])
-def test_depth_is_told_from_strings_wherever_a_slice_ends(size: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    if size is not None:  # else the whole at once, as of all but large bodies
-        monkeypatch.setattr(bodies, "LARGE_BYTES", 0)
-        monkeypatch.setattr(bodies, "STRUCTURE_BYTES", size)
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 64])
+def test_depth_is_told_from_strings_wherever_a_slice_ends(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "STRUCTURE_BYTES", size)
     monkeypatch.setattr(bodies, "MOST_DEPTH", 4)
-    chance = random.Random(size or 1)
+    chance = random.Random(size)
     pieces = [
         "[",
         "]",

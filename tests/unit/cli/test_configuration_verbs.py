@@ -105,6 +105,7 @@ def test_init_overwrites_nothing_unless_forced(holeshot: Holeshot) -> None:
     [
         ("folder", "folder is a folder: name a file in it"),
         ("file/gateway.yaml", "the folder file cannot be made: File exists"),
+        ("x" * 300, f"{'x' * 300} cannot be written: File name too long"),
     ],
 )
 @pytest.mark.parametrize("options", [(), ("--force",)])

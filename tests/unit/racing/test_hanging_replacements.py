@@ -1,8 +1,11 @@
 """Calls whose answer has broken or is not valid, and whose next attempt hangs: a rescue comes as to the first one."""
 
+import asyncio
+
 import pytest
 
 from gateway.core.attempts import Invalid, Role, WinOn
+from gateway.core.calls import CallRecord
 from gateway.racing.sinks import GatheringSink
 from providers import ErrorKind, UpstreamError
 from providers.dialects import CHAT
@@ -33,6 +36,34 @@ def test_who_replaces_a_gathered_answer_that_broke_may_not_hang_longer_than_the_
     assert track.outcomes == {"breaks": "failed", "hung": "lost", "spare": "won"}
     assert record.ttft_ms == pytest.approx(2700)  # broken at 0.5 s, rescued 2 s later
     assert [start.role for start in track.recorder.launched] == [Role.PRIMARY, Role.FAILOVER, Role.FAILOVER]
+
+
+def test_who_replaces_a_gathered_answer_that_broke_is_rescued_though_it_waited_for_its_seat() -> None:
+    seats = limited(hung=1, spare=1)
+    track = Track(
+        Timetable("breaks", BREAKS),
+        hangs("hung"),
+        answers("spare", 0.2),
+        launches=PLANNED,
+        rescue_s=2.0,
+        sink=GatheringSink(CHAT),
+        streamed=False,
+        seats=seats,
+    )
+    for line in seats.lines.values():
+        line.take()
+
+    async def wait() -> CallRecord:
+        calling = asyncio.create_task(track.run())
+        await asyncio.sleep(1.0)
+        for line in seats.lines.values():
+            line.give_back()
+        return await calling
+
+    record = run(wait())
+    assert [(each.deployment, round(each.launch_offset_ms)) for each in record.attempts] == [
+        ("breaks", 0), ("hung", 1000), ("spare", 3000),
+    ]  # fmt: skip
 
 
 def test_a_rival_that_ran_on_and_hangs_is_rescued_when_the_winner_breaks() -> None:

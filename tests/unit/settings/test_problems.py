@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings import ConfigurationError, load
+from gateway.settings import ConfigurationError, Settings, load
 
+Load = Callable[..., Settings]
 Problems = Callable[..., list[str]]
 HASH = "a" * 64
 
@@ -49,6 +50,11 @@ def test_what_no_request_could_have_is_refused_before_the_start(
 
     assert problem.startswith(f"gateway.yaml:2: providers.mine.{place}: {words}")
     assert "gsk-secret" not in problem
+
+
+def test_a_key_that_is_empty_goes_with_a_user_in_the_address(loaded: Load) -> None:
+    settings = loaded("providers: { mine: { base_url: 'https://me:pw@h/v1', api_key: '' } }\n")
+    assert settings.providers["mine"].base_url == "https://me:pw@h/v1"
 
 
 def test_a_usual_key_that_cannot_be_sent_is_refused_too(problems: Problems) -> None:
@@ -294,11 +300,23 @@ def test_only_postgres_has_a_replica_for_reports(problems: Problems, primary: st
     assert words in problem
 
 
-@pytest.mark.parametrize("limit", [".inf", ".nan"])
-def test_a_body_without_a_limit_is_refused(problems: Problems, limit: str) -> None:
-    (problem,) = problems(f"max_body_mb: {limit}\n")
-
-    assert problem.startswith("gateway.yaml:1: max_body_mb: ")
+@pytest.mark.parametrize("number", ["inf", "nan"])
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("max_body_mb: {}\n", "max_body_mb"),
+        ("shutdown_grace_s: {}\n", "shutdown_grace_s"),
+        (
+            "models: {{ m: {{ deployments: [ollama/x], timeouts: {{ ttft_timeout_s: {} }} }} }}\n",
+            "models.m.timeouts.ttft_timeout_s",
+        ),
+        ("models: {{ m: {{ deployments: [ollama/x], maximums: {{ n: {} }} }} }}\n", "models.m.maximums.n"),
+    ],
+)
+def test_what_is_no_finite_number_is_refused(problems: Problems, text: str, place: str, number: str) -> None:
+    assert problems(f"providers: {{ ollama: }}\n{text.format('.' + number)}") == [
+        f"gateway.yaml:2: {place}: must be a finite number, not {number}"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -327,6 +345,7 @@ models:
     deployments: [{ deployment: ollama/x, canary: true, max_in_flight: yes, drop_params: yes }]
     race: { hedge_delay_s: on, hold: yes }
     timeouts: { total_timeout_s: true }
+    maximums: { n: 4, max_tokens: yes }
 """
     words = "must be a number, not true or false"
 
@@ -337,6 +356,7 @@ models:
             (4, "deployments[0].max_in_flight"),
             (5, "race.hedge_delay_s"),
             (6, "timeouts.total_timeout_s"),
+            (7, "maximums"),
         ]
     ]
 

@@ -133,8 +133,20 @@ async def test_an_error_told_in_the_middle_is_passed_on_and_recorded(opened: Ope
             heard.set()
             assert await response.read() == events[1]
         call = await running.call()
-        assert (call["streamed"], call["status_code"], call["error_kind"]) == (1, 200, "stream_error")
+        assert (call["streamed"], call["status_code"], call["error_kind"]) == (1, 200, "server_error")
         assert await running.outcomes() == {"alpha": "failed"}
+
+
+async def test_a_key_whose_rate_limit_is_told_in_the_middle_rests(opened: Open) -> None:
+    refusal = b'data: {"type":"error","error":{"message":"slow down","code":"rate_limit_exceeded"}}\n\n'
+    refuses = plays(b"data: {}\n\n", refusal, kind="text/event-stream")
+    keys = {"providers": {"alpha": {"api_key": None, "api_keys": ["key-one", "key-two"]}}}
+    async with opened(alpha=[refuses, says(b"sound"), says(b"sound")], config=keys) as (running, upstreams):
+        for _ in range(3):
+            async with running.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response:
+                await response.read()
+        first, *others = [each.headers["authorization"] for each in upstreams["alpha"].received]
+    assert first not in others
 
 
 @pytest.mark.parametrize("script", [hangs, plays(b"half", then="hang")], ids=["before", "in the middle"])

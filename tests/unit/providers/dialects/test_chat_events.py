@@ -186,6 +186,10 @@ def test_deepseeks_cache_hits_are_cached_tokens() -> None:
         ({"error": {"message": "Overloaded", "code": 503}}, ErrorKind.SERVER_ERROR, 503, "Overloaded"),
         ({"error": {"message": "Slow down", "code": "429"}}, ErrorKind.RATE_LIMITED, 429, "Slow down"),
         ({"error": {"message": "Failed", "code": "oops"}}, ErrorKind.STREAM_ERROR, None, "Failed"),
+        ({"error": {"message": "x", "code": "rate_limit_exceeded"}}, ErrorKind.RATE_LIMITED, None, "x"),
+        ({"error": {"message": "x", "type": "insufficient_quota", "code": None}}, ErrorKind.RATE_LIMITED, None, "x"),
+        ({"error": {"message": "x", "code": "invalid_api_key"}}, ErrorKind.PROVIDER_AUTH, None, "x"),
+        ({"error": {"message": "x", "type": "invalid_request_error"}}, ErrorKind.BAD_REQUEST, None, "x"),
         ({"error": "it broke"}, ErrorKind.STREAM_ERROR, None, "it broke"),
         ({"object": "error", "message": "too long", "code": 400}, ErrorKind.BAD_REQUEST, 400, "too long"),
         (

@@ -12,7 +12,8 @@ from botocore.validate import ParamValidator
 from providers.dialects.chat.events import read_event
 from providers.dialects.converse.answers import ConverseToChat, events_of_converse
 from providers.dialects.converse.frames import Message
-from providers.dialects.converse.request_from_chat import converse_from_chat
+from providers.dialects.converse.request_from_chat import Conversation, converse_from_chat
+from providers.dialects.messages.fields import Losses
 from providers.dialects.wording import Malformed
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
@@ -123,6 +124,24 @@ def test_no_two_documents_have_one_name(shape: Any) -> None:
     told = [block["document"]["name"] for turn in said["messages"] for block in turn["content"]]
     assert told == ["report", "Report 2", "document 4", "document 2", "report 2 2", "x" * 200, "x" * 192 + " 2"]
     assert lost == []
+
+
+class _Looks(set[str]):
+    """Names, and how often one was looked for."""
+
+    number = 0
+
+    def __contains__(self, name: object) -> bool:
+        self.number += 1
+        return super().__contains__(name)
+
+
+def test_very_many_documents_of_one_name_are_no_more_work_than_of_as_many() -> None:
+    conversation = Conversation(Losses())
+    looks = conversation._names = _Looks()
+    names = [conversation._own_name(f"{'x' * 195}{each % 100:05}") for each in range(1000)]
+    assert len({name.lower() for name in names}) == 1000
+    assert looks.number <= 2000
 
 
 def test_a_schema_and_a_tier_and_an_effort(shape: Any) -> None:

@@ -108,6 +108,8 @@ def test_the_last_event_is_the_end_and_has_the_usage(kind: str) -> None:
         ({"type": "error", "error": {"type": "insufficient_quota", "code": None, "message": "x"}}, "rate_limited", "x"),
         ({"type": "error", "error": {"code": "invalid_api_key", "message": "x"}}, "provider_auth", "x"),
         ({"error": {"message": "x", "code": 503}}, "server_error", "x"),
+        # As another gateway of this kind tells that its provider's answer could not be read.
+        ({"error": {"type": "upstream_error", "code": "invalid_response", "message": "x"}}, "stream_error", "x"),
         ({"error": "x"}, "stream_error", "x"),
     ],
 )
