@@ -121,6 +121,7 @@ def _number(text: str) -> float | None:
 
 
 _LONGEST_MESSAGE = 500  # characters
+_UNAUTHORIZED, _PAYMENT_REQUIRED = 401, 402
 _LOWEST_ERROR_STATUS, _HIGHEST_ERROR_STATUS = 400, 599
 _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the first match counts
     "rate_limit": 429,
@@ -155,10 +156,8 @@ def error_of_response(
     status: int, headers: Mapping[str, str], body: bytes, secrets: Sequence[str], now_s: float
 ) -> UpstreamError:
     """Return the error of a response. ``headers`` have lower-case names; ``now_s`` is Unix time."""
-    kind = kind_of_status(status)
     error = _error_object(_decode(body))
-    if kind is ErrorKind.BAD_REQUEST and error and _refuses_key(error):
-        kind = ErrorKind.PROVIDER_AUTH
+    kind = _kind(status, error or {})
     message = _message(error) if error else message_of_text(body)
     retry = None
     if kind in (ErrorKind.RATE_LIMITED, ErrorKind.SERVER_ERROR):
@@ -179,7 +178,7 @@ def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> Up
     error = _error_object(_decode(data)) or {}
     status = _status(error)
     meant = _meant_status(error) if status is None else status
-    kind = otherwise if meant is None else kind_of_status(meant)
+    kind = otherwise if meant is None else _kind(meant, error)
     return UpstreamError(
         kind,
         _presentable(_message(error), secrets) or "sent an error without a message",
@@ -288,6 +287,30 @@ def _google_retry_delay_s(error: Mapping[str, Any]) -> float | None:
             case {"retryDelay": str(delay)}:
                 return parse_delay_s(delay)
     return None
+
+
+def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
+    """Return the kind of an error by its status, unless what it says is known to be of another kind.
+
+    A 402 or 403 may be about one request: its text was flagged (OpenRouter), or its ``max_tokens`` is more than is left
+    to pay (OpenRouter, 402) or than the model's context (Together, 403). The key is good for all others.
+    """
+    kind = kind_of_status(status)
+    if kind is ErrorKind.BAD_REQUEST and _refuses_key(error):
+        return ErrorKind.PROVIDER_AUTH
+    if kind is ErrorKind.PROVIDER_AUTH and status != _UNAUTHORIZED:
+        if _is_flagged(error):
+            return ErrorKind.BAD_REQUEST
+        if "max_tokens" in _message(error):  # others may give as many
+            return ErrorKind.SERVER_ERROR if status == _PAYMENT_REQUIRED else ErrorKind.BAD_REQUEST
+    return kind
+
+
+def _is_flagged(error: Mapping[str, Any]) -> bool:
+    """Whether an error is of a filter that looked at the request's text."""
+    metadata, code = error.get("metadata"), error.get("code")
+    is_moderated = isinstance(metadata, dict) and ("flagged_input" in metadata or "reasons" in metadata)
+    return is_moderated or (isinstance(code, str) and "content_policy" in code)
 
 
 def _refuses_key(error: Mapping[str, Any]) -> bool:

@@ -156,8 +156,9 @@ class _ErrorBody(msgspec.Struct, frozen=True):
 class RejectedByProvider(RaceFailed):
     """The provider says that the request is invalid: passed on with its status and message."""
 
-    # Means: A provider says that the request is wrong. Its own status (400, 413 or 422), message and code are passed
-    # on, so the body has the provider's code; `bad_request` is what the ledger and the metrics say.
+    # Means: A provider says that the request is wrong. Its own status (400, 413, 422, or 403 if it
+    # flagged the text), message and code are passed on, so the body has the provider's code; `bad_request` is what the
+    # ledger and the metrics say.
     # Retry: no.
     # Caller: Read the message: it names the parameter or the limit that the provider does not accept. Correct the
     # request.

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.error_bodies import error_of_response
+from providers.error_bodies import error_in, error_of_response
 from providers.errors import ErrorKind, UpstreamError
 
 SECRET = "own-secret-key"
@@ -66,6 +66,36 @@ def test_secrets_are_gone_before_a_message_is_shortened() -> None:
 )
 def test_the_kind_follows_the_status(status: int, kind: ErrorKind) -> None:
     assert refused(status, b"{}").kind is kind
+
+
+FLAGGED = """{"error":{"code":403,"message":"requires moderation on OpenInference. Your input was flagged",
+ "metadata":{"reasons":["violence"],"flagged_input":"a text","provider_name":"P","model_slug":"m"}}}"""
+POLICY = '{"error":{"code":"content_policy_violation","message":"flagged"}}'
+DEAR = '{"error":{"code":402,"message":"needs more credits, or fewer max_tokens: asked for 65536, can afford 3919"}}'
+LONG = '{"error":{"message":"Input token count + max_tokens parameter must be less than the context","code":null}}'
+BARRED = '{"error":{"code":403,"message":"no access to this model","metadata":{}}}'
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "kind"),
+    [
+        (403, FLAGGED, ErrorKind.BAD_REQUEST),  # OpenRouter
+        (403, POLICY, ErrorKind.BAD_REQUEST),
+        (402, DEAR, ErrorKind.SERVER_ERROR),  # OpenRouter: smaller requests are still served
+        (403, LONG, ErrorKind.BAD_REQUEST),  # Together
+        (403, BARRED, ErrorKind.PROVIDER_AUTH),
+        (401, DEAR, ErrorKind.PROVIDER_AUTH),
+    ],
+)
+def test_what_is_refused_to_one_request_refuses_no_key(status: int, said: str, kind: ErrorKind) -> None:
+    error = refused(status, said.encode())
+    assert error.kind is kind
+    assert (error.body is not None) is (kind is ErrorKind.BAD_REQUEST)
+
+
+def test_a_text_that_is_flagged_after_the_stream_began_refuses_no_key() -> None:
+    error = error_in(FLAGGED.encode(), (), otherwise=ErrorKind.STREAM_ERROR)
+    assert (error.kind, error.status) == (ErrorKind.BAD_REQUEST, 403)
 
 
 def test_a_client_error_keeps_the_providers_object() -> None:
