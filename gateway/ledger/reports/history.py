@@ -129,40 +129,103 @@ async def heat(reader: Reader, wanted: HeatWanted, now: datetime) -> Table:
 
 
 def _history_sql(words: Words, wanted: HistoryWanted, steps: Steps) -> str:
-    sums = _sums_of_rows if wanted.client is not None else _sums
-    quantiles = ",\n    ".join(f"{quantile(metric, q)} as {name}" for name, (metric, q) in _QUANTILES.items())
+    tables, counts = (_sums_of_rows if wanted.client is not None else _sums)(words, wanted, steps)
+    asked = {metric: {name: q for name, (of, q) in _QUANTILES.items() if of == metric} for metric in counts}
+    quantiles = ",\n".join(_quantiles(metric, asked[metric], each) for metric, each in counts.items())
+    joined = "\n".join(f"left join {metric} using (slot, place)" for metric in counts)
     return f"""\
-with {sums(words, wanted, steps)},
-ordered as (
-  select
-    *,
-    sum(n) over (so_many rows unbounded preceding) as so_far,
-    sum(n) over (so_many rows between unbounded preceding and unbounded following) as total
-  from counts
-  window so_many as (partition by window_start, place, metric order by bucket)
-),
-quantiles as (
-  select
-    o.window_start, o.place,
-    {quantiles}
-  from ordered as o
-  join buckets as b on b.bucket = o.bucket
-  group by o.window_start, o.place
-)
+with {tables},
+{quantiles}
 select
-  places.model, places.deployment, places.provider, {words.epoch("sums.window_start")} as t,
+  places.model, places.deployment, places.provider, slot as t,
   n, errors, rate_limited, won, first_tokens,
   {", ".join(_QUANTILES)}
 from sums
-join places on places.place = sums.place
-left join quantiles on quantiles.window_start = sums.window_start and quantiles.place = sums.place
+join places using (place)
+{joined}
 order by places.model, places.deployment, places.provider, t"""  # noqa: S608 - values are quoted by ``Words``
 
 
-def _sums(words: Words, wanted: HistoryWanted, steps: Steps) -> str:
-    """Return the SQL of the tables sums and counts, from the database's sums for each step."""
-    of_step = f"r.minutes = {steps.minutes} and r.window_start >= {words.window(steps.since)}"
+class _Counts(msgspec.Struct, frozen=True):
+    """What selects a metric's buckets by place: of all slots, or of each of the table ``slots``."""
+
+    sql: str
+    of_each: bool = False
+
+
+def _quantiles(metric: str, asked: Mapping[str, str], counts: _Counts) -> str:
+    """Return the table of the quantiles of a metric, by slot and place."""
+    key = "" if counts.of_each else "slot, "
+    columns = ",\n    ".join(f"{quantile(q)} as {name}" for name, q in asked.items())
     return f"""\
+{metric} as (
+  select
+    slot, place,
+    {columns}
+  from {_each(counts)}(
+    select
+      *,
+      sum(n) over (so_many rows unbounded preceding) as so_far,
+      sum(n) over (so_many rows between unbounded preceding and unbounded following) as total
+    from (
+      {counts.sql}
+    ) as counts
+    window so_many as (partition by {key}place order by bucket)
+  ) as o
+  join buckets as b on b.bucket = o.bucket
+  where o.so_far >= {min(asked.values())} * o.total and o.so_far - o.n < {max(asked.values())} * o.total
+  group by slot, place
+)"""  # noqa: S608 - our own values
+
+
+def _each(counts: _Counts) -> str:
+    return "slots cross join lateral " if counts.of_each else ""
+
+
+def _slots(words: Words, minutes: int, since: str, slot: str) -> str:
+    """Return the table of slots: windows of sums that are added up together, by number."""
+    found = f"select distinct window_start from rollup_attempts where minutes = {minutes} and window_start >= {since}"  # noqa: S608 - our own values
+    windows = f"select window_start, {slot} as slot from ({found}) as windows"  # noqa: S608 - likewise
+    if words.is_postgres:
+        windows = f"select slot, array_agg(window_start) as windows from ({windows}) as numbered group by slot"  # noqa: S608 - likewise
+    return f"slots as (\n  {windows}\n)"
+
+
+def _summed(words: Words, table: str, condition: str, columns: str, by: str = "") -> _Counts:
+    """Return what adds up a table of sums (r) by slot and place.
+
+    SQLite finds sums best one window after the other. Postgres adds up slot after slot: all at once what it groups and
+    sorts is beyond a processor's caches, so that it takes up to twice as long. More ``work_mem`` does not help.
+    """
+    if words.is_postgres:
+        slot, joined, is_in = "", "", " and r.window_start = any (slots.windows)"
+    else:
+        slot, joined, is_in = "slot, ", " join slots on slots.window_start = r.window_start", ""
+    sql = f"""\
+select {slot}series.place, {columns}
+      from {table} as r join series on series.id = r.series_id{joined}
+      where {condition}{is_in}
+      group by {slot}series.place{by}"""  # noqa: S608 - our own values
+    return _Counts(sql, words.is_postgres)
+
+
+def _histogram(words: Words, minutes: int, metric: str) -> _Counts:
+    condition = f"r.minutes = {minutes} and r.metric = '{metric}'"
+    columns = "r.bucket, sum(cast(r.n as double precision)) as n"
+    return _summed(words, "rollup_histograms", condition, columns, ", r.bucket")
+
+
+def _sums(words: Words, wanted: HistoryWanted, steps: Steps) -> tuple[str, Mapping[str, _Counts]]:
+    """Return the SQL of the tables places and sums, and by metric that of buckets, from the sums for each step."""
+    summed = _summed(
+        words,
+        "rollup_attempts",
+        f"r.minutes = {steps.minutes}",
+        "cast(sum(r.n) as bigint) as n, cast(sum(r.n_errors) as bigint) as errors, "
+        "cast(sum(r.n_rate_limited) as bigint) as rate_limited, cast(sum(r.n_won) as bigint) as won, "
+        "cast(sum(r.n_first_token) as bigint) as first_tokens",
+    )
+    tables = f"""\
 series as (  -- numbers are grouped in half the time that names take
   select id, min(id) over (partition by model, deployment, provider) as place from rollup_series
   where {_which(words, wanted)}
@@ -170,37 +233,27 @@ series as (  -- numbers are grouped in half the time that names take
 places as (
   select id as place, model, deployment, provider from rollup_series where id in (select place from series)
 ),
+{_slots(words, steps.minutes, words.window(steps.since), words.epoch("window_start"))},
 sums as (
-  select
-    r.window_start, series.place, cast(sum(r.n) as bigint) as n, cast(sum(r.n_errors) as bigint) as errors,
-    cast(sum(r.n_rate_limited) as bigint) as rate_limited, cast(sum(r.n_won) as bigint) as won,
-    cast(sum(r.n_first_token) as bigint) as first_tokens
-  from rollup_attempts as r
-  join series on series.id = r.series_id
-  where {of_step}
-  group by r.window_start, series.place
-),
-counts as (
-  select r.window_start, series.place, r.metric, r.bucket, sum(cast(r.n as double precision)) as n
-  from rollup_histograms as r
-  join series on series.id = r.series_id
-  where {of_step} and r.metric in ('ttft', 'tps', 'itl')
-  group by r.window_start, series.place, r.metric, r.bucket
+  select slot, place, n, errors, rate_limited, won, first_tokens
+  from {_each(summed)}(
+      {summed.sql}
+  ) as summed
 )"""  # noqa: S608 - values are quoted by ``Words``
+    return tables, {metric: _histogram(words, steps.minutes, metric) for metric in ("ttft", "tps", "itl")}
 
 
-def _sums_of_rows(words: Words, wanted: HistoryWanted, steps: Steps) -> str:
+def _sums_of_rows(words: Words, wanted: HistoryWanted, steps: Steps) -> tuple[str, Mapping[str, _Counts]]:
     """Return the same from one client's attempts, for which there are no sums."""
     client = f"client = {words.text(wanted.client)}" if wanted.client else "client is null and number > 0"  # no probes
     seconds = steps.minutes * 60
-    step = words.moment(f"{words.epoch('started_at')} / {seconds} * {seconds}")
-    reported = "tokens_source = 'reported'"
     broken = "outcome in ('failed', 'timeout', 'stalled')"
     error = f"{broken} and coalesce(error_kind, '') not in ('rate_limited', 'bad_request')"
-    return f"""\
+    tables = f"""\
 taken as (
   select
-    {step} as window_start, model, deployment, provider, outcome, error_kind, ttft_ms, decode_tps, tokens_source, itl
+    {words.epoch("started_at")} / {seconds} * {seconds} as slot, model, deployment, provider, outcome, error_kind,
+    ttft_ms, decode_tps, tokens_source, itl as gaps
   from attempts
   where started_at >= {words.instant(steps.since)} and {client} and {_which(words, wanted)}
 ),
@@ -213,26 +266,28 @@ placed as (
 ),
 sums as (
   select
-    window_start, place, count(*) as n, count(*) filter (where {error}) as errors,
+    slot, place, count(*) as n, count(*) filter (where {error}) as errors,
     count(*) filter (where error_kind = 'rate_limited') as rate_limited,
     count(*) filter (where outcome = 'won') as won, count(ttft_ms) as first_tokens
   from placed
-  group by window_start, place
-),
-counts as (
-  select window_start, place, metric, bucket, cast(sum(n) as double precision) as n
-  from (
-    select window_start, place, 'ttft' as metric, {words.bucket("ttft_ms")} as bucket, 1 as n
-    from placed where ttft_ms is not null
-    union all
-    select window_start, place, 'tps', {words.bucket("decode_tps")}, 1
-    from placed where {reported} and decode_tps > 0
-    union all
-    select window_start, place, 'itl', cast(gap.key as smallint), cast(gap.value as bigint)
-    from placed cross join {words.pairs("itl")} as gap where itl is not null
-  ) as points
-  group by window_start, place, metric, bucket
+  group by slot, place
 )"""  # noqa: S608 - values are quoted by ``Words``
+    points = {
+        "ttft": (words.bucket("ttft_ms"), "1", "placed where ttft_ms is not null"),
+        "tps": (words.bucket("decode_tps"), "1", "placed where tokens_source = 'reported' and decode_tps > 0"),
+        "itl": (
+            "cast(gap.key as smallint)",
+            "cast(gap.value as bigint)",
+            f"placed cross join {words.pairs('gaps')} as gap where gaps is not null",
+        ),
+    }
+    return tables, {
+        metric: _Counts(f"""\
+select slot, place, bucket, cast(sum(n) as double precision) as n
+      from (select slot, place, {bucket} as bucket, {n} as n from {there}) as points
+      group by slot, place, bucket""")  # noqa: S608 - values are quoted by ``Words``
+        for metric, (bucket, n, there) in points.items()
+    }
 
 
 def _outages_sql(words: Words, wanted: HistoryWanted, steps: Steps) -> str:
@@ -255,61 +310,37 @@ order by began_at desc, id limit {_MOST_OUTAGES}"""  # noqa: S608 - values are q
 
 def _heat_sql(words: Words, wanted: HeatWanted, now: datetime) -> str:
     """Return a statement over the sums of hours: the database keeps them for a month (rollup_periods)."""
-    of_hours = f"r.minutes = 60 and r.window_start >= {words.window(first(wanted.window, now))}"
-    # SQLite finds sums best one hour after the other. Postgres reads all of a month, unless told where they begin.
-    joined_hours = of_hours if words.is_postgres else "r.minutes = 60"
+    of_week = f"({words.weekday('window_start')}) * 24 + {words.hour('window_start')}"
+    summed = _summed(
+        words,
+        "rollup_attempts",
+        "r.minutes = 60",
+        "cast(sum(r.n) as bigint) as n, "
+        "cast(sum(r.n_errors) as double precision) / nullif(sum(r.n_errors + r.n_first_token), 0) as error_rate",
+    )
     tables = f"""\
 with series as (
   select id, min(id) over (partition by model, deployment) as place from rollup_series where {_which(words, wanted)}
 ),
-hours as (  -- one number is grouped and sorted sooner than two
-  select window_start, ({words.weekday("window_start")}) * 24 + {words.hour("window_start")} as of_week
-  from (select distinct r.window_start from rollup_attempts as r where {of_hours}) as windows
-),
+{_slots(words, 60, words.window(first(wanted.window, now)), of_week)},
 sums as (
-  select
-    series.place, of_week, cast(sum(r.n) as bigint) as n,
-    cast(sum(r.n_errors) as double precision) / nullif(sum(r.n_errors + r.n_first_token), 0) as error_rate
-  from rollup_attempts as r
-  join series on series.id = r.series_id
-  join hours on hours.window_start = r.window_start
-  where {joined_hours}
-  group by series.place, of_week
+  select slot, place, n, error_rate
+  from {_each(summed)}(
+      {summed.sql}
+  ) as summed
 )"""  # noqa: S608 - values are quoted by ``Words``
     if wanted.metric in {HeatMetric.N, HeatMetric.ERROR_RATE}:
         value, joined = f"sums.{wanted.metric}", ""
     else:
         metric, q = _QUANTILES[wanted.metric]
-        value, joined = "quantiles.value", "left join quantiles using (place, of_week)\n"
-        tables += f""",
-ordered as (
-  select
-    *,
-    sum(n) over (so_many rows unbounded preceding) as so_far,
-    sum(n) over (so_many rows between unbounded preceding and unbounded following) as total
-  from (
-    select series.place, of_week, r.metric, r.bucket, sum(cast(r.n as double precision)) as n
-    from rollup_histograms as r
-    join series on series.id = r.series_id
-    join hours on hours.window_start = r.window_start
-    where {joined_hours} and r.metric = '{metric}'
-    group by series.place, of_week, r.metric, r.bucket
-  ) as counts
-  window so_many as (partition by place, of_week order by bucket)
-),
-quantiles as (
-  select o.place, o.of_week, {quantile(metric, q)} as value
-  from ordered as o
-  join buckets as b on b.bucket = o.bucket
-  where o.so_far >= {q} * o.total and o.so_far - o.n < {q} * o.total
-  group by o.place, o.of_week
-)"""  # noqa: S608 - values are quoted by ``Words``
+        value, joined = f"{metric}.value", f"left join {metric} using (slot, place)\n"
+        tables += f",\n{_quantiles(metric, {'value': q}, _histogram(words, 60, metric))}"
     return f"""\
 {tables}
-select s.deployment, s.model, sums.of_week / 24 as weekday, sums.of_week % 24 as hour, {value} as value, sums.n
+select s.deployment, s.model, slot / 24 as weekday, slot % 24 as hour, {value} as value, sums.n
 from sums
 join rollup_series as s on s.id = sums.place
-{joined}order by s.deployment, s.model, sums.of_week"""  # noqa: S608 - values are quoted by ``Words``
+{joined}order by s.deployment, s.model, slot"""  # noqa: S608 - values are quoted by ``Words``
 
 
 def _which(words: Words, wanted: HistoryWanted | HeatWanted) -> str:

@@ -114,12 +114,12 @@ class Words:
         return f"json_each_text({json})" if self.is_postgres else f"json_each({json})"
 
 
-def quantile(metric: str, q: str) -> str:
-    """Return the value below which the share ``q`` of a metric lies: inside its bucket, between its edges.
+def quantile(q: str) -> str:
+    """Return the value below which the share ``q`` of one metric lies: inside its bucket, between its edges.
 
     As in migrations/versions/0007, so that reports and views agree.
     """
-    is_there = f"o.metric = '{metric}' and o.so_far >= {q} * o.total and o.so_far - o.n < {q} * o.total"
+    is_there = f"o.so_far >= {q} * o.total and o.so_far - o.n < {q} * o.total"
     inside = f"b.from_ms + (b.to_ms - b.from_ms) * ({q} * o.total - (o.so_far - o.n)) / o.n"
     return f"max(case when {is_there} then {inside} end)"
 
