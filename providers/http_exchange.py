@@ -92,15 +92,24 @@ class HttpExchange:
 
 
 class TranslatedExchange:
-    """An ``Exchange`` whose events are repaired or translated, in the order of the ``translations``."""
+    """An ``Exchange`` whose events are repaired or translated, in the order of the ``translations``.
 
-    def __init__(self, exchange: Exchange, translations: Sequence[Translation]) -> None:
+    ``unsaid`` is called with whole events of which nothing can be said in the target's events, or not yet.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        translations: Sequence[Translation],
+        unsaid: Callable[[bytes], None] = lambda _: None,
+    ) -> None:
         self.status = exchange.status
         self.headers = exchange.headers
         self.connect_ms = exchange.connect_ms
         self.secrets = exchange.secrets
         self._exchange = exchange
         self._translations = translations
+        self._unsaid = unsaid
         self._splitter = EventSplitter()
         self._halves = HalfCharacters()
         self._over = False
@@ -127,6 +136,8 @@ class TranslatedExchange:
             except UpstreamError:
                 self.abort()
                 raise
+            if whole and not block:
+                self._unsaid(whole)
         return block
 
     @property
