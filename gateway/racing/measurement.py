@@ -250,8 +250,8 @@ class Reported:
         """Keep what one event reports."""
         if chunk.usage is not None:
             self.usage = chunk.usage if self.usage is None else completed(chunk.usage, self.usage)
-        if chunk.model is not None and self.model_version is None:
-            self.model_version, self.answer_id = chunk.model, chunk.id
+        if chunk.model and self.model_version is None:  # Azure's first chunk, about the prompt, has an empty one
+            self.model_version, self.answer_id = chunk.model, chunk.id or None
         if chunk.fingerprint and self.fingerprint is None:
             self.fingerprint = chunk.fingerprint
         if chunk.finish_reason is not None:

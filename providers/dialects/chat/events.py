@@ -233,6 +233,13 @@ def _tool_pieces(delta: _Delta, first: int) -> Sequence[tuple[int, str]]:
     return pieces
 
 
+def written_arguments(arguments: Any) -> str:
+    """Return a call's arguments, or a piece of them, as text; some servers send the object itself."""
+    if isinstance(arguments, str):
+        return arguments
+    return msgspec.json.encode(arguments).decode() if arguments else ""
+
+
 def _tool_names(delta: _Delta) -> list[str]:
     called = [call.function or call.custom for call in delta.tool_calls or ()]
     return [each.name for each in (*called, delta.function_call) if each is not None and each.name]

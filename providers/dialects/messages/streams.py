@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.events import CUT_SHORT, FILTERED
+from providers.dialects.chat.events import CUT_SHORT, FILTERED, written_arguments
 from providers.dialects.events import DONE
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import error_of_event
@@ -34,9 +34,7 @@ class Call:
         function = piece.get("function") or {}
         self.call_id = self.call_id or piece.get("id") or ""
         self.name = self.name or function.get("name") or ""
-        if arguments := function.get("arguments"):
-            if not isinstance(arguments, str):  # some servers send the object itself
-                arguments = msgspec.json.encode(arguments).decode()
+        if arguments := written_arguments(function.get("arguments")):
             self.unsaid.append(arguments)
             self._arguments.append(arguments)
 

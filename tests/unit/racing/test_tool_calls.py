@@ -57,6 +57,14 @@ def test_chat_tells_calls_model_and_reason() -> None:
     assert measurement.reported.finish_reason == "tool_calls"
 
 
+def test_a_first_chunk_without_model_and_id_does_not_hide_them() -> None:
+    measurement = Measurement(0.0)
+    filters = encoded({"id": "", "model": "", "choices": [], "prompt_filter_results": []})
+    for at, data in enumerate([filters, chat(0, "{}", "f")]):
+        measurement.event(read_chat(data), at + 1.0)
+    assert (measurement.reported.model_version, measurement.reported.answer_id) == ("m-0613", "chatcmpl-1")
+
+
 def test_the_calls_of_several_choices_are_kept_apart() -> None:
     measurement = Measurement(0.0)
     for at, index in enumerate([0, 1]):
