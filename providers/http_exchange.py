@@ -12,7 +12,7 @@ from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.http import Body, Response
 from providers.redaction import holds, redact
-from providers.sse import Event, EventSplitter, complains, events, masked, masked_answer, masked_body
+from providers.sse import Event, EventSplitter, broken_within, complains, events, masked, masked_answer, masked_body
 from providers.surrogates import HalfCharacters, without_halves
 from providers.usage import Usage, reported
 
@@ -133,9 +133,9 @@ class TranslatedExchange:
             try:
                 whole = self._splitter.feed(data) if data else self._splitter.rest()
                 block = self._translated(self._halves.mend(whole))
-            except UpstreamError:
+            except UpstreamError as error:
                 self.abort()
-                raise
+                raise error if data else broken_within(error) from None
             if whole and not block:
                 self._unsaid(whole)
         return block

@@ -20,6 +20,7 @@ from providers import (
     HalfCharacters,
     UpstreamError,
     as_sent,
+    broken_within,
     complains,
     events,
     masked,
@@ -157,7 +158,9 @@ class AnswerReader:
 
     def read(self, data: bytes, now: float) -> Block:
         """Parse one read (``b""`` at the end of the stream). Data after the end of the answer are dropped."""
-        block = self._splitter.feed(data) if data else self._end_of_stream()
+        if not data:
+            return self._read_end(now)
+        block = self._splitter.feed(data)
         # The first look costs a tenth of the second.
         if (BACKSLASH in block and block.find(b"\\u") >= 0) or self._halves.held:
             block = self._halves.mend(block)
@@ -181,6 +184,15 @@ class AnswerReader:
             at = run.end
         if at < len(block):
             self._parse(block[at:], now, draft)
+        return draft.block()
+
+    def _read_end(self, now: float) -> Block:
+        """Parse what the end of the stream has left: an event without its blank line, or the beginning of one."""
+        draft = _Draft()
+        if block := self._halves.mend(self._end_of_stream()):
+            self._parse(block, now, draft)
+        if draft.error is not None:
+            draft.error = broken_within(draft.error)
         return draft.block()
 
     def plain(self, data: bytes) -> Run | None:
