@@ -202,8 +202,6 @@ class FromChat:
             self._usage = _messages_usage(usage)
         if reason and self._stop is None:
             self._finish(choice, said)
-        if self._stop is not None and self._usage is not None and isinstance(usage, dict):
-            self._say_stop(said)  # otherwise the final count may still follow: some servers send one with every chunk
 
     def _begin(self, chunk: Mapping[str, Any], said: list[bytes]) -> None:
         self._begun = True
@@ -283,10 +281,11 @@ class FromChat:
             self._blocks += 1
 
     def _finish(self, choice: Mapping[str, Any], said: list[bytes]) -> None:
-        """Close the open block. The stop reason is sent with the usage, which usually follows."""
-        self._say_calls(said, finished=True)
-        self._calls.check()
-        self._close(said)
+        """Close the open block. The stop reason is sent at the end, with the last usage.
+
+        Some servers send one with every chunk, and some even a finish reason: more text may follow.
+        """
+        self._close_all(said)
         reason = _STOP_REASONS.get(choice["finish_reason"], "end_turn")
         met = choice.get("stop_reason")
         if self._refused:
@@ -296,18 +295,17 @@ class FromChat:
             reason = "tool_use" if len(self._calls) else "stop_sequence" if met_one else "end_turn"
         self._stop = {"stop_reason": reason, "stop_sequence": met if reason == "stop_sequence" else None}
 
-    def _say_stop(self, said: list[bytes]) -> None:
-        """Send the stop reason and the usage, once. SDKs need a count: 0 stands for unknown."""
-        if self._stop:
-            usage = self._usage or {"output_tokens": 0}
-            said.append(event("message_delta", {"delta": self._stop, "usage": usage}))
-            self._stop = {}
+    def _close_all(self, said: list[bytes]) -> None:
+        self._say_calls(said, finished=True)
+        self._calls.check()
+        self._close(said)
 
     def _end(self, said: list[bytes]) -> None:
         if self._stop is not None and not self._ended:
             self._ended = True
-            self._say_stop(said)
-            said.append(ENDING)
+            self._close_all(said)
+            usage = self._usage or {"output_tokens": 0}  # SDKs need a count: 0 stands for unknown
+            said += event("message_delta", {"delta": self._stop, "usage": usage}), ENDING
 
 
 def _shows_thinking(asked: Mapping[str, msgspec.Raw]) -> bool:

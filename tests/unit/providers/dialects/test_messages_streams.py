@@ -262,12 +262,22 @@ def test_the_last_of_several_counts_is_told() -> None:
     assert message(translated(from_chat(), uncounted))["usage"]["output_tokens"] == 1
 
 
-def test_a_finish_is_told_as_soon_as_it_is_counted() -> None:
+def test_a_finish_is_told_once_at_the_end() -> None:
     translation = from_chat()
-    assert b"message_delta" not in translation.feed(sse(delta(content="x"), finish("stop")))
-    assert told(translation.feed(sse(chunk(usage=COUNTED)))) == [stopped("end_turn")]
-    assert told(translation.feed(b"data: [DONE]\n\n")) == [STOP]
+    assert b"message_delta" not in translation.feed(sse(delta(content="x"), finish("stop"), chunk(usage=COUNTED)))
+    assert told(translation.feed(b"data: [DONE]\n\n")) == [stopped("end_turn"), STOP]
     assert translation.end() == b""
+
+
+@pytest.mark.parametrize("done", [b"data: [DONE]\n\n", b""])
+def test_what_follows_a_finish_reason_stands_before_the_end(done: bytes) -> None:
+    choices = ({"index": 0, "delta": {"content": text}, "finish_reason": "stop"} for text in "ab")
+    said = told(translated(from_chat(), sse(*(chunk(choice, usage=COUNTED) for choice in choices)) + done))
+    assert [each["type"] for each in said[1:]] == [
+        *("content_block_start", "content_block_delta", "content_block_stop"),
+        *("content_block_start", "content_block_delta", "content_block_stop"),
+        *("message_delta", "message_stop"),
+    ]
 
 
 @pytest.mark.parametrize(
