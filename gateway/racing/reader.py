@@ -27,7 +27,7 @@ from providers import (
     masked_block,
     named_error,
 )
-from providers.dialects import AnswerFormat, Chunk, Pattern, Run
+from providers.dialects import DONE, AnswerFormat, Chunk, Pattern, Run
 
 # The text of an answer that must be JSON, kept until it has been judged.
 
@@ -140,6 +140,7 @@ class AnswerReader:
         self._read_event = answers.read_event
         self._with_answer = answers.with_answer
         self._learned = answers.learned
+        self._ending = answers.ending
         self._text = text  # of an answer that must be JSON
         self._choices = answers.choices if asked > 1 else None
         self._asked = asked
@@ -263,6 +264,7 @@ class AnswerReader:
                 forward.append(event.raw)
             if chunk.done:
                 self.done = dropped = True
+                forward[-1] = self._own_end(event)
                 break
             alive = alive or not chunk.idle
             if chunk.meaningful:
@@ -327,6 +329,11 @@ class AnswerReader:
         if self._with_answer is None or self._measurement.meaningful:
             return chunk
         return self._with_answer(chunk)
+
+    def _own_end(self, last: Event) -> bytes:
+        """Return the last event; where it is OpenAI's, which some proxies send in every dialect, the dialect's own."""
+        is_foreign = DONE not in self._ending and last.data.strip() == DONE
+        return self._ending if is_foreign else last.raw
 
     def _missing_end(self, last: Chunk) -> UpstreamError | None:
         """Return the error of an answer without a finish reason: its client must not see the ``last`` event, [DONE]."""

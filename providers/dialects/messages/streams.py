@@ -404,9 +404,12 @@ class ToChat:
         """
         said = []
         for arrived in events(block):
-            if arrived.data.strip():
+            data = arrived.data.strip()
+            if data == DONE:
+                said.append(self.end())
+            elif data:
                 try:
-                    said.append(self._chunks(arrived.data))
+                    said.append(self._chunks(data))
                 except _SURPRISES as error:
                     message = f"sent an event that Messages does not have: {type(error).__name__}"
                     raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
@@ -431,13 +434,13 @@ class ToChat:
             case "message_delta":
                 said = self._change(event)
             case "message_stop":
-                said = self._stop()
+                said = self.end()  # without a stop reason it has broken off: the reader of the chunks is told of no end
             case "error" | None if event.get("error"):
                 raise error_of_event(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
         return said
 
     def _begin(self, message: Mapping[str, Any]) -> bytes:
-        self._use(message.get("usage"))
+        self._use({**(message.get("usage") or {}), "output_tokens": None})  # the count sent here is not the answer's
         top = {
             "id": message.get("id") or "",
             "object": "chat.completion.chunk",
@@ -490,10 +493,6 @@ class ToChat:
         if explanation := (delta.get("stop_details") or {}).get("explanation"):
             said = self._chunk({"refusal": explanation})
         return said + self._finish(_FINISH_REASONS.get(reason, "stop"), delta.get("stop_sequence"))
-
-    def _stop(self) -> bytes:
-        # Without a stop reason it has broken off: the reader of the chunks is told of no end.
-        return b"" if self._ended or self._finish_reason is None else self._end()
 
     def _finish(self, reason: str, stop_sequence: str | None) -> bytes:
         begin = b"" if self._head else self._begin({})

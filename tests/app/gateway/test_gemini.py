@@ -15,7 +15,7 @@ import pytest
 
 from providers import events
 from providers.simulator.script import Drop, Raw, Status
-from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.running_gateway import MODEL, Serve, chat_body
 from tests.app.gateway.test_admission import KEYS, clients
 from tests.app.gateway.test_dialects import MESSAGE_BYTES, providers, speaking
 
@@ -132,6 +132,27 @@ async def test_the_whole_answer_is_gathered(serve: Serve) -> None:
         assert (candidate["finishReason"], candidate["index"]) == ("STOP", 0)
         assert said["usageMetadata"]["totalTokenCount"] == 15
         assert said["responseId"] == "AdVRaMmDCYekqtsPrb_-iAw"
+
+
+@pytest.mark.parametrize("path", [f"{STREAM}?alt=sse", GENERATE, "/v1/chat/completions"])
+async def test_a_proxy_that_ends_googles_stream_as_openai_does_has_answered(serve: Serve, path: str) -> None:
+    async with serve(alpha=[Raw(TEXT_BYTES + b"data: [DONE]\n\n", token=True)], **GOOGLE) as running:
+        body = chat_body() if path.endswith("completions") else ASK
+        async with running.post(body, path=path) as response:
+            said = await response.read()
+            assert (response.status, b"[DONE]" in said, b"error" in said) == (200, False, False)
+        assert await running.outcomes() == {"alpha": "won"}
+
+
+@pytest.mark.parametrize("path", [f"{STREAM}?alt=sse", GENERATE, "/v1/chat/completions"])
+async def test_a_stream_that_comes_as_an_array_is_the_same(serve: Serve, path: str) -> None:
+    async with serve(alpha=[Status(200, datas(TEXT_BYTES))], **GOOGLE) as running:
+        body = chat_body() if path.endswith("completions") else ASK
+        async with running.post(body, path=path) as response:
+            said = await response.read()
+            assert (response.status, b"lo" in said) == (200, True)
+        row = await running.call()
+        assert (row["completion_tokens"], row["error_kind"]) == (7, None)
 
 
 async def test_its_newer_version_is_the_same(serve: Serve) -> None:

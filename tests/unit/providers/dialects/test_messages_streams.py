@@ -110,7 +110,7 @@ def stopped(reason: str, usage: Any = USED, **fields: Any) -> dict[str, Any]:
     return {"type": "message_delta", "delta": change, "usage": usage}
 
 
-STARTED = {
+STARTED: dict[str, Any] = {
     "type": "message_start",
     "message": {
         "id": "c1",
@@ -407,7 +407,8 @@ def test_a_message_whose_stop_reason_came_is_whole_and_one_without_is_not() -> N
 
 
 def test_usage_that_was_never_told_is_not_made_up() -> None:
-    said = translated(to_chat(), sse(STARTED, stopped("end_turn", None), STOP))
+    begun = {**STARTED, "message": {**STARTED["message"], "usage": {"input_tokens": 13, "output_tokens": 1}}}
+    said = translated(to_chat(), sse(begun, stopped("end_turn", None), STOP))  # no count of the answer
     assert [bool(one["choices"]) for one in told(said)] == [True, True]
     assert said.endswith(b"data: [DONE]\n\n")
 
