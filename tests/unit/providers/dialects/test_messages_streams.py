@@ -314,7 +314,7 @@ ANSWER = [
     {
         **STARTED,
         "message": {
-            **STARTED["message"],  # type: ignore[dict-item]  # a message is an object
+            **STARTED["message"],
             "usage": {
                 "input_tokens": 13,
                 "cache_creation_input_tokens": 2,
