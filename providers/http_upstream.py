@@ -185,6 +185,9 @@ class HttpUpstream:
         rest: HttpRest | None = None
         try:
             beginning, rest = await read_beginning(path, response, self._secrets)
+        except UpstreamError as error:
+            error.status = error.status or response.status
+            raise
         finally:
             if rest is None:
                 response.abort()  # without effect after the end; otherwise the provider must stop
