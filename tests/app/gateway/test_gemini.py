@@ -4,6 +4,7 @@ The bytes of Google's are as its servers send them: lines end with CR LF, the us
 the end of the response is the end of the answer.
 """
 
+import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ import msgspec
 import pytest
 
 from providers import events
-from providers.simulator.script import Drop, Raw, Status
+from providers.simulator.script import Drop, Gate, Raw, Status
 from tests.app.gateway.running_gateway import MODEL, Serve, chat_body
 from tests.app.gateway.test_admission import KEYS, clients
 from tests.app.gateway.test_dialects import MESSAGE_BYTES, providers, speaking
@@ -318,6 +319,20 @@ async def test_a_stream_that_breaks_off_ends_in_an_error_of_googles_shape(serve:
             *before, last = datas(await response.read())
         assert before == datas(TEXT[1])
         assert set(last["error"]) == {"code", "message", "status"}
+
+
+@pytest.mark.parametrize("query", ["?alt=sse", ""])
+async def test_only_blank_lines_are_sent_until_the_first_token(serve: Serve, query: str) -> None:
+    go = asyncio.Event()
+    deployment = {"deployments": ["alpha/m"], "keepalive_s": 0.02}
+    config = {"config": {**GOOGLE["config"], "models": {MODEL: deployment}}}
+    async with serve(alpha=[Gate(go), Raw(TEXT_BYTES, token=True)], **config) as running:
+        async with running.post(ASK, path=f"{STREAM}{query}") as response:
+            before = await response.content.readany()
+            go.set()
+            said = await response.read()
+        assert (response.status, before != b"", before.strip()) == (200, True, b"")
+    assert said.strip().startswith(b"data: " if query else b"[")
 
 
 async def test_tokens_are_counted_by_google_and_estimated_by_others(serve: Serve) -> None:
