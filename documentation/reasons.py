@@ -11,7 +11,8 @@ _TIMEOUTS: Reasons = {
     "connect_timeout_s": "How long a connection to the provider may take: DNS, TCP and TLS.",
     "ttft_timeout_s": (
         "How long the first token may take, from the launch on. Long by default, for models that think first: the next"
-        " deployment is started much sooner."
+        " deployment is started much sooner. Thoughts, and pieces of calls, also end this wait if the client's API does"
+        " not show them."
     ),
     "stall_timeout_s": "How long a stream may pause between two events. Comments and pings do not count as events.",
     "total_timeout_s": "How long the whole answer may take. Off by default, as it cuts long answers.",

@@ -64,6 +64,7 @@ from .sse import BACKSLASH as BACKSLASH
 from .sse import Event as Event
 from .sse import EventSplitter as EventSplitter
 from .sse import as_sent as as_sent
+from .sse import broken_within as broken_within
 from .sse import complains as complains
 from .sse import events as events
 from .sse import masked as masked

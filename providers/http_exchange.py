@@ -12,7 +12,7 @@ from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.http import Body, Response
 from providers.redaction import holds, redact
-from providers.sse import Event, EventSplitter, complains, events, masked, masked_answer, masked_body
+from providers.sse import Event, EventSplitter, broken_within, complains, events, masked, masked_answer, masked_body
 from providers.surrogates import HalfCharacters, without_halves
 from providers.usage import Usage, reported
 
@@ -92,15 +92,24 @@ class HttpExchange:
 
 
 class TranslatedExchange:
-    """An ``Exchange`` whose events are repaired or translated, in the order of the ``translations``."""
+    """An ``Exchange`` whose events are repaired or translated, in the order of the ``translations``.
 
-    def __init__(self, exchange: Exchange, translations: Sequence[Translation]) -> None:
+    ``unsaid`` is called with whole events of which nothing can be said in the target's events, or not yet.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        translations: Sequence[Translation],
+        unsaid: Callable[[bytes], None] = lambda _: None,
+    ) -> None:
         self.status = exchange.status
         self.headers = exchange.headers
         self.connect_ms = exchange.connect_ms
         self.secrets = exchange.secrets
         self._exchange = exchange
         self._translations = translations
+        self._unsaid = unsaid
         self._splitter = EventSplitter()
         self._halves = HalfCharacters()
         self._over = False
@@ -124,9 +133,11 @@ class TranslatedExchange:
             try:
                 whole = self._splitter.feed(data) if data else self._splitter.rest()
                 block = self._translated(self._halves.mend(whole))
-            except UpstreamError:
+            except UpstreamError as error:
                 self.abort()
-                raise
+                raise error if data else broken_within(error) from None
+            if whole and not block:
+                self._unsaid(whole)
         return block
 
     @property

@@ -185,6 +185,9 @@ class HttpUpstream:
         rest: HttpRest | None = None
         try:
             beginning, rest = await read_beginning(path, response, self._secrets)
+        except UpstreamError as error:
+            error.status = error.status or response.status
+            raise
         finally:
             if rest is None:
                 response.abort()  # without effect after the end; otherwise the provider must stop
@@ -257,17 +260,16 @@ class HttpUpstream:
     async def _checked(self, response: Response) -> Body:
         """Return a response's body if its status is 2xx; raise its error otherwise."""
         try:
-            body = decoded(response)
-            refusal = None if response.status in _SUCCESS else await self._refusal(body)
+            if response.status in _SUCCESS:
+                return decoded(response)
+            refusal = await self._refusal(response)
         except BaseException:
             response.abort()
             raise
-        if refusal is not None:
-            response.abort()
-            raise refusal
-        return body
+        response.abort()
+        raise refusal
 
-    async def _refusal(self, response: Body) -> UpstreamError:
+    async def _refusal(self, response: Response) -> UpstreamError:
         status = response.status
         if status < _CLIENT_ERROR:
             # Not followed: the key must not be sent elsewhere.
@@ -337,10 +339,11 @@ def _names_model(error: UpstreamError) -> bool:
     return "model" in error.message.lower()
 
 
-async def _read_at_most(response: Body, limit_bytes: int) -> bytes:
-    """Read the beginning of an error's body; a broken connection ends it."""
+async def _read_at_most(response: Response, limit_bytes: int) -> bytes:
+    """Read the beginning of an error's body; it ends where it cannot be read: the status says enough."""
     body = b""
     with suppress(UpstreamError):
-        while len(body) < limit_bytes and (data := await response.read()):
+        readable = decoded(response)
+        while len(body) < limit_bytes and (data := await readable.read()):
             body += data
     return body[:limit_bytes]

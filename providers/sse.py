@@ -96,6 +96,16 @@ class EventSplitter:
         return tail.rstrip(b"\r\n") + b"\n\n" if tail.strip() else b""
 
 
+def broken_within(error: UpstreamError) -> UpstreamError:
+    """Return the error of an event that the stream's end left without its blank line, where reading it gave ``error``.
+
+    If it cannot be read, its rest is missing: the connection ended too early, though in good order.
+    """
+    if error.kind is not ErrorKind.INVALID_RESPONSE:
+        return error
+    return UpstreamError(ErrorKind.DISCONNECTED, "the stream ended in the middle of an event")
+
+
 def events(block: bytes) -> list[Event]:
     """Split a block into its events; their ``raw`` joined are the block. The last one may lack its blank line."""
     blank_line = b"\r\n\r\n" if CR in block else b"\n\n"

@@ -94,7 +94,8 @@ def reported(answer: bytes) -> Reported:
         found = _answers.decode(answer)
     except UNREADABLE:
         return NOTHING
-    return Reported(_usage(found.usage or {}), found.model if isinstance(found.model, str) else None)
+    model = found.model if isinstance(found.model, str) and found.model else None
+    return Reported(_usage(found.usage or {}), model)
 
 
 def _usage(said: dict[str, Any]) -> Usage | None:

@@ -165,7 +165,9 @@ class _Request:
         return attempt_record(self._call, start, ending, self.measurement, exchange=self._exchange, censored_at=None)
 
     async def _read(self, clocks: AttemptClocks) -> None:
-        exchange = self._exchange = await open_exchange(self._deployment, self._call, self._call.id, self._sends)
+        exchange = self._exchange = await open_exchange(
+            self._deployment, self._call, self._call.id, self._sends, clocks
+        )
         measurement = self.measurement
         measurement.headers_at, measurement.connect_ms = self._clock(), exchange.connect_ms
         answered_by = exchange.headers.get(_ANSWERED_BY)

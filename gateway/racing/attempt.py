@@ -6,7 +6,7 @@ the rest to the sink. Nothing else uses its exchange, except that a cut aborts i
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -31,7 +31,7 @@ from gateway.racing.records import Ending, attempt_record, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks
 from gateway.racing.validation import UNJUDGED, Judgement
-from providers import ErrorKind, Exchange, Request, SendCount, TranslatedExchange, UpstreamError
+from providers import ErrorKind, Exchange, Request, SendCount, TranslatedExchange, UpstreamError, events
 from providers.dialects import translations
 
 if TYPE_CHECKING:
@@ -84,8 +84,13 @@ FOLLOWING: Mapping[State, frozenset[State]] = {
 DRAIN_S = 0.25  # maximum wait for the end of the body after [DONE]; then the connection is dropped
 
 
-async def open_exchange(deployment: Deployment, call: Call, attempt_id: str, sendings: SendCount) -> Exchange:
+async def open_exchange(
+    deployment: Deployment, call: Call, attempt_id: str, sendings: SendCount, clocks: AttemptClocks
+) -> Exchange:
     """Send ``call`` to ``deployment``; return the exchange, whose events are in the client's dialect.
+
+    Thoughts that the client is not shown, and pieces of a call that it is sent whole, count for the ``clocks`` all the
+    same.
 
     Raises:
         UpstreamError: as for ``Upstream.stream``.
@@ -108,7 +113,14 @@ async def open_exchange(deployment: Deployment, call: Call, attempt_id: str, sen
     exchange = await deployment.upstream.stream(request)
     if spoken is call.dialect:
         return exchange
-    return TranslatedExchange(exchange, translations(spoken, call.dialect, call.fields, exchange.secrets))
+    read_event, secrets = spoken.answers.read_event, exchange.secrets
+
+    def unsaid(block: bytes) -> None:
+        with suppress(UpstreamError):  # behind the answer's end anything may stand
+            if any(read_event(event.data, secrets).meaningful for event in events(block)):
+                clocks.heard()
+
+    return TranslatedExchange(exchange, translations(spoken, call.dialect, call.fields, secrets), unsaid)
 
 
 @asynccontextmanager
@@ -326,7 +338,7 @@ class Attempt:
         """Send the request; return the exchange and the stream of the answer."""
         clock, call, measurement = self.race.open_call.services.clock, self.race.call, self.measurement
         self.race.loop.call_soon(self._expect, clocks)  # while the provider works
-        exchange = self.exchange = await open_exchange(self.deployment, call, self.start.id, self._sendings)
+        exchange = self.exchange = await open_exchange(self.deployment, call, self.start.id, self._sendings, clocks)
         measurement.headers_at, measurement.connect_ms = clock(), exchange.connect_ms
         answer = self._expect(clocks)
         answer.reader.mask(exchange.secrets)

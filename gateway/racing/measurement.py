@@ -17,7 +17,7 @@ import msgspec
 from gateway.core.attempts import Outcome, TokensSource, WinOn
 from gateway.steering import BUCKETS, ROUNDING, edge_s
 from providers import Capabilities, Usage, completed
-from providers.dialects import WHOLE_CALL, Chunk
+from providers.dialects import SAME_CALL, WHOLE_CALL, Chunk
 
 # The tool calls of one answer: their number, their tools, and whether their arguments are JSON.
 
@@ -29,14 +29,15 @@ _anything = msgspec.json.Decoder(msgspec.Raw)
 class ToolCalls(msgspec.Struct):
     """The tool calls received so far. They are released with the attempt."""
 
-    _pieces: dict[int, list[str]] = {}  # of arguments, by the call's index in the answer
+    _pieces: dict[int | str, list[str]] = {}  # of arguments, by the call's index in the answer, or its id
     _chars: int = 0
     _too_many: bool = False
     names: list[str] = []  # of the called tools, at most ``MOST_CALLS``
 
-    def add(self, pieces: Iterable[tuple[int, str]]) -> None:
-        """Add pieces of arguments, each with its call's index."""
-        for place, piece in pieces:
+    def add(self, pieces: Iterable[tuple[int | str, str]]) -> None:
+        """Add pieces of arguments, each with its call's index or id."""
+        for given, piece in pieces:
+            place = next(reversed(self._pieces), 0) if given == SAME_CALL else given
             kept = self._pieces.get(place)
             if kept is None:
                 if len(self._pieces) == MOST_CALLS:
@@ -250,8 +251,8 @@ class Reported:
         """Keep what one event reports."""
         if chunk.usage is not None:
             self.usage = chunk.usage if self.usage is None else completed(chunk.usage, self.usage)
-        if chunk.model is not None and self.model_version is None:
-            self.model_version, self.answer_id = chunk.model, chunk.id
+        if chunk.model and self.model_version is None:  # Azure's first chunk, about the prompt, has an empty one
+            self.model_version, self.answer_id = chunk.model, chunk.id or None
         if chunk.fingerprint and self.fingerprint is None:
             self.fingerprint = chunk.fingerprint
         if chunk.finish_reason is not None:

@@ -20,13 +20,14 @@ from providers import (
     HalfCharacters,
     UpstreamError,
     as_sent,
+    broken_within,
     complains,
     events,
     masked,
     masked_block,
     named_error,
 )
-from providers.dialects import AnswerFormat, Chunk, Pattern, Run
+from providers.dialects import DONE, AnswerFormat, Chunk, Pattern, Run
 
 # The text of an answer that must be JSON, kept until it has been judged.
 
@@ -139,6 +140,7 @@ class AnswerReader:
         self._read_event = answers.read_event
         self._with_answer = answers.with_answer
         self._learned = answers.learned
+        self._ending = answers.ending
         self._text = text  # of an answer that must be JSON
         self._choices = answers.choices if asked > 1 else None
         self._asked = asked
@@ -157,7 +159,9 @@ class AnswerReader:
 
     def read(self, data: bytes, now: float) -> Block:
         """Parse one read (``b""`` at the end of the stream). Data after the end of the answer are dropped."""
-        block = self._splitter.feed(data) if data else self._end_of_stream()
+        if not data:
+            return self._read_end(now)
+        block = self._splitter.feed(data)
         # The first look costs a tenth of the second.
         if (BACKSLASH in block and block.find(b"\\u") >= 0) or self._halves.held:
             block = self._halves.mend(block)
@@ -181,6 +185,15 @@ class AnswerReader:
             at = run.end
         if at < len(block):
             self._parse(block[at:], now, draft)
+        return draft.block()
+
+    def _read_end(self, now: float) -> Block:
+        """Parse what the end of the stream has left: an event without its blank line, or the beginning of one."""
+        draft = _Draft()
+        if block := self._halves.mend(self._end_of_stream()):
+            self._parse(block, now, draft)
+        if draft.error is not None:
+            draft.error = broken_within(draft.error)
         return draft.block()
 
     def plain(self, data: bytes) -> Run | None:
@@ -251,6 +264,7 @@ class AnswerReader:
                 forward.append(event.raw)
             if chunk.done:
                 self.done = dropped = True
+                forward[-1] = self._own_end(event)
                 break
             alive = alive or not chunk.idle
             if chunk.meaningful:
@@ -315,6 +329,11 @@ class AnswerReader:
         if self._with_answer is None or self._measurement.meaningful:
             return chunk
         return self._with_answer(chunk)
+
+    def _own_end(self, last: Event) -> bytes:
+        """Return the last event; where it is OpenAI's, which some proxies send in every dialect, the dialect's own."""
+        is_foreign = DONE not in self._ending and last.data.strip() == DONE
+        return self._ending if is_foreign else last.raw
 
     def _missing_end(self, last: Chunk) -> UpstreamError | None:
         """Return the error of an answer without a finish reason: its client must not see the ``last`` event, [DONE]."""

@@ -57,6 +57,10 @@ class AttemptClocks:
             self._first_token = True
             self._rearm()
 
+    def heard(self) -> None:
+        """Record that the provider sent something meaningful which the client is not shown, or not yet."""
+        self.event(self._clock(), meaningful=True)
+
     def finish(self) -> None:
         """Record a finish reason: the rest must arrive within ``FINISH_GRACE_S``."""
         if not self._finishing:

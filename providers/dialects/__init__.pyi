@@ -22,6 +22,7 @@ from .dialect import SystemPrompt as SystemPrompt
 from .dialect import TokenCounting as TokenCounting
 from .dialect import Translation as Translation
 from .events import DONE as DONE
+from .events import SAME_CALL as SAME_CALL
 from .events import WHOLE_CALL as WHOLE_CALL
 from .events import Chunk as Chunk
 from .events import Gathering as Gathering

@@ -12,7 +12,9 @@ from providers.sse import BACKSLASH, CR, LF, QUOTE
 from providers.usage import Usage
 
 DONE = b"[DONE]"  # the data of the last event of OpenAI's streams
-WHOLE_CALL = -1  # in place of a tool call's place: this is a call of its own, with all of its arguments
+# In place of a tool call's place:
+WHOLE_CALL = -1  # this is a call of its own
+SAME_CALL = -2  # this belongs to the same call as the piece before it
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -31,7 +33,7 @@ class Chunk(msgspec.Struct, frozen=True):
     model: str | None = None  # the model that answers, by the provider's own name
     id: str | None = None  # the answer's id at the provider
     finish_reason: str | None = None
-    tools: Sequence[tuple[int, str]] = ()  # pieces of tool calls' arguments, by the call's place, or WHOLE_CALL
+    tools: Sequence[tuple[int | str, str]] = ()  # pieces of tool calls' arguments, by the call's place or its id
     names: Sequence[str] = ()  # of tools whose calls begin with this event
     refused: bool = False  # it is a piece of a refusal
     idle: bool = False  # a delta with nothing in it: a provider that sends only these has stalled

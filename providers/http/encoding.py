@@ -8,6 +8,8 @@ from providers.errors import ErrorKind, UpstreamError
 from providers.http.message import READ_BYTES, WHOLE_READ_BYTES, Response
 
 ACCEPTED = "gzip, deflate"
+# The last two are no encodings, but some servers say them: "none" to keep proxies from buffering events.
+_NOT_ENCODED = frozenset({"", "identity", "none", "utf-8"})
 _MEMBERS = 100  # concatenated compressed streams in one body; each costs a copy of the rest
 _GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 _ZLIB_METHOD = 8  # in the first byte of a zlib stream; many servers send "deflate" without that header
@@ -25,7 +27,7 @@ class Decoded:
         """
         if encoding not in {"gzip", "x-gzip", "deflate"}:
             message = f"its body is compressed as {encoding[:40]!r}, which was not offered"
-            raise UpstreamError(ErrorKind.INVALID_RESPONSE, message)
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, message, status=response.status)
         self.status = response.status
         self.connect_ms = response.connect_ms
         self._response = response
@@ -108,7 +110,7 @@ def decoded(response: Response) -> Body:
 
     """
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
-    return response if encoding in {"", "identity"} else Decoded(response, encoding)
+    return response if encoding in _NOT_ENCODED else Decoded(response, encoding)
 
 
 def _broken() -> UpstreamError:

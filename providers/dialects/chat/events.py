@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.dialects.events import DONE, Chunk, no_json_object
+from providers.dialects.events import DONE, SAME_CALL, WHOLE_CALL, Chunk, no_json_object
 from providers.error_bodies import error_in
 from providers.errors import UNREADABLE, ErrorKind
 from providers.usage import usage_of
@@ -26,6 +26,7 @@ class _Custom(msgspec.Struct, gc=False):
 
 
 class _ToolCall(msgspec.Struct, gc=False):
+    id: str | None = None
     index: int | None = None
     function: _Function | None = None
     custom: _Custom | None = None
@@ -148,7 +149,7 @@ def choices(data: bytes) -> Iterator[tuple[int, bool]]:
 def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     answer = False
     finish_reason = error = None
-    tools: Sequence[tuple[int, str]] = ()
+    tools: Sequence[tuple[int | str, str]] = ()
     names: Sequence[str] = ()
     refused = False
     answer_chars = reasoning_chars = 0
@@ -218,19 +219,35 @@ def _other_chars(delta: _Delta) -> int:
     return chars + len(delta.refusal or "")
 
 
-def _tool_pieces(delta: _Delta, first: int) -> Sequence[tuple[int, str]]:
+def _tool_pieces(delta: _Delta, first: int) -> Sequence[tuple[int | str, str]]:
     """Return what a delta adds to the arguments of each call; places count from ``first``.
 
     A custom tool's input is not JSON, so it is left out.
     """
     pieces = [
-        (first + (place if call.index is None else call.index), call.function.arguments or "")
-        for place, call in enumerate(delta.tool_calls or ())
+        (_place(call, first), call.function.arguments or "")
+        for call in delta.tool_calls or ()
         if call.function is not None
     ]
     if delta.function_call is not None:
         pieces.append((first, delta.function_call.arguments or ""))
     return pieces
+
+
+def _place(call: _ToolCall, first: int) -> int | str:
+    """Return the place of a call. Some servers send no index: then its id counts, or where it stands in the stream."""
+    if call.index is not None:
+        return first + call.index
+    if call.id:
+        return f"{first} {call.id}"
+    return WHOLE_CALL if call.function is not None and call.function.name else SAME_CALL
+
+
+def written_arguments(arguments: Any) -> str:
+    """Return a call's arguments, or a piece of them, as text; some servers send the object itself."""
+    if isinstance(arguments, str):
+        return arguments
+    return msgspec.json.encode(arguments).decode() if arguments else ""
 
 
 def _tool_names(delta: _Delta) -> list[str]:

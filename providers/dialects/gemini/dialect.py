@@ -566,6 +566,7 @@ GEMINI = Dialect(
         events_of_answer=events_of_answer,
         gathering=GeminiGathering,
         ending=b"",  # its answers end with their response
+        keep_alive=b"\r\n\r\n",  # Google's SDK for Python reads every other line, even a comment, as JSON
         failure=failure,
         cut_short=frozenset({"MAX_TOKENS"}),
         refusals=frozenset(

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.events import WHOLE_CALL, Chunk, Gathering, no_json_object
+from providers.dialects.events import DONE, WHOLE_CALL, Chunk, Gathering, no_json_object
 from providers.error_bodies import error_in, read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.usage import Usage
@@ -120,7 +120,7 @@ _decoder = msgspec.json.Decoder(_Event)
 
 
 def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
-    """Read one event's data. An event without data gives an empty chunk.
+    """Read one event's data. An event without data gives an empty chunk; some proxies end streams with ``[DONE]``.
 
     A prompt that was blocked has no candidates: the reason of that is the answer's finish reason, and a refusal.
     A call comes whole, in one event.
@@ -129,8 +129,8 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
         UpstreamError: the data is not a JSON object (invalid_response).
 
     """
-    if not data.strip():
-        return Chunk(data)
+    if (end := data.strip()) in {b"", DONE}:
+        return Chunk(data, done=end == DONE)
     try:
         said = _decoder.decode(data)
     except msgspec.ValidationError:
@@ -268,6 +268,7 @@ _RawObject = dict[str, msgspec.Raw]
 
 _objects = msgspec.json.Decoder(_RawObject)
 _lists = msgspec.json.Decoder(list[_RawObject])
+_lists_or_null = msgspec.json.Decoder(list[_RawObject] | None)
 _ints = msgspec.json.Decoder(int)
 _strings = msgspec.json.Decoder(str)
 
@@ -279,6 +280,8 @@ _SURPRISES = (*UNREADABLE, KeyError)
 def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     """Return a whole answer as an event stream: it is the only event, as it is.
 
+    An array has the events of a stream: some proxies do not pass on that events were asked for.
+
     Raises:
         UpstreamError: as of ``read_answer``; also if it has neither candidates nor a prompt's feedback
             (invalid_response).
@@ -287,7 +290,10 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     answer = read_answer(body, secrets)
     if "candidates" not in answer and "promptFeedback" not in answer:
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a GenerateContentResponse")
-    return event(answer)
+    try:
+        return b"".join(map(event, _lists.decode(body)))
+    except UNREADABLE:
+        return event(answer)
 
 
 class _Gathered:
@@ -304,7 +310,7 @@ class _Gathered:
         for name, value in given.items():
             if name == "content" and value != _NULL:
                 content = _objects.decode(value)
-                for part in _lists.decode(content.pop("parts", msgspec.Raw(b"[]"))):
+                for part in _lists_or_null.decode(content.pop("parts", _NULL)) or ():
                     self._add(part)
                 self._content.update(content)
             elif value != _NULL or name not in self._fields:
@@ -354,8 +360,8 @@ class GeminiGathering(Gathering):
             return
         try:
             said = _objects.decode(chunk.data)
-            for place, candidate in enumerate(_lists.decode(said.pop("candidates", msgspec.Raw(b"[]")))):
-                index = _ints.decode(candidate["index"]) if "index" in candidate else place
+            for place, candidate in enumerate(_lists_or_null.decode(said.pop("candidates", _NULL)) or ()):
+                index = place if (given := candidate.get("index", _NULL)) == _NULL else _ints.decode(given)
                 self._candidates.setdefault(index, _Gathered()).take(candidate)
             self._fields.update(said)
         except _SURPRISES as error:

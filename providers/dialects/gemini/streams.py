@@ -245,9 +245,12 @@ class ToChat:
         """
         said: list[bytes] = []
         for arrived in events(block):
-            if arrived.data.strip():
+            data = arrived.data.strip()
+            if data == DONE:
+                said.append(self.end())
+            elif data:
                 try:
-                    self._take(arrived.data, said)
+                    self._take(data, said)
                 except _SURPRISES as error:
                     message = f"sent an event that Gemini does not have: {type(error).__name__}"
                     raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None

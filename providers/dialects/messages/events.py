@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.events import Chunk, no_json_object
+from providers.dialects.events import DONE, Chunk, no_json_object
 from providers.error_bodies import error_in
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError, kind_of_status
 from providers.usage import Usage
@@ -145,6 +145,8 @@ _SILENT_BLOCKS = frozenset({"text", "thinking"})  # these begin empty
 def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     """Read one event's data. An event without data, a ping and an unknown type give an empty chunk.
 
+    Some proxies end streams of any API with ``[DONE]``, beside ``message_stop`` or in its place.
+
     Redacted thinking is meaningful, but has no characters. Usage at a message's start has no completion tokens: the
     count sent there is not that of the answer.
 
@@ -152,8 +154,9 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
         UpstreamError: the data is not a JSON object (invalid_response).
 
     """
-    if not data.strip():
-        return Chunk(data)
+    said = data.strip()
+    if not said or said == DONE:
+        return Chunk(data, done=said == DONE)
     try:
         event = _decoder.decode(data)
     except msgspec.ValidationError:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.events import CUT_SHORT, FILTERED
+from providers.dialects.chat.events import CUT_SHORT, FILTERED, written_arguments
 from providers.dialects.events import DONE
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import error_of_event
@@ -34,9 +34,7 @@ class Call:
         function = piece.get("function") or {}
         self.call_id = self.call_id or piece.get("id") or ""
         self.name = self.name or function.get("name") or ""
-        if arguments := function.get("arguments"):
-            if not isinstance(arguments, str):  # some servers send the object itself
-                arguments = msgspec.json.encode(arguments).decode()
+        if arguments := written_arguments(function.get("arguments")):
             self.unsaid.append(arguments)
             self._arguments.append(arguments)
 
@@ -204,8 +202,6 @@ class FromChat:
             self._usage = _messages_usage(usage)
         if reason and self._stop is None:
             self._finish(choice, said)
-        if self._stop is not None and self._usage is not None and isinstance(usage, dict):
-            self._say_stop(said)  # otherwise the final count may still follow: some servers send one with every chunk
 
     def _begin(self, chunk: Mapping[str, Any], said: list[bytes]) -> None:
         self._begun = True
@@ -285,10 +281,11 @@ class FromChat:
             self._blocks += 1
 
     def _finish(self, choice: Mapping[str, Any], said: list[bytes]) -> None:
-        """Close the open block. The stop reason is sent with the usage, which usually follows."""
-        self._say_calls(said, finished=True)
-        self._calls.check()
-        self._close(said)
+        """Close the open block. The stop reason is sent at the end, with the last usage.
+
+        Some servers send one with every chunk, and some even a finish reason: more text may follow.
+        """
+        self._close_all(said)
         reason = _STOP_REASONS.get(choice["finish_reason"], "end_turn")
         met = choice.get("stop_reason")
         if self._refused:
@@ -298,18 +295,17 @@ class FromChat:
             reason = "tool_use" if len(self._calls) else "stop_sequence" if met_one else "end_turn"
         self._stop = {"stop_reason": reason, "stop_sequence": met if reason == "stop_sequence" else None}
 
-    def _say_stop(self, said: list[bytes]) -> None:
-        """Send the stop reason and the usage, once. SDKs need a count: 0 stands for unknown."""
-        if self._stop:
-            usage = self._usage or {"output_tokens": 0}
-            said.append(event("message_delta", {"delta": self._stop, "usage": usage}))
-            self._stop = {}
+    def _close_all(self, said: list[bytes]) -> None:
+        self._say_calls(said, finished=True)
+        self._calls.check()
+        self._close(said)
 
     def _end(self, said: list[bytes]) -> None:
         if self._stop is not None and not self._ended:
             self._ended = True
-            self._say_stop(said)
-            said.append(ENDING)
+            self._close_all(said)
+            usage = self._usage or {"output_tokens": 0}  # SDKs need a count: 0 stands for unknown
+            said += event("message_delta", {"delta": self._stop, "usage": usage}), ENDING
 
 
 def _shows_thinking(asked: Mapping[str, msgspec.Raw]) -> bool:
@@ -408,9 +404,12 @@ class ToChat:
         """
         said = []
         for arrived in events(block):
-            if arrived.data.strip():
+            data = arrived.data.strip()
+            if data == DONE:
+                said.append(self.end())
+            elif data:
                 try:
-                    said.append(self._chunks(arrived.data))
+                    said.append(self._chunks(data))
                 except _SURPRISES as error:
                     message = f"sent an event that Messages does not have: {type(error).__name__}"
                     raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
@@ -435,13 +434,13 @@ class ToChat:
             case "message_delta":
                 said = self._change(event)
             case "message_stop":
-                said = self._stop()
+                said = self.end()  # without a stop reason it has broken off: the reader of the chunks is told of no end
             case "error" | None if event.get("error"):
                 raise error_of_event(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
         return said
 
     def _begin(self, message: Mapping[str, Any]) -> bytes:
-        self._use(message.get("usage"))
+        self._use({**(message.get("usage") or {}), "output_tokens": None})  # the count sent here is not the answer's
         top = {
             "id": message.get("id") or "",
             "object": "chat.completion.chunk",
@@ -494,10 +493,6 @@ class ToChat:
         if explanation := (delta.get("stop_details") or {}).get("explanation"):
             said = self._chunk({"refusal": explanation})
         return said + self._finish(_FINISH_REASONS.get(reason, "stop"), delta.get("stop_sequence"))
-
-    def _stop(self) -> bytes:
-        # Without a stop reason it has broken off: the reader of the chunks is told of no end.
-        return b"" if self._ended or self._finish_reason is None else self._end()
 
     def _finish(self, reason: str, stop_sequence: str | None) -> bytes:
         begin = b"" if self._head else self._begin({})

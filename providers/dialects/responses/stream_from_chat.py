@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.events import CUT_SHORT, FILTERED
+from providers.dialects.chat.events import CUT_SHORT, FILTERED, written_arguments
 from providers.dialects.events import DONE, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, names_of, responses_usage
 from providers.dialects.wording import Loss, Wording, decoded, raw_json
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
+from providers.usage import usage_of
 
 # The output items of a response while they are streamed, each with its events in the API's order.
 
@@ -329,7 +330,7 @@ class OpenItems:
         inner = call.get("custom" if is_custom else "function")
         inner = inner if isinstance(inner, dict) else {}
         index, call_id, name = call.get("index"), string(call.get("id")), string(inner.get("name"))
-        piece = string(inner.get("input" if is_custom else "arguments"))
+        piece = written_arguments(inner.get("input" if is_custom else "arguments"))
         key = index if isinstance(index, int) else call_id or next(reversed(self._calls | self._nameless), 0)
         if key not in self._calls:
             self._nameless.setdefault(key, []).append((call_id, piece))
@@ -449,10 +450,12 @@ class FromChat:
         if error or chunk.get("object") == "error" or choice.get("finish_reason") == "error":
             self._fail(error or chunk)
             return
+        self._usage = _usage(chunk) or self._usage
+        if self._echo is None and not choice:
+            return  # Azure's first chunk, about the prompt: it has no id and no model yet
         echo = self._echo or self._begin(chunk)
         if tier := chunk.get("service_tier"):
             echo.note(service_tier=tier)
-        self._usage = _usage(chunk) or self._usage
         delta = choice.get("delta")
         if isinstance(delta, dict):
             self._hear(delta, choice.get("logprobs"))
@@ -531,7 +534,8 @@ def _usage(chunk: dict[str, Any]) -> dict[str, Any] | None:
     usage = chunk.get("usage")
     if usage is None and isinstance(groq := chunk.get("x_groq"), dict):
         usage = groq.get("usage")
-    return usage if isinstance(usage, dict) else None
+    # An answer without a count is estimated; it was not one of 0 tokens.
+    return usage if isinstance(usage, dict) and usage_of(usage).completion_tokens is not None else None
 
 
 def _texts(content: Any) -> tuple[str, str]:

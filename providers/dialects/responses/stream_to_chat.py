@@ -80,6 +80,7 @@ class ToChat:
         self._sent: set[tuple[int, str]] = set()  # item and kind of the deltas that were sent
         # By the item's index in the output:
         self._calls: dict[int, tuple[int, str, str]] = {}  # the call's index in chat, its kind, its argument's name
+        self._call_ids: set[str | None] = set()
         self._thoughts: dict[int, str] = {}  # the event that brings its reasoning: the text itself or a summary
         self._out: list[bytes] = []
 
@@ -157,10 +158,15 @@ class ToChat:
             top["service_tier"] = response.service_tier
 
     def _send_rest(self, response: _Response) -> bool:
-        """Send the parts of the output that no event had; return whether it has calls."""
-        if not self._sent:
-            for index, item in enumerate(response.output or ()):
-                self._finish_item(index, lenient(item, _Item))
+        """Send the parts of the output that no event had; return whether it has calls.
+
+        If there were any, only calls are sent: a text could be one that was sent under another index.
+        """
+        is_new = not self._sent
+        for index, raw in enumerate(response.output or ()):
+            item = lenient(raw, _Item)
+            if is_new or (item.type in _ARGUMENTS and item.call_id not in self._call_ids):
+                self._finish_item(index, item)
         return bool(self._calls)
 
     def _begin(self) -> None:
@@ -183,6 +189,7 @@ class ToChat:
         kind, argument = _ARGUMENTS[item.type]
         number = len(self._calls)
         self._calls[index] = number, kind, argument
+        self._call_ids.add(item.call_id)
         call = {"index": number, "id": item.call_id, "type": kind, kind: {"name": item.name or "", argument: ""}}
         self._delta(index, "call", {"tool_calls": [call]})
 

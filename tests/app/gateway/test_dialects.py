@@ -108,6 +108,26 @@ async def test_a_whole_message_is_gathered_from_the_events(serve: Serve) -> None
         assert (said["id"], said["new"], said["stop_reason"]) == ("msg_1", 1, "end_turn")
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("path", ["messages", "chat/completions"])
+@pytest.mark.parametrize("instead", [True, False], ids=["instead", "beside"])
+async def test_a_proxy_that_ends_messages_as_openai_does_has_answered(
+    serve: Serve, path: str, *, instead: bool, stream: bool
+) -> None:
+    sent = MESSAGE_BYTES.removesuffix(MESSAGE_END[-1]) if instead else MESSAGE_BYTES
+    script = [Raw(sent + b"data: [DONE]\n\n", token=True)]
+    body = {"model": MODEL, "max_tokens": 100, "messages": MESSAGE["messages"], "stream": stream}
+    async with serve(alpha=script, **providers(alpha=speaking("messages"))) as running:
+        async with running.post(body, path=f"/v1/{path}") as response:
+            assert response.status == 200
+            said = await response.read()
+        if stream and path == "messages":
+            told = [json.loads(each.data) for each in events(said)]
+            assert told == [json.loads(each.data) for each in events(MESSAGE_BYTES)]
+        assert (await running.call())["completion_tokens"] == 5
+        assert await running.outcomes() == {"alpha": "won"}
+
+
 async def test_deployments_of_three_dialects_race_in_the_clients_own(serve: Serve) -> None:
     scripts = {"alpha": [Raw(MESSAGE_BYTES, token=True)], "beta": None, "gamma": [Raw(RESPONSE_BYTES, token=True)]}
     config = {

@@ -4,6 +4,7 @@ The bytes of Google's are as its servers send them: lines end with CR LF, the us
 the end of the response is the end of the answer.
 """
 
+import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +15,8 @@ import msgspec
 import pytest
 
 from providers import events
-from providers.simulator.script import Drop, Raw, Status
-from tests.app.gateway.running_gateway import MODEL, Serve
+from providers.simulator.script import Drop, Gate, Raw, Status
+from tests.app.gateway.running_gateway import MODEL, Serve, chat_body
 from tests.app.gateway.test_admission import KEYS, clients
 from tests.app.gateway.test_dialects import MESSAGE_BYTES, providers, speaking
 
@@ -132,6 +133,27 @@ async def test_the_whole_answer_is_gathered(serve: Serve) -> None:
         assert (candidate["finishReason"], candidate["index"]) == ("STOP", 0)
         assert said["usageMetadata"]["totalTokenCount"] == 15
         assert said["responseId"] == "AdVRaMmDCYekqtsPrb_-iAw"
+
+
+@pytest.mark.parametrize("path", [f"{STREAM}?alt=sse", GENERATE, "/v1/chat/completions"])
+async def test_a_proxy_that_ends_googles_stream_as_openai_does_has_answered(serve: Serve, path: str) -> None:
+    async with serve(alpha=[Raw(TEXT_BYTES + b"data: [DONE]\n\n", token=True)], **GOOGLE) as running:
+        body = chat_body() if path.endswith("completions") else ASK
+        async with running.post(body, path=path) as response:
+            said = await response.read()
+            assert (response.status, b"[DONE]" in said, b"error" in said) == (200, False, False)
+        assert await running.outcomes() == {"alpha": "won"}
+
+
+@pytest.mark.parametrize("path", [f"{STREAM}?alt=sse", GENERATE, "/v1/chat/completions"])
+async def test_a_stream_that_comes_as_an_array_is_the_same(serve: Serve, path: str) -> None:
+    async with serve(alpha=[Status(200, datas(TEXT_BYTES))], **GOOGLE) as running:
+        body = chat_body() if path.endswith("completions") else ASK
+        async with running.post(body, path=path) as response:
+            said = await response.read()
+            assert (response.status, b"lo" in said) == (200, True)
+        row = await running.call()
+        assert (row["completion_tokens"], row["error_kind"]) == (7, None)
 
 
 async def test_its_newer_version_is_the_same(serve: Serve) -> None:
@@ -297,6 +319,20 @@ async def test_a_stream_that_breaks_off_ends_in_an_error_of_googles_shape(serve:
             *before, last = datas(await response.read())
         assert before == datas(TEXT[1])
         assert set(last["error"]) == {"code", "message", "status"}
+
+
+@pytest.mark.parametrize("query", ["?alt=sse", ""])
+async def test_only_blank_lines_are_sent_until_the_first_token(serve: Serve, query: str) -> None:
+    go = asyncio.Event()
+    deployment = {"deployments": ["alpha/m"], "keepalive_s": 0.02}
+    config = {"config": {**GOOGLE["config"], "models": {MODEL: deployment}}}
+    async with serve(alpha=[Gate(go), Raw(TEXT_BYTES, token=True)], **config) as running:
+        async with running.post(ASK, path=f"{STREAM}{query}") as response:
+            before = await response.content.readany()
+            go.set()
+            said = await response.read()
+        assert (response.status, before != b"", before.strip()) == (200, True, b"")
+    assert said.strip().startswith(b"data: " if query else b"[")
 
 
 async def test_tokens_are_counted_by_google_and_estimated_by_others(serve: Serve) -> None:

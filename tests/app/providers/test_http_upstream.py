@@ -379,6 +379,23 @@ async def test_an_error_whose_body_breaks_off_keeps_its_status(origin: Origin, u
     assert caught.value.status == 503
 
 
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        ("400 Bad Request", ErrorKind.BAD_REQUEST),
+        ("401 Unauthorized", ErrorKind.PROVIDER_AUTH),
+        ("429 Too Many Requests", ErrorKind.RATE_LIMITED),
+    ],
+)
+async def test_an_error_that_is_packed_in_a_way_not_offered_keeps_its_status(
+    origin: Origin, upstream: HttpUpstream, status: str, kind: ErrorKind
+) -> None:
+    answer = response(b"\x28\xb5\x2f\xfd", status=status, content_encoding="zstd", retry_after="7")
+    error = await refusal(origin, upstream, answer)
+    assert (error.kind, error.status) == (kind, int(status[:3]))
+    assert error.retry_after_s == (7 if kind is ErrorKind.RATE_LIMITED else None)
+
+
 async def test_a_redirect_is_refused_and_the_key_stays(origin: Origin, upstream: HttpUpstream) -> None:
     async with Origin().serving() as elsewhere:
         answer = response(b"", status="307 Temporary Redirect", location=f"{elsewhere.base_url}/x?token=abc")

@@ -10,7 +10,7 @@ from gateway.core.calls import Call, CallRecord
 from gateway.fleet.models import Clocks
 from gateway.racing.sinks import GatheringSink
 from providers import ErrorKind, Exchange, Request, UpstreamError
-from providers.dialects import CHAT, MESSAGES
+from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect
 from tests.unit.racing.server import limited
 from tests.unit.racing.test_race import answers, refuses
 from tests.unit.racing.track import (
@@ -19,6 +19,7 @@ from tests.unit.racing.track import (
     ROLE,
     DefectiveTasks,
     RememberingRecorder,
+    Step,
     Timetable,
     Track,
     delta,
@@ -83,13 +84,27 @@ def test_an_empty_answer_that_is_to_win_is_not_held_for_one_that_was_just_launch
     assert "interrupted" not in [each.outcome for each in record.attempts]
 
 
-def test_a_translated_answer_is_whole_though_its_connection_breaks_within_an_event() -> None:
+@pytest.mark.parametrize("end", [RESET, None], ids=["reset", "end"])
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("dialect", [CHAT, MESSAGES, RESPONSES, GEMINI])
+def test_an_answer_is_whole_though_its_connection_ends_within_an_event(
+    dialect: Dialect, streamed: bool, end: Step
+) -> None:
     torn = usage()[:20]
-    track = Track(Timetable("a", [(0.1, delta("hi")), (0.2, FINISH), (0.3, torn), (0.4, RESET)]))
-    track._call_options["dialect"] = MESSAGES
+    steps: list[tuple[float, Step]] = [(0.1, delta("hi")), (0.2, FINISH), (0.3, torn), (0.4, end)]
+    sink = None if streamed else GatheringSink(dialect)
+    track = Track(Timetable("a", steps), streamed=streamed, sink=sink)
+    track._call_options["dialect"] = dialect
     record = run(track.run())
     assert (record.status_code, record.error_kind) == (200, None)
     assert track.outcomes == {"a": "won"}
+
+
+@pytest.mark.parametrize("dialect", [CHAT, MESSAGES])
+def test_an_answer_that_ends_within_an_event_before_its_finish_reason_has_broken_off(dialect: Dialect) -> None:
+    track = Track(Timetable("a", [(0.1, delta("hi")), (0.3, delta("there")[:40]), (0.4, None)]))
+    track._call_options["dialect"] = dialect
+    assert run(track.run()).error_kind == "disconnected"
 
 
 def test_a_wait_that_times_out_does_not_end_the_call_while_a_rescue_is_under_way() -> None:

@@ -57,6 +57,14 @@ def test_chat_tells_calls_model_and_reason() -> None:
     assert measurement.reported.finish_reason == "tool_calls"
 
 
+def test_a_first_chunk_without_model_and_id_does_not_hide_them() -> None:
+    measurement = Measurement(0.0)
+    filters = encoded({"id": "", "model": "", "choices": [], "prompt_filter_results": []})
+    for at, data in enumerate([filters, chat(0, "{}", "f")]):
+        measurement.event(read_chat(data), at + 1.0)
+    assert (measurement.reported.model_version, measurement.reported.answer_id) == ("m-0613", "chatcmpl-1")
+
+
 def test_the_calls_of_several_choices_are_kept_apart() -> None:
     measurement = Measurement(0.0)
     for at, index in enumerate([0, 1]):
@@ -67,6 +75,26 @@ def test_the_calls_of_several_choices_are_kept_apart() -> None:
     measurement.event(read_chat(encoded({"choices": both})), 3.0)
     assert measurement.reported.tool_calls is not None
     assert (measurement.reported.tool_calls.number(), measurement.reported.tool_calls.valid()) == (4, True)
+
+
+F, G = {"id": "a", "function": {"name": "f"}}, {"id": "b", "function": {"name": "g"}}
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [F, {"function": {"arguments": '{"a":'}}, {"function": {"arguments": "1}"}}, G],
+        [{**F, "function": {"arguments": '{"a":'}}, {"id": "a", "function": {"arguments": "1}"}}, G],
+        [{"function": {"name": "f", "arguments": '{"a":1}'}}, {"function": {"name": "g", "arguments": '{"a":1}'}}],
+    ],
+    ids=["the id is in the first piece", "the id is in each piece", "no id"],
+)
+def test_calls_that_come_without_index_are_kept_apart(pieces: list[dict[str, Any]]) -> None:
+    measurement = Measurement(0.0)
+    for at, piece in enumerate(pieces):
+        measurement.event(read_chat(encoded({"choices": [{"delta": {"tool_calls": [piece]}}]})), at + 1.0)
+    assert measurement.reported.tool_calls is not None
+    assert (measurement.reported.tool_calls.number(), measurement.reported.tool_calls.valid()) == (2, True)
 
 
 def test_more_calls_than_anybody_makes_are_not_kept() -> None:

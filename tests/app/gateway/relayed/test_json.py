@@ -78,6 +78,16 @@ async def test_a_failure_is_replaced_by_the_next_deployment(  # noqa: PLR0917 - 
         expected = "timeout" if failure is hangs else "failed"
         assert await running.outcomes() == {"alpha": expected, "beta": "won"}
         assert (await running.call())["endpoint"] == endpoint
+        [row] = await running.rows("select status_code from attempts where provider = 'alpha'")
+        assert (row["status_code"] is None) is (failure is hangs)  # what was answered has a status
+
+
+async def test_a_model_without_a_name_has_none(opened: Open) -> None:
+    async with opened(alpha=[says({**EMBEDDINGS, "model": ""})]) as (running, _):
+        async with running.post({"model": MODEL, "input": "one"}, path="/v1/embeddings") as response:
+            assert response.status == 200
+        [row] = await running.rows("select model_version from attempts")
+        assert row["model_version"] is None
 
 
 async def test_the_openai_sdk_embeds_in_base64_by_itself(opened: Open) -> None:

@@ -201,6 +201,13 @@ def test_candidates_are_gathered_by_their_numbers() -> None:
     assert gathered(event(candidates=[{"finishReason": "SAFETY"}]))["candidates"] == [{"finishReason": "SAFETY"}]
 
 
+def test_what_is_null_is_as_if_it_were_missing() -> None:
+    null = {"index": None, "finishReason": None, "content": {"parts": None}}
+    stream = event(candidates=[null], promptFeedback=None) + event(candidates=None) + parts({"text": "a"})
+    [candidate] = gathered(stream)["candidates"]
+    assert candidate["content"]["parts"] == [{"text": "a"}]
+
+
 def test_a_whole_answer_is_one_event() -> None:
     assert gathered(events_of_answer(LAST)) == json.loads(LAST)
     for wrong in (b"{}", b'{"choices": []}'):

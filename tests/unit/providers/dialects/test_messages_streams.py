@@ -110,7 +110,7 @@ def stopped(reason: str, usage: Any = USED, **fields: Any) -> dict[str, Any]:
     return {"type": "message_delta", "delta": change, "usage": usage}
 
 
-STARTED = {
+STARTED: dict[str, Any] = {
     "type": "message_start",
     "message": {
         "id": "c1",
@@ -262,12 +262,22 @@ def test_the_last_of_several_counts_is_told() -> None:
     assert message(translated(from_chat(), uncounted))["usage"]["output_tokens"] == 1
 
 
-def test_a_finish_is_told_as_soon_as_it_is_counted() -> None:
+def test_a_finish_is_told_once_at_the_end() -> None:
     translation = from_chat()
-    assert b"message_delta" not in translation.feed(sse(delta(content="x"), finish("stop")))
-    assert told(translation.feed(sse(chunk(usage=COUNTED)))) == [stopped("end_turn")]
-    assert told(translation.feed(b"data: [DONE]\n\n")) == [STOP]
+    assert b"message_delta" not in translation.feed(sse(delta(content="x"), finish("stop"), chunk(usage=COUNTED)))
+    assert told(translation.feed(b"data: [DONE]\n\n")) == [stopped("end_turn"), STOP]
     assert translation.end() == b""
+
+
+@pytest.mark.parametrize("done", [b"data: [DONE]\n\n", b""])
+def test_what_follows_a_finish_reason_stands_before_the_end(done: bytes) -> None:
+    choices = ({"index": 0, "delta": {"content": text}, "finish_reason": "stop"} for text in "ab")
+    said = told(translated(from_chat(), sse(*(chunk(choice, usage=COUNTED) for choice in choices)) + done))
+    assert [each["type"] for each in said[1:]] == [
+        *("content_block_start", "content_block_delta", "content_block_stop"),
+        *("content_block_start", "content_block_delta", "content_block_stop"),
+        *("message_delta", "message_stop"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -304,7 +314,7 @@ ANSWER = [
     {
         **STARTED,
         "message": {
-            **STARTED["message"],  # type: ignore[dict-item]  # a message is an object
+            **STARTED["message"],
             "usage": {
                 "input_tokens": 13,
                 "cache_creation_input_tokens": 2,
@@ -397,7 +407,8 @@ def test_a_message_whose_stop_reason_came_is_whole_and_one_without_is_not() -> N
 
 
 def test_usage_that_was_never_told_is_not_made_up() -> None:
-    said = translated(to_chat(), sse(STARTED, stopped("end_turn", None), STOP))
+    begun = {**STARTED, "message": {**STARTED["message"], "usage": {"input_tokens": 13, "output_tokens": 1}}}
+    said = translated(to_chat(), sse(begun, stopped("end_turn", None), STOP))  # no count of the answer
     assert [bool(one["choices"]) for one in told(said)] == [True, True]
     assert said.endswith(b"data: [DONE]\n\n")
 

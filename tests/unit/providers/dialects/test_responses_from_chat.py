@@ -1,5 +1,7 @@
 """Answers in chat completions, told as Responses, as OpenAI's own SDK hears them."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from openai.types.responses import Response
@@ -179,6 +181,25 @@ def test_a_function_called_without_arguments_has_none_in_json() -> None:
     told = from_chat(call(0, "", id="a", name="weather"), chunk("tool_calls"))
     assert [event["delta"] for event in told if event["type"] == "response.function_call_arguments.delta"] == ["{}"]
     assert told[-1]["response"]["output"][0]["arguments"] == "{}"
+
+
+def test_a_call_whose_arguments_are_an_object_has_them_as_text() -> None:
+    whole = {"index": 0, "id": "a", "type": "function", "function": {"name": "weather", "arguments": {"city": "Bern"}}}
+    told = from_chat(chunk(tool_calls=[whole]), chunk("tool_calls"))
+    assert told[-1]["response"]["output"][0]["arguments"] == '{"city":"Bern"}'
+
+
+def test_a_response_begins_with_the_first_chunk_that_says_whose_it_is() -> None:
+    filters = {"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": []}
+    told = from_chat(filters, *TEXT, asked={"model": "as-asked", "input": "hi"})
+    assert {(event["response"]["id"], event["response"]["model"]) for event in (told[0], told[-1])} == {
+        ("resp_abc", "m")
+    }
+
+
+@pytest.mark.parametrize("usage", [{"prompt_tokens": None, "completion_tokens": None}, {"total_time": 0.1}])
+def test_usage_that_counts_nothing_is_not_told_as_zero(usage: dict[str, Any]) -> None:
+    assert from_chat(*TEXT[:-1], used(usage))[-1]["response"]["usage"] is None
 
 
 def test_a_call_that_was_cut_off_before_its_arguments_has_none() -> None:

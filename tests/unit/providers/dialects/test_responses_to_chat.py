@@ -41,7 +41,7 @@ def test_an_incomplete_response_has_its_finish_reason(details: Any, reason: str)
     assert [one["choices"][0]["finish_reason"] for one in chunks[:-1]] == [None, reason]
 
 
-ITEMS = [
+ITEMS: list[dict[str, Any]] = [
     {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "hm"}]},
     {"type": "message", "id": "msg", "content": [{"type": "output_text", "text": "Hi"}]},
     {"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{}"},
@@ -72,6 +72,23 @@ def test_what_deltas_have_told_is_not_told_again_even_by_servers_that_count_part
     done = {"type": "response.output_item.done", "output_index": 1, "item": ITEMS[1]}
     end = {"type": "response.completed", "response": {**RESPONSE, "output": ITEMS}}
     assert "".join(delta.get("content", "") for delta in deltas(to_chat(*said, done, end))) == "Hi"
+
+
+def test_a_call_that_only_the_whole_answer_has_is_told_after_a_text_that_was_streamed() -> None:
+    said = {"type": "response.output_text.delta", "output_index": 0, "delta": "Hi"}
+    end = {"type": "response.completed", "response": {**RESPONSE, "output": ITEMS}}
+    chunks = to_chat(said, end)
+    assert deltas(chunks)[1:4] == [{"content": "Hi"}, *TOLD[3:5]]
+    assert [one["choices"][0]["finish_reason"] for one in chunks[:-1]][-1] == "tool_calls"
+
+
+def test_a_call_that_was_streamed_under_another_index_is_not_told_again() -> None:
+    said = [
+        {"type": "response.output_item.added", "output_index": 0, "item": {**ITEMS[2], "arguments": ""}},
+        {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": "{}"},
+    ]
+    end = {"type": "response.completed", "response": {**RESPONSE, "output": ITEMS}}
+    assert deltas(to_chat(*said, end)) == [TOLD[0], *TOLD[3:]]
 
 
 def test_parts_of_a_summary_are_paragraphs_and_raw_reasoning_is_not_told_beside_it() -> None:

@@ -1,0 +1,72 @@
+"""What a provider sends and the client's API cannot say (yet): it is no token, and no silence either."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.fleet.models import Clocks
+from providers.dialects import CHAT, GEMINI, MESSAGES, Dialect
+from tests.unit.racing.test_several import candidate
+from tests.unit.racing.track import DONE, FINISH, Step, Timetable, Track, delta, event, usage
+from tests.unit.racing.virtual_time import run
+
+CLOCKS = Clocks(connect_s=5.0, ttft_s=20.0, stall_s=10.0, total_s=None)
+NAMED = delta(tool_calls=[{"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": ""}}])
+CALLED = event(id="c1", model="m", choices=[{"index": 0, "delta": {}, "finish_reason": "tool_calls"}])
+
+
+def piece(arguments: str) -> bytes:
+    return delta(tool_calls=[{"index": 0, "function": {"arguments": arguments}}])
+
+
+def thought(text: str) -> bytes:
+    return delta(reasoning_content=text)
+
+
+def every_nine_seconds(events: list[bytes], last: list[bytes]) -> list[tuple[float, Step]]:
+    times = [0.1 + 9.0 * number for number in range(len(events))]
+    return [*zip(times, events, strict=True), *((times[-1] + 0.1, each) for each in [*last, DONE, None])]
+
+
+def track_of(steps: list[tuple[float, Step]], dialect: Dialect, speaks: Dialect = CHAT, **fields: Any) -> Track:
+    track = Track(Timetable("a", steps), clocks=CLOCKS, fields=fields)
+    track._call_options["dialect"] = dialect
+    speaking = msgspec.structs.replace(track.model.deployments["a"], speaks=(speaks,))
+    track.model = msgspec.structs.replace(track.model, deployments={"a": speaking})
+    return track
+
+
+WRITTEN = [piece('{"text":"'), *[piece("long ")] * 4, piece('"}')]
+CASES = [
+    (GEMINI, [delta("I write."), NAMED, *WRITTEN], [CALLED, usage()]),  # Gemini has no pieces of calls
+    (GEMINI, [NAMED, *WRITTEN], [CALLED, usage()]),
+    (GEMINI, [delta("So"), *map(thought, "abcd"), delta(" be it")], [FINISH, usage()]),  # thoughts were not asked for
+    (MESSAGES, [*map(thought, "abcd"), delta("Yes")], [FINISH, usage()]),
+]
+
+
+@pytest.mark.parametrize(("dialect", "events", "last"), CASES)
+def test_a_provider_that_sends_what_the_client_is_not_shown_is_not_silent(
+    dialect: Dialect, events: list[bytes], last: list[bytes]
+) -> None:
+    track = track_of(every_nine_seconds(events, last), dialect)
+    record = run(track.run())
+    assert (record.status_code, record.error_kind, track.outcomes) == (200, None, {"a": "won"})
+
+
+def test_what_is_not_shown_is_not_the_first_token_either() -> None:
+    track = track_of(every_nine_seconds([*map(thought, "ab"), delta("Yes")], [FINISH, usage()]), MESSAGES)
+    assert run(track.run()).ttft_ms == pytest.approx(18_100)
+
+
+@pytest.mark.parametrize("idle", [delta(reasoning_content=""), delta(tool_calls=[]), b": a comment\n\n", delta()])
+def test_events_with_nothing_in_them_are_silence_in_a_translation_too(idle: bytes) -> None:
+    track = track_of(every_nine_seconds([delta("So"), *[idle] * 3, delta(" be it")], [FINISH, usage()]), GEMINI)
+    assert run(track.run()).error_kind == "stall_timeout"
+
+
+def test_googles_events_without_a_word_are_silence_in_chat() -> None:
+    events = [candidate(0, "So"), *[candidate(0)] * 3, candidate(0, " be it", "STOP")]
+    track = track_of(every_nine_seconds(events, []), CHAT, GEMINI)
+    assert run(track.run()).error_kind == "stall_timeout"
