@@ -24,8 +24,12 @@ from benchmarks.truth.facts import (
     valid,
     win_on,
 )
-from benchmarks.truth.fleet import SAID, VERSION, Seen
+from benchmarks.truth.fleet import SAID, VERSION, Seen, fingerprint
 from benchmarks.truth.rules import NEAR_MS, Figure, One, Rule, Truth, at_most, bound, mean, near, same, speed
+
+SLOW_S = 5.0  # for which a stream must be slow
+ON_THE_WAY = 32  # tokens, beside twice those received, of a provider that stops when it is hung up on
+TOO_MANY = 2  # times as many as there are, at most, by a count of characters
 
 
 def _left_early(one: One) -> bool:
@@ -220,12 +224,12 @@ CALLS: Mapping[str, Sequence[Rule]] = {
     "is_truncated": [same(lambda call: _of_winner(lambda _: kind(call) in {"cut", "truncated"})(call))],
     "dropped": [same(lambda call: ["seed"] if call.made.job.scenario.name == "narrow" else None)],
     "tags": [same(lambda call: dict(call.made.job.tags))],
-    "profile": [same(lambda _: None)],  # none is configured here
+    "profile": [same(lambda _: None)],
     "replica": [same(lambda _: REPLICA)],
     "region": [same(lambda _: REGION)],
     "request_id": [same(lambda call: str(call.made.job.number))],
     "answered_model": [same(lambda call: "pool" if call.made.job.scenario.name == "fallback" else None)],
-    "takeover": [same(lambda _: None)],  # off in this fleet's gateway, as are win_on sentence and valid
+    "takeover": [same(lambda _: None)],  # calls that have one, and other modes: figures.py, modes.py
     "takeovers": [same(lambda _: None)],
     "first_was_invalid": [same(lambda _: None)],
     # No stream asks for it; whole answers may be held.
@@ -352,6 +356,21 @@ def _has_lost(one: Attempt) -> bool:
 def _generated(one: Attempt) -> int:
     """Return the tokens of its answer, sent or not."""
     return sum(seen.draw.tokens if one.persona.bills_on and seen.is_cut else seen.sent for seen in one.requests)
+
+
+def _most_generated(one: Attempt) -> int:
+    """Return how many tokens a loser can have generated: all that it may, or those on the way when it was cut."""
+    return MAX_TOKENS if one.persona.bills_on else 2 * TOO_MANY * sum(seen.sent for seen in one.requests) + ON_THE_WAY
+
+
+def _crawls(one: Attempt) -> bool:
+    return kind(one) == "crawl"
+
+
+def _slow_since_ms(one: Attempt) -> float | None:
+    """Return the age at which a stream had nearly stopped for as long as that takes to be told."""
+    first_ms: float | None = _age(lambda seen: seen.first_at)(one)
+    return None if first_ms is None else first_ms + SLOW_S * 1000
 
 
 def _is_billed(one: Attempt) -> bool:
@@ -489,8 +508,14 @@ ATTEMPTS: Mapping[str, Sequence[Rule]] = {
     "speech_pause_ms": [same(lambda _: None)],
     "continues": [same(lambda _: None)],
     "valid_ms": [same(lambda _: None)],
-    "would_take_over": [same(lambda _: False, only=lambda one: one.row["would_take_over"] is not None, off=0.05)],
-    "would_take_over_ms": [same(lambda _: None, off=0.05)],
+    "would_take_over": [
+        same(lambda _: True, only=_crawls),
+        same(lambda _: False, only=lambda one: one.row["would_take_over"] is not None, off=0.05, name=", of all"),
+    ],
+    "would_take_over_ms": [
+        near(_slow_since_ms, only=_crawls),
+        same(lambda _: None, only=lambda one: not _crawls(one), off=0.05),
+    ],
     "is_kept": [same(lambda _: None)],
     "itl_max_ms": [near(lambda one: _gaps_ms(one, 1.0), only=_chunky, ms=1)],
     "itl": [same(_counts, only=_is_stream)],
@@ -499,7 +524,7 @@ ATTEMPTS: Mapping[str, Sequence[Rule]] = {
     "cost_high_usd": [same(lambda one: bill([one]), only=_is_billed, name=" of an answer"), _side("high")],
     "cost_is_lower_bound": [same(_is_least)],
     "wasted_low_tokens": [bound("low", _generated, only=_has_lost)],
-    "wasted_high_tokens": [bound("high", _generated, only=_has_lost)],
+    "wasted_high_tokens": [bound("high", _generated, only=_has_lost), at_most(_most_generated, only=_has_lost)],
     "cache_saved_usd": [same(saved, only=lambda one: _is_billed(one) and one.persona.cached_usd is not None)],
     "chars": [same(lambda one: sum(one.seen.chars), only=_is_stream)],
     "chunks": [same(lambda one: len(one.seen.writes), only=_is_stream)],
@@ -514,7 +539,9 @@ ATTEMPTS: Mapping[str, Sequence[Rule]] = {
     "flaw": [same(lambda one: flaw(kind(one), one.seen), only=_can_be_judged)],
     "key_name": [same(_key_name, only=_arrived)],
     "model_version": [same(lambda _: VERSION, only=_has_told)],
-    "system_fingerprint": [same(lambda _: None)],
+    "system_fingerprint": [
+        same(lambda one: None if api(one) == "messages" else fingerprint(one.persona), only=_has_told)
+    ],
     "provider_request_id": [same(lambda one: one.seen.id if one.seen.headers_at else None, only=_arrived, off=0.02)],
     "in_flight": [mean(lambda one: one.seen.in_flight, 0.5, only=_arrived)],
     "sends": [same(lambda one: len(one.requests), only=_arrived)],

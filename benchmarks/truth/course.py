@@ -55,7 +55,14 @@ PERSONAS = (
     Persona("narrow", 0.050),
     Persona("rip", 0.050, plays=frozenset({"torn"})),
     Persona("heir", 0.050, plays=frozenset({"fails"})),
+    Persona("sloppy", 0.030, sigma=0.2, plays=frozenset({"strict", "broken"})),
+    Persona("early", 0.030, sigma=0.1, tps=40.0),
+    Persona("writer", 0.120, sigma=0.1),
+    Persona("boaster", 0.050, overstates=1e6),
 )
+# Models of which each has a mode of its own, with figures of their own: modes.py, and of ``torn`` figures.py.
+MODES = frozenset({"torn", "spoken", "strict", "held", "kept", "boasting"})
+PROFILE = "voice"  # of the model ``spoken``
 POOL = ("steady", "swift", "chunky", "caching", "large", "liar")
 
 
@@ -130,6 +137,12 @@ def scenarios(calls: int) -> Sequence[Scenario]:
         Scenario("narrow", some, "narrow", only="narrow"),
         Scenario("torn", more, "torn", "torn"),
         Scenario("orphan", 3, "torn", "orphan"),
+        Scenario("spoken", some, "spoken", "spoken"),
+        Scenario("strict", some, "strict", "strict"),
+        Scenario("held", more, "held"),
+        Scenario("kept", some, "kept", streamed=False),
+        Scenario("boast", some, "boasting", only="boaster"),
+        Scenario("crawl", 3, "pool", "crawl", "steady"),
     )
 
 
@@ -168,7 +181,7 @@ def write_config(
         return said | keys | more.get(persona.name, {})
 
     single = {"mode": "single"}
-    race = {"mode": "race", "width": 2, "budget": 1.0, "audit_share": 0.3}
+    race: dict[str, Any] = {"mode": "race", "width": 2, "budget": 1.0, "audit_share": 0.3}
     hedge = {"mode": "hedge", "hedge_delay_s": HEDGE_S, "budget": 1.0}
     config = {
         "host": "127.0.0.1",
@@ -204,6 +217,17 @@ def write_config(
                 "race": single,
                 "takeover": "always",
             },
+            "spoken": {
+                "deployments": deployments("steady", "swift"),
+                "race": race | {"profile": PROFILE, "win_on": "sentence"},
+            },
+            "strict": {"deployments": deployments("sloppy", "steady"), "race": race | {"win_on": "valid"}},
+            "held": {
+                "deployments": deployments("early", "writer"),
+                "race": race | {"hold": True, "objective": "completion"},
+            },
+            "kept": {"deployments": deployments("steady", "swift"), "race": race | {"keep_rival": True}},
+            "boasting": {"deployments": deployments("boaster"), "race": single},
         },
     }
     path = folder / "gateway.yaml"
@@ -264,7 +288,7 @@ async def counted(port: int) -> dict[str, Any]:
 
 def asks_tools(job: Job) -> bool:
     """Return whether a call offers a tool."""
-    return job.scenario.kind in {"tool", "broken"}
+    return job.scenario.kind in {"tool", "broken", "strict"}
 
 
 async def _call(session: aiohttp.ClientSession, port: int, job: Job) -> Made:

@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from benchmarks.truth.course import LEFT, Made
+from benchmarks.truth.course import LEFT, MODES, Made
 from benchmarks.truth.fleet import PROMPT_TOKENS, Fleet, Persona, Seen
 from benchmarks.truth.rules import One, Truth
 from gateway.ledger import tables
@@ -65,8 +65,8 @@ class Facts(msgspec.Struct, frozen=True):
     made: Sequence[Made]
     calls: Sequence[Called]
     attempts: Sequence[Attempt]
-    # In no other list: answers that broke off, to be finished by another, and those whose end came as their client
-    # left, so that two clocks decide which was first.
+    # In no other list: calls of ``MODES``, and those whose end came as their client left, so that two clocks decide
+    # which was first.
     others: Sequence[Called]
     strays: int  # rows that belong to no call or no request of this run, and calls without a row
 
@@ -111,9 +111,9 @@ def join(ledger: Ledger, made: Sequence[Made], fleet: Fleet) -> Facts:
         strays += len(own.keys() - {attempt.persona.name for attempt in attempts})
         if attempts:
             called = Called(row, one, attempts, own)
-            is_torn = one.job.scenario.model == "torn"
+            is_other = one.job.scenario.model in MODES
             is_close = one.status == LEFT and any(seen.is_told for requests in own.values() for seen in requests)
-            (others if is_torn or is_close else calls).append(called)
+            (others if is_other or is_close else calls).append(called)
     strays += len(by_number) + sum(map(len, rows_of.values()))
     return Facts(fleet, made, calls, [attempt for call in calls for attempt in call.attempts], others, strays)
 

@@ -7,6 +7,7 @@ from benchmarks.harness.report import quantile
 from benchmarks.truth.columns import losers
 from benchmarks.truth.course import PATIENCE_S
 from benchmarks.truth.facts import OK, Called, Facts, Ledger, Row, bill, kind, left
+from benchmarks.truth.modes import modes
 from benchmarks.truth.rules import NEAR_MS, Figure, between, equal, within
 
 SLO_MS = 500.0
@@ -26,6 +27,7 @@ def figures(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
     yield from _sorts(ledger, facts)
     yield from _patience(ledger, facts)
     yield from _takeovers(ledger, facts)
+    yield from modes(facts)
     yield from _limits(ledger, facts)
 
 
@@ -156,6 +158,12 @@ def _bills(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
     value = _of(ledger.views["race_value"], model="slow")
     low, high = value["abandoned_cost_low_usd"], value["abandoned_cost_high_usd"]
     yield from between("cost of abandoned answers, $", bill(gone), low, high)
+    for side, found in (("low", low), ("high", high)):
+        due = sum(call.row[f"abandoned_cost_{side}_usd"] or 0.0 for call in facts.calls if call.row["model"] == "slow")
+        due += sum(
+            call.row[f"abandoned_cost_{side}_usd"] or 0.0 for call in facts.others if call.row["model"] == "slow"
+        )
+        yield within(f"race_value, {side} cost of abandoned answers, as rows have it, $", due, found, 1e-6)
 
 
 def _failures(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
@@ -198,7 +206,7 @@ def _sorts(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
     errors = ledger.views["provider_errors"]
     liars = {row["deployment"] for row in errors if row["error_kind"] == "usage_far_off"}
     yield equal("providers that overstate, found", 1, int("liar/m" in liars))
-    yield equal("others that are taken for such", 0, len(liars - {"liar/m"}))
+    yield equal("others that are taken for such", 0, len(liars - {"liar/m", "boaster/m"}))
     for status in (500, 429):
         due = sum(seen.status == status for requests in facts.fleet.seen.values() for seen in requests)
         yield equal(

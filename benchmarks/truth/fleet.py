@@ -21,6 +21,9 @@ FOURS = (" one", " two", " the", " and", " has")  # tokens that a count by chara
 WORDS = (" a", " the", " to", " racing", " first", " provider", ".", "ing", " o", " leaderboard")
 PROMPT_TOKENS = 40
 VERSION = "m-1"
+CLAUSE = 5  # tokens of the first clause of an answer that is spoken, its full stop included
+SILENCE_S = 2.0  # after that clause
+CRAWL, CRAWL_S = 16, 0.4  # tokens at the end of a stream that nearly stops, and the time between two
 HEADERS_SHARE, EVENT_SHARE = 0.6, 0.8  # of the time to the first token, until headers and an event without text
 TROUBLE = {"fails": 500, "limited": 429}
 SAID = "the simulated provider says no"
@@ -42,7 +45,7 @@ class Persona(msgspec.Struct, frozen=True):
     overstates: float = 1.0  # times the tokens there are
     thinks: int = 0  # tokens of reasoning before the answer, streamed
     keys: Sequence[str] = ()  # names; each key is ``key-NAME-of-its-provider``
-    plays: frozenset[str] = frozenset({"tool", "broken", "cut", "empty", "truncated"})
+    plays: frozenset[str] = frozenset({"tool", "broken", "cut", "empty", "truncated", "spoken", "crawl"})
 
 
 class Draw(msgspec.Struct, frozen=True):
@@ -131,6 +134,8 @@ class Fleet:
         draw, begun = self.drawn(call, name), _begun(body)
         if kind == "orphan":
             kind = "fails" if begun else "torn"  # it breaks off, and nobody finishes it
+        if kind == "strict":  # a tool call, which not all can make
+            kind = "broken" if "strict" in persona.plays else "tool"
         if begun:  # of an answer that broke off
             draw = msgspec.structs.replace(draw, tokens=len(self.torn_words(call)) - _tokens(begun))
         seen = Seen(
@@ -207,7 +212,11 @@ class Fleet:
                 request.transport.close()
                 return response
             some = words[at : at + persona.per_chunk]
-            await _until(begun + (at + len(some) - persona.per_chunk) / persona.tps)  # made when its last token is
+            pause_s = SILENCE_S if kind == "spoken" and at > CLAUSE else 0.0
+            if kind == "crawl":
+                pause_s = CRAWL_S * max(0, at + len(some) + CRAWL - len(words))
+            # Written when the last of its tokens is made.
+            await _until(begun + pause_s + (at + len(some) - persona.per_chunk) / persona.tps)
             thinks = at + len(some) <= persona.thinks
             data = write.text("".join(some), thinks=thinks)
             seen.sent = at + len(some)
@@ -231,6 +240,9 @@ class Fleet:
             return self.torn_words(seen.call)
         if seen.prompt_tokens > PROMPT_TOKENS:
             return self.torn_words(seen.call)[-seen.draw.tokens :]
+        if kind == "spoken":  # the clause is over with the space that follows its full stop
+            words = Random(f"{self._seed} {seen.id} words").choices(FOURS, k=seen.draw.tokens)
+            return [f" {seen.name}", *words[1 : CLAUSE - 1], ".", *words[CLAUSE:]]
         words = Random(f"{self._seed} {seen.id} words").choices(WORDS, k=seen.draw.tokens)
         words[self.personas[seen.name].thinks] = f" {seen.name}"
         return words
@@ -275,6 +287,7 @@ class _Chat:
             {"completion_tokens": 0} if self._kind == "empty" else {}
         )
         told = {"id": "c", "model": VERSION, "choices": [], "usage": usage}
+        told["system_fingerprint"] = fingerprint(self._persona)
         return last + self._event({}, self.reason) + _data(told) + b"data: [DONE]\n\n"
 
     def _event(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
@@ -330,6 +343,11 @@ async def serving(fleet: Fleet, port: int) -> AsyncIterator[None]:
         yield
     finally:
         await runner.cleanup()
+
+
+def fingerprint(persona: Persona) -> str:
+    """Return what a provider says of the system behind it."""
+    return f"fp-{persona.name}"
 
 
 def _prompt(body: dict[str, Any]) -> str:
