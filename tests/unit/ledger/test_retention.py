@@ -27,7 +27,7 @@ def test_refusals_which_strangers_can_make_are_not_kept_for_ever() -> None:
 @pytest.mark.parametrize("table", ["calls", "attempts", "rollups", "refusals", "outages", "probes"])
 @pytest.mark.parametrize("days", [36_526, 500_000, 1_000_000, inf])  # SQLite deleted all, or no row was shipped at all
 def test_days_before_there_were_calls_are_no_time_to_keep_rows_for(table: str, days: float) -> None:
-    with pytest.raises(ValidationError, match="less than or equal to 36525"):
+    with pytest.raises(ValidationError, match=r"less than or equal to 36525|finite number"):
         LedgerSettings.model_validate({f"keep_{table}_days": days})
 
 
@@ -40,5 +40,5 @@ def test_the_longest_time_has_a_first_instant() -> None:
 def test_clickhouse_keeps_rows_no_longer_than_its_clock_runs(days: float) -> None:
     url = SecretStr("http://clickhouse/ledger")
     assert ClickHouseSettings(url=url, keep_days=10_000).keep_days == 10_000
-    with pytest.raises(ValidationError, match="less than or equal to 10000"):
+    with pytest.raises(ValidationError, match=r"less than or equal to 10000|finite number"):
         ClickHouseSettings(url=url, keep_days=days)
