@@ -332,7 +332,7 @@ def new(
     if admin and role not in (None, "admin"):
         fail("--admin and --role contradict: give only --role", MISUSED)
     given = patch(role="admin" if admin else role, expires=expires, models=models, assignments=assignments)
-    fields = {field: value for field, value in given.items() if value is not None} | ({"adhoc": True} if adhoc else {})
+    fields = given | ({"adhoc": True} if adhoc else {})
     installation = read_installation(config)
     try:
         check_name(name)

@@ -110,6 +110,16 @@ def test_revoking_all_keys_or_one(keys: Holeshot) -> None:
     assert keys("revoke", "app").exit_code == 1
 
 
+@pytest.mark.parametrize("verb", ["new", "limits"])
+def test_an_unknown_setting_without_a_value_is_refused(keys: Holeshot, verb: str) -> None:
+    if verb == "limits":
+        keys("new", "app")
+    result = keys(verb, "app", "--set", "rmp=")
+
+    assert result.exit_code == 2
+    assert "rmp: unknown key; did you mean 'rpm'?" in result.stderr
+
+
 def test_limits_shows_and_changes(keys: Holeshot) -> None:
     keys("new", "app", "--role", "admin", "--set", "max_width=3")
     assert "role: admin\n" in keys("limits", "app").stdout
