@@ -165,6 +165,7 @@ def _lines(client: dict[str, Any]) -> list[list[object]]:
 # The options that describe a client, and how their texts become settings.
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_LOCAL = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?")  # an instant without its time zone
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
 
 RoleOption = Annotated[
@@ -200,7 +201,7 @@ def patch(
     models: str | None = None,
     assignments: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Return what the options change, as a merge patch; exit if one cannot be understood."""
+    """Return what the options change, as a merge patch; exit if one cannot be understood, or the end is past."""
     fields: dict[str, Any] = {}
     for assignment in assignments or ():
         _assign(fields, assignment)
@@ -210,6 +211,7 @@ def patch(
         fields["expires"] = None if expires == "never" else _instant(expires)
     if models is not None:
         fields["models"] = None if models == "all" else [name for name in models.split(",") if name]
+    _check_end(fields.get("expires"), now())
     return fields
 
 
@@ -224,11 +226,26 @@ def seconds(duration: str, option: str) -> float:
 def _instant(text: str) -> str:
     found = _DURATION.fullmatch(text)
     if found is None or not found[2]:
+        if _LOCAL.fullmatch(text):
+            fail(f"--expires: {text!r} has no time zone: write {text}Z for UTC, or an offset like +02:00", MISUSED)
         return text  # a date or an instant; the settings check it
     try:
         return (datetime.now(UTC) + timedelta(seconds=seconds(text, "--expires"))).isoformat(timespec="seconds")
     except OverflowError:
         fail(f"--expires: {text!r} is too far away: write `never`", MISUSED)
+
+
+def _check_end(end: object, at: datetime) -> None:
+    """Exit if ``end`` is not after ``at``; the settings check what is no instant."""
+    from gateway.settings import as_instant  # noqa: PLC0415 - pydantic only where it is needed
+
+    try:
+        instant = as_instant(end)
+    except ValueError:
+        return
+    if isinstance(instant, datetime) and instant <= at:
+        words = "such a key would be refused at once. `holeshot keys revoke NAME` ends keys"
+        fail(f"expires: {end} is in the past, now is {at:%Y-%m-%dT%H:%M:%SZ}: {words}", MISUSED)
 
 
 def _assign(fields: dict[str, Any], assignment: str) -> None:
