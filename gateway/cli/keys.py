@@ -52,10 +52,11 @@ def demand_database(installation: "Installation", instead: str) -> None:
 def ask(installation: "Installation", question: "Callable[[KeyStore], Awaitable[T]]") -> T:
     """Return the result of ``question`` on the database's keys, or print the error and exit."""
     from gateway.core.errors import ApiError, InvalidRequest  # noqa: PLC0415 - SQLAlchemy only where it is needed
-    from gateway.ledger import LedgerError, SqlKeyStore, check_schema, create_engine  # noqa: PLC0415 - likewise
+    from gateway.ledger import LedgerError, SqlKeyStore, check_schema, create_engine, demand_ledger  # noqa: PLC0415 - likewise
 
     async def answer() -> T:
         url = installation.database_url.get_secret_value()
+        demand_ledger(url)
         engine = create_engine(url)
         try:
             await check_schema(engine)
