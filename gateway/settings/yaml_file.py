@@ -30,7 +30,8 @@ def read_document(path: Path) -> Document:
     except OSError as error:
         problem = Problem(f"cannot be read: {error.strerror}", file)
     except UnicodeDecodeError as error:
-        problem = Problem(f"is not UTF-8 text (byte {error.start})", file)
+        line = error.object.count(b"\n", 0, error.start) + 1
+        problem = Problem(f"is not UTF-8 text (byte {error.start}): save it as UTF-8", file, line)
     except yaml.MarkedYAMLError as error:
         problem = _invalid(error, file)
     except yaml.YAMLError as error:  # a character YAML does not allow; the message has only the character
