@@ -52,10 +52,11 @@ def demand_database(installation: "Installation", instead: str) -> None:
 def ask(installation: "Installation", question: "Callable[[KeyStore], Awaitable[T]]") -> T:
     """Return the result of ``question`` on the database's keys, or print the error and exit."""
     from gateway.core.errors import ApiError, InvalidRequest  # noqa: PLC0415 - SQLAlchemy only where it is needed
-    from gateway.ledger import LedgerError, SqlKeyStore, check_schema, create_engine  # noqa: PLC0415 - likewise
+    from gateway.ledger import LedgerError, SqlKeyStore, check_schema, create_engine, demand_ledger  # noqa: PLC0415 - likewise
 
     async def answer() -> T:
         url = installation.database_url.get_secret_value()
+        demand_ledger(url)
         engine = create_engine(url)
         try:
             await check_schema(engine)
@@ -165,6 +166,7 @@ def _lines(client: dict[str, Any]) -> list[list[object]]:
 # The options that describe a client, and how their texts become settings.
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_LOCAL = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?")  # an instant without its time zone
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
 
 RoleOption = Annotated[
@@ -200,7 +202,7 @@ def patch(
     models: str | None = None,
     assignments: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Return what the options change, as a merge patch; exit if one cannot be understood."""
+    """Return what the options change, as a merge patch; exit if one cannot be understood, or the end is past."""
     fields: dict[str, Any] = {}
     for assignment in assignments or ():
         _assign(fields, assignment)
@@ -210,6 +212,7 @@ def patch(
         fields["expires"] = None if expires == "never" else _instant(expires)
     if models is not None:
         fields["models"] = None if models == "all" else [name for name in models.split(",") if name]
+    _check_end(fields.get("expires"), now())
     return fields
 
 
@@ -224,11 +227,26 @@ def seconds(duration: str, option: str) -> float:
 def _instant(text: str) -> str:
     found = _DURATION.fullmatch(text)
     if found is None or not found[2]:
+        if _LOCAL.fullmatch(text):
+            fail(f"--expires: {text!r} has no time zone: write {text}Z for UTC, or an offset like +02:00", MISUSED)
         return text  # a date or an instant; the settings check it
     try:
         return (datetime.now(UTC) + timedelta(seconds=seconds(text, "--expires"))).isoformat(timespec="seconds")
     except OverflowError:
         fail(f"--expires: {text!r} is too far away: write `never`", MISUSED)
+
+
+def _check_end(end: object, at: datetime) -> None:
+    """Exit if ``end`` is not after ``at``; the settings check what is no instant."""
+    from gateway.settings import as_instant  # noqa: PLC0415 - pydantic only where it is needed
+
+    try:
+        instant = as_instant(end)
+    except ValueError:
+        return
+    if isinstance(instant, datetime) and instant <= at:
+        words = "such a key would be refused at once. `holeshot keys revoke NAME` ends keys"
+        fail(f"expires: {end} is in the past, now is {at:%Y-%m-%dT%H:%M:%SZ}: {words}", MISUSED)
 
 
 def _assign(fields: dict[str, Any], assignment: str) -> None:
@@ -332,7 +350,7 @@ def new(
     if admin and role not in (None, "admin"):
         fail("--admin and --role contradict: give only --role", MISUSED)
     given = patch(role="admin" if admin else role, expires=expires, models=models, assignments=assignments)
-    fields = {field: value for field, value in given.items() if value is not None} | ({"adhoc": True} if adhoc else {})
+    fields = given | ({"adhoc": True} if adhoc else {})
     installation = read_installation(config)
     try:
         check_name(name)

@@ -1,6 +1,7 @@
 """The command ``holeshot``: its commands, in the order in which a new user needs them."""
 
 import platform
+import sys
 from typing import Annotated
 
 import typer
@@ -21,7 +22,7 @@ from gateway.cli.serve import migrate, prune, serve
 from gateway.cli.slo import slo, slowdowns
 from gateway.cli.sql import sql
 from gateway.cli.tail import tail
-from gateway.cli.terminal import say
+from gateway.cli.terminal import check_arguments, say
 
 # ``holeshot version``.
 
@@ -107,4 +108,8 @@ def _print_version() -> None:
 
 def main() -> None:
     """Run the command line."""
+    try:
+        check_arguments(sys.argv[1:])
+    except typer.Exit as error:
+        sys.exit(error.exit_code)
     application()()

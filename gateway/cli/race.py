@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_settings
-from gateway.cli.terminal import FAILED, MISUSED, fail, on_a_terminal, say
+from gateway.cli.terminal import FAILED, MISUSED, fail, on_a_terminal, read_standard_input, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +53,7 @@ def race(  # noqa: PLR0917 - options are named on the command line
     """
     if width is not None and mode not in (None, "race"):
         fail(f"--width goes with --mode race, not {mode}", MISUSED)
-    text = sys.stdin.read() if prompt == "-" else prompt
+    text = read_standard_input() if prompt == "-" else prompt
     if not text.strip():
         fail("the prompt is empty", MISUSED)
     settings, _ = read_settings(config)

@@ -111,13 +111,14 @@ def migrate(
     from alembic.util import CommandError  # noqa: PLC0415 - SQLAlchemy and Alembic only here
     from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - likewise
 
-    from gateway.ledger import LedgerError, downgrade, head_revision  # noqa: PLC0415 - likewise
+    from gateway.ledger import LedgerError, demand_ledger, downgrade, head_revision  # noqa: PLC0415 - likewise
     from gateway.ledger import migrate as upgrade  # noqa: PLC0415 - likewise
 
     try:
         if down_to is None:
             asyncio.run(upgrade(url))
         else:
+            demand_ledger(url)
             asyncio.run(downgrade(url, down_to))
     except (LedgerError, CommandError) as error:
         fail(str(error))
@@ -184,9 +185,10 @@ def prune(
 
 
 async def _prune(url: str, retention: "Retention", *, dry_run: bool) -> dict[str, int] | None:
-    from gateway.ledger import create_engine, expired, fold_all  # noqa: PLC0415 - as above
+    from gateway.ledger import check_schema, create_engine, demand_ledger, expired, fold_all  # noqa: PLC0415 - as above
     from gateway.ledger import prune as delete  # noqa: PLC0415 - as above
 
+    demand_ledger(url)
     engine = create_engine(url)
     now = datetime.now(UTC)
     gone: dict[str, int] = {}
@@ -197,6 +199,7 @@ async def _prune(url: str, retention: "Retention", *, dry_run: bool) -> dict[str
             sys.stderr.write(f"\r{table}: {counted(gone[table], 'row')} ")
 
     try:
+        await check_schema(engine)
         if dry_run:
             return await expired(engine, retention, now)
         await fold_all(engine)  # also where nothing is ever deleted

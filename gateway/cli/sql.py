@@ -20,7 +20,16 @@ from gateway.cli.parquet import (
     kinds_of_sqlite,
     write_parquet,
 )
-from gateway.cli.terminal import MISUSED, fail, json_text, on_a_terminal, say, write_json, write_table
+from gateway.cli.terminal import (
+    MISUSED,
+    fail,
+    json_text,
+    on_a_terminal,
+    read_standard_input,
+    say,
+    write_json,
+    write_table,
+)
 from gateway.core.terminal_text import counted, visible
 
 if TYPE_CHECKING:
@@ -142,7 +151,7 @@ def sql(
 
 
 def _statement(query: str | None) -> str:
-    return sys.stdin.read() if query == "-" else str(query)
+    return read_standard_input() if query == "-" else str(query)
 
 
 def _form(as_json: bool, as_jsonl: bool, as_csv: bool) -> str:

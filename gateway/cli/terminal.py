@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from gateway.core.terminal_text import visible, visible_json
+from gateway.core.terminal_text import is_text, visible, visible_json
 
 OK = 0
 FAILED = 1
@@ -65,6 +65,23 @@ def waiting(words: str) -> Iterator[None]:
 def on_a_terminal() -> bool:
     """Whether standard output is a terminal."""
     return sys.stdout.isatty()
+
+
+def read_standard_input() -> str:
+    """Return the text of standard input; exit if it is not UTF-8."""
+    data = sys.stdin.buffer.read()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        fail(f"standard input is not UTF-8 text (line {line}, byte {error.start}): save it as UTF-8", MISUSED)
+
+
+def check_arguments(arguments: Iterable[str]) -> None:
+    """Exit if an argument of the command is not UTF-8: no database, provider or gateway could be sent it."""
+    for number, argument in enumerate(arguments, start=1):
+        if not is_text(argument):
+            fail(f"argument {number} is not UTF-8 text", MISUSED)  # unshown: it may be a key
 
 
 def write_json(value: Any) -> None:

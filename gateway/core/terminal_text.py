@@ -1,4 +1,4 @@
-"""Text for terminals: control characters and text direction marks are escaped; also formats counts."""
+"""Text for terminals, and of them: escapes control characters and text direction marks; also formats counts."""
 
 _TAB, _LINE_FEED, _ONE_BYTE = 0x09, 0x0A, 0xFF
 _BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -18,6 +18,11 @@ def visible(text: str, *, lines: bool = False) -> str:
     if text.isprintable():
         return text
     return text.translate(_BUT_LAYOUT if lines else _AS_PYTHON)
+
+
+def is_text(value: str) -> bool:
+    """Whether ``value``, an argument or a variable, was UTF-8; Python has lone surrogates for other bytes."""
+    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:

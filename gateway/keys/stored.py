@@ -159,12 +159,13 @@ def stored_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merged(fields: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``fields`` with the merge patch ``patch`` applied (RFC 7396): null removes, sections are merged."""
+    """Return ``fields`` with the merge patch ``patch`` applied (RFC 7396): sections are merged.
+
+    A null stays, although it means the default, so that ``client_settings`` can refuse it in an unknown field.
+    """
     result = dict(fields)
     for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        elif isinstance(value, Mapping):
+        if isinstance(value, Mapping):
             below = result.get(name)
             result[name] = merged(below if isinstance(below, Mapping) else {}, value)
         else:

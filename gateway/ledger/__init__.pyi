@@ -16,6 +16,7 @@ from .database import Pool as Pool
 from .database import check_schema as check_schema
 from .database import create_engine as create_engine
 from .database import current_revision as current_revision
+from .database import demand_ledger as demand_ledger
 from .database import downgrade as downgrade
 from .database import head_revision as head_revision
 from .database import is_sqlite as is_sqlite

@@ -480,9 +480,23 @@ async def interrupt_sqlite(connection: "aiosqlite.Connection") -> None:
         await asyncio.wait([free], timeout=_INTERRUPTED_EVERY_S)
 
 
+def demand_ledger(url: str) -> None:
+    """Check that the SQLite file of ``url`` exists: SQLite makes an empty one of a wrong name. Postgres is not asked.
+
+    Raises:
+        DatabaseUrlError: as for ``parse_url``.
+        DatabaseUnreachableError: there is no file.
+
+    """
+    if is_sqlite(parsed := parse_url(url)) and not Path(str(parsed.database)).is_file():
+        raise DatabaseUnreachableError(f"there is no ledger at {parsed.database}; run: holeshot migrate")
+
+
 def _sqlite_engine(url: URL, pool_size: int) -> AsyncEngine:
     path = Path(str(url.database))
     folder = path.parent
+    if path.is_dir():
+        raise DatabaseUrlError(f"database_url: {path} is a folder: name a file in it")
     try:
         make_private(folder)
     except OSError as error:

@@ -20,7 +20,9 @@ from gateway.ledger.database import (
     Database,
     check_schema,
     create_engine,
+    demand_ledger,
     engine_of,
+    head_revision,
     interrupt_sqlite,
     is_sqlite,
     open_sqlite,
@@ -29,7 +31,12 @@ from gateway.ledger.database import (
     unreachable,
     url_of,
 )
-from gateway.ledger.errors import DatabaseUnreachableError, QueryError, SchemaTooNewError
+from gateway.ledger.errors import (
+    DatabaseUnreachableError,
+    QueryError,
+    SchemaOutdatedError,
+    SchemaTooNewError,
+)
 
 # Restrictions of ``holeshot sql`` beyond those of a read-only transaction. That cannot write tables, but its functions
 # may read and write the server's files, end other sessions, hold locks or reach other databases, and SQLite's ATTACH
@@ -246,7 +253,8 @@ async def asked(
     try:
         async with asyncio.timeout(timeout_s):
             if is_sqlite(parsed):
-                async with _asked_sqlite(_existing(Path(str(parsed.database))), sql) as answer:
+                demand_ledger(url_of(url))
+                async with _asked_sqlite(Path(str(parsed.database)), sql) as answer:
                     yield answer
             else:
                 async with _asked_postgres(url, sql, timeout_s, examine_role=examine_role) as answer:
@@ -256,6 +264,8 @@ async def asked(
     except QueryError as error:
         if isinstance(error.__cause__, asyncpg.UndefinedTableError):
             await _look_at_schema(url_of(url))
+        if is_sqlite(parsed) and str(error).startswith("no such table"):
+            await _look_at_file(Path(str(parsed.database)))
         raise
 
 
@@ -334,10 +344,18 @@ def _as_query_error(driver: Any) -> Iterator[None]:
         raise QueryError(str(error)) from error
 
 
-def _existing(path: Path) -> Path:
-    if not path.is_file():
-        raise DatabaseUnreachableError(f"there is no ledger at {path}; run: holeshot migrate")
-    return path
+async def _look_at_file(path: Path) -> None:
+    """Do the same for a file of SQLite, which is opened for reading only."""
+    found: str | None = None
+    with suppress(aiosqlite.Error):
+        async with _opened(path) as connection, connection.execute("select version_num from alembic_version") as rows:
+            found = next(iter(await rows.fetchone() or ()), None)
+    if found is None:
+        raise SchemaOutdatedError(f"{path} has no ledger yet; run: holeshot migrate")
+    if found < head_revision():
+        raise SchemaOutdatedError(
+            f"the ledger's schema is {found}, this version needs {head_revision()}; run: holeshot migrate"
+        )
 
 
 @asynccontextmanager
@@ -348,6 +366,9 @@ async def _opened(path: Path) -> AsyncIterator[aiosqlite.Connection]:
         yield connection
     finally:
         await connection.close()
+
+
+_NO_DATABASE = "file is not a database"  # SQLite's own words
 
 
 @asynccontextmanager
@@ -365,7 +386,8 @@ async def _asked_sqlite(path: Path, sql: str) -> AsyncIterator[Answer]:
                 await interrupt_sqlite(connection)  # else its thread would go on
                 raise
     except aiosqlite.Error as error:
-        raise QueryError(guard.refused or str(error)) from error
+        where = "" if str(error) != _NO_DATABASE else f"{path}: "
+        raise QueryError(guard.refused or f"{where}{error}") from error
 
 
 async def _batches_of_sqlite(cursor: aiosqlite.Cursor) -> AsyncIterator[list[tuple[Any, ...]]]:

@@ -33,6 +33,7 @@ from .model import RaceSettings as RaceSettings
 from .model import Settings as Settings
 from .model import SignInSettings as SignInSettings
 from .model import TlsSettings as TlsSettings
+from .model import as_instant as as_instant
 from .model import signing_secret as signing_secret
 from .model_names import ModelKind as ModelKind
 from .model_names import parsed_name as parsed_name

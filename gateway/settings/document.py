@@ -96,14 +96,15 @@ _LIMITS: Mapping[str, str] = {
     "enum": "must be {expected}",
     "literal_error": "must be {expected}",
 }
+_NO_SECTION = "must be a section of keys and values"
 _SENTENCES: Mapping[str, str] = {
     "missing": "is missing",
     "string_type": "must be text; put it in quotes",
     "tuple_type": "must be a list",
     "too_short": "must not be empty",
-    "dict_type": "must be a section of keys and values",
-    "model_type": "must be a section of keys and values",
-    "model_attributes_type": "must be a section of keys and values",
+    "dict_type": _NO_SECTION,
+    "model_type": _NO_SECTION,
+    "model_attributes_type": _NO_SECTION,
 }
 
 
@@ -122,6 +123,9 @@ def explain(error: ErrorDetails) -> Complaint:
         message = _LIMITS[kind].format(**limits) + _instead_of(error.get("input"))
     else:
         message = _SENTENCES.get(kind) or error["msg"].replace("Input should be", "must be")
+        key, colon, _ = str(error.get("input")).partition(":")  # "rpm:60" is a text to YAML
+        if message == _NO_SECTION and colon and key in known_keys(place):
+            message += f"; {spaced(key)}"
     return Complaint(place, message)
 
 
@@ -143,6 +147,9 @@ def _suggestion(place: Place) -> str:
     """Return a hint: where an unknown key belongs, or which key was meant."""
     key = str(place[-1])
     beside = known_keys(place[:-1])
+    before, colon, _ = key.partition(":")
+    if colon and before in beside:
+        return spaced(before)
     elsewhere = [where for where, keys in _sections(place) if key in keys]
     near = [where for where in elsewhere if where.startswith(f"{_general(place[:-1])}.")] or elsewhere
     if not difflib.get_close_matches(key, beside, n=1, cutoff=_NEARLY) and 0 < len(near) <= _MOST_PLACES:
@@ -178,7 +185,12 @@ def known_keys(place: Place) -> list[str]:
     annotation: Any = Settings
     for step in place:
         annotation = _inside(annotation, step)
-    return list(_fields(annotation))
+    return [] if get_origin(annotation) is dict else list(_fields(annotation))  # a mapping's keys are names
+
+
+def spaced(key: str) -> str:
+    """Return what to do about a colon without a space after it, which to YAML is part of the ``key`` or of a text."""
+    return f"YAML needs a space after the colon: write `{key}: …`"
 
 
 def _sections(place: Place) -> Iterator[tuple[str, Collection[str]]]:

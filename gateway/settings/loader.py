@@ -6,12 +6,14 @@ read them; these modules are imported only if there is something to read.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from pydantic import SecretStr, ValidationError
 
+from gateway.core.terminal_text import is_text
 from gateway.settings.checks import check
 from gateway.settings.document import (
     Complaint,
@@ -48,19 +50,27 @@ def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[P
     ours = {name: value for name, value in environ.items() if _is_setting(name, value)}
     problems = []
     for name in list(ours):
-        top = name.removeprefix(PREFIX).split(LEVEL)[0].lower()
+        top = _top(name)
         if top not in Settings.model_fields:
             problems.append(Problem(f"{name}: no such setting; {nearest(top, Settings.model_fields, _as_variable)}"))
-            del ours[name]
+        elif not is_text(ours[name]):
+            problems.append(Problem(f"{name}: is not UTF-8 text"))
+        else:
+            continue
+        del ours[name]
     if not ours:
         return {}, problems
     from gateway.settings.variables import SettingsError, read_variables  # noqa: PLC0415 - only where there are some
 
-    try:
-        return read_variables(ours, PREFIX, LEVEL), problems
-    except SettingsError as error:
-        # pydantic-settings names the field but not the value
-        return {}, [*problems, Problem(f"{PREFIX}*: {error}; lists and sections are written as JSON")]
+    values: dict[str, Any] = {}
+    for _, names in groupby(sorted(ours, key=_top), _top):
+        variables = {name: ours[name] for name in names}
+        try:
+            values |= read_variables(variables, PREFIX, LEVEL)
+        except SettingsError:  # its message has no value, and not every variable's name
+            words = "a list or a section is written as JSON, and this is none"
+            problems.append(Problem(f"{', '.join(variables)}: {words}"))
+    return values, problems
 
 
 def variable_of(place: Place, environ: Mapping[str, str]) -> str | None:
@@ -70,6 +80,11 @@ def variable_of(place: Place, environ: Mapping[str, str]) -> str | None:
         if name in environ:
             return name
     return None
+
+
+def _top(variable: str) -> str:
+    """Return the setting or section that a variable is about."""
+    return variable.removeprefix(PREFIX).split(LEVEL)[0].lower()
 
 
 def _as_variable(key: str) -> str:
@@ -290,6 +305,9 @@ def _part(inputs: "_Inputs", names: Sequence[str]) -> Settings:
     data, unresolved = _resolved(part, inputs)
     broken = {complaint.place for complaint in unresolved}
     complaints = [complaint for complaint in unresolved if complaint.place[0] != "clients"]
+    unread = tuple(map(_as_variable, names))
+    if problems := [each for each in inputs.problems if each.file is None and each.message.startswith(unread)]:
+        raise ConfigurationError(problems)
     settings = validate(data, complaints, broken)
     if settings is not None and not complaints:
         urls = {("database_url",), ("reports_database_url",)}

@@ -43,7 +43,6 @@ from gateway.settings.sections import (
     TeamSettings,
     Timeouts,
     TracingSettings,
-    without_nulls,
 )
 
 # Instants in the file: a date or an ISO 8601 instant, in UTC unless it says otherwise.
@@ -196,7 +195,7 @@ class RaceSettings(Section):
     @classmethod
     def _start_from_the_profile(cls, value: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         """Fill unset fields from the profile; ``model_fields_set`` has only those in the file."""
-        written = without_nulls(value)
+        written = cls.set_in(value)
         profile = written.get("profile") if isinstance(written, dict) else None
         if not isinstance(written, dict) or not isinstance(profile, str) or profile not in PROFILES:
             return handler(value)

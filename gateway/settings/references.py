@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.core.terminal_text import is_text
 from gateway.settings.document import Complaint, Place
 from gateway.settings.sections import SecretSettings
 
@@ -180,7 +181,7 @@ def _resolve_text(text: str, environ: Mapping[str, str], folder: Path, read: Ref
                 "write a reference as ${NAME} or ${NAME:-default}, and a literal ${ as $${", missing=False
             )
         if named["default"] is not None:
-            return environ.get(named["name"]) or named["default"]
+            return _variable(named["name"], environ) if environ.get(named["name"]) else named["default"]
         return _variable(named["name"], environ)
 
     return _EXPRESSION.sub(replace, text)
@@ -188,6 +189,8 @@ def _resolve_text(text: str, environ: Mapping[str, str], folder: Path, read: Ref
 
 def _variable(name: str, environ: Mapping[str, str]) -> str:
     value = environ.get(name)
+    if value and not is_text(value):
+        raise UnresolvedError(f"{name} is not UTF-8 text", missing=False)
     if value:
         return value
     raise UnresolvedError(f"{name} is {'not set' if value is None else 'empty'}", missing=True)

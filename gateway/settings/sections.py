@@ -27,27 +27,31 @@ Days = Annotated[float, Field(gt=0, le=MOST_DAYS)]
 NOT_JSON = "not JSON"  # marks a list setting whose variable may also be a single item that is not JSON
 
 
-def without_nulls(value: object) -> object:
-    """Remove keys without a value, like ``race:`` with every line commented out."""
-    return {key: entry for key, entry in value.items() if entry is not None} if isinstance(value, dict) else value
-
-
 class Section(BaseModel):
     """A part of the file. Unknown keys are errors; values never change after loading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
     _numbers: ClassVar[frozenset[str]] = frozenset()  # the fields that are numbers, or have some
+    _known: ClassVar[frozenset[str]] = frozenset()  # every field, by its name in the file
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
         super().__pydantic_init_subclass__(**options)
         cls._numbers = frozenset(name for name, field in cls.model_fields.items() if _is_number(field.annotation))
+        cls._known = frozenset(field.alias or name for name, field in cls.model_fields.items())
 
     @model_validator(mode="before")
     @classmethod
     def _take_empty_as_unsaid(cls, value: object) -> object:
-        return without_nulls(value)
+        return cls.set_in(value)
+
+    @classmethod
+    def set_in(cls, value: object) -> object:
+        """Remove known keys without a value, like ``race:`` with every line commented out; unknown ones are errors."""
+        if not isinstance(value, dict):
+            return value
+        return {key: entry for key, entry in value.items() if entry is not None or key not in cls._known}
 
     @field_validator("*", mode="before")
     @classmethod
@@ -461,7 +465,7 @@ class TargetSettings(Section):
             return value
         wanted = PROFILES[Profile(preset)]
         known = {name: wanted[setting] for name, setting in _PRESETS.items() if setting in wanted}
-        return known | {key: entry for key, entry in value.items() if entry is not None}
+        return known | {key: entry for key, entry in value.items() if entry is not None or key not in cls._known}
 
     @field_validator("objective")
     @classmethod

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from gateway.settings.document import Document, Place, Problem, written
+from gateway.settings.document import Document, Place, Problem, known_keys, nearest, spaced, written
 
 _REFERENCE = re.compile(r"\$\{([^{}\n]*)\}")
 _MASKED = r"$" + "\ue000" + r"\1" + "\ue001"
@@ -30,7 +30,8 @@ def read_document(path: Path) -> Document:
     except OSError as error:
         problem = Problem(f"cannot be read: {error.strerror}", file)
     except UnicodeDecodeError as error:
-        problem = Problem(f"is not UTF-8 text (byte {error.start})", file)
+        line = error.object.count(b"\n", 0, error.start) + 1
+        problem = Problem(f"is not UTF-8 text (byte {error.start}): save it as UTF-8", file, line)
     except yaml.MarkedYAMLError as error:
         problem = _invalid(error, file)
     except yaml.YAMLError as error:  # a character YAML does not allow; the message has only the character
@@ -101,6 +102,9 @@ class _Walk:
             if not key:
                 self._complain(key_node, place, "has a key that is not plain text")
                 continue
+            if node.flow_style and _has_no_colon(value_node):
+                self._complain_of_no_value(key_node, place, key)
+                continue
             here = (*place, key)
             if key in own:
                 self._complain(key_node, here, f"is set twice, first in line {self.lines[here]}")
@@ -108,6 +112,15 @@ class _Walk:
             self.lines[here] = _line(key_node)
             own[key] = self.value(value_node, here)
         return inherited | own
+
+    def _complain_of_no_value(self, node: yaml.Node, place: Place, key: str) -> None:
+        """Complain of ``{budget:0}``, one key to YAML, and of ``{hold}``. What follows the colon may be a secret."""
+        key, colon, _ = key.partition(":")
+        message = spaced(key) if colon else f"has no value: write `{key}: …`"
+        known = known_keys(place)
+        if known and key not in known:
+            message += f"; and it is an unknown key; {nearest(key, known)}"
+        self.problems.append(Problem(f"{written((*place, key))}: {message}", self._file, _line(node)))
 
     def _inherited(self, node: yaml.Node, place: Place) -> dict[str, Any]:
         """Return the keys merged by ``<<``: of one mapping, or of several, the first taking precedence."""
@@ -137,6 +150,13 @@ class _Walk:
 
     def _complain(self, node: yaml.Node, place: Place, message: str) -> None:
         self.problems.append(Problem(f"{written(place) or 'the file'} {message}", self._file, _line(node)))
+
+
+def _has_no_colon(node: yaml.Node) -> bool:
+    """Whether ``node``, a value in braces, is what YAML adds to a key without a colon after it."""
+    start, end = node.start_mark, node.end_mark
+    is_empty = isinstance(node, yaml.ScalarNode) and start.index == end.index
+    return is_empty and start.buffer is not None and start.buffer[start.pointer - 1] != ":"
 
 
 def _line(node: yaml.Node) -> int:

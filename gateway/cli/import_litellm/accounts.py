@@ -82,6 +82,8 @@ class Accounts:
         """
         try:
             answer = msgspec.json.decode(path.read_bytes())
+        except UnicodeDecodeError:
+            raise ConfigurationError([Problem("cannot be read: is not UTF-8 text", str(path))]) from None
         except (OSError, msgspec.DecodeError) as error:
             words = error.strerror if isinstance(error, OSError) else "is not JSON"
             raise ConfigurationError([Problem(f"cannot be read: {words}", str(path))]) from None

@@ -3,7 +3,9 @@
 import hashlib
 import json
 import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -110,6 +112,16 @@ def test_revoking_all_keys_or_one(keys: Holeshot) -> None:
     assert keys("revoke", "app").exit_code == 1
 
 
+@pytest.mark.parametrize("verb", ["new", "limits"])
+def test_an_unknown_setting_without_a_value_is_refused(keys: Holeshot, verb: str) -> None:
+    if verb == "limits":
+        keys("new", "app")
+    result = keys(verb, "app", "--set", "rmp=")
+
+    assert result.exit_code == 2
+    assert "rmp: unknown key; did you mean 'rpm'?" in result.stderr
+
+
 def test_limits_shows_and_changes(keys: Holeshot) -> None:
     keys("new", "app", "--role", "admin", "--set", "max_width=3")
     assert "role: admin\n" in keys("limits", "app").stdout
@@ -128,6 +140,50 @@ def test_an_expiry_may_be_a_time_from_now_on(keys: Holeshot, text: str, days: fl
 
     assert abs(expires - datetime.now(UTC) - timedelta(days=days)) < timedelta(minutes=5)
     assert made(keys("limits", "app", "--expires", "never", "--json"))["expires"] is None
+
+
+@pytest.mark.parametrize("verb", ["new", "limits"])
+@pytest.mark.parametrize(
+    ("option", "end"),
+    [
+        ("--expires", "2020-01-31"),
+        ("--expires", "2020-01-31T18:00:00Z"),
+        ("--expires", "2020-01-31T18:00:00+02:00"),
+        ("--expires", "0d"),
+        ("--set", "expires=2020-01-31"),
+        ("--set", "expires=2020-01-31T18:00:00Z"),
+    ],
+)
+def test_an_expiry_in_the_past_is_refused(keys: Holeshot, verb: str, option: str, end: str) -> None:
+    if verb == "limits":
+        made(keys("new", "app", "--json"))
+    result = keys(verb, "app", option, end)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "is in the past, now is 2" in result.stderr
+    assert listed(keys).get("app", {}).get("expires") is None
+
+
+def test_in_the_file_an_expiry_in_the_past_is_refused_too(filed: Holeshot) -> None:
+    result = filed("new", "app", "--expires", "2020-01-31")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("end", ["2090-01-31T18:00", "2090-01-31 18:00:00", "2090-01-31T18:00:00.5"])
+def test_an_instant_without_a_time_zone_is_refused(keys: Holeshot, end: str) -> None:
+    result = keys("new", "app", "--expires", end)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"write {end}Z for UTC" in result.stderr
+
+
+def test_a_client_that_has_expired_can_be_changed(keys: Holeshot) -> None:
+    made(keys("new", "app", "--json"))
+    with closing(sqlite3.connect("ledger.db")) as database, database:
+        database.execute("update client_keys set expires_at = '2020-01-31 00:00:00'")
+
+    assert made(keys("limits", "app", "--set", "rpm=5", "--json"))["rpm"] == 5
 
 
 @pytest.mark.parametrize(

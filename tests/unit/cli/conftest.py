@@ -18,7 +18,7 @@ def holeshot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Holeshot:
         if name.startswith("HOLESHOT_") or name.endswith(("_KEY", "_TOKEN")):
             monkeypatch.delenv(name)
 
-    def run(*arguments: str, stdin: str | None = None, **environ: str) -> Result:
+    def run(*arguments: str, stdin: str | bytes | None = None, **environ: str) -> Result:
         return CliRunner().invoke(application(), list(arguments), input=stdin, env=environ)
 
     return run

@@ -175,3 +175,11 @@ def test_what_is_no_answer_of_its_api_is_said(holeshot: Holeshot, told: str, wor
     result = holeshot("import", "litellm", "config.yaml", "--accounts", "accounts.json", GROQ_API_KEY="g")
 
     assert words in " ".join(result.stderr.split())
+
+
+def test_accounts_that_are_not_utf_8_are_named(holeshot: Holeshot, tmp_path: Path) -> None:
+    (tmp_path / "keys.json").write_bytes(b'[{"token": "\xff"}]')
+    result = holeshot("import", "litellm", "config.yaml", "--accounts", "keys.json", "-o", "-")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "keys.json: cannot be read: is not UTF-8 text" in result.stderr

@@ -41,3 +41,19 @@ def test_starting_imports_nothing_that_draws_or_serves() -> None:
     code = f"from gateway.cli.main import application; application(); import sys; print({slow} & set(sys.modules))"
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"set()\n"
+
+
+def test_an_argument_that_is_not_utf_8_is_named() -> None:
+    command = [sys.executable, "-m", "gateway.cli", "tail", "--model", "\udcff"]
+    result = subprocess.run(command, capture_output=True, check=False)
+
+    words = b"holeshot: argument 3 is not UTF-8 text\n"
+    assert (result.returncode, result.stdout, result.stderr) == (2, b"", words)
+
+
+@pytest.mark.parametrize("command", [["sql", "-"], ["sql", "-", "--json"], ["race", "-"]], ids=" ".join)
+def test_standard_input_that_is_not_utf_8_is_refused(holeshot: Holeshot, command: list[str]) -> None:
+    result = holeshot(*command, stdin=b"select 1,\n '\xff'")
+
+    words = "holeshot: standard input is not UTF-8 text (line 2, byte 12): save it as UTF-8\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", words)

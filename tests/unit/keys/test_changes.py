@@ -70,6 +70,12 @@ def test_null_means_the_default_and_sections_are_merged(patch: dict[str, Any], l
     assert changed.settings == left
 
 
+@pytest.mark.parametrize(("patch", "field"), [({"modls": None}, "modls"), ({"require": {"zrd": None}}, "require.zrd")])
+def test_null_for_an_unknown_field_is_refused(patch: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^{field}: unknown key; did you mean"):
+        changes.changed("app", patch, client_settings)([row(1, settings={"require": {"zdr": True}})])
+
+
 @pytest.mark.parametrize(("patch", "role"), [({"role": "admin"}, "admin"), ({"admin": True}, "admin"), ({}, "viewer")])
 def test_a_role_changes_by_either_word(patch: dict[str, Any], role: str) -> None:
     [changed] = changes.changed("app", patch, client_settings)([row(1, role="viewer")]).rows

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings import ConfigurationError, Settings, load
+from gateway.settings import ConfigurationError, Settings, load, load_clickhouse, load_database_url
 
 Load = Callable[..., Settings]
 Problems = Callable[..., list[str]]
@@ -234,9 +234,30 @@ def test_a_wrong_value_is_blamed_on_the_variable_that_set_it(problems: Problems)
 def test_a_variable_that_holds_broken_json_is_named(problems: Problems) -> None:
     (problem,) = problems(None, {"HOLESHOT_PROVIDERS": "{secret"})
 
-    assert "providers" in problem
-    assert "JSON" in problem
-    assert "secret" not in problem
+    assert problem == "HOLESHOT_PROVIDERS: a list or a section is written as JSON, and this is none"
+
+
+def test_a_variable_that_is_not_utf_8_is_named_unshown(problems: Problems) -> None:
+    assert problems("port: 1\n", {"HOLESHOT_REGION": "secret\udcff"}) == ["HOLESHOT_REGION: is not UTF-8 text"]
+    assert problems("region: ${WHERE}\n", {"WHERE": "secret\udcff"}) == [
+        "gateway.yaml:1: region: WHERE is not UTF-8 text"
+    ]
+    assert problems("region: ${WHERE:-eu}\n", {"WHERE": "secret\udcff"}) == [
+        "gateway.yaml:1: region: WHERE is not UTF-8 text"
+    ]
+
+
+def test_a_variable_of_broken_json_takes_no_other_variable_with_it() -> None:
+    environ = {"HOLESHOT_PROVIDERS": "{secret", "HOLESHOT_DATABASE_URL": "sqlite:///mine.db"}
+
+    assert load_database_url(None, environ).get_secret_value() == "sqlite:///mine.db"
+
+
+def test_a_command_for_the_ledger_refuses_a_variable_of_it_that_cannot_be_read() -> None:
+    with pytest.raises(ConfigurationError, match="HOLESHOT_LEDGER: a list or a section is written as JSON"):
+        load_clickhouse(None, {"HOLESHOT_LEDGER": "{secret"})
+    with pytest.raises(ConfigurationError, match="HOLESHOT_DATABASE_URL: is not UTF-8 text"):
+        load_database_url(None, {"HOLESHOT_DATABASE_URL": "sqlite:///\udcff"})
 
 
 def test_a_wrong_value_beside_a_right_one_hides_neither(problems: Problems) -> None:

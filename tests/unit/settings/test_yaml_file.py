@@ -91,10 +91,10 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key(path: Path) -> None:
 
 
 def test_what_is_not_utf_8_is_a_problem(path: Path) -> None:
-    path.write_bytes(b"region: \xff\xfe\n")
+    path.write_bytes(b"port: 1\nregion: \xff\xfe\n")
 
     (problem,) = read_document(path).problems
-    assert problem.message == "is not UTF-8 text (byte 8)"
+    assert (problem.line, problem.message) == (2, "is not UTF-8 text (byte 16): save it as UTF-8")
 
 
 def test_a_control_character_is_a_problem(path: Path) -> None:
