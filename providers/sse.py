@@ -117,16 +117,19 @@ def is_cut(rest: bytes) -> bool:
     A last event may lack only that line. Data that are no JSON may be whole, as far as can be known.
     """
     data = _event(rest).data.strip()
-    if not data:
-        lines = (line for line in _LINE_END.split(rest.removeprefix(_BOM)) if line)
-        return not all(line.startswith(_WITHOUT_DATA) for line in lines)
     if data[:1] not in _JSON_BEGINS or data == b"[DONE]":
-        return False
+        return not data and lacks_data(rest)
     try:
         msgspec.json.decode(data)
     except UNREADABLE:
         return True
     return False
+
+
+def lacks_data(rest: bytes) -> bool:
+    """Whether the ``rest`` of a stream is an event of which only the name has come, or half a field's name."""
+    lines = [line for line in _LINE_END.split(rest.removeprefix(_BOM)) if line]
+    return not (all(line.startswith(_WITHOUT_DATA) for line in lines) or _event(rest).data.strip())
 
 
 def events(block: bytes) -> list[Event]:
