@@ -251,6 +251,8 @@ class AnswerReader:
             except UpstreamError as broken:
                 error, dropped = broken.without_frames(), True
                 break
+            event = event if chunk.data is event.data else Event(b"data: " + chunk.data + _END, chunk.data)
+            dropped = dropped or event is not came
             chunk = self._last(chunk) if chunk.done else chunk
             error = self._missing_end(chunk) if chunk.done else chunk.error
             if error is not None:

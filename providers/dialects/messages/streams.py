@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.deltas import delta_of
 from providers.dialects.chat.events import CUT_SHORT, FILTERED, written_arguments
 from providers.dialects.events import DONE
 from providers.dialects.messages.answers import ENDING, event
@@ -193,7 +194,7 @@ class FromChat:
             raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
         if choice and not self._begun:
             self._begin(chunk, said)
-        if delta := choice.get("delta"):
+        if delta := delta_of(choice):
             self._add(delta, said)
         usage = chunk.get("usage")
         if usage is None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.deltas import delta_of
 from providers.dialects.chat.events import CUT_SHORT, FILTERED, written_arguments
 from providers.dialects.events import DONE, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, names_of, responses_usage
@@ -456,7 +457,7 @@ class FromChat:
         echo = self._echo or self._begin(chunk)
         if tier := chunk.get("service_tier"):
             echo.note(service_tier=tier)
-        delta = choice.get("delta")
+        delta = delta_of(choice)
         if isinstance(delta, dict):
             self._hear(delta, choice.get("logprobs"))
         reason = string(choice.get("finish_reason"))

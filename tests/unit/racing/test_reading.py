@@ -144,3 +144,12 @@ def test_an_event_whose_data_did_not_come_is_not_passed_on(half: bytes) -> None:
 @pytest.mark.parametrize("rest", [b": bye", b"data: [DONE]", b"id: 7\n"])
 def test_what_lacks_only_its_blank_line_is_passed_on(rest: bytes) -> None:
     assert read([FINISH, rest, b""])[2] == FINISH + rest.rstrip() + b"\n\n"
+
+
+def test_messages_instead_of_deltas_are_passed_on_as_deltas_however_many_follow() -> None:
+    texts = [f"text {number}" for number in range(100)]
+    messages = [delta(text).replace(b'"delta"', b'"message"') for text in texts]
+    facts, plain, forwarded = read([messages[0], messages[1], b"".join(messages[2:]), FINISH, DONE])
+    assert forwarded == b"".join([*map(delta, texts), FINISH, DONE])
+    assert not any(plain)
+    assert (facts["meaningful"], facts["finished"]) == (100, True)
