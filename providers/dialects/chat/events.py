@@ -249,13 +249,6 @@ def _place(call: _ToolCall, first: int) -> int | str:
     return WHOLE_CALL if call.function is not None and call.function.name else SAME_CALL
 
 
-def written_arguments(arguments: Any) -> str:
-    """Return a call's arguments, or a piece of them, as text; some servers send the object itself."""
-    if isinstance(arguments, str):
-        return arguments
-    return msgspec.json.encode(arguments).decode() if arguments else ""
-
-
 def _tool_names(delta: _Delta) -> list[str]:
     called = [call.function or call.custom for call in delta.tool_calls or ()]
     return [each.name for each in (*called, delta.function_call) if each is not None and each.name]

@@ -83,3 +83,57 @@ def test_clients_of_chat_are_told_a_delta() -> None:
 )
 def test_a_message_that_is_no_object_stays(odd: bytes) -> None:
     assert read_event(odd).data is odd
+
+
+def calling(*pieces: Any) -> bytes:
+    return chunk(tool_calls=list(pieces))
+
+
+def piece(arguments: str, call_id: str | None = None, name: str | None = None, **more: Any) -> dict[str, Any]:
+    function = {"arguments": arguments} if name is None else {"name": name, "arguments": arguments}
+    return {"function": function, **({} if call_id is None else {"id": call_id, "type": "function"}), **more}
+
+
+ONE = [("f", {"x": 1})]
+TWO = [("f", {"x": 1}), ("g", {})]
+ALIKE = [("f", {"x": 1}), ("f", {"x": 2})]
+ZERO: dict[str, Any] = {"index": 0}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("chunks", "calls"),
+    [
+        # All at index 0, whole or in pieces, in one chunk or several.
+        ([calling(piece('{"x":1}', "a", "f", **ZERO)), calling(piece("{}", "b", "g", **ZERO))], TWO),
+        ([calling(piece('{"x":1}', "a", "f", **ZERO), piece("{}", "b", "g", **ZERO))], TWO),
+        (
+            [
+                *(calling(piece("", "a", "f", **ZERO)), calling(piece('{"x"', **ZERO)), calling(piece(":1}", **ZERO))),
+                *(calling(piece("", "b", "g", **ZERO)), calling(piece("{}", **ZERO))),
+            ],
+            TWO,
+        ),
+        # The same tool twice: the second begins after the first one's arguments.
+        ([calling(piece('{"x":1}', "a", "f", **ZERO)), calling(piece('{"x":2}', "b", "f", **ZERO))], ALIKE),
+        # No index at all, and no id either.
+        ([calling(piece('{"x":1}', "a", "f")), calling(piece("", "b", "g")), calling(piece("{}"))], TWO),
+        ([calling(piece('{"x":1}', None, "f")), calling(piece("{}", None, "g"))], TWO),
+        ([calling(piece('{"x":1}', "", "f", **ZERO)), calling(piece('{"x":2}', "", "f", **ZERO))], ALIKE),
+        # The id, and even the name, are repeated with each piece.
+        ([calling(piece('{"x"', "a", "f", **ZERO)), calling(piece(":1}", "a", "f", **ZERO))], ONE),
+        ([calling(piece('{"x"', None, "f", **ZERO)), calling(piece(":1}", None, "f", **ZERO))], ONE),
+        ([calling(piece('{"x":1}', None, "f", **ZERO)), calling(piece("", None, "f", **ZERO))], ONE),
+        ([calling(piece('{"x"', "a", "f")), calling(piece(":1}", "a")), calling(piece("", "a"))], ONE),
+        # Each piece has an id of its own (vLLM before 0.9).
+        ([calling(piece('{"x"', "a", "f", **ZERO)), calling(piece(":1}", "b", **ZERO))], ONE),
+        ([calling(piece('{"x"', "a", "f", **ZERO)), calling(piece(":1}", "b", "f", **ZERO))], ONE),
+        # The index comes later than the call, and the id later than the name.
+        ([calling(piece('{"x"', "a", "f")), calling(piece(":1}", **ZERO))], ONE),
+        ([calling(piece('{"x"', None, "f", **ZERO)), calling(piece(":1}", "a", **ZERO))], ONE),
+        # One id for all, but numbered.
+        ([calling(piece('{"x":1}', "a", "f", **ZERO)), calling(piece("{}", "a", "g", index=1))], TWO),
+    ],
+)
+def test_each_tool_call_has_its_own_arguments(target: Dialect, chunks: list[bytes], calls: Any) -> None:
+    assert answer(target, *chunks, chunk("tool_calls")) == ("", calls)
