@@ -1,7 +1,7 @@
 """The deltas of a chat stream as all readers and translations take them, in whichever of its forms a server sends them.
 
 Some servers call a chunk's delta ``message``, the name that it has in whole answers. Some count parallel tool calls
-wrongly, or not at all.
+wrongly, or not at all. Some still send ``function_call``, which came before tool calls.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,16 @@ _JSON_ENDS = '}]"'
 
 
 def delta_of(choice: Mapping[str, Any]) -> Any:
-    """Return the delta of a decoded choice; it is an object, unless the server sent something else. None: no delta."""
-    delta = choice.get("delta")
+    """Return the delta of a decoded choice; it is an object, unless the server sent something else. None: no delta.
+
+    A ``function_call`` in it is a tool call, which has no id.
+    """
+    delta: Any = choice.get("delta")
     if delta is None:
         delta = choice.get("message")
+    function = delta.get("function_call") if isinstance(delta, dict) else None
+    if isinstance(function, dict) and function and not delta.get("tool_calls"):
+        return {**delta, "tool_calls": [{"index": 0, "type": "function", "function": function}]}
     return delta
 
 

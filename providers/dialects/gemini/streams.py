@@ -129,8 +129,6 @@ class FromChat:
             parts.append({"text": text})
         for piece in delta.get("tool_calls") or ():
             choice.calls.add(piece)
-        if delta.get("function_call"):
-            choice.calls.add({"index": 0, "function": delta["function_call"]})
         return parts
 
     def _whole_calls(self, choice: _Choice) -> list[dict[str, Any]]:

@@ -137,3 +137,30 @@ ZERO: dict[str, Any] = {"index": 0}
 )
 def test_each_tool_call_has_its_own_arguments(target: Dialect, chunks: list[bytes], calls: Any) -> None:
     assert answer(target, *chunks, chunk("tool_calls")) == ("", calls)
+
+
+@pytest.mark.parametrize("target", [MESSAGES, RESPONSES, GEMINI])
+def test_the_deprecated_call_of_a_function_is_a_tool_call(target: Dialect) -> None:
+    said = answer(
+        target,
+        chunk(content=None, function_call={"name": "f", "arguments": ""}),
+        chunk(function_call={"arguments": '{"x"'}),
+        chunk(function_call={"arguments": ":1}"}),
+        chunk("function_call", function_call=None),
+    )
+    assert said == ("", ONE)
+
+
+@pytest.mark.parametrize("target", [MESSAGES, RESPONSES, GEMINI])
+def test_the_deprecated_call_in_a_whole_answer_is_a_tool_call(target: Dialect) -> None:
+    message = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": '{"x":1}'}}
+    choice = {"index": 0, "message": message, "finish_reason": "function_call"}
+    body = msgspec.json.encode({"id": "c1", "object": "chat.completion", "model": "m", "choices": [choice]})
+    assert answer(target, CHAT.answers.events_of_answer(body, ())) == ("", ONE)
+
+
+@pytest.mark.parametrize("target", [MESSAGES, RESPONSES, GEMINI])
+def test_a_call_that_is_told_in_both_ways_is_made_once(target: Dialect) -> None:
+    function = {"name": "f", "arguments": '{"x":1}'}
+    call = {"index": 0, "id": "a", "type": "function", "function": function}
+    assert answer(target, chunk(tool_calls=[call], function_call=function), chunk("tool_calls")) == ("", ONE)
