@@ -66,7 +66,9 @@ from .sse import EventSplitter as EventSplitter
 from .sse import as_sent as as_sent
 from .sse import broken_within as broken_within
 from .sse import complains as complains
+from .sse import cut_within_event as cut_within_event
 from .sse import events as events
+from .sse import lacks_data as lacks_data
 from .sse import masked as masked
 from .sse import masked_block as masked_block
 from .surrogates import HalfCharacters as HalfCharacters

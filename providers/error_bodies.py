@@ -122,6 +122,7 @@ def _number(text: str) -> float | None:
 
 _LONGEST_MESSAGE = 500  # characters
 _UNAUTHORIZED, _PAYMENT_REQUIRED = 401, 402
+_OF_FILTERS = frozenset({"flagged_input", "reasons", "patterns"})  # in OpenRouter's metadata
 _LOWEST_ERROR_STATUS, _HIGHEST_ERROR_STATUS = 400, 599
 _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the first match counts
     "rate_limit": 429,
@@ -292,8 +293,9 @@ def _google_retry_delay_s(error: Mapping[str, Any]) -> float | None:
 def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
     """Return the kind of an error by its status, unless what it says is known to be of another kind.
 
-    A 402 or 403 may be about one request: its text was flagged (OpenRouter), or its ``max_tokens`` is more than is left
-    to pay (OpenRouter, 402) or than the model's context (Together, 403). The key is good for all others.
+    A 402 or 403 may be about one request: its text was flagged, or blocked by a guardrail (OpenRouter), or its
+    ``max_tokens`` is more than is left to pay (OpenRouter, 402) or than the model's context (Together, 403). The key is
+    good for all others.
     """
     kind = kind_of_status(status)
     if kind is ErrorKind.BAD_REQUEST and _refuses_key(error):
@@ -309,8 +311,9 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
 def _is_flagged(error: Mapping[str, Any]) -> bool:
     """Whether an error is of a filter that looked at the request's text."""
     metadata, code = error.get("metadata"), error.get("code")
-    is_moderated = isinstance(metadata, dict) and ("flagged_input" in metadata or "reasons" in metadata)
-    return is_moderated or (isinstance(code, str) and "content_policy" in code)
+    is_moderated = isinstance(metadata, dict) and not _OF_FILTERS.isdisjoint(metadata)
+    is_blocked = _message(error).startswith("Request blocked")
+    return is_moderated or is_blocked or (isinstance(code, str) and "content_policy" in code)
 
 
 def _refuses_key(error: Mapping[str, Any]) -> bool:

@@ -12,7 +12,18 @@ from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.http import Body, Response
 from providers.redaction import holds, redact
-from providers.sse import Event, EventSplitter, broken_within, complains, events, masked, masked_answer, masked_body
+from providers.sse import (
+    Event,
+    EventSplitter,
+    broken_within,
+    complains,
+    cut_within_event,
+    events,
+    is_cut,
+    masked,
+    masked_answer,
+    masked_body,
+)
 from providers.surrogates import HalfCharacters, without_halves
 from providers.usage import Usage, reported
 
@@ -309,7 +320,7 @@ class HttpRest:
         """Return the next bytes; ``b""`` at the end, or if none can be passed on yet.
 
         Raises:
-            UpstreamError: the connection broke.
+            UpstreamError: the connection broke, or ended within an event.
 
         """
         if self._broken is not None:
@@ -325,7 +336,13 @@ class HttpRest:
         """Return the part of ``data``, and of data held back before, that can be passed on now."""
         if self._stream is None:
             return data
-        return self._stream.feed(data) + (self._stream.rest() if self.ended else b"")
+        passed = self._stream.feed(data)
+        if self.ended:
+            try:
+                passed += self._stream.rest()
+            except UpstreamError as error:  # raised by the next read, after what came before it
+                self._broken, self.ended = error, False
+        return passed
 
     async def look_for_end(self) -> None:
         """Set ``ended`` if it is already known that the last read was the end. Does not wait."""
@@ -365,8 +382,16 @@ class _Stream:
         return passed
 
     def rest(self) -> bytes:
-        """Return the incomplete event at the end."""
-        return self._seen(self._splitter.rest())
+        """Return the last event, if it lacks only its blank line.
+
+        Raises:
+            UpstreamError: more of it is missing (disconnected).
+
+        """
+        rest = self._splitter.rest()
+        if is_cut(rest):
+            raise cut_within_event()
+        return self._seen(rest)
 
     def _seen(self, block: bytes) -> bytes:
         seen = list(map(self._see, events(self._halves.mend(block)))) if block else []

@@ -24,6 +24,8 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 # Atomic groups keep a CRLF together. A CR at the end may be the first half of a CRLF, so it does not count yet.
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r(?!\Z))")
 _LONGEST_BLANK_LINE_BYTES = 4
+_WITHOUT_DATA = (b":", b"id:", b"retry:")  # lines that need no data after them
+_JSON_BEGINS = (b"{", b"[", b'"')
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -101,9 +103,33 @@ def broken_within(error: UpstreamError) -> UpstreamError:
 
     If it cannot be read, its rest is missing: the connection ended too early, though in good order.
     """
-    if error.kind is not ErrorKind.INVALID_RESPONSE:
-        return error
+    return cut_within_event() if error.kind is ErrorKind.INVALID_RESPONSE else error
+
+
+def cut_within_event() -> UpstreamError:
+    """Return the error of a stream whose connection ended, in good order, within an event."""
     return UpstreamError(ErrorKind.DISCONNECTED, "the stream ended in the middle of an event")
+
+
+def is_cut(rest: bytes) -> bool:
+    """Whether the ``rest`` of a stream, which lacks its blank line, is certainly less than an event.
+
+    A last event may lack only that line. Data that are no JSON may be whole, as far as can be known.
+    """
+    data = _event(rest).data.strip()
+    if data[:1] not in _JSON_BEGINS or data == b"[DONE]":
+        return not data and lacks_data(rest)
+    try:
+        msgspec.json.decode(data)
+    except UNREADABLE:
+        return True
+    return False
+
+
+def lacks_data(rest: bytes) -> bool:
+    """Whether the ``rest`` of a stream is an event of which only the name has come, or half a field's name."""
+    lines = [line for line in _LINE_END.split(rest.removeprefix(_BOM)) if line]
+    return not (all(line.startswith(_WITHOUT_DATA) for line in lines) or _event(rest).data.strip())
 
 
 def events(block: bytes) -> list[Event]:

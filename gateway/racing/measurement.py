@@ -30,15 +30,25 @@ class ToolCalls(msgspec.Struct):
     """The tool calls received so far. They are released with the attempt."""
 
     _pieces: dict[int | str, list[str]] = {}  # of arguments, by the call's index in the answer, or its id
+    _latest: dict[int | str, str] = {}  # of several calls with one index, the key of the last
     _chars: int = 0
     _too_many: bool = False
     names: list[str] = []  # of the called tools, at most ``MOST_CALLS``
 
-    def add(self, pieces: Iterable[tuple[int | str, str]]) -> None:
-        """Add pieces of arguments, each with its call's index or id."""
+    def add(self, pieces: Iterable[tuple[int | str, str]], names: Sequence[str] = ()) -> None:
+        """Add pieces of arguments, each with its call's index or id, and the names that came with them.
+
+        Some servers give parallel calls one index. With a name, arguments after complete ones are then another call's.
+        """
         for given, piece in pieces:
-            place = next(reversed(self._pieces), 0) if given == SAME_CALL else given
+            place = next(reversed(self._pieces), 0) if given == SAME_CALL else self._latest.get(given, given)
             kept = self._pieces.get(place)
+            is_named = 0 < len(self.names) + len(names) - 1 < MOST_CALLS  # the one before, and perhaps this one
+            if kept and names and is_named and _parses("".join(kept)):
+                place = self._latest[given] = f"{given} {len(self._pieces)}"
+                kept = None
+                if not piece and self.names[-1:] == [names[-1]]:  # it may only be repeated
+                    continue
             if kept is None:
                 if len(self._pieces) == MOST_CALLS:
                     self._too_many = True
@@ -260,7 +270,7 @@ class Reported:
         if chunk.tools or chunk.names:
             if self.tool_calls is None:
                 self.tool_calls = ToolCalls()
-            self.tool_calls.add(chunk.tools)
+            self.tool_calls.add(chunk.tools, chunk.names)
             self.tool_calls.named(chunk.names)
         if chunk.refused:
             self.refused = True

@@ -22,7 +22,9 @@ from providers import (
     as_sent,
     broken_within,
     complains,
+    cut_within_event,
     events,
+    lacks_data,
     masked,
     masked_block,
     named_error,
@@ -190,7 +192,10 @@ class AnswerReader:
     def _read_end(self, now: float) -> Block:
         """Parse what the end of the stream has left: an event without its blank line, or the beginning of one."""
         draft = _Draft()
-        if block := self._halves.mend(self._end_of_stream()):
+        rest = self._end_of_stream()
+        if lacks_data(rest):  # not passed on: some clients read an event that has only a name
+            draft.error = cut_within_event()
+        elif block := self._halves.mend(rest):
             self._parse(block, now, draft)
         if draft.error is not None:
             draft.error = broken_within(draft.error)
@@ -246,6 +251,8 @@ class AnswerReader:
             except UpstreamError as broken:
                 error, dropped = broken.without_frames(), True
                 break
+            event = event if chunk.data is event.data else Event(b"data: " + chunk.data + _END, chunk.data)
+            dropped = dropped or event is not came
             chunk = self._last(chunk) if chunk.done else chunk
             error = self._missing_end(chunk) if chunk.done else chunk.error
             if error is not None:

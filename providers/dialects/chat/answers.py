@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.deltas import CallNumbers
 from providers.dialects.events import Chunk, Gathering, Pattern, Run
 from providers.error_bodies import read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
@@ -82,9 +83,9 @@ def _event(top: Mapping[str, msgspec.Raw], choices: Sequence[Mapping[str, msgspe
     return b"data: " + data + b"\n\n"
 
 
-# Gathers a stream of chunks into one chat completion. Choices are merged by index, tool calls by index, else by id.
-# Strings in a delta are pieces of one string, lists are pieces of one list, log probabilities are appended. Any other
-# value, and every field outside a delta, is replaced by the last one seen.
+# Gathers a stream of chunks into one chat completion. Choices are merged by index, tool calls as ``CallNumbers`` finds
+# them. Strings in a delta are pieces of one string, lists are pieces of one list, log probabilities are appended. Any
+# other value, and every field outside a delta, is replaced by the last one seen.
 
 _ONCE = frozenset({"role", "id", "type", "index", "object", "name"})  # sent complete, sometimes twice: never appended
 _OF_CHUNKS = frozenset({"choices", "obfuscation"})  # not fields of the answer: OpenAI pads its chunks to one length
@@ -128,6 +129,7 @@ class ChatGathering(Gathering):
         self._answer: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
         self._texts: dict[int, list[str]] = {}
+        self._calls: dict[int, CallNumbers] = {}  # of the tool calls of each choice
         self._pattern: Pattern | None = None  # of the last plain events
         self._choice: int | None = None  # the choice to which they add text; None: they do more than that
 
@@ -212,8 +214,9 @@ class ChatGathering(Gathering):
                 calls = message.get("tool_calls")
                 if not isinstance(calls, list):
                     calls = message["tool_calls"] = []
+                numbers = self._calls.setdefault(index, CallNumbers())
                 for call in value:
-                    _merge_tool_call(calls, call)
+                    _merge_tool_call(calls, call, numbers.of(call))
             else:
                 _extend(message, key, value)
 
@@ -225,20 +228,12 @@ def _plain(data: bytes) -> _PlainChunk | None:
         return None
 
 
-def _merge_tool_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
-    """Add a piece to the call with its index, else its id, else the last one."""
-    index, call_id = piece.get("index"), piece.get("id")
-    if index is not None:
-        found = next((call for call in calls if call.get("index") == index), None)
-    elif call_id:
-        found = next((call for call in calls if call.get("id") == call_id), None)
-    else:
-        found = calls[-1] if calls else None
-    if found is None:
-        found = {}
-        calls.append(found)
+def _merge_tool_call(calls: list[dict[str, Any]], piece: dict[str, Any], number: int) -> None:
+    """Add a piece to the call with its ``number``, which may be the next."""
+    while number >= len(calls):
+        calls.append({})
     for key, value in piece.items():
-        _extend(found, key, value)
+        _extend(calls[number], key, value)
 
 
 def _extend(target: dict[str, Any], key: str, value: Any) -> None:

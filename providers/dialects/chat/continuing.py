@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from providers.dialects.chat.answers import ENDING
+from providers.dialects.chat.deltas import delta_of
 from providers.dialects.continuing import (
     Begun,
     Continuing,
@@ -291,7 +292,7 @@ class FinishReason:
         return b""
 
     def _note(self, choice: Mapping[str, Any]) -> None:
-        index, delta = choice.get("index") or 0, choice.get("delta")
+        index, delta = choice.get("index") or 0, delta_of(choice)
         if choice.get("finish_reason"):
             self._reasons[index] = None
         elif isinstance(delta, dict) and delta.get("tool_calls"):

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from providers.dialects.chat.deltas import with_deltas
 from providers.dialects.events import DONE, SAME_CALL, WHOLE_CALL, Chunk, no_json_object
 from providers.error_bodies import error_in
 from providers.errors import UNREADABLE, ErrorKind
@@ -59,6 +60,7 @@ class _Delta(msgspec.Struct, gc=False):
 
 class _Choice(msgspec.Struct, gc=False):
     delta: _Delta | None = None
+    message: _Delta | None = None  # instead of a delta, from some servers
     finish_reason: str | None = None
     error: Any = None  # OpenRouter
     index: int | None = None
@@ -89,6 +91,7 @@ _decoder = msgspec.json.Decoder(_Event)
 _NESTED: Mapping[str, type[msgspec.Struct]] = {
     "choices": _Choice,
     "delta": _Delta,
+    "message": _Delta,
     "content": _Part,
     "thinking": _Text,
     "tool_calls": _ToolCall,
@@ -102,6 +105,8 @@ _NESTED: Mapping[str, type[msgspec.Struct]] = {
 
 def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     """Read one event's data. An event without data (a comment, a ping) gives an empty chunk.
+
+    The chunk's data are ``data`` itself, unless clients need deltas where the server has messages.
 
     Raises:
         UpstreamError: the data is not a JSON object (invalid_response).
@@ -158,9 +163,10 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
             finish_reason = choice.finish_reason
         if choice.error or choice.finish_reason == "error":
             error = error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
-        delta = choice.delta
+        delta = choice.delta or choice.message
         if delta is None:
             continue
+        data = data if choice.delta else with_deltas(data)
         content = delta.content
         if isinstance(content, str):
             answer_chars += len(content)
@@ -241,13 +247,6 @@ def _place(call: _ToolCall, first: int) -> int | str:
     if call.id:
         return f"{first} {call.id}"
     return WHOLE_CALL if call.function is not None and call.function.name else SAME_CALL
-
-
-def written_arguments(arguments: Any) -> str:
-    """Return a call's arguments, or a piece of them, as text; some servers send the object itself."""
-    if isinstance(arguments, str):
-        return arguments
-    return msgspec.json.encode(arguments).decode() if arguments else ""
 
 
 def _tool_names(delta: _Delta) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.deltas import delta_of
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE
 from providers.dialects.gemini.events import UsageMetadata, event, usage_of
@@ -106,7 +107,7 @@ class FromChat:
         for given in choices:
             index: int = given.get("index") or 0
             choice = self._choices.setdefault(index, _Choice())
-            parts = self._parts(given.get("delta") or {}, choice)
+            parts = self._parts(delta_of(given) or {}, choice)
             if reason := given.get("finish_reason"):
                 choice.reason = choice.reason or _FINISH_REASONS.get(reason, "STOP")
                 choice.calls.check()
@@ -128,8 +129,6 @@ class FromChat:
             parts.append({"text": text})
         for piece in delta.get("tool_calls") or ():
             choice.calls.add(piece)
-        if delta.get("function_call"):
-            choice.calls.add({"index": 0, "function": delta["function_call"]})
         return parts
 
     def _whole_calls(self, choice: _Choice) -> list[dict[str, Any]]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.events import CUT_SHORT, FILTERED, written_arguments
+from providers.dialects.chat.deltas import CallNumbers, delta_of, written_arguments
+from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import error_of_event
@@ -57,25 +58,23 @@ class Calls:
     """The tool calls of one answer, in the order of their beginnings. The first incomplete one is being sent."""
 
     def __init__(self) -> None:
-        self._calls: dict[int, Call] = {}
-        self._by_id: dict[str, int] = {}
+        self._calls: list[Call] = []
+        self._numbers = CallNumbers()
         self._said = 0  # how many have been sent completely
 
     def add(self, piece: Mapping[str, Any]) -> None:
-        """Add a piece to the call with its index, else its id, else the last one.
+        """Add a piece to its call, as ``CallNumbers`` finds it.
 
         Raises:
             UpstreamError: that call has been sent completely (invalid_response).
 
         """
-        index, call_id = piece.get("index"), piece.get("id")
-        if not isinstance(index, int):
-            index = self._by_id.get(call_id or "", len(self._calls) if call_id else max(len(self._calls) - 1, 0))
-        if call_id:
-            self._by_id.setdefault(call_id, index)
-        call = self._calls.setdefault(index, Call())
+        number = self._numbers.of(piece)
+        if number == len(self._calls):
+            self._calls.append(Call())
+        call = self._calls[number]
         call.add(piece)
-        if "".join(call.unsaid).strip() and call in list(self._calls.values())[: self._said]:
+        if number < self._said and "".join(call.unsaid).strip():
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "continued a tool call that had ended")
 
     def check(self) -> None:
@@ -85,7 +84,7 @@ class Calls:
             UpstreamError: one has no name (invalid_response).
 
         """
-        if any(not call.name for call in self._calls.values()):
+        if any(not call.name for call in self._calls):
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "called a tool without a name")
 
     def __len__(self) -> int:
@@ -93,9 +92,8 @@ class Calls:
 
     def current(self) -> tuple[int, Call] | None:
         """Return the number of the call to be sent now, and the call; None while it has no name."""
-        calls = list(self._calls.values())
-        if self._said < len(calls) and calls[self._said].name:
-            return self._said, calls[self._said]
+        if self._said < len(self._calls) and self._calls[self._said].name:
+            return self._said, self._calls[self._said]
         return None
 
     def advance(self, *, finished: bool) -> bool:
@@ -103,7 +101,7 @@ class Calls:
 
         ``finished``: the answer has ended, so every call counts as complete.
         """
-        calls = list(self._calls.values())
+        calls = self._calls
         more = self._said + 1 < len(calls)
         if self._said < len(calls) and (finished or (more and calls[self._said].is_whole())):
             self._said += 1
@@ -193,7 +191,7 @@ class FromChat:
             raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
         if choice and not self._begun:
             self._begin(chunk, said)
-        if delta := choice.get("delta"):
+        if delta := delta_of(choice):
             self._add(delta, said)
         usage = chunk.get("usage")
         if usage is None:

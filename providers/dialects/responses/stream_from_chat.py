@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.events import CUT_SHORT, FILTERED, written_arguments
+from providers.dialects.chat.deltas import CallNumbers, delta_of, string, written_arguments
+from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, names_of, responses_usage
 from providers.dialects.wording import Loss, Wording, decoded, raw_json
@@ -296,8 +297,9 @@ class OpenItems:
         self._count = 0  # items begun so far
         self._items: dict[int, Item] = {}  # complete items by their index in the output
         self._open: tuple[int, Said | Thought] | None = None
-        self._calls: dict[Any, tuple[int, Called]] = {}  # open calls, by their index or id in chat
-        self._nameless: dict[Any, list[tuple[str, str]]] = {}  # ids and arguments of calls without a name so far
+        self._numbers = CallNumbers()
+        self._calls: dict[int, tuple[int, Called]] = {}  # open calls, by their numbers
+        self._nameless: dict[int, list[tuple[str, str]]] = {}  # ids and arguments of calls without a name so far
 
     @property
     def output(self) -> list[Item]:
@@ -329,9 +331,9 @@ class OpenItems:
         is_custom = isinstance(call.get("custom"), dict)
         inner = call.get("custom" if is_custom else "function")
         inner = inner if isinstance(inner, dict) else {}
-        index, call_id, name = call.get("index"), string(call.get("id")), string(inner.get("name"))
+        call_id, name = string(call.get("id")), string(inner.get("name"))
         piece = written_arguments(inner.get("input" if is_custom else "arguments"))
-        key = index if isinstance(index, int) else call_id or next(reversed(self._calls | self._nameless), 0)
+        key = self._numbers.of(call)
         if key not in self._calls:
             self._nameless.setdefault(key, []).append((call_id, piece))
             if not name:
@@ -373,11 +375,6 @@ class OpenItems:
             number, item = self._open
             self._open = None
             self._items[number] = item.close(status)
-
-
-def string(value: Any) -> str:
-    """Return ``value`` if it is text, otherwise none."""
-    return value if isinstance(value, str) else ""
 
 
 _INCOMPLETE = dict.fromkeys(CUT_SHORT, "max_output_tokens") | dict.fromkeys(FILTERED, "content_filter")
@@ -456,7 +453,7 @@ class FromChat:
         echo = self._echo or self._begin(chunk)
         if tier := chunk.get("service_tier"):
             echo.note(service_tier=tier)
-        delta = choice.get("delta")
+        delta = delta_of(choice)
         if isinstance(delta, dict):
             self._hear(delta, choice.get("logprobs"))
         reason = string(choice.get("finish_reason"))

@@ -71,6 +71,11 @@ def test_the_kind_follows_the_status(status: int, kind: ErrorKind) -> None:
 FLAGGED = """{"error":{"code":403,"message":"requires moderation on OpenInference. Your input was flagged",
  "metadata":{"reasons":["violence"],"flagged_input":"a text","provider_name":"P","model_slug":"m"}}}"""
 POLICY = '{"error":{"code":"content_policy_violation","message":"flagged"}}'
+GUARDED = """{"error":{"code":403,"message":"Request blocked: prompt injection patterns detected",
+ "metadata":{"patterns":["ignore all previous instructions"]}}}"""
+ENVELOPED = '{"type":"error","error":{"type":"permission_error","message":"Request blocked: sensitive info detected"}}'
+UNKEYED = '{"error":{"code":403,"message":"Only management keys can perform this operation"}}'
+SPENT = '{"error":{"code":403,"message":"Key limit exceeded (daily limit). Manage it using ..."}}'
 DEAR = '{"error":{"code":402,"message":"needs more credits, or fewer max_tokens: asked for 65536, can afford 3919"}}'
 LONG = '{"error":{"message":"Input token count + max_tokens parameter must be less than the context","code":null}}'
 BARRED = '{"error":{"code":403,"message":"no access to this model","metadata":{}}}'
@@ -81,6 +86,10 @@ BARRED = '{"error":{"code":403,"message":"no access to this model","metadata":{}
     [
         (403, FLAGGED, ErrorKind.BAD_REQUEST),  # OpenRouter
         (403, POLICY, ErrorKind.BAD_REQUEST),
+        (403, GUARDED, ErrorKind.BAD_REQUEST),  # OpenRouter, as its specification has it
+        (403, ENVELOPED, ErrorKind.BAD_REQUEST),
+        (403, UNKEYED, ErrorKind.PROVIDER_AUTH),
+        (403, SPENT, ErrorKind.PROVIDER_AUTH),
         (402, DEAR, ErrorKind.SERVER_ERROR),  # OpenRouter: smaller requests are still served
         (403, LONG, ErrorKind.BAD_REQUEST),  # Together
         (403, BARRED, ErrorKind.PROVIDER_AUTH),
@@ -93,9 +102,15 @@ def test_what_is_refused_to_one_request_refuses_no_key(status: int, said: str, k
     assert (error.body is not None) is (kind is ErrorKind.BAD_REQUEST)
 
 
-def test_a_text_that_is_flagged_after_the_stream_began_refuses_no_key() -> None:
-    error = error_in(FLAGGED.encode(), (), otherwise=ErrorKind.STREAM_ERROR)
+@pytest.mark.parametrize("said", [FLAGGED, GUARDED])
+def test_a_text_that_is_flagged_after_the_stream_began_refuses_no_key(said: str) -> None:
+    error = error_in(said.encode(), (), otherwise=ErrorKind.STREAM_ERROR)
     assert (error.kind, error.status) == (ErrorKind.BAD_REQUEST, 403)
+
+
+def test_a_firewalls_page_is_about_the_key_or_the_address() -> None:
+    page = b"<html><title>ERROR: The request could not be satisfied</title><h2>Request blocked.</h2></html>"
+    assert refused(403, page).kind is ErrorKind.PROVIDER_AUTH
 
 
 def test_a_client_error_keeps_the_providers_object() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.racing.measurement import Measurement, Reported
 from gateway.racing.reader import AnswerReader
 from gateway.racing.timeouts import AttemptClocks
-from providers.dialects import CHAT
+from providers.dialects import CHAT, MESSAGES, Dialect
 from tests.unit.racing.track import CLOCKS, DONE, FINISH, ROLE, delta, event, usage
 
 PLAIN = st.text(min_size=1).map(delta)
@@ -31,7 +31,7 @@ ODD = st.sampled_from(
 )
 
 
-def read(reads: list[bytes]) -> tuple[dict[str, Any], list[bool], bytes]:
+def read(reads: list[bytes], dialect: Dialect = CHAT) -> tuple[dict[str, Any], list[bool], bytes]:
     """Return what a reader makes of these reads: the measurement, which blocks were plain, what is forwarded."""
 
     async def main() -> tuple[dict[str, Any], list[bool], bytes]:
@@ -39,7 +39,7 @@ def read(reads: list[bytes]) -> tuple[dict[str, Any], list[bool], bytes]:
         assert task is not None
         clocks = AttemptClocks(CLOCKS, task, lambda: 0.0, asyncio.get_running_loop())
         measurement = Measurement(0.0)
-        reader = AnswerReader(measurement, clocks, answers=CHAT.answers, drop_usage=True)
+        reader = AnswerReader(measurement, clocks, answers=dialect.answers, drop_usage=True)
         reader.mask(())
         blocks = [reader.read(data, float(number)) for number, data in enumerate(reads, start=1)]
         clocks.stop()
@@ -130,3 +130,26 @@ def test_half_a_character_at_the_end_of_a_text_is_told_before_the_next_plain_tex
         clocks.stop()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("half", [b"event: message_stop\n", b"event: message_stop", b"event: ping\ndat", b"data:"])
+def test_an_event_whose_data_did_not_come_is_not_passed_on(half: bytes) -> None:
+    last = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}}
+    whole = b"event: message_delta\n" + event(**last)
+    facts, _, forwarded = read([whole, half, b""], MESSAGES)
+    assert forwarded == whole
+    assert facts["finished"]
+
+
+@pytest.mark.parametrize("rest", [b": bye", b"data: [DONE]", b"id: 7\n"])
+def test_what_lacks_only_its_blank_line_is_passed_on(rest: bytes) -> None:
+    assert read([FINISH, rest, b""])[2] == FINISH + rest.rstrip() + b"\n\n"
+
+
+def test_messages_instead_of_deltas_are_passed_on_as_deltas_however_many_follow() -> None:
+    texts = [f"text {number}" for number in range(100)]
+    messages = [delta(text).replace(b'"delta"', b'"message"') for text in texts]
+    facts, plain, forwarded = read([messages[0], messages[1], b"".join(messages[2:]), FINISH, DONE])
+    assert forwarded == b"".join([*map(delta, texts), FINISH, DONE])
+    assert not any(plain)
+    assert (facts["meaningful"], facts["finished"]) == (100, True)

@@ -57,6 +57,41 @@ def test_chat_tells_calls_model_and_reason() -> None:
     assert measurement.reported.finish_reason == "tool_calls"
 
 
+@pytest.mark.parametrize("second", ["f", "g"])
+def test_calls_with_one_index_are_told_apart_where_the_first_is_complete(second: str) -> None:
+    measurement = Measurement(0.0)
+    pieces = [chat(0, "", "f"), chat(0, '{"a"'), chat(0, ":1}"), chat(0, "", second), chat(0, "{"), chat(0, "}")]
+    for at, data in enumerate(pieces):
+        measurement.event(read_chat(data), at + 1.0)
+    calls = measurement.reported.tool_calls
+    assert calls is not None
+    assert (calls.names, calls.arguments(), calls.valid()) == (["f", second], ['{"a":1}', "{}"], True)
+
+
+def test_a_call_whose_name_is_sent_with_each_piece_is_one() -> None:
+    measurement = Measurement(0.0)
+    for at, data in enumerate([chat(0, '{"a"', "f"), chat(0, ":1}", "f"), chat(0, "", "f")]):
+        measurement.event(read_chat(data), at + 1.0)
+    assert measurement.reported.tool_calls is not None
+    assert measurement.reported.tool_calls.arguments() == ['{"a":1}']
+
+
+def test_a_name_may_come_after_the_arguments() -> None:
+    measurement = Measurement(0.0)
+    for at, data in enumerate([chat(0, "{}"), chat(0, "", "f")]):
+        measurement.event(read_chat(data), at + 1.0)
+    assert measurement.reported.tool_calls is not None
+    assert measurement.reported.tool_calls.arguments() == ["{}"]
+
+
+def test_calls_of_one_chunk_with_one_index_are_told_apart() -> None:
+    measurement = Measurement(0.0)
+    both = [{"index": 0, "id": name, "function": {"name": name, "arguments": "{}"}} for name in "fg"]
+    measurement.event(read_chat(encoded({"choices": [{"delta": {"tool_calls": both}}]})), 1.0)
+    assert measurement.reported.tool_calls is not None
+    assert measurement.reported.tool_calls.arguments() == ["{}", "{}"]
+
+
 def test_a_first_chunk_without_model_and_id_does_not_hide_them() -> None:
     measurement = Measurement(0.0)
     filters = encoded({"id": "", "model": "", "choices": [], "prompt_filter_results": []})

@@ -121,6 +121,68 @@ async def test_sound_that_stalls_breaks_the_clients_connection(opened: Open) -> 
         assert await running.outcomes() == {"alpha": "stalled"}
 
 
+BEGINS = b'data: {"type":"speech.audio.delta","audio":"AAA="}\n\n'
+HALVES = [
+    b'data: {"type":"speech.audio.delta","aud',
+    b'data: {"type":"speech.audio.delta","aud\n',
+    b"event: speech.audio.done\n",
+    b"event: speech.audio.done",
+    b"data: ",
+    b"da",
+    b"data: [DON",
+]
+
+
+async def hear(response: aiohttp.ClientResponse, heard: bytearray) -> None:
+    while data := await response.content.readany():
+        heard += data
+
+
+@pytest.mark.parametrize("half", HALVES)
+async def test_events_that_end_within_one_break_the_clients_connection(opened: Open, half: bytes) -> None:
+    async with opened(alpha=[plays(BEGINS, half, kind="text/event-stream")]) as (running, _):
+        body = {"model": MODEL, "input": "x", "voice": "alloy", "stream_format": "sse"}
+        heard = bytearray()
+        async with running.post(body, path="/v1/audio/speech") as response:
+            with pytest.raises(aiohttp.ClientError):
+                await hear(response, heard)
+        call = await running.call()
+        assert await running.outcomes() == {"alpha": "failed"}
+    assert heard == BEGINS
+    assert (call["status_code"], call["error_kind"]) == (200, "disconnected")
+
+
+@pytest.mark.parametrize("half", HALVES)
+async def test_events_that_end_within_the_first_are_asked_of_the_next(opened: Open, half: bytes) -> None:
+    alpha, beta = says(half, kind="text/event-stream"), says(b"sound", kind="audio/mpeg")
+    async with opened(alpha=[alpha], beta=[beta]) as (running, _):
+        body = {"model": MODEL, "input": "x", **in_order("alpha", "beta")}
+        async with running.post(body, path="/v1/audio/speech") as response:
+            assert (response.status, await response.read()) == (200, b"sound")
+        assert await running.outcomes() == {"alpha": "failed", "beta": "won"}
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        b'data: {"type":"speech.audio.done"}',
+        b'data: {"type":"speech.audio.done"}\n',
+        b'event: speech.audio.done\r\ndata: {"type":\r\ndata: "speech.audio.done"}\r\n',
+        b"data: [DONE]",
+        b"data: plain text\n",
+        b": bye",
+        b"id: 7\nretry: 3",
+        b"\n",
+    ],
+)
+async def test_events_whose_last_lacks_only_its_blank_line_are_whole(opened: Open, last: bytes) -> None:
+    async with opened(alpha=[plays(BEGINS, last, kind="text/event-stream")]) as (running, _):
+        body = {"model": MODEL, "input": "x", "voice": "alloy", "stream_format": "sse"}
+        async with running.post(body, path="/v1/audio/speech") as response:
+            assert (await response.read()).rstrip() == (BEGINS + last).rstrip()
+        assert await running.outcomes() == {"alpha": "won"}
+
+
 async def test_an_error_told_in_the_middle_is_passed_on_and_recorded(opened: Open) -> None:
     events = [
         b'data: {"type":"transcript.text.delta","delta":"Hel"}\n\n',

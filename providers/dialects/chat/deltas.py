@@ -1,0 +1,144 @@
+"""The deltas of a chat stream as all readers and translations take them, in whichever of its forms a server sends them.
+
+Some servers call a chunk's delta ``message``, the name that it has in whole answers. Some count parallel tool calls
+wrongly, or not at all. Some still send ``function_call``, which came before tool calls.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from providers.errors import UNREADABLE
+
+_decoder = msgspec.json.Decoder(dict[str, Any])
+_anything = msgspec.json.Decoder(msgspec.Raw)
+_JSON_ENDS = '}]"'
+
+
+def delta_of(choice: Mapping[str, Any]) -> Any:
+    """Return the delta of a decoded choice; it is an object, unless the server sent something else. None: no delta.
+
+    A ``function_call`` in it is a tool call, which has no id.
+    """
+    delta: Any = choice.get("delta")
+    if delta is None:
+        delta = choice.get("message")
+    function = delta.get("function_call") if isinstance(delta, dict) else None
+    if isinstance(function, dict) and function and not delta.get("tool_calls"):
+        return {**delta, "tool_calls": [{"index": 0, "type": "function", "function": function}]}
+    return delta
+
+
+class _Call:
+    """What is known of one tool call."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self._arguments: list[str] = []
+        self._is_custom = False
+
+    def add(self, call_id: str, name: str, arguments: str, *, is_custom: bool) -> None:
+        self.id = self.id or call_id
+        self.name = self.name or name
+        self._is_custom = is_custom
+        if arguments.strip():
+            self._arguments.append(arguments)
+
+    def is_whole(self) -> bool:
+        """Whether the arguments are complete JSON; a custom tool's text may be so at any time.
+
+        A call without any arguments may still get some.
+        """
+        if self._is_custom or not self._arguments or self._arguments[-1].rstrip()[-1] not in _JSON_ENDS:
+            return self._is_custom
+        self._arguments = ["".join(self._arguments)]
+        try:
+            _anything.decode(self._arguments[0])
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        return True
+
+
+class CallNumbers:
+    """Finds to which tool call of a choice each piece belongs. Calls are numbered from 0, as they begin.
+
+    A piece belongs to the call with its index, or else its id, or else to the last one. But some servers give all
+    parallel calls one index: there a piece with another id and a name begins a call. If the name is the same, only
+    after the arguments are complete: some servers give every piece an id of its own, and the name again.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+        self._by_id: dict[tuple[int | None, str], int] = {}  # the first with this id, of those with an index, or of all
+        self._by_index: dict[int, int] = {}  # the last
+
+    def of(self, piece: Mapping[str, Any]) -> int:
+        """Return the number of the call to which a piece belongs."""
+        index, custom = piece.get("index"), piece.get("custom")
+        function = custom or piece.get("function")
+        function = function if isinstance(function, dict) else {}
+        call_id, name = string(piece.get("id")), string(function.get("name"))
+        arguments = "" if custom else written_arguments(function.get("arguments"))
+        index = index if isinstance(index, int) else None
+        number = self._found(call_id, index, name, arguments)
+        if number is None:
+            number = len(self._calls)
+            self._calls.append(_Call())
+            self._by_index[number if index is None else index] = number
+        self._calls[number].add(call_id, name, arguments, is_custom=bool(custom))
+        for place in (index, None) if call_id else ():
+            self._by_id.setdefault((place, call_id), number)
+        return number
+
+    def _found(self, call_id: str, index: int | None, name: str, arguments: str) -> int | None:
+        same = self._by_id.get((index, call_id)) if call_id else None
+        if same is not None:
+            return same
+        if index is not None:
+            last = self._by_index.get(index)
+        else:
+            last = len(self._calls) - 1 if self._calls and not call_id else None
+        return None if last is None or self._is_another(self._calls[last], call_id, name, arguments) else last
+
+    @staticmethod
+    def _is_another(last: _Call, call_id: str, name: str, arguments: str) -> bool:
+        """Whether a piece is of another call than the ``last`` one with its index."""
+        if not (name and last.name) or (call_id and call_id == last.id):
+            return False
+        if call_id and last.id:
+            return name != last.name or last.is_whole()
+        return (name != last.name or bool(arguments.strip())) and last.is_whole()
+
+
+def string(value: Any) -> str:
+    """Return ``value`` if it is text, otherwise none."""
+    return value if isinstance(value, str) else ""
+
+
+def written_arguments(arguments: Any) -> str:
+    """Return a call's arguments, or a piece of them, as text; some servers send the object itself."""
+    if isinstance(arguments, str):
+        return arguments
+    return msgspec.json.encode(arguments).decode() if arguments else ""
+
+
+def with_deltas(data: bytes) -> bytes:
+    """Return a chunk whose choices have a ``message`` with that as their ``delta``, its tool calls numbered.
+
+    What is not a chunk stays as it is.
+    """
+    with suppress(*UNREADABLE, TypeError, AttributeError):
+        chunk = _decoder.decode(data)
+        for choice in chunk["choices"]:
+            if choice.get("delta") is None and isinstance(message := choice.pop("message", None), dict):
+                calls = message.get("tool_calls")
+                for number, call in enumerate(calls if isinstance(calls, list) else ()):
+                    call.setdefault("index", number)
+                choice["delta"] = message
+        if chunk.get("object") == "chat.completion":
+            chunk["object"] = "chat.completion.chunk"
+        return msgspec.json.encode(chunk)
+    return data

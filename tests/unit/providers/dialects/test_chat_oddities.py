@@ -1,0 +1,166 @@
+"""Streams of chat that differ from OpenAI's, gathered into one answer and translated into each dialect."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, read_event, translations
+from providers.sse import EventSplitter, events
+
+TARGETS = [CHAT, MESSAGES, RESPONSES, GEMINI]
+
+
+def chunk(finish_reason: str | None = None, *, called: str = "delta", **delta: Any) -> bytes:
+    choice = {"index": 0, called: delta, "finish_reason": finish_reason}
+    return b"data: " + msgspec.json.encode({"id": "c1", "object": "chunk", "model": "m", "choices": [choice]}) + b"\n\n"
+
+
+def answer(target: Dialect, *chunks: bytes) -> tuple[str, list[tuple[str, Any]]]:
+    """Return the text of the answer that ``target`` makes of these chunks, and its calls: names and arguments."""
+    stream = b"".join(chunks) + b"data: [DONE]\n\n"
+    for step in translations(CHAT, target, {}, ()):
+        stream = step.feed(EventSplitter().feed(stream)) + step.end()
+    gathering = target.answers.gathering()
+    for event in events(stream):
+        if event.data and event.data != b"[DONE]":
+            gathering.take(target.answers.read_event(event.data, ()))
+    return said_in(msgspec.json.decode(gathering.body()))
+
+
+def said_in(body: Any) -> tuple[str, list[tuple[str, Any]]]:
+    match body:
+        case {"object": "chat.completion", "choices": [{"message": message}]}:
+            functions = [call["function"] for call in message.get("tool_calls") or ()]
+            calls = [(each["name"], each["arguments"]) for each in functions]
+            return message["content"] or "", [(name, msgspec.json.decode(written or "{}")) for name, written in calls]
+        case {"type": "message", "content": blocks}:
+            text = "".join(block["text"] for block in blocks if block["type"] == "text")
+            return text, [(block["name"], block["input"]) for block in blocks if block["type"] == "tool_use"]
+        case {"object": "response", "output": items}:
+            texts = [part["text"] for item in items if item["type"] == "message" for part in item["content"]]
+            called = [item for item in items if item["type"] == "function_call"]
+            return "".join(texts), [(item["name"], msgspec.json.decode(item["arguments"])) for item in called]
+        case {"candidates": [{"content": {"parts": parts}}]}:
+            called = [part["functionCall"] for part in parts if "functionCall" in part]
+            return "".join(part.get("text", "") for part in parts), [(call["name"], call["args"]) for call in called]
+    raise AssertionError(body)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_delta_that_is_called_a_message_is_one(target: Dialect) -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}}
+    said = answer(
+        target,
+        chunk(called="message", role="assistant", content="Hel"),
+        chunk(called="message", content="lo"),
+        chunk(called="message", content=None, tool_calls=[call]),
+        chunk("tool_calls", called="message", content=None),
+    )
+    assert said == ("Hello", [("f", {"x": 1})])
+
+
+def test_a_message_beside_a_delta_is_not_read() -> None:  # Perplexity sends the text so far as one
+    data = b'{"choices":[{"delta":{"content":"lo"},"message":{"content":"Hello"}}]}'
+    read = read_event(data)
+    assert read.text_chars == 2
+    assert read.data is data
+
+
+def test_clients_of_chat_are_told_a_delta() -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    data = msgspec.json.encode(
+        {"object": "chat.completion", "choices": [{"message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}
+    )
+    assert msgspec.json.decode(read_event(data).data) == {
+        "object": "chat.completion.chunk",
+        "choices": [{"delta": {"tool_calls": [{"index": 0, **call}]}, "finish_reason": "tool_calls"}],
+    }
+
+
+@pytest.mark.parametrize(
+    "odd", [b'{"choices":[{"message":"no"}]}', b'{"choices":[{"message":5,"finish_reason":"stop"}]}']
+)
+def test_a_message_that_is_no_object_stays(odd: bytes) -> None:
+    assert read_event(odd).data is odd
+
+
+def calling(*pieces: Any) -> bytes:
+    return chunk(tool_calls=list(pieces))
+
+
+def piece(arguments: str, call_id: str | None = None, name: str | None = None, **more: Any) -> dict[str, Any]:
+    function = {"arguments": arguments} if name is None else {"name": name, "arguments": arguments}
+    return {"function": function, **({} if call_id is None else {"id": call_id, "type": "function"}), **more}
+
+
+ONE = [("f", {"x": 1})]
+TWO = [("f", {"x": 1}), ("g", {})]
+ALIKE = [("f", {"x": 1}), ("f", {"x": 2})]
+ZERO: dict[str, Any] = {"index": 0}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("chunks", "calls"),
+    [
+        # All at index 0, whole or in pieces, in one chunk or several.
+        ([calling(piece('{"x":1}', "a", "f", **ZERO)), calling(piece("{}", "b", "g", **ZERO))], TWO),
+        ([calling(piece('{"x":1}', "a", "f", **ZERO), piece("{}", "b", "g", **ZERO))], TWO),
+        (
+            [
+                *(calling(piece("", "a", "f", **ZERO)), calling(piece('{"x"', **ZERO)), calling(piece(":1}", **ZERO))),
+                *(calling(piece("", "b", "g", **ZERO)), calling(piece("{}", **ZERO))),
+            ],
+            TWO,
+        ),
+        # The same tool twice: the second begins after the first one's arguments.
+        ([calling(piece('{"x":1}', "a", "f", **ZERO)), calling(piece('{"x":2}', "b", "f", **ZERO))], ALIKE),
+        # No index at all, and no id either.
+        ([calling(piece('{"x":1}', "a", "f")), calling(piece("", "b", "g")), calling(piece("{}"))], TWO),
+        ([calling(piece('{"x":1}', None, "f")), calling(piece("{}", None, "g"))], TWO),
+        ([calling(piece('{"x":1}', "", "f", **ZERO)), calling(piece('{"x":2}', "", "f", **ZERO))], ALIKE),
+        # The id, and even the name, are repeated with each piece.
+        ([calling(piece('{"x"', "a", "f", **ZERO)), calling(piece(":1}", "a", "f", **ZERO))], ONE),
+        ([calling(piece('{"x"', None, "f", **ZERO)), calling(piece(":1}", None, "f", **ZERO))], ONE),
+        ([calling(piece('{"x":1}', None, "f", **ZERO)), calling(piece("", None, "f", **ZERO))], ONE),
+        ([calling(piece('{"x"', "a", "f")), calling(piece(":1}", "a")), calling(piece("", "a"))], ONE),
+        # Each piece has an id of its own (vLLM before 0.9).
+        ([calling(piece('{"x"', "a", "f", **ZERO)), calling(piece(":1}", "b", **ZERO))], ONE),
+        ([calling(piece('{"x"', "a", "f", **ZERO)), calling(piece(":1}", "b", "f", **ZERO))], ONE),
+        # The index comes later than the call, and the id later than the name.
+        ([calling(piece('{"x"', "a", "f")), calling(piece(":1}", **ZERO))], ONE),
+        ([calling(piece('{"x"', None, "f", **ZERO)), calling(piece(":1}", "a", **ZERO))], ONE),
+        # One id for all, but numbered.
+        ([calling(piece('{"x":1}', "a", "f", **ZERO)), calling(piece("{}", "a", "g", index=1))], TWO),
+    ],
+)
+def test_each_tool_call_has_its_own_arguments(target: Dialect, chunks: list[bytes], calls: Any) -> None:
+    assert answer(target, *chunks, chunk("tool_calls")) == ("", calls)
+
+
+@pytest.mark.parametrize("target", [MESSAGES, RESPONSES, GEMINI])
+def test_the_deprecated_call_of_a_function_is_a_tool_call(target: Dialect) -> None:
+    said = answer(
+        target,
+        chunk(content=None, function_call={"name": "f", "arguments": ""}),
+        chunk(function_call={"arguments": '{"x"'}),
+        chunk(function_call={"arguments": ":1}"}),
+        chunk("function_call", function_call=None),
+    )
+    assert said == ("", ONE)
+
+
+@pytest.mark.parametrize("target", [MESSAGES, RESPONSES, GEMINI])
+def test_the_deprecated_call_in_a_whole_answer_is_a_tool_call(target: Dialect) -> None:
+    message = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": '{"x":1}'}}
+    choice = {"index": 0, "message": message, "finish_reason": "function_call"}
+    body = msgspec.json.encode({"id": "c1", "object": "chat.completion", "model": "m", "choices": [choice]})
+    assert answer(target, CHAT.answers.events_of_answer(body, ())) == ("", ONE)
+
+
+@pytest.mark.parametrize("target", [MESSAGES, RESPONSES, GEMINI])
+def test_a_call_that_is_told_in_both_ways_is_made_once(target: Dialect) -> None:
+    function = {"name": "f", "arguments": '{"x":1}'}
+    call = {"index": 0, "id": "a", "type": "function", "function": function}
+    assert answer(target, chunk(tool_calls=[call], function_call=function), chunk("tool_calls")) == ("", ONE)
