@@ -77,6 +77,7 @@ _CONNECT_S = 5.0
 _SUCCESS = range(200, 300)
 _CLIENT_ERROR = 400
 _NO_SUCH_PATH = frozenset({404, 405})
+_NOT_OFFERED = frozenset({405, 501})  # llama.cpp and others, for an API that the server or its model does not have
 _VERSION = re.compile(r"/v\d")
 
 
@@ -243,7 +244,7 @@ class HttpUpstream:
         try:
             return await self._checked(response)
         except UpstreamError as error:
-            if error.kind is ErrorKind.NOT_FOUND and path != PIVOT.name and not _names_model(error):
+            if path != PIVOT.name and _lacks_api(error):
                 error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
             self._name_url(error, path, request.model)
             raise
@@ -332,6 +333,13 @@ class HttpUpstream:
     def _url(self, path: str, model: str) -> URL:
         filled = self._paths.get(path, path).replace("{model}", quote(model, safe=""))
         return self._base_url.joinpath(*filled.split("/"), encoded=True)
+
+
+def _lacks_api(error: UpstreamError) -> bool:
+    """Whether an error says that there is no such API, and nothing of the server or the model."""
+    if error.kind is ErrorKind.NOT_FOUND:
+        return not _names_model(error)
+    return error.kind is ErrorKind.SERVER_ERROR and error.status in _NOT_OFFERED
 
 
 def _names_model(error: UpstreamError) -> bool:

@@ -242,8 +242,9 @@ class Spent(msgspec.Struct, frozen=True, gc=False):
     model: str
     day_usd: float
     month_usd: float
-    extra_usd: float = 0.0  # of the day's: what racing added
+    extra_usd: float = 0.0  # of the day's: what racing added, also by attempts for a fallback
     model_usd: float = 0.0  # the day's of all attempts for this model, also as a fallback; only where client is None
+    lost_usd: float = 0.0  # the same of attempts that lost a race
 
 
 class Recorder(Protocol):

@@ -90,17 +90,18 @@ with of_calls as (
   from rollup_calls where {_BEFORE}
 ),
 of_attempts as (
-  select s.model, r.cost_usd as usd from rollup_attempts as r join rollup_series as s on s.id = r.series_id
+  select s.model, r.cost_usd as usd, r.wasted_cost_usd as lost_usd
+  from rollup_attempts as r join rollup_series as s on s.id = r.series_id
   where s.api <> '{PROBES}' and window_start >= '{{day}}' and {_BEFORE}
 ),
 spent as (
   select client, model, usd as month_usd, case when window_start >= '{{day}}' then usd end as day_usd,
-         case when window_start >= '{{day}}' then extra_usd end as extra_usd, null as model_usd
+         case when window_start >= '{{day}}' then extra_usd end as extra_usd, null as model_usd, null as lost_usd
   from of_calls
-  union all select '', model, null, null, null, usd from of_attempts
+  union all select '', model, null, null, null, usd, lost_usd from of_attempts
 )
 select client, model, coalesce(sum(day_usd), 0), coalesce(sum(month_usd), 0), coalesce(sum(extra_usd), 0),
-       coalesce(sum(model_usd), 0)
+       coalesce(sum(model_usd), 0), coalesce(sum(lost_usd), 0)
 from spent
 where month_usd is not null or model_usd is not null
 group by client, model

@@ -162,9 +162,9 @@ class Spending:
         ``payer_of`` returns the model that pays for the calls of a name, as of a list.
         """
         spent: dict[str, float] = {}
-        for row in rows:
-            payer = payer_of(row.model)
-            spent[payer] = spent.get(payer, 0.0) + row.extra_usd
+        for model, usd in _by_model_that_ran(rows).items():
+            payer = payer_of(model)
+            spent[payer] = spent.get(payer, 0.0) + usd
         self._recollected = _day_of(unix_s), spent
 
     def _start_day(self) -> None:
@@ -173,6 +173,25 @@ class Spending:
         if day != self._day:
             before, self._before = self._before, (self._day, self._own, self._others)
             self._day, self._own, self._others = before if before[0] == day else (day, {}, {})
+
+
+def _by_model_that_ran(rows: Iterable[Spent]) -> dict[str, float]:
+    """Return what extra attempts have cost by the model that they ran for, US dollars.
+
+    The ledger's sums have them by the model asked for, which is another one where a fallback ran; only of those that
+    lost a race they have that one, too. What these cost more than the model's own calls added was for calls of others:
+    they are relieved of it, each in proportion to what its own losers do not explain.
+    """
+    asked: dict[str, float] = {}
+    lost: dict[str, float] = {}
+    for row in rows:
+        asked[row.model] = asked.get(row.model, 0.0) + row.extra_usd
+        lost[row.model] = lost.get(row.model, 0.0) + row.lost_usd
+    beyond = {model: asked[model] - lost[model] for model in asked}
+    unexplained_usd = sum(usd for usd in beyond.values() if usd > 0.0)
+    moved_usd = min(unexplained_usd, -sum(usd for usd in beyond.values() if usd < 0.0))
+    stays = 1.0 - moved_usd / unexplained_usd if unexplained_usd else 1.0
+    return {model: lost[model] + usd * (stays if usd > 0.0 else 0.0) for model, usd in beyond.items()}
 
 
 _CALLS = "\0calls"  # no model has such a name

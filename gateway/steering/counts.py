@@ -244,6 +244,8 @@ _KINDS, _DIGITS = "aeclg", "0123456789"
 # its own histograms besides the published ones: ``deployment|0|p17`` for first tokens and ``q17`` for attempts cut
 # without one. They differ in two ways. Times are divided by the effect of the prompt's size (``prediction.py``), so
 # that all prompts share a histogram. The number is the API's, 0 for answers.
+# ``deployment|1|ended`` and ``|failed`` count what of ``|n`` and ``|err`` is of an API other than answers, so that a
+# model that has no embeddings is not taken for one that fails. Versions that do not know them ignore them.
 
 Evidences: TypeAlias = dict[str, "Evidence"]  # by deployment
 
@@ -265,6 +267,16 @@ class Evidence(msgspec.Struct):
     stall: float = 0.0
     events: dict[MeasuredApi, Sparse] = {}
     censored: dict[MeasuredApi, Sparse] = {}
+    ended: dict[MeasuredApi, float] = {}  # of n, those of other APIs than answers
+    failed: dict[MeasuredApi, float] = {}  # of err, the same
+
+    def attempts(self, api: MeasuredApi) -> tuple[float, float]:
+        """Return how many attempts for ``api`` have ended, and how many of these failed."""
+        if api is not MeasuredApi.ANSWERS:
+            return self.ended.get(api, 0.0), self.failed.get(api, 0.0)
+        if not self.ended:
+            return self.n, self.err
+        return max(0.0, self.n - sum(self.ended.values())), max(0.0, self.err - sum(self.failed.values()))
 
 
 def event(deployment: str, api: MeasuredApi, ttft_s: float) -> str:
@@ -275,6 +287,16 @@ def event(deployment: str, api: MeasuredApi, ttft_s: float) -> str:
 def cut(deployment: str, api: MeasuredApi, age_s: float) -> str:
     """Return the field that counts attempts cut at such an age, scaled to the reference size."""
     return _field(deployment, api, "q", bucket(age_s))
+
+
+def of_api(deployment: str, api: MeasuredApi, counts: Mapping[str, float]) -> Counts:
+    """Return the fields that tell ``counts``, of one attempt's end, from those of answers; none if it is for one."""
+    names = fields(deployment)
+    if api is MeasuredApi.ANSWERS or names.n not in counts:
+        return {}
+    owner = f"{deployment}|{encoded_api(api)}"
+    failed = {f"{owner}|failed": counts[names.err]} if names.err in counts else {}
+    return {f"{owner}|ended": counts[names.n], **failed}
 
 
 def read_evidence(counts: Mapping[str, float]) -> Evidences:
@@ -307,6 +329,8 @@ def _read(counts: Iterable[tuple[str, float]], found: Evidences) -> None:
             evidence = found[deployment] = Evidence()
         if api is None:
             setattr(evidence, name, amount)
+        elif name in _OF_API:
+            (evidence.ended if name == "ended" else evidence.failed)[api] = amount
         else:
             histogram = (evidence.events if name == "p" else evidence.censored).setdefault(api, {})
             histogram[index] = histogram.get(index, 0.0) + amount
@@ -331,14 +355,16 @@ def _evidence_place(field: str) -> tuple[str, str, MeasuredApi | None, int] | No
     if name in _EVIDENCE_TOTALS:
         return intern(owner), intern(name), None, 0
     deployment, _, number = owner.rpartition("|")
-    index = name[1:]
+    kind, index = (name, "0") if name in _OF_API else (name[:1], name[1:])
     is_number = number.isdecimal() and index.isdecimal()
-    if not is_number or name[0] not in "pq" or len(number) > DIGITS or len(index) > DIGITS:
+    if kind not in _KINDS_OF_API or not is_number or len(number) > DIGITS or len(index) > DIGITS:
         return None
     api = decoded_api(int(number))
-    if api is MeasuredApi.UNKNOWN:
+    if api is MeasuredApi.UNKNOWN or (kind in _OF_API and api is MeasuredApi.ANSWERS):
         return None
-    return intern(deployment), intern(name[0]), api, int(index)
+    return intern(deployment), intern(kind), api, int(index)
 
 
+_OF_API = frozenset({"ended", "failed"})
+_KINDS_OF_API = frozenset({"p", "q", *_OF_API})
 _EVIDENCE_TOTALS = frozenset({"n", "err", "tok", "sec", "gtok", "gsec", "ans", "burst", "won", "stall"})

@@ -3,7 +3,7 @@
 from collections.abc import Generator, Mapping, Sequence
 from math import inf
 from operator import add
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -228,17 +228,10 @@ def answer_tokens(counts: Mapping[str, float]) -> float:
     return (counts.get(OUTPUT_TOKENS, 0.0) + prior_tokens * prior_answers) / (counts.get(REQUESTS, 0.0) + prior_answers)
 
 
-class Attempts(Protocol):
-    """Attempts, and how many of them failed."""
-
-    n: float
-    err: float
-
-
-def error_rate(attempts: Attempts) -> float:
-    """Return the probability that the next attempt fails: (err + 0.05) / (n + 5)."""
+def error_rate(ended: float, failed: float) -> float:
+    """Return the probability that the next attempt fails: (failed + 0.05) / (ended + 5)."""
     errors, n = ERROR_PRIOR
-    return (attempts.err + errors) / (attempts.n + n)
+    return (failed + errors) / (ended + n)
 
 
 def decode_tps(evidence: Evidence, usual_tps: float = SPEED_PRIOR[0] / SPEED_PRIOR[1]) -> float:
@@ -292,7 +285,7 @@ def _topped_up(evidence: Evidence, api: MeasuredApi, before: Usual) -> Usual:
 
 def _estimate(evidence: Evidence, api: MeasuredApi, usual: Usual) -> Estimate:
     now = _topped_up(evidence, api, usual)
-    fails = error_rate(evidence)
+    fails = error_rate(*evidence.attempts(api))
     succeeds = max(SUCCESS_FLOOR, 1.0 - fails)
     mean = now.curve.mean()
     return Estimate(

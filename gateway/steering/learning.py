@@ -34,6 +34,7 @@ from gateway.steering.counts import (
     event,
     event_field,
     fields,
+    of_api,
     spoken_field,
 )
 from gateway.steering.estimates import Estimate
@@ -406,7 +407,10 @@ class Learning:
             if attempt.headroom < 1.0:
                 self.limited.add(attempt.deployment)
         unix_s = self._unix_clock() - ago_s if launched is None else launched.unix_s
-        self._count(model, of_end(attempt, prompt_class), unix_s)
+        counts = of_end(attempt, prompt_class)
+        if not prompt_class.is_answer:
+            counts |= of_api(attempt.deployment, prompt_class.api, counts)
+        self._count(model, counts, unix_s)
         if attempt.audited and attempt.predicted_ms is not None:
             self.kept_of(model).learn(attempt)
         if attempt.judged_as is not None and not attempt.is_narrowed:

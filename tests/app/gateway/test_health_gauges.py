@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import __version__
-from providers.simulator.script import Headers, Status, answer
+from providers.simulator.script import Gate, Headers, Status, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read, single
 from tests.app.gateway.test_limits import PRICED, statuses
 from tests.app.gateway.test_objectives import KEY, client
@@ -119,6 +119,25 @@ async def test_a_restart_does_not_forget_what_races_have_spent_today(serve: Serv
     async with serve(alpha=None, beta=None, config=config) as running:
         left = (await page_of(running))["holeshot_extra_left_usd"]
     assert left[MODEL,] == pytest.approx(50.0 - row["usd"])
+
+
+async def test_after_a_restart_a_fallbacks_races_are_paid_by_the_fallback(serve: Serve) -> None:
+    price = {"input": 1000.0, "output": 1000.0}
+    spare = {"deployments": [{"deployment": f"{name}/n", "price_per_mtok": price} for name in ("beta", "gamma")]}
+    race = {"mode": "race", "width": 2, "usd_per_day": 50.0}
+    asked = {"deployments": ["alpha/m"], "fallbacks": ["spare"]}
+    config: dict[str, Any] = {"models": {MODEL: {**asked, "race": race}, "spare": {**spare, "race": race}}}
+    async with serve(alpha=[Status(500)], beta=None, gamma=None, config=config) as running:
+        both = [Gate(running[name].requested) for name in ("beta", "gamma")]
+        for name in ("beta", "gamma"):
+            running[name].script = [*both, *answer("Hello")]
+        await call(running)
+        [row] = await running.rows("select duplicate_cost_usd as usd from calls")
+        assert row["usd"] > 0
+        config |= {"database_url": running.config["database_url"], "spool_dir": str(running.folder / "again")}
+    async with serve(alpha=None, beta=None, gamma=None, config=config) as running:
+        left = (await page_of(running))["holeshot_extra_left_usd"]
+    assert left == {(MODEL,): 50.0, ("spare",): pytest.approx(50.0 - row["usd"])}
 
 
 async def test_clients_are_counted_by_what_is_left_of_their_dollars(serve: Serve) -> None:

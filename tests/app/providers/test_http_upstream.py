@@ -557,13 +557,22 @@ async def test_embeddings_come_back_whole(origin: Origin, upstream: HttpUpstream
     assert answer.connect_ms is not None
 
 
-async def test_embeddings_that_are_no_json_are_an_invalid_response(origin: Origin, upstream: HttpUpstream) -> None:
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        ("200 OK", ErrorKind.INVALID_RESPONSE),  # it is no JSON
+        *((status, ErrorKind.NO_SUCH_API) for status in ("404 Not Found", "405 No", "501 Not Implemented")),
+    ],
+)
+async def test_errors_of_embeddings_have_their_kinds(
+    origin: Origin, upstream: HttpUpstream, status: str, kind: ErrorKind
+) -> None:
     attempt = asyncio.create_task(upstream.send("embeddings", REQUEST))
     connection, _ = await origin.request()
-    connection.send(response(b"busy"))
+    connection.send(response(b"busy", status=status))
     with pytest.raises(UpstreamError) as caught:
         await soon(attempt)
-    assert caught.value.kind is ErrorKind.INVALID_RESPONSE
+    assert caught.value.kind is kind
 
 
 @pytest.mark.parametrize("body", [b'{"data":[{"id":"a"},{"id":"b"}]}', b'[{"id":"a"},{"id":"b"}]'])

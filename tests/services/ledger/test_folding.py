@@ -29,7 +29,7 @@ from gateway.ledger.store import SqlStore
 from gateway.ledger.writer import Ledger
 from tests.patience import PATIENCE_S
 from tests.services.ledger.test_rollups import entries, rows, same
-from tests.unit.ledger.records import attempt, call, failed, new_id, raced_call, won
+from tests.unit.ledger.records import attempt, call, failed, lost, new_id, raced_call, won
 
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 SUMS = {
@@ -397,6 +397,23 @@ async def test_what_a_fallback_has_spent_is_its_own_and_probes_are_nobodys(ledge
         ("", "llama", 0.0, 0.0, 0.5),
         ("", "spare", 0.0, 0.0, 2.0),
         ("anna", "llama", 2.5, 2.5, 0.0),
+    ]
+
+
+async def test_what_lost_a_race_is_counted_by_the_model_that_it_ran_for(ledger_url: str) -> None:
+    engine, store, at = create_engine(ledger_url), SqlStore(ledger_url), datetime.now(UTC)
+    facts: dict[str, Any] = {"started_at": at, "client": "anna"}
+    call_id = new_id()
+    cut = lost(call_id, cost_usd=0.5, model="spare", **facts)
+    answered = won(call_id, 2, cost_usd=2.0, model="spare", **facts)
+    made = call(cut, answered, cost_usd=2.5, duplicate_cost_usd=0.5, answered_model="spare", **facts)
+    await insert(engine, [Finished(made)])
+    spent = await store.spent(at, at)
+    await store.aclose()
+    await engine.dispose()
+    assert sorted((each.client or "", each.model, each.extra_usd, each.lost_usd) for each in spent) == [
+        ("", "spare", 0.0, 0.5),
+        ("anna", "llama", 0.5, 0.0),
     ]
 
 

@@ -49,7 +49,7 @@ def test_no_more_models_are_remembered_than_there_is_room_for() -> None:
 
 
 def test_only_what_the_policy_needs_is_remembered() -> None:
-    needed = {FIELD: 1.0, cut("a", ANSWERS, 0.3): 1.0, "a|n": 3.0}
+    needed = {FIELD: 1.0, cut("a", ANSWERS, 0.3): 1.0, "a|n": 3.0, "a|1|ended": 2.0, "a|1|failed": 1.0}
     assert lasting({**needed, "a|0|e17": 9.0, "req": 1.0}) == needed
 
 
@@ -59,6 +59,9 @@ def test_fields_that_cannot_be_are_passed_over() -> None:
         "a|p3": 1.0,
         "a|0|p3333": 1.0,
         "a|1234|p3": 1.0,
+        "a|0|ended": 1.0,
+        "a|99|failed": 1.0,
+        "a|ended": 1.0,
         "|p3": 1.0,
         "a|0|p3": -1.0,
     }

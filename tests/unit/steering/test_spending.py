@@ -118,6 +118,33 @@ def test_a_restart_goes_on_from_what_extra_attempts_have_cost_by_the_ledger() ->
     assert spending.today_usd("m") == 0.0
 
 
+def lost(model: str, usd: float) -> Spent:
+    """What attempts for ``model`` cost that lost a race, in calls of whichever model."""
+    return Spent(None, model, 0.0, 0.0, lost_usd=usd)
+
+
+def test_what_races_of_a_fallback_have_cost_is_the_fallbacks() -> None:
+    """The ledger has extra attempts under the model that was asked for, and losers under the one they ran for."""
+    spending = Spending(Clock())
+    asked = [Spent("team", "m", 9.0, 9.0, 0.75), Spent("team", "spare", 9.0, 9.0, 0.125)]
+    spending.recollect([*asked, lost("m", 0.25), lost("spare", 0.625)], Clock()())
+    assert (spending.today_usd("m"), spending.today_usd("spare")) == (0.25, 0.625)
+
+
+def test_extra_attempts_that_failed_stay_with_the_model_that_was_asked_for() -> None:
+    spending = Spending(Clock())
+    spending.recollect([Spent("team", "m", 9.0, 9.0, 0.75), lost("m", 0.25), lost("spare", 0.375)], Clock()())
+    assert (spending.today_usd("m"), spending.today_usd("spare")) == (0.375, 0.375)
+
+
+def test_of_several_models_with_one_fallback_each_gives_by_what_it_has_too_much() -> None:
+    spending = Spending(Clock())
+    asked = [Spent("team", "a", 9.0, 9.0, 0.75), Spent("team", "b", 9.0, 9.0, 0.25)]
+    spending.recollect([*asked, Spent("team", "c", 9.0, 9.0, 0.5), lost("c", 0.5), lost("spare", 0.5)], Clock()())
+    found = [spending.today_usd(name) for name in ("a", "b", "c", "spare")]
+    assert found == [0.375, 0.125, 0.5, 0.5]
+
+
 def test_a_clock_that_jumps_to_another_day_and_back_has_spent_what_it_had_spent() -> None:
     clock = Clock()
     spending = Spending(clock)

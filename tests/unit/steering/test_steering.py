@@ -220,6 +220,32 @@ def test_a_model_that_makes_no_vectors_is_asked_for_answers_all_the_same() -> No
     assert replica.state("a") == "out"
 
 
+def test_a_model_that_makes_no_vectors_is_avoided_for_vectors_and_for_nothing_else() -> None:
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.2, b=0.9)
+    for _ in range(100):
+        replica.fail("a", ErrorKind.NOT_FOUND, status_code=404, prompt_class=VECTORS)
+    replica.now_s += 1.0
+    plan = replica.plan(explain=True)
+    assert primary(plan) == "a"
+    assert plan.explanation is not None
+    [rate] = [each.error_rate for each in plan.explanation.deployments if each.deployment == "a"]
+    assert rate < 0.01
+    for _ in range(5):
+        assert primary(replica.plan(prompt_class=VECTORS)) == "b"
+
+
+def test_a_model_that_fails_at_answers_is_not_avoided_for_vectors() -> None:
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.2, b=0.2)
+    for _ in range(100):
+        replica.fail("a", ErrorKind.STALL_TIMEOUT, ttft_ms=200.0)
+    replica.now_s += 1.0
+    plan = replica.plan(prompt_class=VECTORS, explain=True)
+    assert plan.explanation is not None
+    assert {each.error_rate for each in plan.explanation.deployments} == {0.01}
+
+
 def test_a_reload_gives_a_deployment_that_was_out_another_chance_and_keeps_what_was_learned() -> None:
     replica = VirtualReplica(("a", "b"))
     replica.warm_up(a=0.2, b=0.9)

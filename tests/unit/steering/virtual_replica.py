@@ -65,9 +65,10 @@ class VirtualReplica:
         bills_losers: frozenset[str] = frozenset(),
         holds: bool = True,
         explain: bool = False,
+        prompt_class: PromptClass = SHORT,
         **race: float | str,
     ) -> Plan:
-        """Plan a short chat call."""
+        """Plan a call, for a short chat if no class is given."""
         return self.steering.plan(
             MODEL,
             self.deployments,
@@ -87,7 +88,7 @@ class VirtualReplica:
                 bills_losers=bills_losers,
                 holds=holds,
             ),
-            SHORT,
+            prompt_class,
             explain=explain,
         )
 
