@@ -25,6 +25,7 @@ from gateway.alerts.alert import (
 )
 from gateway.alerts.memory_book import MemoryBook
 from gateway.alerts.sender import Sender, SendResult
+from gateway.core.log import OutageCauses
 from gateway.settings import WebhookSettings
 
 # Opens an alert when a source reports a condition, and resolves it when no process has seen it for a while.
@@ -80,6 +81,7 @@ class Watch:
         self._seen_since_s: dict[str, float] = {}  # by key
         self._unseen_since_s: dict[str, tuple[datetime, float]] = {}  # by key of open alerts: seen_at, and our clock
         self.book_is_away = False
+        self._causes = OutageCauses()
         self.conditions: Mapping[Kind, int] = {}  # how many of each kind hold now
 
     async def look(self) -> None:
@@ -97,6 +99,7 @@ class Watch:
         else:
             if self.book_is_away:
                 self.book_is_away = False
+                self._causes.end()
                 # Event alerts.database_recovered: Alerts are shared by all replicas again.
                 # Do: Nothing.
                 _log.info("alerts.database_recovered")
@@ -238,8 +241,8 @@ class Watch:
             self._own.forget(alert)
 
     def _log_away(self, error: BookAway) -> None:
-        if not self.book_is_away:
-            self.book_is_away = True
+        self.book_is_away = True
+        if self._causes.is_new(str(error)):
             # Event alerts.database_away: The table of alerts cannot be reached. Each process now reports by itself, so
             # a message may come several times.
             # Do: Make the database reachable. Nothing is lost meanwhile.

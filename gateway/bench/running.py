@@ -97,6 +97,8 @@ def new_journal(path: Path, plan: Plan) -> Iterator[Journal]:
         JournalError: the file exists, or cannot be written.
 
     """
+    if path.is_dir():
+        raise JournalError(f"{path} is a folder: name a file in it")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)

@@ -47,11 +47,14 @@ def lines(url: str, key: str | None, silent_s: float) -> Iterator[bytes]:
 
 @contextmanager
 def _answer(url: str, key: str | None, timeout_s: float) -> Iterator[IO[bytes]]:
+    if "@" in url.partition("?")[0]:
+        raise GatewayError("--url has a user or a password, which a gateway does not take: give its key with --key")
     no_address = GatewayError(f"{url!r} is no http:// or https:// address")
     if not _is_address(url):
         raise no_address
-    if key is not None and not _may_be_sent(key):
-        raise GatewayError("the key has a character that cannot be sent, such as a line break: look where it is set")
+    if key is not None and not (key.isascii() and key.isprintable()):
+        words = "such as a line break or a curly quote: look where it is set"
+        raise GatewayError(f"the key has a character that no key has, {words}")
     headers = {"authorization": f"Bearer {key}"} if key else {}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 - the scheme was checked
     handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
@@ -80,14 +83,6 @@ def _is_address(url: str) -> bool:
     except ValueError:  # an incomplete IPv6 address, or a port that is none
         return False
     return parts.scheme in ("http", "https")
-
-
-def _may_be_sent(key: str) -> bool:
-    try:
-        key.encode("latin-1")
-    except UnicodeEncodeError:
-        return False
-    return key.isprintable()
 
 
 def _reason(status: int, body: bytes) -> str:

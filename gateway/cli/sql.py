@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.configuration import ConfigOption, read_clickhouse, read_database_url
+from gateway.cli.configuration import ConfigOption, check_place, read_clickhouse, read_database_url
 from gateway.cli.parquet import (
     HOW_TO_INSTALL,
     Kind,
@@ -122,8 +122,8 @@ def sql(
         fail("one of --json, --jsonl, --csv and --parquet", MISUSED)
     if query is None and not reader_role:
         fail("give a query, or - to read it from standard input", MISUSED)
-    if parquet is not None and not is_installed():
-        fail(HOW_TO_INSTALL)
+    if parquet is not None:
+        _check_parquet(parquet)
     if on is Store.CLICKHOUSE:
         if query is None or parquet is not None:
             fail(
@@ -150,8 +150,18 @@ def sql(
         fail(str(error))
 
 
+def _check_parquet(path: Path) -> None:
+    """Exit if no Parquet file can be written to ``path``."""
+    if not is_installed():
+        fail(HOW_TO_INSTALL)
+    check_place(path, force=True)
+
+
 def _statement(query: str | None) -> str:
-    return read_standard_input() if query == "-" else str(query)
+    statement = read_standard_input() if query == "-" else str(query)
+    if not statement.strip():
+        fail("the query is empty", MISUSED)
+    return statement
 
 
 def _form(as_json: bool, as_jsonl: bool, as_csv: bool) -> str:

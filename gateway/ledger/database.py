@@ -60,7 +60,7 @@ def parse_url(url: str, setting: str = "database_url") -> URL:
     ``setting`` names its source in errors.
 
     Raises:
-        DatabaseUrlError: another database, not a URL, or a parameter that asyncpg does not know.
+        DatabaseUrlError: another database, not a URL, or one that no server could have.
 
     """
     try:
@@ -75,6 +75,10 @@ def parse_url(url: str, setting: str = "database_url") -> URL:
         if parsed.database in (None, "", ":memory:"):
             raise DatabaseUrlError(f"{setting}: SQLite in memory keeps nothing; name a file, sqlite:///var/holeshot.db")
         return parsed
+    if (parsed.port or 0) > 65_535:  # noqa: PLR2004 - the highest port
+        raise DatabaseUrlError(f"{setting}: there is no port {parsed.port}: the highest is 65535")
+    if "@" in (parsed.host or ""):
+        raise DatabaseUrlError(f"{setting}: write an @ in the user or the password as %40")
     query = dict(parsed.query)
     if "sslmode" in query:  # libpq's word; asyncpg takes the same values as ssl
         query["ssl"] = query.pop("sslmode")

@@ -368,7 +368,8 @@ async def _opened(path: Path) -> AsyncIterator[aiosqlite.Connection]:
         await connection.close()
 
 
-_NO_DATABASE = "file is not a database"  # SQLite's own words
+# SQLite's own words for what is wrong with the file, not with the query.
+_OF_THE_FILE = ("file is not a database", "unable to open database file", "attempt to write a readonly database")
 
 
 @asynccontextmanager
@@ -386,7 +387,7 @@ async def _asked_sqlite(path: Path, sql: str) -> AsyncIterator[Answer]:
                 await interrupt_sqlite(connection)  # else its thread would go on
                 raise
     except aiosqlite.Error as error:
-        where = "" if str(error) != _NO_DATABASE else f"{path}: "
+        where = f"{path}: " if str(error).startswith(_OF_THE_FILE) else ""
         raise QueryError(guard.refused or f"{where}{error}") from error
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import structlog
 
+from gateway.core.log import OutageCauses
 from gateway.ledger import inserts
 from gateway.ledger.entries import NO_ROWS, Entry, Shippable, Unfinished, encode
 from gateway.ledger.errors import DatabaseUnreachableError
@@ -52,6 +53,7 @@ class Shipper:
         self._connected = False
         self._waiting_since_s: dict[object, float] = {}  # for the requests that are running now
         self._failing_since_s: float | None = None
+        self._causes = OutageCauses()
         self._log = structlog.get_logger()
 
     @property
@@ -131,6 +133,7 @@ class Shipper:
         if self._failing_since_s is not None:
             outage_s = round(self._clock() - self._failing_since_s, 1)
             self._failing_since_s = None
+            self._causes.end()
             # Event ledger.database_recovered: Rows are written again, after `outage_s` seconds.
             # Do: Nothing.
             self._log.info("ledger.database_recovered", outage_s=outage_s)
@@ -138,9 +141,11 @@ class Shipper:
     def _note_failure(self, error: DatabaseUnreachableError) -> None:
         self._connected = False
         self.last_error = str(error)
-        if self._failing_since_s is None:  # once per outage
+        if self._failing_since_s is None:
             self._failing_since_s = self._clock()
+        if self._causes.is_new(str(error)):
             # Event ledger.database_unreachable: The database does not answer. Calls go on, and their rows wait on disk.
+            # Logged once for each `cause` in an outage.
             # Do: Make the database reachable. Nothing is lost meanwhile.
             self._log.warning(
                 "ledger.database_unreachable", cause=str(error), hint="calls go on, rows wait in the spool"

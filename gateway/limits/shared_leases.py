@@ -19,6 +19,7 @@ import msgspec
 import structlog
 from redis.exceptions import RedisError
 
+from gateway.core.log import OutageCauses
 from gateway.limits.lease_scripts import EXPIRY_S, GREET, LEASE, Grant, key_of, keys_of, processes_key
 from gateway.limits.quota import ROUNDING, SHARE_AT_LEAST, Quota, Slots
 from gateway.topology.nodes import REDIRECTED, Command, Nodes, raised, round_s, why
@@ -242,6 +243,7 @@ class ShardLeases:
         self._short: dict[str, Quota] = {}  # quotas that calls wait for
         self._wake = asyncio.Event()
         self._round: asyncio.Future[None] | None = None  # the end of the next round
+        self._causes = OutageCauses()
         self._task: asyncio.Task[None] | None = None
         self._is_open = True
 
@@ -378,6 +380,8 @@ class ShardLeases:
                 await self._exchange(list({quota.key: quota for quota in quotas}.values()))
         except _ERRORS as error:
             if not self.link.is_away:
+                self._share_again()
+            if self._causes.is_new(why(error)):
                 # Event limits.redis_away: Redis does not answer. Each of the `processes` allows its share of what was
                 # left of each limit.
                 # Do: Make Redis reachable. Calls go on meanwhile.
@@ -388,7 +392,6 @@ class ShardLeases:
                     processes=self._owner.processes,
                     hint="each process allows its share of what was left of each limit",
                 )
-                self._share_again()
             self._mark_away()
             return
         except Exception:  # noqa: BLE001 - the next round may succeed, and without any, shares are used
@@ -402,6 +405,7 @@ class ShardLeases:
             # Event limits.redis_back: Limits are shared through Redis again.
             # Do: Nothing.
             _log.info("limits.redis_back", node=self._nodes.address(self.name))
+        self._causes.end()
         self.link.is_away = False
 
     def _mark_away(self) -> None:

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 from redis.exceptions import RedisError
 
+from gateway.core.log import OutageCauses
 from gateway.live.events import (
     INSTALLATION,
     PROCESS,
@@ -252,6 +253,7 @@ class Sharing:
         self._listener = _Listener(nodes, self._channel, self.foreign, on_change=self._hurry)
         self._polled_at = self._published_at = NEVER_S
         self._problem: str | None = "Redis has not answered yet"
+        self._causes = OutageCauses()
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_open = True
@@ -351,10 +353,11 @@ class Sharing:
     def _succeeded(self) -> None:
         if self._problem is not None and self._polled_at > NEVER_S:
             self._problem = None
+            self._causes.end()
 
     def _failed(self, error: BaseException) -> None:
         """Drop the waiting events: when Redis is back, others get the running calls again."""
-        if self._problem is None:
+        if self._causes.is_new(why(error)):
             # Event live.redis_away: Live streams show the calls of one process only, as Redis does not answer.
             # Do: Make Redis reachable. Calls go on meanwhile.
             structlog.get_logger().warning(

@@ -53,6 +53,7 @@ _POSSIBLE: Mapping[Kind, tuple[Api, ...]] = {
     "litellm": apis_of(None, "litellm"),
 }
 _OF_THE_BODY = frozenset({"accept-encoding", "content-encoding", "content-type"})
+_NO_KEY = "has a character that no key has, such as a line break or a curly quote: look where it is set"
 _NO_HEADER = "cannot be sent as a header field: is there a line break in it?"
 
 
@@ -157,6 +158,7 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog) -> Iterat
     kind = _kind(name, provider, catalog)
     yield from _apis((*place, "apis"), provider.apis, kind)
     yield from _libraries(place, provider, vendor, kind)
+    yield from _no_keys(place, provider, may_have_lines=kind == "litellm")
     if kind != "litellm":  # which sends what it is given in ways of its own
         yield from _unsendable(place, provider)
     known_url = provider.base_url or (vendor.base_url if vendor else None)
@@ -181,6 +183,16 @@ def _libraries(place: Place, provider: ProviderSettings, vendor: Vendor | None, 
         yield Complaint(place, f"needs a key of Bedrock's, or botocore: {BEDROCK}")
 
 
+def _no_keys(place: Place, provider: ProviderSettings, *, may_have_lines: bool) -> Iterator[Complaint]:
+    """Yield a complaint for each key that has other characters than those of printable ASCII; it is not shown."""
+    keys: dict[Place, SecretStr | None] = {(*place, "api_key"): provider.api_key}
+    keys |= {(*place, "api_keys", name): key for name, key in provider.api_keys.items()}
+    for here, secret in keys.items():
+        key = "" if secret is None else secret.get_secret_value()
+        if not key.isascii() or not (key.isprintable() or may_have_lines):
+            yield Complaint(here, _NO_KEY)
+
+
 def _unsendable(place: Place, provider: ProviderSettings) -> Iterator[Complaint]:
     """Yield a complaint for each header of a provider that no request could have, and for two logins at once."""
     for header, value in provider.headers.items():
@@ -188,11 +200,6 @@ def _unsendable(place: Place, provider: ProviderSettings) -> Iterator[Complaint]
             yield Complaint((*place, "headers", header), _NO_HEADER)
     if provider.organization is not None and not _may_be_sent("openai-organization", provider.organization):
         yield Complaint((*place, "organization"), _NO_HEADER)
-    keys: dict[Place, SecretStr | None] = {(*place, "api_key"): provider.api_key}
-    keys |= {(*place, "api_keys", name): key for name, key in provider.api_keys.items()}
-    for here, key in keys.items():
-        if key is not None and not _may_be_sent("authorization", key.get_secret_value()):
-            yield Complaint(here, "has a character that cannot be sent, such as a line break: look where it is set")
     url = provider.base_url
     has_key = any(key.get_secret_value() for key in provider.keys)
     if url is not None and has_key and _has_host(url) and urlsplit(url).username is not None:

@@ -19,6 +19,7 @@ import msgspec
 import structlog
 from redis.exceptions import RedisError, ResponseError
 
+from gateway.core.log import OutageCauses
 from gateway.steering.board import NEVER_S, Contributions, Part, slot_of
 from gateway.steering.budget import Spending
 from gateway.steering.constants import (
@@ -338,7 +339,7 @@ class RedisBoard:
         self._replicas = 1  # as last read from Redis
         self._models: dict[str, Contributions] = {}
         self._restoring_until_s: dict[str, float] = {}  # by shard
-        self._away: frozenset[str] = frozenset()  # shards
+        self._away = OutageCauses()  # by shard
         self._task: asyncio.Task[None] | None = None
         self._is_open = True
 
@@ -404,20 +405,20 @@ class RedisBoard:
         self._forget(unix_s)
         for _ in range(2):
             shards = self.nodes.shards
-            reached = await asyncio.gather(*(self._sync_shard(shard, unix_s) for shard in shards))
-            self._away = frozenset(shard for shard, is_reached in zip(shards, reached, strict=True) if not is_reached)
+            await asyncio.gather(*(self._sync_shard(shard, unix_s) for shard in shards))
+            self._away.keep(shards)
             if shards == self.nodes.shards:  # else the first reply has shown that this is a cluster
                 break
         return not self._away
 
-    async def _sync_shard(self, shard: str, unix_s: float) -> bool:
+    async def _sync_shard(self, shard: str, unix_s: float) -> None:
         try:
             async with asyncio.timeout(2 * REDIS_TIMEOUT_S):
                 await self.nodes.find()
             if await self._exchange(shard, unix_s):
                 await self._exchange(shard, unix_s)
         except _ERRORS as error:
-            if shard not in self._away:
+            if self._away.is_new(why(error), shard):
                 # Event steering.redis_away: Each replica steers by its own measurements, as Redis does not answer. With
                 # a Redis Cluster this is one master, `node`, and its models.
                 # Do: Make Redis reachable. Calls go on meanwhile.
@@ -427,12 +428,11 @@ class RedisBoard:
                     node=self.nodes.address(shard),
                     hint="steering by this replica's measurements only",
                 )
-            return False
-        if shard in self._away:
+            return
+        if self._away.end(shard):
             # Event steering.redis_back: Replicas share their measurements again.
             # Do: Nothing.
             _log.info("steering.redis_back", node=self.nodes.address(shard))
-        return True
 
     async def _sync_loop(self) -> None:
         loop = asyncio.get_running_loop()

@@ -76,6 +76,8 @@ def read_url(url: str) -> RedisUrl:
             "names several hosts: write redis+cluster:// for a Cluster, redis+sentinel:// for Sentinels"
         )
     if kind == "plain":
+        if not re.fullmatch(r"/?\d*", parts.path):  # redis-py would take database 0
+            raise RedisUrlError("has a database that is no number: write it like redis://host:6379/0")
         return RedisUrl(kind, url, hosts)
     service, path, options = "", parts.path, parse_qsl(parts.query)
     if kind == "sentinel":

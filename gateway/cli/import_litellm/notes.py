@@ -214,6 +214,20 @@ class Source(msgspec.Struct, frozen=True):
     notes: Notes
 
 
+# One of them is in every configuration of a LiteLLM proxy.
+_OWN_SECTIONS = frozenset(
+    {
+        "model_list",
+        "include",
+        "router_settings",
+        "litellm_settings",
+        "general_settings",
+        "environment_variables",
+        "credential_list",
+    }
+)
+
+
 def read_source(path: Path) -> Source:
     """Read the file at ``path``.
 
@@ -224,6 +238,9 @@ def read_source(path: Path) -> Source:
     document = read_document(path)
     if document.problems and not document.data:
         raise ConfigurationError(document.problems)
+    if document.data and _OWN_SECTIONS.isdisjoint(document.data):
+        words = f"is not a LiteLLM configuration: it has none of {', '.join(sorted(_OWN_SECTIONS))}"
+        raise ConfigurationError([*document.problems, Problem(words, str(path))])
     notes = Notes(str(path), document.lines)
     notes.problems.extend(document.problems)
     data = dict(document.data)

@@ -18,6 +18,7 @@ from typing import BinaryIO
 import msgspec
 import structlog
 
+from gateway.core.log import OutageCauses
 from gateway.ledger.clickhouse.schema import prepare_clickhouse
 from gateway.ledger.clickhouse.server import ClickHouse
 from gateway.ledger.entries import (
@@ -237,6 +238,7 @@ class ClickHouseSink:
         self._clock = clock
         self._prepared = False
         self._away_since_s = 0.0
+        self._causes = OutageCauses()
         self._closing = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._log = structlog.get_logger()
@@ -361,14 +363,16 @@ class ClickHouseSink:
     def _note_stored(self) -> None:
         if self.away:
             self.away = False
+            self._causes.end()
             # Event ledger.clickhouse_recovered: Rows are written to ClickHouse again, after `outage_s` seconds.
             # Do: Nothing.
             self._log.info("ledger.clickhouse_recovered", outage_s=round(self._clock() - self._away_since_s, 1))
 
     def _note_away(self, error: DatabaseUnreachableError) -> None:
         self._prepared = False  # it may be another server when it is back
-        if not self.away:  # once per outage
+        if not self.away:
             self.away, self._away_since_s = True, self._clock()
+        if self._causes.is_new(str(error)):
             # Event ledger.clickhouse_unreachable: ClickHouse does not answer, or refuses (`cause`). Calls go on, SQL
             # has their rows, and those for ClickHouse wait on disk, up to `ledger.clickhouse.max_spool_gb`.
             # Do: Make ClickHouse reachable, and give its user the right to create tables and views, and to insert.

@@ -169,7 +169,7 @@ def test_a_key_is_sent_and_a_missing_one_is_explained(holeshot: Holeshot, site: 
     assert holeshot("leaderboard", "--url", site.url, HOLESHOT_KEY="hs-secret").exit_code == 0
 
 
-@pytest.mark.parametrize("key", ["hs-secret\r", "hs-secret\n", "hs-\u0435"])
+@pytest.mark.parametrize("key", ["hs-secret\r", "hs-secret\n", "hs-\u0435", "“hs-secret”", "hs-sécret"])
 def test_a_key_that_cannot_be_sent_is_one_line_without_it(holeshot: Holeshot, site: Any, key: str) -> None:
     site.answers["/leaderboard"] = MODELS
 
@@ -177,7 +177,8 @@ def test_a_key_that_cannot_be_sent_is_one_line_without_it(holeshot: Holeshot, si
 
     assert (result.exit_code, site.asked) == (1, [])
     assert result.stderr == (
-        "holeshot: the key has a character that cannot be sent, such as a line break: look where it is set\n"
+        "holeshot: the key has a character that no key has, such as a line break or a curly quote: look where it is"
+        " set\n"
     )
 
 
@@ -193,6 +194,17 @@ def test_an_address_that_is_none_is_one_line(holeshot: Holeshot, url: str) -> No
 
     assert result.exit_code == 1
     assert result.stderr == f"holeshot: '{url}/leaderboard' is no http:// or https:// address\n"
+
+
+@pytest.mark.parametrize("url", ["http://me:s3cret@127.0.0.1:1", "http://me:s3/cret@h:x", "ftp://me:s3cret@h"])
+@pytest.mark.parametrize("command", [["leaderboard"], ["tail"], ["explain", "m"]], ids=" ".join)
+def test_a_password_in_the_address_is_refused_unshown(holeshot: Holeshot, command: list[str], url: str) -> None:
+    result = holeshot(*command, "--url", url)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "holeshot: --url has a user or a password, which a gateway does not take: give its key with --key\n"
+    )
 
 
 def test_no_gateway_is_one_line_that_says_what_to_do(holeshot: Holeshot, site: Any) -> None:

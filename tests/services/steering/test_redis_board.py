@@ -281,6 +281,25 @@ async def test_a_redis_that_refuses_says_in_the_log_what_it_refuses(clock: Clock
     assert reply.lower().startswith(("user reader has no permissions", "noperm", "this user has no permissions"))
 
 
+async def test_a_redis_that_is_back_and_refuses_is_said_too_and_once(clock: Clock) -> None:
+    with redis_server() as url:
+        async with Redis.from_url(url) as admin, Link(f"redis://127.0.0.1:{free_port()}/0") as link:
+            await admin.acl_setuser("reader", enabled=True, nopass=True, categories=["+@connection"])
+            board = RedisBoard(connect(link.url.replace("redis://", "redis://reader:any@")), unix_clock=clock)
+            board.add(MODEL, {"a|n": 1.0}, START_S)
+            with capture_logs() as logs:
+                for _ in range(3):
+                    assert not await board.sync()
+                away = len(logs)
+                link.aim(url)
+                for _ in range(5):
+                    assert not await board.sync()
+            await board.close()
+    assert {log["event"] for log in logs} == {"steering.redis_away"}
+    assert {log["error"].partition(":")[0] for log in logs[away:]} == {"NoPermissionError"}
+    assert len({log["error"] for log in logs}) == len(logs)
+
+
 async def test_without_redis_a_replica_steers_on_its_own_memory(clock: Clock) -> None:
     board = RedisBoard(connect(f"redis://127.0.0.1:{free_port()}/0"), unix_clock=clock)
     with capture_logs() as logs:

@@ -96,5 +96,7 @@ def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="already exists"), new_journal(path, plan("a/m")):
         pass
     assert path.read_text() == "mine"
+    with pytest.raises(JournalError, match="is a folder: name a file in it"), new_journal(tmp_path, plan("a/m")):
+        pass
     with pytest.raises(JournalError, match="cannot be continued: No such file"), continued_journal(tmp_path / "none"):
         pass

@@ -183,3 +183,12 @@ def test_accounts_that_are_not_utf_8_are_named(holeshot: Holeshot, tmp_path: Pat
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert "keys.json: cannot be read: is not UTF-8 text" in result.stderr
+
+
+def test_a_file_that_is_not_litellms_is_refused(holeshot: Holeshot) -> None:
+    Path("mine.yaml").write_text("port: 4000\nmodels: {}\n")
+    result = holeshot("import", "litellm", "mine.yaml")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "mine.yaml: is not a LiteLLM configuration: it has none of credential_list, " in result.stderr
+    assert not Path("config").exists()

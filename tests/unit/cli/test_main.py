@@ -57,3 +57,20 @@ def test_standard_input_that_is_not_utf_8_is_refused(holeshot: Holeshot, command
 
     words = "holeshot: standard input is not UTF-8 text (line 2, byte 12): save it as UTF-8\n"
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", words)
+
+
+@pytest.mark.parametrize("query", ["", " \n"])
+def test_an_empty_query_is_refused(holeshot: Holeshot, query: str) -> None:
+    for result in (holeshot("sql", query), holeshot("sql", "-", stdin=query)):
+        assert (result.exit_code, result.stdout, result.stderr) == (2, "", "holeshot: the query is empty\n")
+
+
+@pytest.mark.parametrize("path", ["/", "."])
+def test_a_folder_is_no_parquet_file(holeshot: Holeshot, path: str) -> None:
+    result = holeshot("sql", "select 1", "--parquet", path)
+
+    assert (result.exit_code, result.stdout, result.stderr) == (
+        1,
+        "",
+        f"holeshot: {path} is a folder: name a file in it\n",
+    )

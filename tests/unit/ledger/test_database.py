@@ -70,6 +70,8 @@ def test_sslmode_is_understood() -> None:
         "sqlite://",
         "sqlite:///:memory:",
         "postgres://u:secret@h/db?channel_binding=x",
+        "postgres://u:secret@h:99999/db",
+        "postgres://u:p@secret@h/db",
     ],
 )
 def test_what_the_ledger_cannot_use_is_refused_in_words_without_the_password(given: str) -> None:

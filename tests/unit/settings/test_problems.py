@@ -35,8 +35,8 @@ def test_an_address_that_is_none_is_refused(problems: Problems, url: str) -> Non
 @pytest.mark.parametrize(
     ("provider", "place", "words"),
     [
-        ("{ preset: groq, api_key: ${KEY} }", "api_key", "has a character that cannot be sent, such as a line break"),
-        ("{ preset: groq, api_keys: [gsk-1, ${KEY}] }", "api_keys[1]", "has a character that cannot be sent"),
+        ("{ preset: groq, api_key: ${KEY} }", "api_key", "has a character that no key has, such as a line break"),
+        ("{ preset: groq, api_keys: [gsk-1, ${KEY}] }", "api_keys[1]", "has a character that no key has"),
         ("{ preset: groq, api_key: gsk-1, organization: ${KEY} }", "organization", "cannot be sent as a header field"),
         ("{ base_url: 'http://h/v1', headers: { x-team: ${KEY} } }", "headers.x-team", "cannot be sent as a header"),
         ("{ base_url: 'http://h/v1', headers: { 'x team': a } }", "headers.x team", "cannot be sent as a header"),
@@ -52,6 +52,21 @@ def test_what_no_request_could_have_is_refused_before_the_start(
     assert "gsk-secret" not in problem
 
 
+@pytest.mark.parametrize(
+    "key", ["“gsk-secret”", "\u2018gsk-secret\u2019", "gsk-secret\u200b", "gsk-secret\u00a0", "gsk-sécret"]
+)
+@pytest.mark.parametrize("form", ["api_key: {}", "api_keys: [gsk-1, {}]", "api_keys: {{ a: {} }}"])
+@pytest.mark.parametrize("preset", ["groq", "anthropic"])  # anthropic is called through litellm here
+def test_a_key_has_the_characters_of_keys(problems: Problems, preset: str, form: str, key: str) -> None:
+    text = f"providers: {{ mine: {{ preset: {preset}, {form.format('${KEY}')} }} }}\n"
+    (problem,) = problems(text, {"KEY": key})
+
+    assert problem.endswith(
+        "has a character that no key has, such as a line break or a curly quote: look where it is set"
+    )
+    assert "cret" not in problem
+
+
 def test_a_key_that_is_empty_goes_with_a_user_in_the_address(loaded: Load) -> None:
     settings = loaded("providers: { mine: { base_url: 'https://me:pw@h/v1', api_key: '' } }\n")
     assert settings.providers["mine"].base_url == "https://me:pw@h/v1"
@@ -61,8 +76,8 @@ def test_a_usual_key_that_cannot_be_sent_is_refused_too(problems: Problems) -> N
     (problem,) = problems("port: 4000\n", {"GROQ_API_KEY": "gsk-secret\r"})
 
     assert problem == (
-        "gateway.yaml: providers.groq.api_key: has a character that cannot be sent, such as a line break: look where"
-        " it is set"
+        "gateway.yaml: providers.groq.api_key: has a character that no key has, such as a line break or a curly"
+        " quote: look where it is set"
     )
 
 

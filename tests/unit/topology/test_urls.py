@@ -39,6 +39,7 @@ def test_sentinels_have_a_service_a_database_and_a_login_of_their_own() -> None:
         ("redis://:s3cret@one,two", "names several hosts"),
         ("redis+cluster://:s3cret@one:70000", "has a host that is none"),
         ("redis+cluster://:s3cret@one,,two", "has a host that is none"),
+        ("redis://:s3cret@one/cache", "has a database that is no number"),
         ("redis://[s3cret", "has a host that is none"),
     ],
 )
