@@ -78,6 +78,14 @@ def test_a_folder_is_no_parquet_file(holeshot: Holeshot, path: str) -> None:
     )
 
 
+def test_a_device_is_not_replaced_by_a_parquet_file(holeshot: Holeshot) -> None:
+    os.mkfifo("pipe")
+    result = holeshot("sql", "select 1", "--parquet", "pipe")
+
+    assert (result.exit_code, result.stderr) == (1, "holeshot: pipe is no plain file: name another\n")
+    assert Path("pipe").is_fifo()
+
+
 @pytest.mark.parametrize("streams", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_as_if_they_were_empty(streams: str) -> None:
     command = f"exec {sys.executable} -m gateway.cli sql - {streams}"
