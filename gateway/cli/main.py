@@ -1,5 +1,6 @@
 """The command ``holeshot``: its commands, in the order in which a new user needs them."""
 
+import errno
 import platform
 import sys
 from typing import Annotated
@@ -22,7 +23,7 @@ from gateway.cli.serve import migrate, prune, serve
 from gateway.cli.slo import slo, slowdowns
 from gateway.cli.sql import sql
 from gateway.cli.tail import tail
-from gateway.cli.terminal import check_arguments, say
+from gateway.cli.terminal import check_arguments, discard_standard_output, open_standard_streams, say
 
 # ``holeshot version``.
 
@@ -108,8 +109,15 @@ def _print_version() -> None:
 
 def main() -> None:
     """Run the command line."""
+    open_standard_streams()
     try:
         check_arguments(sys.argv[1:])
     except typer.Exit as error:
         sys.exit(error.exit_code)
-    application()()
+    try:
+        application()()
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        discard_standard_output()
+        sys.exit(f"holeshot: {error.strerror}: what was to be written is not complete")

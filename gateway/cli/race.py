@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_settings
-from gateway.cli.terminal import FAILED, MISUSED, fail, on_a_terminal, read_standard_input, say
+from gateway.cli.terminal import FAILED, MISUSED, discard_standard_output, fail, on_a_terminal, read_standard_input, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,7 +75,7 @@ def race(  # noqa: PLR0917 - options are named on the command line
     except KeyboardInterrupt:
         raise typer.Exit(STOPPED) from None
     except BrokenPipeError:
-        _discard_standard_output()
+        discard_standard_output()
         raise typer.Exit(FAILED) from None
     if not answered:
         raise typer.Exit(FAILED)
@@ -127,8 +127,3 @@ def _view(*, as_json: bool, times: int) -> "View":
 
 def _announce_demo() -> None:
     say("no provider keys were found: racing simulated providers", err=True)
-
-
-def _discard_standard_output() -> None:
-    """Redirect standard output, so that nothing is flushed into a closed pipe at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

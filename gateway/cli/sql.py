@@ -155,6 +155,8 @@ def _check_parquet(path: Path) -> None:
     if not is_installed():
         fail(HOW_TO_INSTALL)
     check_place(path, force=True)
+    if path.exists() and not path.is_file():  # a device: the finished file would take its place
+        fail(f"{path} is no plain file: name another")
 
 
 def _statement(query: str | None) -> str:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -75,6 +76,21 @@ def read_standard_input() -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         fail(f"standard input is not UTF-8 text (line {line}, byte {error.start}): save it as UTF-8", MISUSED)
+
+
+def open_standard_streams() -> None:
+    """Replace standard streams that are closed (``<&-``), which Python has as None, by the null device."""
+    if sys.stdin is None:
+        sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - for as long as the process runs
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - likewise
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - likewise
+
+
+def discard_standard_output() -> None:
+    """Redirect standard output, so that nothing is flushed into a closed pipe or on a full disk at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def check_arguments(arguments: Iterable[str]) -> None:

@@ -445,7 +445,9 @@ class Ledger:
             task.cancel()
         await asyncio.gather(*interrupted, return_exceptions=True)
         try:
-            async with asyncio.timeout(timeout_s):
+            # With nothing to ship, a database that is away is not waited for: what asks it may hang.
+            is_away = self._shipper.last_error is not None or self._shipper.stalled
+            async with asyncio.timeout(0.0 if is_away and not self.pending else timeout_s):
                 await asyncio.gather(*self._tasks)
                 await self.flush()
                 with suppress(TimeoutError):
@@ -458,7 +460,7 @@ class Ledger:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._keeper.keep()
-            if left:
+            if left and self.pending:
                 lost, folder = self._spool.only_in_memory, str(self._spool.folder)
                 # Event ledger.closed_with_pending_rows: The process ended before all rows were in the database.
                 # `pending` are in the folder `spool`; `lost` are nowhere, as the disk refused them too.

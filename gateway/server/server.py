@@ -17,11 +17,12 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from enum import EnumType
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, NoReturn
 
 import msgspec
 import structlog
@@ -267,6 +268,8 @@ def _ignore(_number: int, _frame: object) -> None:
 def run(settings: Settings, source: Source) -> None:
     """Serve until stopped. ``source`` is the source of ``settings``, for reloads.
 
+    One worker ends the process itself, with 0; the parent of several returns.
+
     Raises:
         ListenError: the gateway cannot listen on the address.
         OSError: a system resource is missing.
@@ -292,10 +295,22 @@ def run(settings: Settings, source: Source) -> None:
         open_context(settings.tls)  # before clients can connect, or workers are forked
     if settings.workers == 1:
         sock = bind(settings.host, settings.port)
-        with asyncio.Runner(loop_factory=_new_loop) as runner:
-            runner.run(_serve(settings, sock, source, lambda: _StopSignals(log)))
+        _run_to_the_end(_serve(settings, sock, source, lambda: _StopSignals(log)), log)
     else:
         _supervise(settings, SharedPort(settings.host, settings.port), source, log)
+
+
+def _run_to_the_end(serving: Coroutine[Any, Any, None], log: Lines) -> NoReturn:
+    """Run ``serving``, and end the process with it, whatever its threads do.
+
+    To close the loop, or to return, is to wait for look-ups of names and for reads of disks that may hang for minutes,
+    though all is closed and written.
+    """
+    with asyncio.Runner(loop_factory=_new_loop) as runner:
+        runner.run(serving)
+        log.drain()
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -475,8 +490,7 @@ def _supervise(settings: Settings, port: SharedPort, source: Source, log: Lines)
 
     def work(sock: socket.socket, lifeline: Lifeline) -> None:
         latest.renew()
-        with asyncio.Runner(loop_factory=_new_loop) as runner:
-            runner.run(_serve(latest.settings, sock, source, lambda: _StopSignals(log, lifeline)))
+        _run_to_the_end(_serve(latest.settings, sock, source, lambda: _StopSignals(log, lifeline)), log)
 
     Supervisor(
         work,

@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import hashlib
+import os
 import signal
 import sqlite3
 from collections.abc import AsyncIterator
@@ -197,6 +198,22 @@ async def test_a_lame_duck_ends_by_itself(folder: Path) -> None:
     async with gateway_before(folder, lame_duck_s=0.1) as (gateway, _, _, _):
         gateway.send(signal.SIGTERM)
         assert await gateway.ended() == 0
+
+
+async def test_a_thread_that_hangs_does_not_delay_the_end(folder: Path) -> None:
+    """As a look-up of a name does, or a read from a disk that is away: here the file that it reads again is a pipe."""
+    async with gateway_before(folder) as (gateway, _, _, _):
+        path = folder / "gateway.yaml"
+        path.unlink()
+        os.mkfifo(path)
+        gateway.send(signal.SIGHUP)
+        writer = await asyncio.to_thread(os.open, path, os.O_WRONLY)  # it is opened once the gateway reads
+        try:
+            gateway.send(signal.SIGINT)
+            assert await gateway.ended() == 0
+        finally:
+            os.close(writer)
+    assert gateway.events("gateway.stopped")
 
 
 async def test_ctrl_c_waits_for_nobody(folder: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 from sqlalchemy.engine import make_url
+from structlog.testing import capture_logs
 
 from gateway.ledger import database, inserts, queries, shipper
 from gateway.ledger.errors import DatabaseUnreachableError
@@ -148,3 +149,23 @@ async def test_a_ledger_told_to_close_while_its_database_hangs_does_close(
     await heir.adopt()
     assert await count(postgres_url) == 2
     await heir.close()
+
+
+async def test_with_nothing_to_ship_a_database_that_is_away_is_not_waited_for(
+    relay: Relay, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "CONNECT_TIMEOUT_S", 10 * PATIENCE_S)
+    url = make_url(postgres_url).set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
+    ledger = Ledger(url, tmp_path / "spool", "w1")
+    relay.hang()
+    with monkeypatch.context() as soon:
+        soon.setattr(shipper, "PING_TIMEOUT_S", 0.5)
+        with pytest.raises(DatabaseUnreachableError):
+            await ledger.flush()
+    monkeypatch.setattr(shipper, "PING_TIMEOUT_S", 10 * PATIENCE_S)
+    await ledger.start()
+    with capture_logs() as logs:
+        async with asyncio.timeout(PATIENCE_S):
+            await ledger.close(10 * PATIENCE_S)
+    assert "ledger.closed_with_pending_rows" not in [log["event"] for log in logs]
+    assert list((tmp_path / "spool").iterdir()) == []

@@ -1,8 +1,10 @@
 """The command line as a whole: its version, and what a shell completes."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from typer.testing import Result
@@ -74,3 +76,31 @@ def test_a_folder_is_no_parquet_file(holeshot: Holeshot, path: str) -> None:
         "",
         f"holeshot: {path} is a folder: name a file in it\n",
     )
+
+
+def test_a_device_is_not_replaced_by_a_parquet_file(holeshot: Holeshot) -> None:
+    os.mkfifo("pipe")
+    result = holeshot("sql", "select 1", "--parquet", "pipe")
+
+    assert (result.exit_code, result.stderr) == (1, "holeshot: pipe is no plain file: name another\n")
+    assert Path("pipe").is_fifo()
+
+
+@pytest.mark.parametrize("streams", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_as_if_they_were_empty(streams: str) -> None:
+    command = f"exec {sys.executable} -m gateway.cli sql - {streams}"
+    result = subprocess.run(["/bin/sh", "-c", command], input=b"", capture_output=True, check=False)
+
+    words = b"" if "2>&-" in streams else b"holeshot: the query is empty\n"
+    assert (result.returncode, result.stdout, result.stderr) == (2, b"", words)
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize("verb", ["version", "schema"])
+def test_a_full_disk_is_one_sentence(verb: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "gateway.cli", verb]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+
+    words = b"holeshot: No space left on device: what was to be written is not complete\n"
+    assert (result.returncode, result.stderr) == (1, words)
