@@ -125,6 +125,7 @@ async def test_names_that_hang_hold_up_no_other_name(monkeypatch: pytest.MonkeyP
     def getaddrinfo(host: str, *options: Any, **named: Any) -> Any:
         if host.startswith("hung-") and not named.get("flags", 0) & socket.AI_NUMERICHOST:
             ends.wait(PATIENCE_S)
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
         return real(host if host != "good.example" else "127.0.0.1", *options, **named)
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
