@@ -159,6 +159,7 @@ def rate_headers(quotas: Iterable[Quota], unix_s: float) -> dict[str, str]:
 
 
 PATIENCE_S = 0.05  # a call with an empty lease waits for a larger one
+MOST_WAITS = 4  # of a call, each for all leases that are too small then
 BEFORE_BODY = frozenset({"max_parallel", "rpm"})  # held before the body of a request is read
 MOST_PAYERS = 4_096  # models: clients may name any list of deployments
 
@@ -421,22 +422,29 @@ class Limits:
         hold.models[payer.model] = held
 
     async def _all(self, wanted: Sequence[_Wanted], amounts: Mapping[str, float], *, of_model: bool = False) -> None:
-        """Hold all or nothing; when leases are too small, wait once for larger ones.
+        """Hold all or nothing; when leases are too small, wait for larger ones.
+
+        While one is waited for, other calls may use up another: it is then waited for likewise. It is not asked for
+        again where less was granted than asked for.
 
         Raises:
             LimitReached: one of the quotas has too little left.
 
         """
+        asked: set[Quota] = set()
         now_s = self._clock()
-        if not _held(wanted, amounts, now_s):
-            await self._leases.enlarge(
-                [(quota, amount) for quota, amount, *_ in _short(wanted, amounts, now_s)], PATIENCE_S
-            )
-            now_s = self._clock()
-            if not _held(wanted, amounts, now_s):
-                quota, _, account, level = next(_short(wanted, amounts, now_s))
+        for turn in range(MOST_WAITS + 1):
+            if _held(wanted, amounts, now_s):
+                return
+            short = list(_short(wanted, amounts, now_s))
+            refusing = [each for each in short if each[0] in asked and _is_denied(each[0], now_s)]
+            if refusing or turn == MOST_WAITS:
+                quota, _, account, level = (refusing or short)[0]
                 account.refused_by = quota
                 raise limit_reached(quota, level.whose, self._unix_clock(), of_model=of_model)
+            asked.update(quota for quota, *_ in short)
+            await self._leases.enlarge([(quota, amount) for quota, amount, *_ in short], PATIENCE_S)
+            now_s = self._clock()
 
     def _account(self, level: Level, unix_s: float) -> Account:
         """Return a level's account, up to date. ``use`` and ``quotas`` are inlined, as this runs for each call."""
@@ -505,6 +513,11 @@ def _short(
         for quota in quotas:
             if not quota.has(amounts[quota.name], now_s):
                 yield quota, amounts[quota.name], account, level
+
+
+def _is_denied(quota: Quota, now_s: float) -> bool:
+    """Whether a lease that was asked for is as large as it gets."""
+    return quota.lease.is_share or now_s < quota.exhausted_until_s
 
 
 def _left(quota: Quota) -> float:

@@ -7,6 +7,8 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from threading import Thread
 from time import perf_counter
 from typing import Any, Literal, cast
 from urllib.parse import unquote, urlsplit
@@ -163,6 +165,48 @@ def proxy_of(scheme: str, host: str) -> Proxy | None:
     return Proxy(parts.scheme, parts.hostname, port, authorization)
 
 
+# Names. The resolver may hang for half a minute, and both event loops have only a few threads for it, which others use
+# too (Redis, the database): with them, two names that hang would hold up all others. So a lookup has its own thread.
+
+
+def look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> asyncio.Future[list[AddrInfoType]]:
+    """Return a future of the addresses of ``host``, an address or a name; it fails as ``socket.getaddrinfo`` does.
+
+    Raises:
+        OSError: ENOMEM, if this machine can start no thread.
+
+    """
+    future: asyncio.Future[list[AddrInfoType]] = loop.create_future()
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, ValueError):  # a name
+        thread = Thread(target=_look_up, args=(loop, future, host, port), name="look-up", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            raise OSError(errno.ENOMEM, "no thread can be started") from None
+    else:
+        future.set_result(cast("list[AddrInfoType]", found))
+    return future
+
+
+def _look_up(loop: asyncio.AbstractEventLoop, future: asyncio.Future[list[AddrInfoType]], host: str, port: int) -> None:
+    found: object = None
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except Exception as error:  # noqa: BLE001 - it is that of all who wait
+        found = error
+    with suppress(RuntimeError):  # the loop was closed meanwhile
+        loop.call_soon_threadsafe(_tell, future, found)
+
+
+def _tell(future: asyncio.Future[list[AddrInfoType]], found: object) -> None:
+    if isinstance(found, Exception):
+        future.set_exception(found)
+    else:
+        future.set_result(cast("list[AddrInfoType]", found))
+
+
 Versions = Literal["auto", "1.1", "2"]
 
 _DNS_CACHE_S = 30.0
@@ -222,6 +266,7 @@ class Dialer:
         self._proxy = proxy
         self._addresses: list[AddrInfoType] = []
         self._resolved_at = -_DNS_CACHE_S
+        self._lookup: asyncio.Future[list[AddrInfoType]] | None = None  # the running one
 
     async def dial(self, owner: Owner, timeout_s: float) -> Connection:
         """Open a connection for ``owner``.
@@ -281,7 +326,7 @@ class Dialer:
         host = self._proxy.host if self._proxy is not None else self._host
         if self._proxy is not None and self._scheme == "http" and self._proxy.scheme == "https":
             secure = self._tls.offering("1.1")
-        addresses = await self._resolve(loop, host)
+        addresses = await self._resolve(host)
         name = host if secure is not None else None
         if len(addresses) == 1:
             address = addresses[0][4]
@@ -299,13 +344,20 @@ class Dialer:
                 raise
         return transport
 
-    async def _resolve(self, loop: asyncio.AbstractEventLoop, host: str) -> list[AddrInfoType]:
-        if not self._addresses or loop.time() - self._resolved_at >= _DNS_CACHE_S:
+    async def _resolve(self, host: str) -> list[AddrInfoType]:
+        """Return the addresses of ``host``. All who wait share one lookup; it goes on if they give up."""
+        if self._addresses and self._loop.time() - self._resolved_at < _DNS_CACHE_S:
+            return self._addresses
+        if self._lookup is None:
             port = self._proxy.port if self._proxy is not None else self._port
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            self._addresses = cast("list[AddrInfoType]", found)
-            self._resolved_at = loop.time()
-        return self._addresses
+            lookup = self._lookup = look_up(self._loop, host, port)
+            lookup.add_done_callback(self._looked_up)
+        return await asyncio.shield(self._lookup)
+
+    def _looked_up(self, lookup: asyncio.Future[list[AddrInfoType]]) -> None:
+        self._lookup = None
+        if not lookup.cancelled() and lookup.exception() is None:
+            self._addresses, self._resolved_at = lookup.result(), self._loop.time()
 
     def _lacking(self, error: BaseException) -> str:
         reason = "Out of memory" if isinstance(error, MemoryError) else getattr(error, "strerror", None) or str(error)

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from tests.app.http.callers import Own, read_whole
 from tests.app.http.conftest import Trust
 from tests.app.http.lines import Server
 from tests.app.providers.origin import soon
+from tests.patience import PATIENCE_S
 
 Address = tuple[Any, ...]
 
@@ -64,25 +66,24 @@ def silent_port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-def resolving(monkeypatch: pytest.MonkeyPatch, *answers: Sequence[Address] | Exception | None) -> list[str]:
-    """Have the running loop's resolver give ``answers`` in turn, the last for ever; None: it never does."""
+def resolving(monkeypatch: pytest.MonkeyPatch, *answers: Sequence[Address] | Exception | threading.Event) -> list[str]:
+    """Have this process's resolver give ``answers`` in turn, the last for ever; an event: unknown, once it is set."""
     asked: list[str] = []
+    real = socket.getaddrinfo
 
-    real = asyncio.get_running_loop().getaddrinfo
-
-    async def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
-        if host[-1].isdigit():  # uvloop asks about addresses, too
-            return await real(host, port, **options)
+    def getaddrinfo(host: str, *options: Any, **named: Any) -> list[Any]:
+        if host[-1].isdigit() or named.get("flags", 0) & socket.AI_NUMERICHOST:
+            return real(host, *options, **named)
         answer = answers[min(len(asked), len(answers) - 1)]
         asked.append(host)
-        if answer is None:
-            await asyncio.get_running_loop().create_future()
+        if isinstance(answer, threading.Event):
+            answer.wait(PATIENCE_S)
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
         if isinstance(answer, Exception):
             raise answer
-        assert answer is not None
         families = [socket.AF_INET6 if ":" in address[0] else socket.AF_INET for address in answer]
         kind = (socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
         return [(family, *kind, address) for family, address in zip(families, answer, strict=True)]
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo, raising=False)
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     return asked

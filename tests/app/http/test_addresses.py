@@ -2,6 +2,9 @@
 
 import asyncio
 import socket
+import threading
+from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,7 @@ from tests.app.http.dialled import answered, calling, refused, resolving, silent
 from tests.app.http.http1_line import Http1Line
 from tests.app.http.lines import Server
 from tests.app.providers.origin import soon
+from tests.patience import PATIENCE_S
 from tests.services.servers import free_port
 
 
@@ -108,9 +112,48 @@ async def test_an_address_that_never_answers_is_given_up_in_time(
 
 
 async def test_a_name_server_that_never_answers_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolving(monkeypatch, None)
+    answers = threading.Event()
+    resolving(monkeypatch, answers)
     async with calling("http://slow.example", connect_timeout_s=0.05) as caller:
         await refused(caller, ErrorKind.CONNECT_TIMEOUT)
+    answers.set()
+
+
+async def test_names_that_hang_hold_up_no_other_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends, real = threading.Event(), socket.getaddrinfo
+
+    def getaddrinfo(host: str, *options: Any, **named: Any) -> Any:
+        if host.startswith("hung-") and not named.get("flags", 0) & socket.AI_NUMERICHOST:
+            ends.wait(PATIENCE_S)
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return real(host if host != "good.example" else "127.0.0.1", *options, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    async with Server(Http1Line).listening() as server, AsyncExitStack() as stack:
+        stack.callback(ends.set)
+        for number in range(40):
+            hung = await stack.enter_async_context(calling(f"http://hung-{number}.example"))
+            calls = [asyncio.create_task(hung.send("POST", "/", b"{}")) for _ in range(3)]
+            for call in calls:
+                stack.push_async_callback(asyncio.wait, [call])
+                stack.callback(call.cancel)
+        async with calling(f"http://good.example:{server.port}", connect_timeout_s=PATIENCE_S) as caller:
+            await answered(server, caller)
+
+
+async def test_calls_that_wait_for_one_name_share_its_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+    asked = resolving(monkeypatch, answers)
+    async with calling("http://slow.example") as caller:
+        for _ in range(2):  # who gave up does not end the lookup
+            hasty = Own(caller.client, 0.02)
+            await refused(hasty, ErrorKind.CONNECT_TIMEOUT)
+        calls = [asyncio.create_task(refused(caller)) for _ in range(20)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert asked == ["slow.example"]
+        answers.set()
+        assert set(await soon(asyncio.gather(*calls))) == {"the name slow.example does not resolve"}
 
 
 @pytest.mark.parametrize("addresses", [1, 2])

@@ -264,6 +264,28 @@ async def test_a_call_that_leaves_while_its_model_asks_for_a_lease_holds_nothing
     assert [each.used for each in process.limits.standings(level_of_key("team", mine))] == [0.0, 0.0]
 
 
+async def test_a_call_waits_for_a_lease_that_others_use_up_while_it_waits_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def enlarge(short: Sequence[tuple[Quota, float]], patience_s: float) -> None:
+        for quota, amount in short:
+            if quota.name == "max_parallel":
+                asks.set()
+                await granted.wait()
+            quota.leased(quota.held + amount, reported=quota.used, at_s=process.clock(), until_s=inf)
+
+    process, asks, granted = Process(), asyncio.Event(), asyncio.Event()
+    monkeypatch.setattr(process.leases, "enlarge", enlarge)
+    team = level_of_team("research", {"rpm": 10.0})
+    process.limits.drop(await process.begin({}, team))  # one request is leased, and free again
+    slow = asyncio.create_task(process.begin({"max_parallel": 1.0}, team))
+    await asks.wait()
+    await process.begin({}, team, client="other")
+    granted.set()
+    await slow
+    assert [each.used for each in process.limits.standings(team)] == [2.0]
+
+
 async def test_a_deployment_without_a_price_counts_as_the_models_dearest() -> None:
     process = Process()
     payer = Payer("llama", "llama", dearest=Price(0.001, 0.01))
