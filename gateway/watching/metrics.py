@@ -324,6 +324,7 @@ class Metrics:
         return await exposition(self._families, self._series.tables()), CONTENT_TYPE
 
     def _refresh(self) -> None:
+        self._series.share_new()
         for read in self._read:
             read()
 

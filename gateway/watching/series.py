@@ -5,16 +5,19 @@ A single process keeps its cells in a list. Each of several workers maps a file 
 lines, where each series begins.
 """
 
+import errno
 import mmap
 import os
 import tempfile
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, cast
 
 import msgspec
+import structlog
 
 from gateway.core.attempts import AttemptRecord
 
@@ -63,17 +66,22 @@ class Series:
     def __init__(self, folder: Path | None = None) -> None:
         """Keep the cells in memory, or in ``folder``, for all processes that share it.
 
-        Raises:
-            OSError: the folder has no space for them.
-
+        Where the folder refuses them, they are in memory all the same, and only this process shows them.
         """
         self.cells: MutableSequence[float] = []
         self._folder = folder
         self._places: dict[tuple[str, tuple[str, ...]], Place] = {}
         self._used = 0
-        self._index = -1
+        self._index: Path | None = None  # where others read which series there are
+        self._descriptor = -1  # of the index
+        self._unwritten = b""  # lines of the index that the disk has refused
+        self._is_refused = False  # and that was logged
         if folder is not None:
-            self.cells, self._index = _shared(folder)
+            try:
+                self.cells, self._index, self._descriptor = _shared(folder)
+            except OSError as error:
+                self.cells = array("d", bytes(SHARED_CELLS * array("d").itemsize))
+                self._log_refusal(error)
 
     def first_cell(self, family: Family, *values: str) -> int:
         """Return where a series begins; it is made when first used."""
@@ -83,12 +91,13 @@ class Series:
         return place.first
 
     def tables(self) -> Iterator[Table]:
-        """Yield the cells of this process and of all that share its folder."""
+        """Yield the cells of this process and of all that share its folder, but for those that cannot be read."""
+        yield Table(True, list(self._places.values()), self.cells)  # noqa: FBT003 - alive
         if self._folder is None:
-            yield Table(True, list(self._places.values()), self.cells)  # noqa: FBT003 - alive
             return
         for index in sorted(self._folder.glob("*.series")):
-            yield _table(index)
+            if index != self._index and (table := _table(index)) is not None:
+                yield table
 
     def _made(self, family: Family, values: tuple[str, ...]) -> Place:
         place = Place(family.name, values, self._used)
@@ -96,36 +105,75 @@ class Series:
             cast("list[float]", self.cells).extend([0.0] * family.width)
         elif self._used + family.width > NOWHERE:
             return Place(family.name, values, NOWHERE)
-        else:
-            os.write(self._index, _ENCODER.encode(place) + b"\n")
+        elif self._index is not None:
+            self._unwritten += _ENCODER.encode(place) + b"\n"
+            self.share_new()
         self._used += family.width
         return place
+
+    def share_new(self) -> None:
+        """Tell the other processes of new series. What a full disk refuses is told once there is space again."""
+        if not self._unwritten:
+            return
+        try:
+            size_bytes = os.fstat(self._descriptor).st_size
+            if os.write(self._descriptor, self._unwritten) != len(self._unwritten):
+                os.ftruncate(self._descriptor, size_bytes)  # half a line would spoil the next one
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301 - as the next write would
+        except OSError as error:
+            self._log_refusal(error)
+        else:
+            self._unwritten, self._is_refused = b"", False
+
+    def _log_refusal(self, error: OSError) -> None:
+        if self._is_refused:
+            return
+        self._is_refused = True
+        # Event metrics.not_shared: The folder in which workers share their metrics refuses new series (`error`). They
+        # are counted, and are missing where another worker answers for `/metrics`; calls go on.
+        # Do: Free space there (`TMPDIR`, usually /tmp). Series follow then; those of a worker that started without
+        # space, after a restart.
+        structlog.get_logger().error(
+            "metrics.not_shared",
+            folder=str(self._folder),
+            error=error.strerror or str(error),
+            hint="what this worker counts is missing in answers of others; free space there",
+        )
 
 
 def forget_process(folder: Path, pid: int) -> None:
     """Mark a worker as dead: its counters stay, its gauges do not."""
     for cells in folder.glob(f"{pid}-*.cells"):
-        cells.rename(cells.with_suffix(".dead"))
+        with suppress(OSError):  # the parent of all workers has to go on
+            cells.rename(cells.with_suffix(".dead"))
 
 
-def _shared(folder: Path) -> tuple[MutableSequence[float], int]:
+def _shared(folder: Path) -> tuple[MutableSequence[float], Path, int]:
     with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{os.getpid()}-", suffix=".cells", delete=False) as file:
-        # Written, not only extended: counting in a hole of a file would kill us on a full disk.
-        file.write(bytes(SHARED_CELLS * array("d").itemsize))
-        file.flush()
-        cells = memoryview(mmap.mmap(file.fileno(), 0)).cast("d")
-        path = Path(file.name).with_suffix(".series")
-    index = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    return cast("MutableSequence[float]", cells), index
+        try:
+            # Written, not only extended: counting in a hole of a file would kill us on a full disk.
+            file.write(bytes(SHARED_CELLS * array("d").itemsize))
+            file.flush()
+            cells = memoryview(mmap.mmap(file.fileno(), 0)).cast("d")
+            path = Path(file.name).with_suffix(".series")
+            index = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError:
+            Path(file.name).unlink(missing_ok=True)
+            raise
+    return cast("MutableSequence[float]", cells), path, index
 
 
-def _table(index: Path) -> Table:
-    lines = index.read_bytes()
-    places = _DECODER.decode_lines(lines[: lines.rfind(b"\n") + 1])  # the last line may be incomplete
+def _table(index: Path) -> Table | None:
+    """Return what another process counts; None where its files are gone, as cleaners of /tmp delete, or are spoiled."""
     try:
-        return Table(True, places, _mapped(index.with_suffix(".cells")))  # noqa: FBT003 - alive
-    except FileNotFoundError:
-        return Table(False, places, _mapped(index.with_suffix(".dead")))  # noqa: FBT003 - dead
+        lines = index.read_bytes()
+        places = _DECODER.decode_lines(lines[: lines.rfind(b"\n") + 1])  # the last line may be incomplete
+        try:
+            return Table(True, places, _mapped(index.with_suffix(".cells")))  # noqa: FBT003 - alive
+        except FileNotFoundError:
+            return Table(False, places, _mapped(index.with_suffix(".dead")))  # noqa: FBT003 - dead
+    except (OSError, ValueError):
+        return None
 
 
 def _mapped(path: Path) -> Sequence[float]:

@@ -1,13 +1,16 @@
 """What is counted, and the page it makes, read by Prometheus' own parser."""
 
 import asyncio
+import errno
+import mmap
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
 import pytest
+import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.app.background import TargetFigures
@@ -18,6 +21,7 @@ from gateway.targets.targets import Burn, Counts, Definition, Standing, Target, 
 from gateway.watching import series
 from gateway.watching.metrics import MULTIPROCESS_FOLDER, Metrics, forget_process
 from gateway.watching.series import ADHOC_LABEL, GAP_BUCKETS, GAP_EDGES, MOST_CLIENTS, OTHER_CLIENTS, Family
+from tests.app.gateway.lacking import refusing
 from tests.unit.ledger.records import NOON, attempt, call, failed, lost, new_id, raced_call, won
 
 Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -35,6 +39,10 @@ async def page_of(metrics: Metrics) -> Page:
 
 def at(page: Page, name: str, **labels: str) -> float | None:
     return page.get((name, frozenset(labels.items())))
+
+
+def answered(page: Page) -> float | None:
+    return at(page, "holeshot_calls_total", model="llama", mode="auto", status="200")
 
 
 def files(folder: Path, pattern: str) -> list[Path]:
@@ -256,7 +264,65 @@ async def test_a_series_that_another_worker_is_just_adding_is_left_for_the_next_
     [index] = files(tmp_path, "*.series")
     with index.open("ab") as file:
         file.write(b'["holeshot_calls_total",["auto","lla')
-    assert at(await page_of(metrics), "holeshot_calls_total", model="llama", mode="auto", status="200") == 1
+    assert answered(await page_of(knowing("llama"))) == 1
+
+
+@pytest.mark.parametrize("taken", [0, 9])
+async def test_a_full_disk_keeps_new_series_from_the_others_until_there_is_space(
+    taken: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MULTIPROCESS_FOLDER, str(tmp_path))
+    one, other = knowing("llama"), knowing("llama")
+    write = os.write
+    half = refusing(errno.ENOSPC) if not taken else lambda descriptor, data: write(descriptor, data[:taken])
+    with monkeypatch.context() as full, structlog.testing.capture_logs() as logs:
+        full.setattr(os, "write", half)
+        for _ in range(2):
+            one.call_finished(raced_call())
+        assert answered(await page_of(one)) == 2
+        assert answered(await page_of(other)) is None
+    assert [log["event"] for log in logs] == ["metrics.not_shared"]
+    one.call_finished(raced_call())
+    await page_of(one)  # as each second
+    assert answered(await page_of(other)) == 3
+
+
+async def test_a_worker_without_a_file_for_its_cells_counts_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MULTIPROCESS_FOLDER, str(tmp_path))
+    other = knowing("llama")
+    known = files(tmp_path, "*")
+    with monkeypatch.context() as scarce, structlog.testing.capture_logs() as logs:
+        scarce.setattr(mmap, "mmap", refusing(errno.ENOMEM))
+        alone = knowing("llama")
+    assert files(tmp_path, "*") == known
+    assert [log["event"] for log in logs] == ["metrics.not_shared"]
+    alone.call_finished(raced_call())
+    assert answered(await page_of(alone)) == 1
+    assert answered(await page_of(other)) is None
+
+
+@pytest.mark.parametrize(
+    ("which", "spoil"),
+    [
+        ("*.series", Path.unlink),
+        ("*.series", lambda path: path.write_bytes(b"no JSON\n")),
+        ("*.cells", Path.unlink),
+        ("*.cells", lambda path: (path.unlink(), path.touch())),
+    ],
+)
+async def test_files_of_another_worker_that_are_spoiled_or_gone_leave_out_only_its_figures(
+    which: str, spoil: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MULTIPROCESS_FOLDER, str(tmp_path))
+    other = knowing("llama")
+    other.call_finished(raced_call())
+    for path in files(tmp_path, which):
+        spoil(path)
+    metrics = knowing("llama")
+    metrics.call_finished(raced_call())
+    assert answered(await page_of(metrics)) == 1
 
 
 async def test_what_does_not_fit_is_not_counted_and_disturbs_nobody(
