@@ -4,6 +4,7 @@ In a wheel they are under ``_lib``, in a checkout beside this package. Other dis
 common names, too. So neither is installed at the top level, and the folder that has them comes first in ``sys.path``.
 """
 
+import signal
 import sys
 from pathlib import Path
 
@@ -14,6 +15,10 @@ def main() -> None:
     """Run the command line. On Windows, exit with a message before a module is imported that Windows lacks."""
     if sys.platform == "win32":
         sys.exit(f"holeshot: {NOT_ON_WINDOWS}")
+    if sys.argv[1:2] == ["serve"]:
+        # It asks to read again what is only about to be read, and would end a process without a handler. Programs that
+        # the configuration runs would inherit SIG_IGN.
+        signal.signal(signal.SIGHUP, lambda *_: None)
     package = Path(__file__).resolve().parent
     inside = package / "_lib"
     sys.path.insert(0, str(inside if inside.is_dir() else package.parent))

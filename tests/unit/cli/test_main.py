@@ -1,6 +1,7 @@
 """The command line as a whole: its version, and what a shell completes."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -43,6 +44,28 @@ def test_starting_imports_nothing_that_draws_or_serves() -> None:
     code = f"from gateway.cli.main import application; application(); import sys; print({slow} & set(sys.modules))"
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"set()\n"
+
+
+def test_a_reload_that_is_asked_for_while_serve_is_imported_does_not_end_it() -> None:
+    code = """
+import importlib.abc, os, signal, sys
+from holeshot.__main__ import main
+
+class HangUp(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "gateway":
+            os.kill(os.getpid(), signal.SIGHUP)
+
+sys.meta_path.insert(0, HangUp())
+sys.argv = ["holeshot", *sys.argv[1:]]
+main()
+"""
+    ended = {
+        command: subprocess.run([sys.executable, "-c", code, command, "--help"], capture_output=True, check=False)
+        for command in ("serve", "tail")
+    }
+
+    assert {command: each.returncode for command, each in ended.items()} == {"serve": 0, "tail": -signal.SIGHUP}
 
 
 def test_an_argument_that_is_not_utf_8_is_named() -> None:
