@@ -81,6 +81,10 @@ def _explained(error: OSError) -> str:
         return f"{limit} open files are too few for the gateway: raise the limit, for example with `ulimit -n 4096`"
     if error.errno == errno.ENFILE:
         return "this machine has no open files left: raise fs.file-max, or stop programs that hold many"
+    if error.errno == errno.EAGAIN:
+        return "no process can be started: raise the number that this user may have (`ulimit -u`) or the container's"
+    if error.errno == errno.ENOMEM:
+        return "this machine has not enough free memory for the gateway: free some, or set fewer `workers`"
     if error.errno == errno.ENOSPC:
         return f"there is no space left on the disk{_of(error)}: free some, and start again"
     return f"the gateway cannot start: {error.strerror or error}{_of(error)}"

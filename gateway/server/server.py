@@ -156,12 +156,18 @@ class Supervisor:
         self._number = number
         self._lifeline = Lifeline()
         self._born_at: dict[int, float] = {}  # by process id
+        self._has_forked = False
         self._failures = 0  # short lives in a row
         self._start_after = 0.0  # monotonic seconds
         self._stopping = False
 
     def run(self) -> None:
-        """Keep the workers running until a signal to stop; return when all have ended."""
+        """Keep the workers running until a signal to stop; return when all have ended.
+
+        Raises:
+            OSError: the first one cannot be forked. Later ones are tried again.
+
+        """
         read_end, write_end = os.pipe()
         for end in (read_end, write_end):
             os.set_blocking(end, False)
@@ -234,8 +240,22 @@ class Supervisor:
             return
         # Until it has its own handlers, a signal to the child would reach the parent's pipe.
         mask_signals(_HANDLED, blocked=True)
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            mask_signals(_HANDLED, blocked=False)
+            sock.close()
+            if not self._has_forked:
+                raise
+            # Event worker.not_forked: The system refuses a new worker (`error`): processes or memory have run out. It
+            # is tried again, after at most 30 s; the other workers serve meanwhile.
+            # Do: Raise the number of processes that this user or container may have, free memory, or set fewer
+            # `workers`.
+            structlog.get_logger().error("worker.not_forked", error=str(error))
+            self._pause(0.0)
+            return
         if pid:
+            self._has_forked = True
             self._born_at[pid] = time.monotonic()
             sock.close()
             mask_signals(_HANDLED, blocked=False)

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import itertools
 import os
 import pathlib
 import resource
@@ -62,6 +63,12 @@ def _sockets_refuse(option: str) -> None:
     socket.socket = Socket  # type: ignore[misc] # as of a kernel that refuses the option
 
 
+def _forks_refused(*numbers: int) -> None:
+    """Refuse these forks of the process, the first of which is 1, as where it may have no more processes."""
+    fork, made = os.fork, itertools.count(1)
+    os.fork = lambda: refusing(errno.EAGAIN)() if next(made) in numbers else fork()
+
+
 def _no_affinity() -> None:
     del os.sched_getaffinity
     os.process_cpu_count = os.cpu_count  # type: ignore[attr-defined] # Python 3.13's own, which it would have chosen
@@ -82,6 +89,8 @@ def _macos() -> None:
 LACKS: dict[str, Callable[[], object]] = {
     "uvloop": lambda: sys.modules.update({"uvloop": None}),  # type: ignore[dict-item] # importing it fails
     "fork": lambda: delattr(os, "fork"),
+    "first_fork": lambda: _forks_refused(1),
+    "later_forks": lambda: _forks_refused(2, 4),
     "prctl": lambda: sys.modules.update({"ctypes": None}),  # type: ignore[dict-item] # importing it fails
     "pthread_sigmask": lambda: delattr(signal, "pthread_sigmask"),
     "reuseport": lambda: delattr(socket, "SO_REUSEPORT"),

@@ -17,7 +17,8 @@ from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.patience import PATIENCE_S
 
 NEEDED = {"fork", "flock"}  # without these the gateway does not start, and says why
-SINGLE = sorted(set(lacking.LACKS) - NEEDED)
+OF_WORKERS = {"first_fork", "later_forks"}
+SINGLE = sorted(set(lacking.LACKS) - NEEDED - OF_WORKERS)
 
 
 async def answers(gateway: GatewayProcess) -> bytes:

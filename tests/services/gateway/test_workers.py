@@ -264,6 +264,34 @@ async def test_a_worker_that_is_started_later_demands_the_keys_that_a_reload_bro
                 assert response.status == 401
 
 
+async def test_a_worker_that_the_system_refuses_to_fork_is_tried_again(tmp_path: Path, stores: dict[str, Any]) -> None:
+    async with ScriptedProvider() as provider:
+        config = configuration(tmp_path, {"alpha": provider.base_url}, **stores, workers=2)
+        async with started(config, tmp_path, command=lacking.command("later_forks")) as gateway:
+            await gateway.event("worker.not_forked", 1)  # the second
+            first = await gateway.event("gateway.started", 2)
+            os.kill(first["pid"], signal.SIGKILL)
+            await gateway.event("worker.not_forked", 2)  # the fourth, in place of the one that died
+            await asyncio.gather(*(chat(gateway) for _ in range(CALLS)))
+            await gateway.event("gateway.started", 3)
+            await asyncio.gather(*(chat(gateway) for _ in range(CALLS)))
+            gateway.send(signal.SIGTERM)
+            assert await gateway.ended() == 0
+    assert b"Traceback" not in gateway.stderr
+
+
+async def test_a_first_worker_that_is_refused_ends_the_start_in_one_line(
+    tmp_path: Path, stores: dict[str, Any]
+) -> None:
+    config = configuration(tmp_path, {"alpha": "http://127.0.0.1:9/v1"}, **stores, workers=2)
+    process = await launched(config, tmp_path, command=lacking.command("first_fork"))
+    async with asyncio.timeout(PATIENCE_S):
+        _, stderr = await process.communicate()
+    assert process.returncode == 1
+    assert b"no process can be started: raise the number" in stderr
+    assert b"Traceback" not in stderr
+
+
 @pytest.mark.parametrize("what", ["uvloop", "prctl", "pthread_sigmask", "reuseport", "reuseport_refused", "macos"])
 async def test_workers_serve_on_a_system_without(tmp_path: Path, stores: dict[str, Any], what: str) -> None:
     async with ScriptedProvider() as provider:
