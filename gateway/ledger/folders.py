@@ -97,31 +97,49 @@ def claim(folder: Path) -> tuple[Path, int]:
 def orphaned(spool_dir: Path) -> Iterator[tuple[Path, int]]:
     """Yield the folders of dead owners, each with its lock, which is now ours: close the descriptor to release it.
 
-    Another user's folders are skipped with a warning: only that user can ship them.
+    Folders that cannot be used, such as another user's, are skipped with a warning.
     """
-    if not spool_dir.is_dir():
+    try:
+        folders = sorted(spool_dir.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
         return
-    for folder in sorted(spool_dir.iterdir()):
+    except OSError as error:
+        warn_of_skipped(spool_dir, error)
+        return
+    for folder in folders:
         if folder.name.startswith("."):
             continue
         try:
             descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        except PermissionError:
-            # Event ledger.spool_skipped: A folder of waiting rows belongs to another user of this machine, and cannot
-            # be read.
-            # Do: Start a gateway as that user once, or give the folder to this gateway's user.
-            structlog.get_logger().warning(
-                "ledger.spool_skipped",
-                spool=str(folder),
-                hint="it belongs to another user; only a gateway of that user can ship it",
-            )
+        except OSError as error:
+            warn_of_skipped(folder, error)
             continue
-        if lock_file(descriptor, folder / LOCK_NAME):
+        try:
+            is_ours = lock_file(descriptor, folder / LOCK_NAME)
+        except OSError as error:
+            warn_of_skipped(folder, error)
+            is_ours = False
+        if is_ours:
             yield folder, descriptor
         else:
             os.close(descriptor)
+
+
+def warn_of_skipped(folder: Path, error: OSError) -> None:
+    """Log that the rows of a dead process must wait, and what for; the next look may find them readable."""
+    mine = "if it belongs to another user, only a gateway of that user can ship it"
+    # Event ledger.spool_skipped: A folder with waiting rows of processes that died cannot be used (`error`), for example
+    # as it belongs to another user of this machine. It is left as it is, and tried again; other folders are adopted.
+    # Do: Start a gateway as that user once, or give the folder to this gateway's user. With an error of the disk, repair
+    # that first.
+    structlog.get_logger().warning(
+        "ledger.spool_skipped",
+        spool=str(folder),
+        error=error.strerror or str(error),
+        hint=mine if isinstance(error, PermissionError) else "it is left as it is; see whether its disk is well",
+    )
 
 
 def mark_moved(lock: int) -> None:

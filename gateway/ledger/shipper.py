@@ -15,7 +15,7 @@ from gateway.core.log import OutageCauses
 from gateway.ledger import inserts
 from gateway.ledger.entries import NO_ROWS, Entry, Shippable, Unfinished, encode
 from gateway.ledger.errors import DatabaseUnreachableError
-from gateway.ledger.folders import is_moved, orphaned
+from gateway.ledger.folders import is_moved, orphaned, warn_of_skipped
 from gateway.ledger.retention import KEEP_ALL, Retention
 from gateway.ledger.spool import Batch, Reader, Spool
 from gateway.ledger.store import Store
@@ -299,6 +299,8 @@ async def adopt(spool_dir: Path, shipper: Shipper, also: AdoptionListener | None
     for folder, lock in orphaned(spool_dir):
         try:
             await _adopt_folder(folder, shipper, also, was_moved=is_moved(lock))
+        except OSError as error:  # nothing of it was deleted
+            warn_of_skipped(folder, error)
         finally:
             os.close(lock)
 

@@ -495,11 +495,7 @@ class Ledger:
             DatabaseUnreachableError: the database is away; what was not shipped stays.
 
         """
-        try:
-            await adopt(self._spool_dir, self._shipper, None if self.clickhouse is None else self.clickhouse.queue)
-        except OSError:  # a folder that cannot be read: waiting tasks must not wait for ever
-            self._adopted.set()
-            raise
+        await adopt(self._spool_dir, self._shipper, None if self.clickhouse is None else self.clickhouse.queue)
         self._adopted.set()
 
     async def fold(self) -> None:

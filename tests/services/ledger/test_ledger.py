@@ -11,6 +11,7 @@ from typing import Any
 import asyncpg
 import msgspec
 import pytest
+import structlog
 from sqlalchemy.engine import make_url
 
 from gateway.core.attempts import Outcome
@@ -310,6 +311,30 @@ async def test_a_shipped_segment_that_cannot_be_deleted_stops_nothing(ledger_url
     await ledger.flush()
     assert (await count(ledger_url, "calls"), ledger.pending) == (2, 0)
     await ledger.close()
+
+
+@pytest.mark.parametrize("unreadable", ["lock", "00000001.jsonl"])
+async def test_a_dead_workers_spool_that_cannot_be_read_keeps_no_other_from_its_heir(
+    ledger_url: str, tmp_path: Path, unreadable: str
+) -> None:
+    records = {name: raced_call() for name in ("first", "second")}
+    for name, record in records.items():
+        dead = Ledger(ledger_url, tmp_path / "spool", name)
+        dead.call_finished(record)
+        dead._spool.close(remove=False)
+        await dead._store.aclose()
+    path = tmp_path / "spool" / "first" / unreadable
+    path.rename(path.with_suffix(".whole"))
+    path.symlink_to(path.name)  # of itself: root may open everything else
+    heir = Ledger(ledger_url, tmp_path / "spool", "heir")
+    with structlog.testing.capture_logs() as logs:
+        await heir.adopt()
+    assert await stored(ledger_url) == Counter([(records["second"].id, None)])
+    assert [log["spool"] for log in logs if log["event"] == "ledger.spool_skipped"] == [str(path.parent)]
+    path.with_suffix(".whole").rename(path)
+    await heir.adopt()
+    assert await stored(ledger_url) == Counter((each.id, None) for each in records.values())
+    await heir.close()
 
 
 async def test_two_heirs_adopt_a_spool_once(ledger_url: str, tmp_path: Path) -> None:
