@@ -199,6 +199,16 @@ async def test_an_error_told_in_the_middle_is_passed_on_and_recorded(opened: Ope
         assert await running.outcomes() == {"alpha": "failed"}
 
 
+async def test_an_error_that_is_declared_as_events_is_one(opened: Open) -> None:
+    refusal = {"error": {"message": "slow down", "code": "rate_limit_exceeded"}}
+    async with opened(alpha=[says(refusal, kind="text/event-stream")]) as (running, _):
+        body = {"model": MODEL, "input": "x", "stream_format": "sse"}
+        async with running.post(body, path="/v1/audio/speech") as response:
+            assert (response.status, (await response.json())["error"]["message"]) == (429, "slow down")
+        [attempt] = await running.rows("select * from attempts")
+    assert attempt["error_kind"] == "rate_limit"
+
+
 async def test_a_key_whose_rate_limit_is_told_in_the_middle_rests(opened: Open) -> None:
     refusal = b'data: {"type":"error","error":{"message":"slow down","code":"rate_limit_exceeded"}}\n\n'
     refuses = plays(b"data: {}\n\n", refusal, kind="text/event-stream")
