@@ -540,7 +540,10 @@ ATTEMPTS: Mapping[str, Sequence[Rule]] = {
     "key_name": [same(_key_name, only=_arrived)],
     "model_version": [same(lambda _: VERSION, only=_has_told)],
     "system_fingerprint": [
-        same(lambda one: None if api(one) == "messages" else fingerprint(one.persona), only=_has_told)
+        same(
+            lambda one: None if api(one) == "messages" else fingerprint(one.persona),
+            only=lambda one: _has_told(one) and _has_won(one),
+        )
     ],
     "provider_request_id": [same(lambda one: one.seen.id if one.seen.headers_at else None, only=_arrived, off=0.02)],
     "in_flight": [mean(lambda one: one.seen.in_flight, 0.5, only=_arrived)],

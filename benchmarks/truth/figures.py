@@ -213,11 +213,10 @@ def _sorts(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
             f"answers of {status}, counted", due, sum(row["n"] for row in errors if row["status_code"] == status)
         )
         yield Figure(f"answers of {status}, some", 1, due, "≥ 1", due >= 1)
+    personas = [one.persona.name for call in (*facts.calls, *facts.others) for one in call.attempts]
     for name in ("steady", "chunky", "caching"):
         row = _of(ledger.views["throughput"], deployment=f"{name}/m")
-        yield equal(
-            f"throughput, attempts of {name}", sum(one.persona.name == name for one in facts.attempts), row["n"]
-        )
+        yield equal(f"throughput, attempts of {name}", personas.count(name), row["n"])
     value = [row for row in ledger.views["cache_value"] if row["deployment"] == "caching/m"]
     told = [one for one in facts.attempts if one.persona.name == "caching" and one.row["outcome"] == "won" and one.seen]
     cached = sum(one.seen.draw.cached for one in told if one.seen is not None)
