@@ -110,6 +110,7 @@ class Attempts:
         open_call.use_model(model)
         self.empty: dict[Attempt, asyncio.Future[None]] = {}  # with empty or invalid answers
         self.all: list[Attempt] = []  # in the order of launch
+        self.failed = 0  # how many of them, by themselves: not by a timeout
         is_kept = model.race.keep_rival and not open_call.call.streamed
         self._backup: Backup[Attempt] | None = Backup() if is_kept else None
 
@@ -137,14 +138,15 @@ class Attempts:
         return [other for other in self.all if other is not attempt and other.state in _MAY_BID]
 
     def is_late(self, name: str) -> bool:
-        """Whether it is too late to launch ``name``. A single attempt is replaced even after its whole timeout.
+        """Whether it is too late to launch ``name``: two attempts were silent for its timeout, or one for twice as long.
 
-        Of a continuation the call's age says nothing: it has a limit of its own (``takeover.in_time``).
+        A single attempt is always replaced, and one that failed by itself does not count. Of a continuation the call's age says nothing: it has a limit of its own (``takeover.in_time``).
         """
         if self._plan.launches[0].role is Role.TAKEOVER:
             return False
         age_s = self._open_call.services.clock() - self._open_call.call.received_at
-        return len(self.all) > 1 and age_s >= self._model.deployments[name].clocks.ttft_s
+        timeouts = 1 if len(self.all) - self.failed > 1 else 2
+        return len(self.all) > 1 and age_s >= timeouts * self._model.deployments[name].clocks.ttft_s
 
     def begin(self, launches: Iterable[Launch]) -> bool:
         """Announce the call and launch its first attempts; return whether there are any.

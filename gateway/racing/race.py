@@ -22,7 +22,7 @@ from gateway.racing.launches import LaunchSchedule, Replacements
 from gateway.racing.measurement import milliseconds
 from gateway.racing.reader import Block
 from gateway.racing.records import NOT_KNOWN as UNKNOWN
-from gateway.racing.records import alone
+from gateway.racing.records import alone, outcome_of
 from gateway.racing.sinks import Forward, Sink, Winner
 from gateway.steering import Launch, Plan
 from providers import ErrorKind, Exchange, UpstreamError
@@ -254,6 +254,7 @@ class Race:
         active = self._attempts.active
         self._hold.failed(attempt, self._attempts.others(attempt))
         self._failures.append((attempt.deployment.name, error))
+        self._attempts.failed += outcome_of(error) is not Outcome.TIMEOUT
         if error.kind is ErrorKind.BAD_REQUEST:
             self._schedule.limit(0 if active else 1)
         elif was_winner or attempt.token_at() is not None:

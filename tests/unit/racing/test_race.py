@@ -396,6 +396,20 @@ def test_whoever_hangs_alone_through_the_whole_clock_is_still_replaced() -> None
     assert track.outcomes == {"hung": "timeout", "b": "won"}
 
 
+def test_whoever_refuses_in_place_of_one_that_hung_is_replaced_until_another_hangs() -> None:
+    clocks = Clocks(connect_s=5, ttft_s=10, stall_s=60, total_s=None)
+    dead = [refuses(name, ErrorKind.CONNECT_ERROR, 502, at=0.1) for name in ("dead", "down")]
+    plan = [("hung", 0.0, Role.PRIMARY)]
+    track = Track(hangs("hung"), *dead, answers("b", 0.5), launches=plan, rest=["dead", "down", "b"], clocks=clocks)
+    assert run(track.run()).ttft_ms == pytest.approx(10_700)
+    assert track.outcomes == {"hung": "timeout", "dead": "failed", "down": "failed", "b": "won"}
+    second = [hangs("hung"), dead[0], hangs("mute"), answers("b", 0.5)]
+    track = Track(*second, launches=plan, rest=["dead", "mute", "b"], clocks=clocks)
+    with pytest.raises(AllProvidersFailed):
+        run(track.run())
+    assert track.outcomes == {"hung": "timeout", "dead": "failed", "mute": "timeout"}
+
+
 def test_good_events_that_share_a_read_with_nonsense_are_forwarded() -> None:
     track = Track(Timetable("a", [(0.1, delta("first ")), (0.2, delta("good") + b"data: {broken\n\n")]))
     record = run(track.run())
