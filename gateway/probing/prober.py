@@ -285,6 +285,7 @@ def call_of(
         mode=Mode.SINGLE,
         objective=Objective.FIRST_TOKEN,
         win_on=WinOn(model.race.win_on),
+        sentence_words=model.race.sentence_words,
         prompt_class=_SMALL,
         prompt_tokens=prompt_tokens,
         wants_usage=False,
