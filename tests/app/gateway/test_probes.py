@@ -172,6 +172,16 @@ async def test_the_probe_of_a_voice_waits_for_its_first_sentence_as_calls_do(ser
     assert attempt["ttft_ms"] is not None
 
 
+async def test_a_probe_wants_text_which_is_always_valid(serve: Serve) -> None:
+    """A model that reasons may have no more to say in a probe's few tokens."""
+    config = probing("alpha", model={"race": {"win_on": "valid"}})
+    async with serve(config=config, alpha=[Reasoning("Let me see."), *answer()]) as running:
+        [probe, *_] = await ended(running)
+        [attempt, *_] = await running.rows("select * from attempts")
+    assert (probe["outcome"], attempt["win_on"]) == ("answered", "any")
+    assert attempt["token_ms"] == attempt["ttft_ms"] is not None
+
+
 async def test_a_fixed_prompt_is_sent_as_it_is_and_its_answer_is_kept(serve: Serve) -> None:
     scripts = [Reasoning("Let me see. "), *answer("The ", "sea\x00.")[1:]]
     async with serve(config=probing("alpha", enabled=False, same_model=True), alpha=scripts) as running:
