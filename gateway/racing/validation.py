@@ -229,7 +229,7 @@ def _flaw_of_calls(call: Call, measurement: Measurement, asked: Expected) -> Fla
         return None if valid is None else Flaw.BAD_TOOL_CALL
     arguments = calls.arguments() or []
     if len(arguments) != len(calls.names) or not any(asked.tools.values()):
-        return False  # custom tools take no JSON, and which call is whose is unknown
+        return False  # no schema, or which call is whose is unknown
     if len(arguments) > _MOST_CHECKED:
         return None
     for name, piece in zip(calls.names, arguments, strict=True):
