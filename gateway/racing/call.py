@@ -95,6 +95,8 @@ class OpenCall:
         self.cancelled_as = cancelled_as
         self.launched = 0  # attempts, at all models
         self.waited_s = 0.0  # for a seat
+        self.own_s = 0.0  # the gateway's part of the time so far, in which no deployment was asked
+        self.unasked_since = call.received_at
         self.record: CallRecord | None = None
         self.broken: list[Broken] = []  # parts of the answer, each continued by another deployment
         self.takeover: str | None = None  # FINISHED, RESCUED, or why an answer that broke off was not continued
