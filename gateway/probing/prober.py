@@ -273,7 +273,7 @@ def call_of(
     region: str | None,
 ) -> Call:
     """Return the probe as a call without a client."""
-    prompt_tokens = size_of(fields) // CHARS_PER_TOKEN
+    prompt_tokens, win_on = size_of(fields) // CHARS_PER_TOKEN, WinOn(model.race.win_on)
     return Call(
         id=probe_id,
         received_at=received_at,
@@ -284,7 +284,8 @@ def call_of(
         streamed=True,
         mode=Mode.SINGLE,
         objective=Objective.FIRST_TOKEN,
-        win_on=WinOn(model.race.win_on),
+        win_on=WinOn.ANY if win_on is WinOn.VALID else win_on,  # text is always valid, as in calls
+        sentence_words=model.race.sentence_words,
         prompt_class=_SMALL,
         prompt_tokens=prompt_tokens,
         wants_usage=False,

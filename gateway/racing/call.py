@@ -22,7 +22,7 @@ from gateway.racing.records import NOT_KNOWN as UNKNOWN
 from gateway.racing.records import Alone, call_record, call_start, taken_over
 from gateway.racing.services import Services
 from gateway.racing.slots import Wait
-from gateway.racing.validation import EXPECTED, REQUESTED
+from gateway.racing.validation import EXPECTED, REQUESTED, requested
 from providers import UpstreamError
 
 RESCUED = "rescued"  # the value of ``takeover`` of an answer that nearly stopped and was finished by another deployment
@@ -95,6 +95,8 @@ class OpenCall:
         self.cancelled_as = cancelled_as
         self.launched = 0  # attempts, at all models
         self.waited_s = 0.0  # for a seat
+        self.own_s = 0.0  # the gateway's part of the time so far, in which no deployment was asked
+        self.unasked_since = call.received_at
         self.record: CallRecord | None = None
         self.broken: list[Broken] = []  # parts of the answer, each continued by another deployment
         self.takeover: str | None = None  # FINISHED, RESCUED, or why an answer that broke off was not continued
@@ -159,7 +161,8 @@ class OpenCall:
             services.recorder.attempt_ended(attempt.model or call.model, call.prompt_class, attempt, ago_s)
         finally:
             if record is not None:
-                bill = settle([attempt], self._winner, self._deployments, call.prompt_tokens, record.max_tokens)
+                most = record.max_tokens, requested(call.fields, call.dialect).answers
+                bill = settle([attempt], self._winner, self._deployments, call.prompt_tokens, *most)
                 services.recorder.attempt_audited(record.model, bill.attempts[0], bill.duplicate.usd)
 
     def finish(

@@ -56,10 +56,9 @@ class Phase(Enum):
 class Claim:
     """Times of one race, by the gateway's clock."""
 
-    __slots__ = ("_open_call", "_overhead_ms", "claimed_at", "held", "planned_at")
+    __slots__ = ("_open_call", "_overhead_ms", "claimed_at", "held")
 
     def __init__(self, open_call: OpenCall) -> None:
-        self.planned_at = 0.0  # when the first attempt is launched, unless it waits for a seat
         self.claimed_at: float | None = None
         self.held: Held | None = None  # the hold that the win has ended
         self._open_call = open_call
@@ -68,7 +67,7 @@ class Claim:
     def winner(self, attempt: Attempt, exchange: Exchange, now: float, *, is_last: bool) -> Winner:
         """Return the facts about ``attempt``, which has won with a first token at ``now``, for the response headers."""
         open_call = self._open_call
-        own_s = (self.planned_at - open_call.call.received_at) + max(0.0, open_call.services.clock() - now)
+        own_s = open_call.own_s + max(0.0, open_call.services.clock() - now)
         self._overhead_ms = milliseconds(own_s)
         return Winner(
             call=open_call.call,
@@ -353,7 +352,8 @@ class Race:
         self._finish()
 
     def _start(self) -> None:
-        self._claim.planned_at = self.open_call.services.clock()
+        open_call = self.open_call
+        open_call.own_s += open_call.services.clock() - open_call.unasked_since  # a wait for a seat is not part of it
         if not self._attempts.begin(self._schedule.open()) and not self._replacements.line_up():
             self._fail()
 
@@ -389,6 +389,7 @@ class Race:
         """End the race: no attempt has answered, and no candidate is left."""
         self.open_call.services.outbox.drain()
         self._ending = Unanswered(tuple(self._failures), self._schedule.full(), self._attempts.asked)
+        self.open_call.unasked_since = self.open_call.services.clock()  # until another model is asked
         self._finish()
 
     def _win(self, attempt: Attempt, now: float) -> None:

@@ -485,9 +485,9 @@ class Learning:
         health.trouble = trouble
         if attempt.retry_after_s is not None:
             health.cool(attempt.retry_after_s, now_s)  # a 503 with retry-after
-        if attempt.ttft_ms is None and not (
-            kind in _TIMEOUTS and self._own_delay.explains(launched, self._unix_clock() - ago_s, now_s)
-        ):
+        if attempt.ttft_ms is not None or kind == ErrorKind.INVALID_ANSWER:  # complete, but empty or refused
+            return
+        if not (kind in _TIMEOUTS and self._own_delay.explains(launched, self._unix_clock() - ago_s, now_s)):
             self._strike(model, attempt, kind, ago_s)
 
     def _cut(

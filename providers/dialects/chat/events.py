@@ -228,12 +228,12 @@ def _other_chars(delta: _Delta) -> int:
 def _tool_pieces(delta: _Delta, first: int) -> Sequence[tuple[int | str, str]]:
     """Return what a delta adds to the arguments of each call; places count from ``first``.
 
-    A custom tool's input is not JSON, so it is left out.
+    A custom tool's input is not JSON, so it is left out: its call has empty ones.
     """
     pieces = [
-        (_place(call, first), call.function.arguments or "")
+        (_place(call, first), "" if call.function is None else call.function.arguments or "")
         for call in delta.tool_calls or ()
-        if call.function is not None
+        if call.function is not None or call.custom is not None
     ]
     if delta.function_call is not None:
         pieces.append((first, delta.function_call.arguments or ""))
@@ -246,7 +246,8 @@ def _place(call: _ToolCall, first: int) -> int | str:
         return first + call.index
     if call.id:
         return f"{first} {call.id}"
-    return WHOLE_CALL if call.function is not None and call.function.name else SAME_CALL
+    called = call.function or call.custom
+    return WHOLE_CALL if called is not None and called.name else SAME_CALL
 
 
 def _tool_names(delta: _Delta) -> list[str]:

@@ -167,7 +167,7 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
             # Of a new item only a call's name counts here: deltas bring everything else.
             added = lenient(event.item, _Item)
             name = added.name or ""
-            tools = ((event.output_index or 0, ""),) if added.type == "function_call" else ()
+            tools = ((event.output_index or 0, ""),) if added.type in _CALLS else ()
             names = (name,) if name and added.type in _CALLS else ()
             said = bool(name)
             return Chunk(data, meaningful=said, answer=said, text_chars=len(name), tools=tools, names=names)

@@ -12,7 +12,7 @@ import pytest
 from gateway.core.records import NotProbed
 from gateway.detecting.writing import WRITTEN_PROMPTS
 from gateway.probing import prober
-from providers.simulator.script import Chunk, Gate, Hang, Reasoning, answer
+from providers.simulator.script import Chunk, Delta, ErrorEvent, Gate, Hang, Reasoning, answer
 from tests.app.gateway.running_gateway import RunningGateway, Serve, read
 from tests.app.gateway.watcher import watching
 from tests.patience import PATIENCE_S
@@ -161,6 +161,25 @@ async def test_what_is_sent_is_short_and_salted(serve: Serve) -> None:
     assert all(prompt.endswith(": Hi.") for prompt in prompts)
     assert len(set(prompts)) == len(prompts)
     assert {body["max_tokens"] for body in bodies} == {7}
+
+
+async def test_the_probe_of_a_voice_waits_for_its_first_sentence_as_calls_do(serve: Serve) -> None:
+    config = probing("alpha", model={"race": {"win_on": "sentence"}})
+    async with serve(config=config, alpha=[Delta("Well"), ErrorEvent()]) as running:
+        await ended(running)
+        [attempt, *_] = await running.rows("select * from attempts")
+    assert (attempt["win_on"], attempt["sentence_ms"], attempt["token_ms"]) == ("sentence", None, None)
+    assert attempt["ttft_ms"] is not None
+
+
+async def test_a_probe_wants_text_which_is_always_valid(serve: Serve) -> None:
+    """A model that reasons may have no more to say in a probe's few tokens."""
+    config = probing("alpha", model={"race": {"win_on": "valid"}})
+    async with serve(config=config, alpha=[Reasoning("Let me see."), *answer()]) as running:
+        [probe, *_] = await ended(running)
+        [attempt, *_] = await running.rows("select * from attempts")
+    assert (probe["outcome"], attempt["win_on"]) == ("answered", "any")
+    assert attempt["token_ms"] == attempt["ttft_ms"] is not None
 
 
 async def test_a_fixed_prompt_is_sent_as_it_is_and_its_answer_is_kept(serve: Serve) -> None:

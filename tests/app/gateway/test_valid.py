@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import openai
 import pytest
 
-from providers.simulator.script import Delta, Done, Finish, Gate, Hang, Raw, Step, ToolCall, answer
+from gateway.steering import STRIKES
+from providers.simulator.script import Delta, Done, Finish, Gate, Hang, Raw, RoleOnly, Step, ToolCall, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_dialects import event
 
@@ -114,6 +115,19 @@ async def test_nobody_valid_is_the_apis_own_error_with_each_flaw(serve: Serve) -
         assert "two/m: invalid_answer: unknown_tool" in body["error"]["message"]
         call = await running.call()
         assert (call["status_code"], call["error_kind"], call["first_was_invalid"]) == (502, "no_valid_answer", 1)
+
+
+async def test_prompts_that_a_filter_refuses_break_no_deployment(serve: Serve) -> None:
+    """Else one client's prompts would take it from all others."""
+    refused: list[Step] = [RoleOnly(), Finish("content_filter"), Done()]
+    async with serve(one=refused, config=valid()) as running:
+        for _ in range(STRIKES):
+            status, body = await whole(running, **TOOLS)
+            assert (status, body["error"]["code"]) == (502, "no_valid_answer")
+        rows = await running.rows("select distinct error_kind, flaw, ttft_ms from attempts")
+        assert [tuple(row.values()) for row in rows] == [("invalid_answer", "refusal", None)]
+        [row] = running.gateway.steering.leaderboard(MODEL).deployments
+        assert row.state == "ok"
 
 
 async def test_it_is_an_event_of_a_stream_that_was_kept_alive(serve: Serve) -> None:

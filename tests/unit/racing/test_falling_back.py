@@ -61,6 +61,21 @@ def test_a_loser_that_is_still_watched_when_its_call_goes_on_keeps_its_number_an
     assert record.launched == 4
 
 
+def test_the_time_of_the_model_that_failed_is_not_the_gateways_own() -> None:
+    first = Track(Timetable("a", [(3.0, BROKEN)]))
+    following = Track(Timetable("b", [(0.1, delta("well")), (0.2, FINISH), (0.2, None)]))
+
+    async def main() -> CallRecord | Unanswered | Broken:
+        assert isinstance(await first.race().run(), Unanswered)
+        await asyncio.sleep(0.02)  # it plans
+        following.open_call = first.open_call
+        return await following.race().run()
+
+    record = run(main())
+    assert isinstance(record, CallRecord)
+    assert (record.ttft_ms, record.overhead_ms) == (pytest.approx(3120), pytest.approx(20))
+
+
 def test_a_client_that_hangs_up_before_the_other_model_is_asked_is_recorded_once() -> None:
     breaks = Timetable("breaks", [(0.05, ROLE), (0.1, delta("half")), (0.3, BROKEN)])
     track = Track(breaks, Reluctant("reluctant"), sink=GatheringSink(CHAT))

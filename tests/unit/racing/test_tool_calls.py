@@ -132,6 +132,26 @@ def test_calls_that_come_without_index_are_kept_apart(pieces: list[dict[str, Any
     assert (measurement.reported.tool_calls.number(), measurement.reported.tool_calls.valid()) == (2, True)
 
 
+def test_the_call_of_a_custom_tool_is_one_without_arguments() -> None:
+    """Its input is text, as that of Codex's apply_patch."""
+    function = {"index": 1, "function": {"name": "f", "arguments": '{"a": 1}'}}
+    pieces = [{"index": 0, "custom": {"name": "sql", "input": "SELECT"}}, {"index": 0, "custom": {"input": " 1"}}]
+    of_chat = [{"choices": [{"delta": {"tool_calls": [piece]}}]} for piece in (*pieces, function)]
+    of_responses: list[dict[str, Any]] = [
+        {"type": "response.output_item.added", "output_index": 0, "item": {"type": "custom_tool_call", "name": "sql"}},
+        {"type": "response.custom_tool_call_input.delta", "output_index": 0, "delta": "SELECT 1"},
+        {"type": "response.output_item.added", "output_index": 1, "item": {"type": "function_call", "name": "f"}},
+        {"type": "response.function_call_arguments.delta", "output_index": 1, "delta": '{"a": 1}'},
+    ]
+    for read, events in ((read_chat, of_chat), (read_responses, of_responses)):
+        measurement = Measurement(0.0)
+        for event in events:
+            measurement.event(read(encoded(event)), 1.0)
+        calls = measurement.reported.tool_calls
+        assert calls is not None
+        assert (calls.number(), calls.names, calls.arguments()) == (2, ["sql", "f"], ["", '{"a": 1}'])
+
+
 def test_more_calls_than_anybody_makes_are_not_kept() -> None:
     calls = of(*((place, "") for place in range(MOST_CALLS + 1)))
     assert (calls.number(), calls.valid()) == (None, None)

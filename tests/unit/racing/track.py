@@ -371,9 +371,10 @@ class Track:
 
     def race(self) -> Race:
         now = datetime(2026, 1, 1, tzinfo=UTC)
+        before = None if self.open_call is None else self.open_call.call
         call = Call(
             id="call",
-            received_at=asyncio.get_running_loop().time(),
+            received_at=asyncio.get_running_loop().time() if before is None else before.received_at,
             started_at=now,
             client=None,
             model="m",

@@ -137,6 +137,15 @@ def test_a_stream_that_breaks_after_its_first_token_is_an_error_and_no_strike() 
     assert (row.n, row.error_rate, row.events, row.state) == (8, 1.0, 8, "ok")
 
 
+def test_an_answer_that_is_not_valid_is_an_error_and_no_strike_even_without_a_token() -> None:
+    """A refusal by a filter, or an empty answer: the deployment works, whatever the prompt was."""
+    replica = VirtualReplica(("a", "b"))
+    for _ in range(8):
+        replica.fail("a", ErrorKind.INVALID_ANSWER)
+    row = row_of(replica.steering.leaderboard(MODEL), "a")
+    assert (row.n, row.error_rate, row.events, row.state) == (8, 1.0, 0, "ok")
+
+
 def test_the_clients_own_fault_counts_nowhere() -> None:
     replica = VirtualReplica(("a",))
     replica.plan()
