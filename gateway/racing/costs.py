@@ -17,6 +17,7 @@ import msgspec
 
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.fleet.models import Deployment
+from gateway.racing.measurement import MOST_TOKENS
 from providers import ErrorKind, Price, cache_saved_usd, cost_usd
 
 # Lower and upper bounds of an attempt's cost, for attempts whose usage is not reported. A loser that was cut before
@@ -158,7 +159,8 @@ def _most_tokens(
     thought = 0 if winner is None or seen else winner.reasoning_tokens or 0  # not streamed, before the first token
     if deployment.bills_after_disconnect is False:
         return seen + UNSEEN_TOKENS + thought
-    limits = [limit for limit in (max_tokens, deployment.capabilities.max_output_tokens) if limit]
+    # Some clients send the largest number they know to say that there is no limit.
+    limits = [each for each in (max_tokens, deployment.capabilities.max_output_tokens) if each and each <= MOST_TOKENS]
     if limits:
         return max(seen, min(limits))
     answered = 0 if winner is None else winner.completion_tokens or 0
