@@ -466,6 +466,7 @@ class SpendingSource:
         }
         if not limited and not thresholds.of_all:
             return []
+        now = self._utc_now()  # before the answer, which may be of the day that ends meanwhile
         try:
             spent = await self._spent()
         except ApiError as error:
@@ -474,32 +475,36 @@ class SpendingSource:
         for (client, name), limit in limited.items():
             used_usd = spent.get(client, (0.0, 0.0))[name == MONTH]
             if used_usd >= thresholds.share * limit:
-                found.append(self._of_client(client, name, used_usd, limit))
+                found.append(self._of_client(client, name, used_usd, limit, now))
         for name, limit in thresholds.of_all.items():
             used_usd = sum(each[name == MONTH] for each in spent.values())
             if used_usd >= limit:
-                found.append(self._of_all(name, used_usd, limit))
+                found.append(self._of_all(name, used_usd, limit, now))
         return found
 
-    def _of_client(self, client: str | None, name: str, used_usd: float, limit_usd: float) -> Condition:
+    def _of_client(self, client: str | None, name: str, used_usd: float, limit_usd: float, now: datetime) -> Condition:
         who = "Programs on this machine" if client is None else f"Client {client}"
         return self._condition(
             f"{client or '-'}/{name}",
             f"{who}: ${used_usd:.2f} spent {_WORDS[name]}, of a limit of ${limit_usd:.2f}",
             {"used_usd": round(used_usd, 6), "limit_usd": limit_usd, "limit": name},
             f" and client = {text(client or '')}",
+            now,
         )
 
-    def _of_all(self, name: str, used_usd: float, limit_usd: float) -> Condition:
+    def _of_all(self, name: str, used_usd: float, limit_usd: float, now: datetime) -> Condition:
         return self._condition(
             f"{_ALL_CLIENTS}/{name}",
             f"${used_usd:.2f} spent {_WORDS[name]} by all clients, alerts.{name} is ${limit_usd:.2f}",
             {"used_usd": round(used_usd, 6), "limit_usd": limit_usd, "limit": name},
             "",
+            now,
         )
 
-    def _condition(self, subject: str, summary: str, figures: Mapping[str, Figure], only: str) -> Condition:
-        now, is_of_day = self._utc_now(), figures["limit"] == DAY
+    def _condition(
+        self, subject: str, summary: str, figures: Mapping[str, Figure], only: str, now: datetime
+    ) -> Condition:
+        is_of_day = figures["limit"] == DAY
         since = now if is_of_day else now.replace(day=1)
         return Condition(
             kind=Kind.SPENDING,

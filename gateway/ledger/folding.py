@@ -20,7 +20,11 @@ from gateway.ledger.errors import DatabaseUnreachableError
 FULL = 2000  # notes taken at a time, in some tenths of a second
 FOLD_TIMEOUT_S = 15.0
 LOCK = "select pg_advisory_xact_lock(hashtext('holeshot.fold'))"  # ``roll_up_fresh`` itself only tries it
-_FOLD = "select taken, until from roll_up_fresh($1, $2, $3)"
+# A place that this cluster has not reached is of another one, as of a server that was moved behind a pooler.
+_FOLD = """
+select taken, until
+from roll_up_fresh($1, case when $2 <= pg_snapshot_xmin(pg_current_snapshot())::text::bigint then $2 else 0 end, $3)
+"""
 _TAKEN = text("select taken from roll_up_fresh(:most)")
 ADD_UP_SQLITE = "delete from rollup_pending"  # all notes: of a batch's rows, and of rows inserted by hand
 # All notes, with the tables locked against inserts and deletes.

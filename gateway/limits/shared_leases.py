@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 
 from gateway.core.log import OutageCauses
 from gateway.limits.lease_scripts import EXPIRY_S, GREET, LEASE, Grant, key_of, keys_of, processes_key
-from gateway.limits.quota import ROUNDING, SHARE_AT_LEAST, Quota, Slots
+from gateway.limits.quota import DOLLARS, MINUTE_S, ROUNDING, SHARE_AT_LEAST, Quota, Slots
 from gateway.topology.nodes import REDIRECTED, Command, Nodes, raised, round_s, why
 
 
@@ -211,6 +211,15 @@ class SharedLeases:
         return shard if shard is not None else next(iter(self._shards.values()))  # no master serves it now
 
 
+def _is_over(quota: Quota, unix_s: float) -> bool:
+    """Whether a quota's window has ended, and nothing of it needs to be reported any more.
+
+    Without Redis nothing is ever reported, and each minute adds the quotas of all who call.
+    """
+    ends_s = quota.window.ends_s
+    return ends_s < unix_s and (quota.is_settled or (quota.name not in DOLLARS and ends_s < unix_s - MINUTE_S))
+
+
 async def ends_in(awaited: asyncio.Future[None], patience_s: float, clock: Callable[[], float]) -> bool:
     """Return whether ``awaited`` ends within ``patience_s``, not counting time in which the event loop was blocked.
 
@@ -246,6 +255,7 @@ class ShardLeases:
         self._causes = OutageCauses()
         self._task: asyncio.Task[None] | None = None
         self._is_open = True
+        self._is_last = False  # whether its next report is its last: the process ends
 
     def start(self) -> None:
         """Start the rounds, unless they already run."""
@@ -269,6 +279,7 @@ class ShardLeases:
     async def close(self) -> None:
         """Stop; return all leases if the shard is available."""
         await self.cancel()
+        self._is_last = True
         with suppress(*_ERRORS):
             async with asyncio.timeout(self._times.timeout_s):
                 await self._exchange(list(self._kept.values()))
@@ -365,7 +376,7 @@ class ShardLeases:
     def _due(self) -> list[Quota]:
         """Return the quotas to report; drop those of windows that have ended."""
         now_s, unix_s = self._clock(), self._unix_clock()
-        for quota in [each for each in self._kept.values() if each.is_settled and each.window.ends_s < unix_s]:
+        for quota in [each for each in self._kept.values() if _is_over(each, unix_s)]:
             del self._kept[quota.key]
         since_s = now_s if self.link.is_restoring else now_s - self._times.repeat_s
         return [
@@ -500,6 +511,7 @@ class ShardLeases:
             "1" if quota.name in SHARE_AT_LEAST else "0",
             repr(quota.reach(now_s)),
             repr(quota.held),
+            "1" if self._is_last else "0",
         )
         return used, need, said
 

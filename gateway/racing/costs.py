@@ -166,7 +166,9 @@ def _most_tokens(
     thought = 0 if winner is None or seen else winner.reasoning_tokens or 0  # not streamed, before the first token
     if deployment.bills_after_disconnect is False:
         return seen + UNSEEN_TOKENS + thought
-    known = [limit for limit in (limits.max_tokens, deployment.capabilities.max_output_tokens) if limit]
+    # Some clients send the largest number they know to say that there is no limit.
+    known = [each for each in (limits.max_tokens, deployment.capabilities.max_output_tokens) if each]
+    known = [each for each in known if each <= MOST_TOKENS]
     if known:
         return max(seen, min(MOST_TOKENS, min(known) * limits.answers))
     answered = 0 if winner is None else winner.completion_tokens or 0

@@ -182,6 +182,21 @@ async def test_clients_are_named_when_they_have_spent_most_of_a_limit() -> None:
     assert await keys(spending(spent, {}, day_usd=16.9, month_usd=100.1)) == [f"spending:all/usd_per_day/{day}"]
 
 
+async def test_what_is_asked_for_before_midnight_is_of_the_day_that_ends() -> None:
+    now = datetime(2026, 11, 21, 23, 59, 59, tzinfo=UTC)
+
+    async def spent() -> dict[str | None, tuple[float, float]]:
+        nonlocal now
+        now += timedelta(seconds=2)
+        return {"a": (9.0, 9.0)}
+
+    source = SpendingSource(
+        spent, limits=lambda: {"a": {"usd_per_day": 10}}, thresholds=lambda: Thresholds(0.8, None, None),
+        utc_now=lambda: now,
+    )  # fmt: skip
+    assert await keys(source) == ["spending:a/usd_per_day/2026-11-21"]
+
+
 async def test_without_limits_in_dollars_the_database_is_not_asked() -> None:
     async def fail() -> dict[str | None, tuple[float, float]]:
         raise AssertionError("asked")

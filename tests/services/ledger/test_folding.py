@@ -222,6 +222,13 @@ async def test_a_place_from_another_cluster_is_not_believed(postgres_url: str, e
     assert (await fold(engine, 2**59, 0.0)).taken == 3
 
 
+async def test_from_a_place_of_another_cluster_what_is_new_in_this_one_is_found(engine: AsyncEngine) -> None:
+    await insert(engine, [Finished(raced_call())])
+    folded = await fold(engine, 2**59, 0.0)
+    assert folded.taken == 3
+    assert folded.until < 2**59
+
+
 async def test_several_processes_store_and_fold_at_once_and_all_is_counted(
     postgres_url: str, engine: AsyncEngine
 ) -> None:

@@ -2,7 +2,11 @@
 
 import pytest
 
+from gateway.limits.limits import Limits, Payer, Use, level_of_key
 from gateway.limits.quota import Quota, always, day
+from gateway.limits.shared_leases import SharedLeases
+from tests.services.deaf_redis import DeafNodes
+from tests.unit.limits.test_limits import Clock
 
 NOW_S = 100.0
 
@@ -63,3 +67,21 @@ def test_every_process_may_run_one_call_of_those_that_were_left() -> None:
     (taken, *_) = quotas(3.0, [0.0] * 4, [0.0, 3.0, 0.0, 0.0], "max_parallel")
     taken.share(4, NOW_S)
     assert taken.top == 0.0
+
+
+async def test_without_redis_nothing_is_kept_of_minutes_that_are_over() -> None:
+    clock = Clock()
+    leases = SharedLeases(DeafNodes(deaf=0), clock=clock, unix_clock=clock, new_id=lambda: "p1")
+    (shard,) = leases.shards.values()
+    await shard._sync([])
+    limits = Limits(leases, unix_clock=clock, clock=clock)
+    level = level_of_key("team", {"rpm": 60.0, "tpm": 1000.0, "usd_per_day": 1.0})
+    for minute in range(4):
+        await limits.hold(f"call {minute}", [level], Payer("llama", "llama"), Use(1.0, 1.0, 0.1))
+        clock.now_s += 60.0
+        await shard._sync(shard._due())
+        assert len(shard._kept) <= 5
+    clock.now_s += 60.0
+    await shard._sync(shard._due())
+    assert [quota.name for quota in shard._kept.values()] == ["usd_per_day"]
+    await leases.close()

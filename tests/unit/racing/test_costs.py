@@ -152,7 +152,14 @@ PLAIN = Price(1e-3, 1e-2)
 
 @pytest.mark.parametrize(
     ("bills_on", "max_tokens", "answer"),
-    [(False, None, UNSEEN_TOKENS), (True, None, 4 * 100), (None, None, 4 * 100), (None, 70, 70), (True, 9000, 9000)],
+    [
+        (False, None, UNSEEN_TOKENS),
+        (True, None, 4 * 100),
+        (None, None, 4 * 100),
+        (None, 70, 70),
+        (True, 9000, 9000),
+        (True, 2**53 - 1, 4 * 100),  # the largest number that JavaScript has
+    ],
 )
 def test_at_most_a_loser_was_billed_what_it_may_have_gone_on_to_say(
     bills_on: bool | None, max_tokens: int | None, answer: int
