@@ -123,6 +123,12 @@ def _number(text: str) -> float | None:
 _LONGEST_MESSAGE = 500  # characters
 _UNAUTHORIZED, _PAYMENT_REQUIRED = 401, 402
 _OF_FILTERS = frozenset({"flagged_input", "reasons", "patterns"})  # in OpenRouter's metadata
+_OF_THE_ACCOUNT = (  # how messages with 400 begin that are about the key or its account, and not about the request
+    "Incorrect API key provided",  # xAI
+    "Your credit balance is too low",  # Anthropic
+    "Access denied, please make sure your account is in good standing",  # Alibaba: a bill is not paid
+    "User location is not supported",  # Gemini, where Google sees the gateway in a country without it
+)
 _LOWEST_ERROR_STATUS, _HIGHEST_ERROR_STATUS = 400, 599
 _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the first match counts
     "rate_limit": 429,
@@ -317,8 +323,8 @@ def _is_flagged(error: Mapping[str, Any]) -> bool:
 
 
 def _refuses_key(error: Mapping[str, Any]) -> bool:
-    """Whether a google.rpc.ErrorInfo says that the key is wrong: Gemini answers 400 for that."""
-    return any(
+    """Whether a 400 is about the key or its account, by its message or, at Gemini, by a google.rpc.ErrorInfo."""
+    return _message(error).startswith(_OF_THE_ACCOUNT) or any(
         isinstance(each, dict) and each.get("reason") == "API_KEY_INVALID" for each in _list(error.get("details"))
     )
 

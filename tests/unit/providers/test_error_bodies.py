@@ -102,6 +102,26 @@ def test_what_is_refused_to_one_request_refuses_no_key(status: int, said: str, k
     assert (error.body is not None) is (kind is ErrorKind.BAD_REQUEST)
 
 
+MISTYPED = '{"code":"Client specified an invalid argument","error":"Incorrect API key provided: xa***yz. You can ..."}'
+BROKE = """{"type":"error","error":{"type":"invalid_request_error",
+ "message":"Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing ..."}}"""
+OWING = """{"error":{"code":"Arrearage","param":null,"type":"Arrearage",
+ "message":"Access denied, please make sure your account is in good standing. For details, see: ..."}}"""
+ABROAD = """[{"error":{"code":400,"message":"User location is not supported for the API use.",
+ "status":"FAILED_PRECONDITION"}}]"""
+
+
+@pytest.mark.parametrize("said", [MISTYPED, BROKE, OWING, ABROAD])
+def test_a_400_about_the_account_blames_no_client(said: str) -> None:  # xAI, Anthropic, Alibaba, Gemini
+    error = refused(400, said.encode())
+    assert (error.kind, error.body) == (ErrorKind.PROVIDER_AUTH, None)
+
+
+def test_a_400_that_only_mentions_an_account_is_the_clients() -> None:
+    said = b'{"error":{"message":"messages.0: \'Your credit balance is too low\' is no valid role"}}'
+    assert refused(400, said).kind is ErrorKind.BAD_REQUEST
+
+
 @pytest.mark.parametrize("said", [FLAGGED, GUARDED])
 def test_a_text_that_is_flagged_after_the_stream_began_refuses_no_key(said: str) -> None:
     error = error_in(said.encode(), (), otherwise=ErrorKind.STREAM_ERROR)
