@@ -129,6 +129,7 @@ _OF_THE_ACCOUNT = (  # how messages with 400 begin that are about the key or its
     "Access denied, please make sure your account is in good standing",  # Alibaba: a bill is not paid
     "User location is not supported",  # Gemini, where Google sees the gateway in a country without it
 )
+_OF_ONE_REQUEST = "No endpoints found that "  # support tools, images or its parameters: OpenRouter, with 404
 _LOWEST_ERROR_STATUS, _HIGHEST_ERROR_STATUS = 400, 599
 _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the first match counts
     "rate_limit": 429,
@@ -302,12 +303,15 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
     A 402 or 403 may be about one request: its text was flagged, or blocked by a guardrail (OpenRouter), or its
     ``max_tokens`` is more than is left to pay (OpenRouter, 402) or than the model's context (Together, 403). The key is
     good for all others. A 413 may be about the key's tokens in a minute (Groq): others may take the request.
+    A 404 may be about what one request needs (OpenRouter): the model is there for all others.
     """
     kind = kind_of_status(status)
     if kind is ErrorKind.BAD_REQUEST and _refuses_key(error):
         return ErrorKind.PROVIDER_AUTH
     if status == _TOO_LARGE and _meant_status(error) == _TOO_MANY:
         return ErrorKind.RATE_LIMITED
+    if kind is ErrorKind.NOT_FOUND and _message(error).startswith(_OF_ONE_REQUEST):
+        return ErrorKind.SERVER_ERROR
     if kind is ErrorKind.PROVIDER_AUTH and status != _UNAUTHORIZED:
         if _is_flagged(error):
             return ErrorKind.BAD_REQUEST

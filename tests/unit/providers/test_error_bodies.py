@@ -78,6 +78,8 @@ UNKEYED = '{"error":{"code":403,"message":"Only management keys can perform this
 SPENT = '{"error":{"code":403,"message":"Key limit exceeded (daily limit). Manage it using ..."}}'
 DEAR = '{"error":{"code":402,"message":"needs more credits, or fewer max_tokens: asked for 65536, can afford 3919"}}'
 LONG = '{"error":{"message":"Input token count + max_tokens parameter must be less than the context","code":null}}'
+TOOLLESS = '{"error":{"code":404,"message":"No endpoints found that support tool use. Try disabling \\"f\\". To ..."}}'
+ENDED = '{"error":{"code":404,"message":"No endpoints found for vendor/model."}}'
 BARRED = '{"error":{"code":403,"message":"no access to this model","metadata":{}}}'
 
 
@@ -94,6 +96,8 @@ BARRED = '{"error":{"code":403,"message":"no access to this model","metadata":{}
         (403, LONG, ErrorKind.BAD_REQUEST),  # Together
         (403, BARRED, ErrorKind.PROVIDER_AUTH),
         (401, DEAR, ErrorKind.PROVIDER_AUTH),
+        (404, TOOLLESS, ErrorKind.SERVER_ERROR),  # OpenRouter: requests without tools are still served
+        (404, ENDED, ErrorKind.NOT_FOUND),
     ],
 )
 def test_what_is_refused_to_one_request_refuses_no_key(status: int, said: str, kind: ErrorKind) -> None:
