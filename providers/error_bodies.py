@@ -121,8 +121,15 @@ def _number(text: str) -> float | None:
 
 
 _LONGEST_MESSAGE = 500  # characters
-_UNAUTHORIZED, _PAYMENT_REQUIRED = 401, 402
+_UNAUTHORIZED, _PAYMENT_REQUIRED, _TOO_LARGE, _TOO_MANY = 401, 402, 413, 429
 _OF_FILTERS = frozenset({"flagged_input", "reasons", "patterns"})  # in OpenRouter's metadata
+_OF_THE_ACCOUNT = (  # how messages with 400 begin that are about the key or its account, and not about the request
+    "Incorrect API key provided",  # xAI
+    "Your credit balance is too low",  # Anthropic
+    "Access denied, please make sure your account is in good standing",  # Alibaba: a bill is not paid
+    "User location is not supported",  # Gemini, where Google sees the gateway in a country without it
+)
+_OF_ONE_REQUEST = "No endpoints found that "  # support tools, images or its parameters: OpenRouter, with 404
 _LOWEST_ERROR_STATUS, _HIGHEST_ERROR_STATUS = 400, 599
 _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the first match counts
     "rate_limit": 429,
@@ -295,11 +302,16 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
 
     A 402 or 403 may be about one request: its text was flagged, or blocked by a guardrail (OpenRouter), or its
     ``max_tokens`` is more than is left to pay (OpenRouter, 402) or than the model's context (Together, 403). The key is
-    good for all others.
+    good for all others. A 413 may be about the key's tokens in a minute (Groq): others may take the request.
+    A 404 may be about what one request needs (OpenRouter): the model is there for all others.
     """
     kind = kind_of_status(status)
     if kind is ErrorKind.BAD_REQUEST and _refuses_key(error):
         return ErrorKind.PROVIDER_AUTH
+    if status == _TOO_LARGE and _meant_status(error) == _TOO_MANY:
+        return ErrorKind.RATE_LIMITED
+    if kind is ErrorKind.NOT_FOUND and _message(error).startswith(_OF_ONE_REQUEST):
+        return ErrorKind.SERVER_ERROR
     if kind is ErrorKind.PROVIDER_AUTH and status != _UNAUTHORIZED:
         if _is_flagged(error):
             return ErrorKind.BAD_REQUEST
@@ -317,8 +329,8 @@ def _is_flagged(error: Mapping[str, Any]) -> bool:
 
 
 def _refuses_key(error: Mapping[str, Any]) -> bool:
-    """Whether a google.rpc.ErrorInfo says that the key is wrong: Gemini answers 400 for that."""
-    return any(
+    """Whether a 400 is about the key or its account, by its message or, at Gemini, by a google.rpc.ErrorInfo."""
+    return _message(error).startswith(_OF_THE_ACCOUNT) or any(
         isinstance(each, dict) and each.get("reason") == "API_KEY_INVALID" for each in _list(error.get("details"))
     )
 

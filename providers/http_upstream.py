@@ -79,6 +79,11 @@ _CLIENT_ERROR = 400
 _NO_SUCH_PATH = frozenset({404, 405})
 _NOT_OFFERED = frozenset({405, 501})  # llama.cpp and others, for an API that the server or its model does not have
 _VERSION = re.compile(r"/v\d")
+# What vendors say with 400 where others answer 404: DeepSeek, SiliconFlow, Mistral, Perplexity, Groq, OpenRouter.
+_UNKNOWN_MODEL = re.compile(
+    r"Model (?:Not Exist|does not exist)|Invalid model(?:: | ')|The model \S+ has been decommissioned"
+    r"|(?P<id>\S+) is not a valid model ID"
+)
 
 
 class HttpUpstream:
@@ -244,6 +249,8 @@ class HttpUpstream:
         try:
             return await self._checked(response)
         except UpstreamError as error:
+            if error.kind is ErrorKind.BAD_REQUEST and _knows_no(request.model, error):
+                error.kind, error.body = ErrorKind.NOT_FOUND, None
             if path != PIVOT.name and _lacks_api(error):
                 error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
             self._name_url(error, path, request.model)
@@ -340,6 +347,12 @@ def _lacks_api(error: UpstreamError) -> bool:
     if error.kind is ErrorKind.NOT_FOUND:
         return not _names_model(error)
     return error.kind is ErrorKind.SERVER_ERROR and error.status in _NOT_OFFERED
+
+
+def _knows_no(model: str, error: UpstreamError) -> bool:
+    """Whether an error with 400 says that there is no such model; clients of OpenRouter may name others beside it."""
+    found = _UNKNOWN_MODEL.match(error.message)
+    return found is not None and found["id"] in {None, model}
 
 
 def _names_model(error: UpstreamError) -> bool:

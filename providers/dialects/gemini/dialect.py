@@ -302,8 +302,8 @@ def from_chat(
 ) -> Wording:
     """Translate a chat completion request into a Gemini request, whose parameters are as in ``fields.py``.
 
-    ``levels``: the model takes a level of thinking, and not a budget. ``least``: the effort below which it
-    cannot think. ``penalties``: it takes some.
+    ``levels``: the model takes a level of thinking, and not a budget; those that do also take functions and a form
+    of the answer at once. ``least``: the effort below which it cannot think. ``penalties``: it takes some.
 
     Raises:
         Malformed: the request is not valid in chat.
@@ -326,7 +326,11 @@ def from_chat(
     said.update(_limit(asked, losses))
     said.update(_stops(asked, losses))
     said.update(_tools(asked, losses))
-    said.update(_form(asked, losses))
+    form = _form(asked, losses)
+    if form and "tools" in said and not levels:
+        losses.add("response_format", "this model calls functions or answers as JSON, not both")
+        form = {}
+    said.update(form)
     said.update(_thinking(asked, losses, levels=levels, least=least))
     lose_stream_options(asked, losses, _NO_FIELD)
     for name, value in asked.items():

@@ -41,6 +41,7 @@ class MessagesHabits(Habits, frozen=True):
     """How one model must be asked in Messages."""
 
     max_tokens: int = DEFAULT_MAX_TOKENS  # the limit of an answer for clients that set none
+    is_longest: bool = False  # the model refuses a higher limit
     adaptive_thinking: bool = True  # it decides itself how long it thinks, and takes an effort
     always_thinks: bool = False  # it refuses to stop
     sampling: Sampling = "free"
@@ -49,10 +50,10 @@ class MessagesHabits(Habits, frozen=True):
 def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> MessagesHabits:
     """Return the habits of ``model``, whose answers have ``max_output_tokens`` at most (None: unknown)."""
     found = _VERSION.search(model)
-    limit = max_output_tokens or DEFAULT_MAX_TOKENS
+    limit, is_longest = max_output_tokens or DEFAULT_MAX_TOKENS, max_output_tokens is not None
     always = _ALWAYS_THINKS.search(model) is not None
     if found is None:
-        return MessagesHabits(thinks=known.thinks, max_tokens=limit, always_thinks=always)
+        return MessagesHabits(thinks=known.thinks, max_tokens=limit, is_longest=is_longest, always_thinks=always)
     version = (int(found[1]), int(found[2] or 0))
     sampling: Sampling = "free" if version < _FIRST_TO_TAKE_ONE else "one"
     if version >= _FIRST_TO_TAKE_NONE:
@@ -60,6 +61,7 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Messa
     return MessagesHabits(
         thinks=known.thinks,
         max_tokens=limit,
+        is_longest=is_longest,
         adaptive_thinking=version >= _FIRST_ADAPTIVE,
         always_thinks=always,
         sampling=sampling,
@@ -157,6 +159,7 @@ def _from_chat(fields: Fields, habits: Habits) -> Wording:
     return from_chat(
         fields,
         default_max_tokens=own.max_tokens,
+        is_longest=own.is_longest,
         adaptive_thinking=own.adaptive_thinking,
         always_thinks=own.always_thinks,
         sampling=own.sampling,

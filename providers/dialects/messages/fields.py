@@ -205,8 +205,8 @@ def thinking_of_effort(
 ) -> Object:
     """Return the fields of a Messages request for an effort; ``said`` are the fields that the request has already.
 
-    The budget counts towards max_tokens. Unless the client has set that limit (``limited``), the budget is added to it.
-    ``always``: the model cannot stop thinking.
+    The budget counts towards max_tokens, and is added to that, unless it is the client's limit or the highest that the
+    model takes (``limited``). ``always``: the model cannot stop thinking.
     """
     if effort is None:
         return {}

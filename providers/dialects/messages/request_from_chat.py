@@ -325,16 +325,18 @@ def from_chat(
     fields: Mapping[str, msgspec.Raw],
     *,
     default_max_tokens: int = DEFAULT_MAX_TOKENS,
+    is_longest: bool = False,
     adaptive_thinking: bool = True,
     always_thinks: bool = False,
     sampling: Sampling = "free",
 ) -> Wording:
     """Translate a chat completion request into a Messages request.
 
-    ``default_max_tokens`` is the limit of an answer for clients that set none. With ``adaptive_thinking``, which Claude
-    has since 4.6, an effort stays an effort; otherwise it becomes a budget of tokens. ``always_thinks``: the model
-    refuses to stop. ``sampling`` says which of temperature, top_p and top_k it takes. A temperature or top_p of 1, the
-    default in both APIs, is not sent: newer models refuse any value.
+    ``default_max_tokens`` is the limit of an answer for clients that set none; ``is_longest``: no answer may be longer,
+    its thoughts included. With ``adaptive_thinking``, which Claude has since 4.6, an effort stays an effort; otherwise
+    it becomes a budget of tokens. ``always_thinks``: the model refuses to stop. ``sampling`` says which of temperature,
+    top_p and top_k it takes. A temperature or top_p of 1, the default in both APIs, is not sent: newer models refuse
+    any value.
 
     Raises:
         Malformed: the request is not valid in chat.
@@ -360,8 +362,9 @@ def from_chat(
     said.update(_tools(asked, losses))
     said.update(_form(asked, losses))
     effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
+    limited = limit is not None or is_longest
     thinking = thinking_of_effort(
-        effort, said, losses, adaptive=adaptive_thinking, limited=limit is not None, always=always_thinks
+        effort, said, losses, adaptive=adaptive_thinking, limited=limited, always=always_thinks
     )
     if "output_config" in thinking and "output_config" in said:
         thinking["output_config"] = {**said["output_config"], **thinking["output_config"]}

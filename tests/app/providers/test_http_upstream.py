@@ -345,6 +345,24 @@ async def test_a_model_that_is_not_there_is_no_missing_api(origin: Origin, upstr
     assert "asked was" not in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ('{"error":{"message":"Model Not Exist","type":"invalid_request_error"}}', ErrorKind.NOT_FOUND),  # DeepSeek
+        ('{"object":"error","message":"Invalid model: llama-3","code":"1500"}', ErrorKind.NOT_FOUND),  # Mistral
+        ('{"error":{"message":"The model `llama-3` has been decommissioned and is ..."}}', ErrorKind.NOT_FOUND),  # Groq
+        ('{"error":{"message":"llama-3 is not a valid model ID","code":400}}', ErrorKind.NOT_FOUND),  # OpenRouter
+        ('{"error":{"message":"llama-4 is not a valid model ID","code":400}}', ErrorKind.BAD_REQUEST),  # of "models"
+        ('{"error":{"message":"Invalid model parameter: temperature"}}', ErrorKind.BAD_REQUEST),
+    ],
+)
+async def test_a_model_that_is_not_there_any_more_blames_no_client(
+    origin: Origin, upstream: HttpUpstream, said: str, kind: ErrorKind
+) -> None:
+    error = await refusal(origin, upstream, response(said.encode(), status="400 Bad Request"))
+    assert (error.kind, error.body is None) == (kind, kind is ErrorKind.NOT_FOUND)
+
+
 async def test_an_error_in_a_json_array_is_read(origin: Origin, upstream: HttpUpstream) -> None:
     body = b'[{"error":{"code":404,"message":"models/x is not found","status":"NOT_FOUND"}}]'
     error = await refusal(origin, upstream, response(body, status="404 Not Found"))

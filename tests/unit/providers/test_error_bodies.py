@@ -78,6 +78,8 @@ UNKEYED = '{"error":{"code":403,"message":"Only management keys can perform this
 SPENT = '{"error":{"code":403,"message":"Key limit exceeded (daily limit). Manage it using ..."}}'
 DEAR = '{"error":{"code":402,"message":"needs more credits, or fewer max_tokens: asked for 65536, can afford 3919"}}'
 LONG = '{"error":{"message":"Input token count + max_tokens parameter must be less than the context","code":null}}'
+TOOLLESS = '{"error":{"code":404,"message":"No endpoints found that support tool use. Try disabling \\"f\\". To ..."}}'
+ENDED = '{"error":{"code":404,"message":"No endpoints found for vendor/model."}}'
 BARRED = '{"error":{"code":403,"message":"no access to this model","metadata":{}}}'
 
 
@@ -94,12 +96,42 @@ BARRED = '{"error":{"code":403,"message":"no access to this model","metadata":{}
         (403, LONG, ErrorKind.BAD_REQUEST),  # Together
         (403, BARRED, ErrorKind.PROVIDER_AUTH),
         (401, DEAR, ErrorKind.PROVIDER_AUTH),
+        (404, TOOLLESS, ErrorKind.SERVER_ERROR),  # OpenRouter: requests without tools are still served
+        (404, ENDED, ErrorKind.NOT_FOUND),
     ],
 )
 def test_what_is_refused_to_one_request_refuses_no_key(status: int, said: str, kind: ErrorKind) -> None:
     error = refused(status, said.encode())
     assert error.kind is kind
     assert (error.body is not None) is (kind is ErrorKind.BAD_REQUEST)
+
+
+MISTYPED = '{"code":"Client specified an invalid argument","error":"Incorrect API key provided: xa***yz. You can ..."}'
+BROKE = """{"type":"error","error":{"type":"invalid_request_error",
+ "message":"Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing ..."}}"""
+OWING = """{"error":{"code":"Arrearage","param":null,"type":"Arrearage",
+ "message":"Access denied, please make sure your account is in good standing. For details, see: ..."}}"""
+ABROAD = """[{"error":{"code":400,"message":"User location is not supported for the API use.",
+ "status":"FAILED_PRECONDITION"}}]"""
+
+
+@pytest.mark.parametrize("said", [MISTYPED, BROKE, OWING, ABROAD])
+def test_a_400_about_the_account_blames_no_client(said: str) -> None:  # xAI, Anthropic, Alibaba, Gemini
+    error = refused(400, said.encode())
+    assert (error.kind, error.body) == (ErrorKind.PROVIDER_AUTH, None)
+
+
+def test_a_400_that_only_mentions_an_account_is_the_clients() -> None:
+    said = b'{"error":{"message":"messages.0: \'Your credit balance is too low\' is no valid role"}}'
+    assert refused(400, said).kind is ErrorKind.BAD_REQUEST
+
+
+def test_a_request_of_more_tokens_than_a_key_has_in_a_minute_is_too_large_for_this_key_only() -> None:  # Groq
+    said = b"""{"error":{"message":"Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested
+ 12328, please reduce your message size and try again.","type":"tokens","code":"rate_limit_exceeded"}}"""
+    error = refused(413, said.replace(b"\n", b""), x_ratelimit_reset_tokens="1.5s")
+    assert (error.kind, error.body, error.retry_after_s) == (ErrorKind.RATE_LIMITED, None, 1.5)
+    assert refused(413, b'{"error":{"message":"too large","type":"request_too_large"}}').kind is ErrorKind.BAD_REQUEST
 
 
 @pytest.mark.parametrize("said", [FLAGGED, GUARDED])

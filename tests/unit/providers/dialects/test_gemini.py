@@ -526,6 +526,22 @@ def test_penalties_are_for_the_models_that_take_them(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "form", [{"type": "json_object"}, {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}}]
+)
+def test_older_models_are_not_asked_for_json_and_offered_functions_at_once(form: dict[str, Any]) -> None:
+    asked: dict[str, Any] = {
+        "response_format": form,
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+    }
+    wording = in_gemini(model="gemini-2.5-flash", **asked)
+    assert lost(wording) == ["response_format"]
+    assert (body(wording).keys() & {"generationConfig", "tools"}) == {"tools"}
+    assert lost(in_gemini(model="gemini-2.5-flash", response_format=form)) == []
+    assert lost(in_gemini(model="gemini-2.5-flash", tools=asked["tools"], response_format={"type": "text"})) == []
+    assert lost(in_gemini(model="gemini-3-flash", **asked)) == []
+
+
+@pytest.mark.parametrize(
     ("fields", "field"),
     [
         ({"logprobs": True}, "logprobs"),

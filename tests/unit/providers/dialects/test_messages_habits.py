@@ -49,6 +49,16 @@ def test_a_claude_that_does_not_think_is_asked_for_no_thoughts() -> None:
     assert [(loss.field, loss.hint) for loss in wording.losses] == [("reasoning_effort", True)]
 
 
+@pytest.mark.parametrize(("longest", "limit"), [(64_000, 64_000), (None, 4096 + 2048)])
+def test_what_is_thought_leads_to_no_limit_that_a_model_refuses(longest: int | None, limit: int) -> None:
+    asked = {"model": "c", "messages": [{"role": "user", "content": "Hi"}], "reasoning_effort": "medium"}
+    fields = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in asked.items()}
+    wording = rendered(fields, CHAT, MESSAGES, habits_of("claude-sonnet-4-5", longest, Habits()))
+    assert msgspec.json.decode(wording.fields["max_tokens"]) == limit
+    assert msgspec.json.decode(wording.fields["thinking"]) == {"type": "enabled", "budget_tokens": 2048}
+    assert wording.losses == ()
+
+
 @pytest.mark.parametrize(
     ("model", "said"),
     [
