@@ -290,6 +290,7 @@ class Gateway:
         self.context.payers = Payers(settings)
         self.context.fleet = new
         self.context.intake.configure(settings.overload)
+        self.context.responses.ttl_s = settings.response_ids_ttl_s
         admission = self.context.admission
         tokens = client_tokens(settings, self._runtime, admission.keys, admission.tokens)
         self.context.admission = admission.reloaded(settings.clients, settings.anonymous, tokens)

@@ -81,6 +81,14 @@ async def test_a_deployment_that_was_out_gets_another_chance(serve: Serve) -> No
             assert (await response.json())["models"][0]["deployments"][0]["state"] == "ok"
 
 
+async def test_how_long_ids_of_responses_are_known_changes_with_the_configuration(serve: Serve) -> None:
+    async with serve() as running:
+        running.gateway.reload(read({**running.config, "response_ids_ttl_s": 1e-12}, running.folder))
+        responses = running.gateway.context.responses
+        await responses.keep(None, b'{"id": "resp_1"}', "alpha/m")
+        assert await responses.find(None, "resp_1") is None
+
+
 async def test_nobody_listens_any_more_once_it_is_closed(serve: Serve) -> None:
     async with serve() as running:
         url = running.url
