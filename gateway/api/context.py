@@ -87,6 +87,8 @@ _PREFIX = "holeshot:response:"
 class StoredResponses:
     """Response ids with their client and the deployment that made them, kept for ``ttl_s`` seconds.
 
+    A reload may change ``ttl_s``, for the responses that are kept from then on.
+
     Providers see all clients as one, so the gateway checks that only the client of a response continues it.
 
     The ids are in Redis if it is configured, so that every replica has them, and always in memory: while Redis is
@@ -94,7 +96,7 @@ class StoredResponses:
     """
 
     def __init__(self, ttl_s: float, *, clock: Callable[[], float], store: "Nodes | None" = None) -> None:
-        self._ttl_s = ttl_s
+        self.ttl_s = ttl_s
         self._clock = clock
         self._store = store
         self._made: OrderedDict[tuple[str | None, str], tuple[str, float]] = OrderedDict()  # the newest last
@@ -105,14 +107,14 @@ class StoredResponses:
         if found is None:
             return
         name = found[1].decode(errors="replace")
-        self._made[client, name] = (deployment, self._clock() + self._ttl_s)
+        self._made[client, name] = (deployment, self._clock() + self.ttl_s)
         self._made.move_to_end((client, name))
         while len(self._made) > MOST_KEPT:
             self._made.popitem(last=False)
         if self._store is not None:
             try:
                 key = _key(client, name)
-                await self._store.call(key, ("SET", key, deployment, "EX", max(1, int(self._ttl_s))))
+                await self._store.call(key, ("SET", key, deployment, "EX", max(1, int(self.ttl_s))))
             except Exception as error:  # noqa: BLE001 - Redis clients raise many types; the answer must not fail
                 # Event responses.not_shared: Redis did not answer, so other replicas do not know who stores a response,
                 # or this one could not ask.

@@ -286,10 +286,13 @@ class Gateway:
         """Use a new configuration for new calls; running calls keep theirs."""
         new = self.engine.build(settings)
         self.tracing.configure(settings)
+        if settings.counts_dollars and not self.context.settings.counts_dollars:
+            self._tasks.start(self._history.retry_spending(after_s=0.0))
         self.context.settings = settings
         self.context.payers = Payers(settings)
         self.context.fleet = new
         self.context.intake.configure(settings.overload)
+        self.context.responses.ttl_s = settings.response_ids_ttl_s
         admission = self.context.admission
         tokens = client_tokens(settings, self._runtime, admission.keys, admission.tokens)
         self.context.admission = admission.reloaded(settings.clients, settings.anonymous, tokens)

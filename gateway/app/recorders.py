@@ -181,12 +181,11 @@ class StartupHistory:
         self._spending.recollect(rows, unix_s, payer_of)
         return True
 
-    async def retry_spending(self) -> None:
-        """Try again until the database answers."""
-        while True:
+    async def retry_spending(self, after_s: float = _SPENDING_RETRY_S) -> None:
+        """Try in ``after_s`` seconds, and again until the database answers."""
+        await asyncio.sleep(after_s)
+        while not await self.load_spending():
             await asyncio.sleep(_SPENDING_RETRY_S)
-            if await self.load_spending():
-                return
 
 
 # Probes are recorded by steering, by metrics of attempts and in the ledger's attempts, not where calls, clients or

@@ -5,6 +5,8 @@ import copy
 
 import pytest
 
+from gateway.server.reload import Reloader, Source
+from gateway.settings import References
 from providers.simulator.script import Delta, Gate, RoleOnly, ScriptedProvider, answer
 from tests.app.gateway.running_gateway import MODEL, Serve, read, single
 
@@ -79,6 +81,36 @@ async def test_a_deployment_that_was_out_gets_another_chance(serve: Serve) -> No
         running.gateway.reload(read(running.config, running.folder))
         async with running.get("/leaderboard") as response:
             assert (await response.json())["models"][0]["deployments"][0]["state"] == "ok"
+
+
+async def test_how_long_ids_of_responses_are_known_changes_with_the_configuration(serve: Serve) -> None:
+    async with serve() as running:
+        running.gateway.reload(read({**running.config, "response_ids_ttl_s": 1e-12}, running.folder))
+        responses = running.gateway.context.responses
+        await responses.keep(None, b'{"id": "resp_1"}', "alpha/m")
+        assert await responses.find(None, "resp_1") is None
+
+
+async def test_what_waits_for_a_restart_is_no_reload_each_time_that_the_files_are_read(serve: Serve) -> None:
+    async with serve() as running:
+        new = read({**running.config, "replica": "another"}, running.folder)
+        reloader = Reloader(running.gateway, Source(None, lambda: new, References()))
+        await reloader._reload()
+        fleet = running.gateway.context.fleet
+        await reloader._reload()
+        assert running.gateway.context.fleet is fleet
+        await reloader.close()
+
+
+async def test_a_setting_written_as_its_profile_has_it_is_a_change(serve: Serve) -> None:
+    async with serve(config={"models": {MODEL: {"race": {"profile": "agent"}}}}) as running:
+        config = copy.deepcopy(running.config)
+        config["models"][MODEL]["race"]["objective"] = "completion"  # written, it holds first tokens of streams
+        new = read(config, running.folder)
+        reloader = Reloader(running.gateway, Source(None, lambda: new, References()))
+        await reloader._reload()
+        assert running.gateway.context.fleet.models[MODEL].race.holds(streamed=True)
+        await reloader.close()
 
 
 async def test_nobody_listens_any_more_once_it_is_closed(serve: Serve) -> None:

@@ -78,6 +78,13 @@ def test_init_leaves_another_schema_alone_unless_forced(holeshot: Holeshot) -> N
     assert "note" not in holeshot("init", "another.yaml").output  # it is this version's
 
 
+def test_init_leaves_alone_what_it_cannot_read_in_the_place_of_the_schema(holeshot: Holeshot) -> None:
+    Path("config/gateway.schema.json").mkdir(parents=True)
+    made = holeshot("init", GROQ_API_KEY="gsk-1")
+    assert made.exit_code == 0
+    assert "gateway.schema.json already exists and was not changed" in made.output
+
+
 def test_init_writes_the_example_of_every_setting(holeshot: Holeshot) -> None:
     written = holeshot("init", "--example")
 
@@ -394,6 +401,21 @@ def test_check_reads_certificate_and_key(holeshot: Holeshot) -> None:
 
     issued.private_key_pem.write_to_path("key.pem")
     assert holeshot("check", "--config", "gateway.yaml", GROQ_API_KEY="gsk-1").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("sqlite://", "name a file"),
+        ("postgresql://ann:se@cret@db/holeshot", "write an @ in the user or the password as %40"),
+        ("postgresql://db/holeshot?connect_timeout=3", "remove the parameter 'connect_timeout'"),
+    ],
+)
+def test_check_refuses_a_database_url_with_which_no_gateway_starts(holeshot: Holeshot, url: str, problem: str) -> None:
+    refused = holeshot("check", GROQ_API_KEY="gsk-1", HOLESHOT_DATABASE_URL=url)
+    assert refused.exit_code == 1
+    assert problem in refused.stderr
+    assert "cret" not in refused.output
 
 
 @pytest.mark.parametrize("verb", [(), ("keys",), ("alerts",), ("import",)])
