@@ -422,7 +422,7 @@ class _Stream:
 
 
 async def _read_events(head: bytes, response: Body, secrets: Sequence[str]) -> tuple[bytes, HttpRest | None]:
-    """Read until the first event, which may be an error. Some servers declare each answer to a request for a stream so."""
+    """Read until the first event, which may be an error. Some servers also declare JSON with an error so."""
     if head.lstrip(_BOM_AND_SPACE).startswith(b"{"):
         _judge(await read_body(response, _HTTP_ANSWER_LARGEST_ANSWER_BYTES, head), secrets, is_json=False)
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is declared as an event stream")

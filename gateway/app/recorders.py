@@ -183,9 +183,11 @@ class StartupHistory:
 
     async def retry_spending(self, after_s: float = _SPENDING_RETRY_S) -> None:
         """Try in ``after_s`` seconds, and again until the database answers."""
-        await asyncio.sleep(after_s)
-        while not await self.load_spending():
-            await asyncio.sleep(_SPENDING_RETRY_S)
+        while True:
+            await asyncio.sleep(after_s)
+            if await self.load_spending():
+                return
+            after_s = _SPENDING_RETRY_S
 
 
 # Probes are recorded by steering, by metrics of attempts and in the ledger's attempts, not where calls, clients or

@@ -18,6 +18,7 @@ from gateway.core.errors import ApiError
 from gateway.fleet.models import Deployment
 from gateway.racing import (
     CUT_SHORT,
+    AnswerLimits,
     AnswerStream,
     AttemptClocks,
     Ending,
@@ -209,7 +210,8 @@ def _priced(record: AttemptRecord, deployment: Deployment, parsed: ParsedRequest
     """Return the record with its cost, computed as for an attempt of a call."""
     winner = record if record.outcome is Outcome.WON else None
     needs = parsed.needs
-    bill = settle([record], winner, {record.deployment: deployment}, needs.prompt_tokens, needs.max_tokens)
+    limits = AnswerLimits(needs.max_tokens)
+    bill = settle([record], winner, {record.deployment: deployment}, needs.prompt_tokens, limits)
     return bill.attempts[0]
 
 

@@ -70,6 +70,13 @@ def serve(
         fail(_explained(error))
 
 
+_SCARCE = {
+    errno.ENFILE: "this machine has no open files left: raise fs.file-max, or stop programs that hold many",
+    errno.EAGAIN: "no process can be started: raise how many this user (`ulimit -u`) or the container may have",
+    errno.ENOMEM: "this machine has not enough free memory for the gateway: free some, or set fewer `workers`",
+}
+
+
 def _explained(error: OSError) -> str:
     """Return why the gateway cannot start, in a sentence that says what to do."""
     from gateway.connections.listener import ListenError  # noqa: PLC0415 - imports the whole gateway, so only here
@@ -79,12 +86,8 @@ def _explained(error: OSError) -> str:
     if error.errno == errno.EMFILE:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return f"{limit} open files are too few for the gateway: raise the limit, for example with `ulimit -n 4096`"
-    if error.errno == errno.ENFILE:
-        return "this machine has no open files left: raise fs.file-max, or stop programs that hold many"
-    if error.errno == errno.EAGAIN:
-        return "no process can be started: raise the number that this user may have (`ulimit -u`) or the container's"
-    if error.errno == errno.ENOMEM:
-        return "this machine has not enough free memory for the gateway: free some, or set fewer `workers`"
+    if error.errno in _SCARCE:
+        return _SCARCE[error.errno]
     if error.errno == errno.ENOSPC:
         return f"there is no space left on the disk{_of(error)}: free some, and start again"
     return f"the gateway cannot start: {error.strerror or error}{_of(error)}"

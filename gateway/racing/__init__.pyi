@@ -8,6 +8,7 @@ from .call import OpenCall as OpenCall
 from .call import Unanswered as Unanswered
 from .call import forget_prompt as forget_prompt
 from .costs import MISCOUNT as MISCOUNT
+from .costs import AnswerLimits as AnswerLimits
 from .costs import settle as settle
 from .measurement import LEAST_BUCKET as LEAST_BUCKET
 from .measurement import MOST_TOKENS as MOST_TOKENS

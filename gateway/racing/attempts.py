@@ -138,9 +138,10 @@ class Attempts:
         return [other for other in self.all if other is not attempt and other.state in _MAY_BID]
 
     def is_late(self, name: str) -> bool:
-        """Whether it is too late to launch ``name``: two attempts were silent for its timeout, or one for twice as long.
+        """Whether it is too late to launch ``name``: two attempts were silent for its timeout, or one twice as long.
 
-        A single attempt is always replaced, and one that failed by itself does not count. Of a continuation the call's age says nothing: it has a limit of its own (``takeover.in_time``).
+        A single attempt is always replaced, and those that failed by themselves do not count. Of a continuation the
+        call's age says nothing: it has a limit of its own (``takeover.in_time``).
         """
         if self._plan.launches[0].role is Role.TAKEOVER:
             return False

@@ -54,11 +54,14 @@ class Bounds(msgspec.Struct, frozen=True):
     high_usd: float
 
 
-class Limits(msgspec.Struct, frozen=True):
+class AnswerLimits(msgspec.Struct, frozen=True):
     """The request's limit for each answer, and how many it asks for."""
 
-    max_tokens: int | None
-    answers: int
+    max_tokens: int | None = None
+    answers: int = 1
+
+
+UNLIMITED = AnswerLimits()
 
 
 class Generated(msgspec.Struct, frozen=True):
@@ -73,7 +76,7 @@ _NO_TOKENS = Generated(0, 0)
 
 
 def generated(
-    record: AttemptRecord, deployment: Deployment, *, winner: AttemptRecord | None, limits: Limits
+    record: AttemptRecord, deployment: Deployment, *, winner: AttemptRecord | None, limits: AnswerLimits
 ) -> Generated:
     """Return the bounds of the length of one attempt's answer, received or not."""
     if _is_refused(record):
@@ -93,7 +96,7 @@ def bounds(
     *,
     price: Price,
     winner: AttemptRecord | None,
-    limits: Limits,
+    limits: AnswerLimits,
 ) -> Bounds:
     """Return the bounds of one attempt. ``prompt_tokens`` is its own count, another attempt's, or an estimate."""
     if _is_refused(record):
@@ -157,7 +160,7 @@ def _counted(record: AttemptRecord) -> bool:
 
 
 def _most_tokens(
-    record: AttemptRecord, deployment: Deployment, winner: AttemptRecord | None, limits: Limits
+    record: AttemptRecord, deployment: Deployment, winner: AttemptRecord | None, limits: AnswerLimits
 ) -> float:
     """Return the maximum of answer tokens that may be billed without having been reported."""
     seen = (record.completion_tokens or 0) * MISCOUNT
@@ -201,18 +204,16 @@ def settle(
     winner: AttemptRecord | None,
     deployments: Mapping[str, Deployment],
     estimated_prompt_tokens: int,
-    max_tokens: int | None = None,
-    answers: int = 1,
+    limits: AnswerLimits = UNLIMITED,
 ) -> Bill:
     """Return the bill of one call. The estimate is used if not even the winner's provider counted the prompt.
 
-    An estimate of 0 is none: the input is not text. ``max_tokens`` is the request's limit for each of its ``answers``.
+    An estimate of 0 is none: the input is not text. ``limits`` are the request's.
     """
     reported = winner.prompt_tokens if winner is not None else None
     if reported is not None and winner is not None and winner.continues is not None:
         reported = max(0, reported - _given(winner, attempts))
     prompt_tokens = (estimated_prompt_tokens or None) if reported is None else reported
-    limits = Limits(max_tokens, answers)
     priced = [
         _priced(one, deployments[one.deployment], _sent(one, prompt_tokens, attempts), winner, limits)
         for one in attempts
@@ -254,7 +255,7 @@ def _priced(
     deployment: Deployment,
     prompt_tokens: int | None,
     winner: AttemptRecord | None,
-    limits: Limits,
+    limits: AnswerLimits,
 ) -> AttemptRecord:
     cut = record.outcome.was_cut and not _is_fully_reported(record)
     changes: dict[str, Any] = {}

@@ -288,7 +288,7 @@ async def test_a_first_worker_that_is_refused_ends_the_start_in_one_line(
     async with asyncio.timeout(PATIENCE_S):
         _, stderr = await process.communicate()
     assert process.returncode == 1
-    assert b"no process can be started: raise the number" in stderr
+    assert b"no process can be started: raise how many" in stderr
     assert b"Traceback" not in stderr
 
 
