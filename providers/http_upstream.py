@@ -356,8 +356,8 @@ def _knows_no(model: str, error: UpstreamError) -> bool:
 
 
 def _names_model(error: UpstreamError) -> bool:
-    """Whether a 404 is about the model, and not about the path."""
-    return "model" in error.message.lower()
+    """Whether a 404 is about the model, and not about the path. OpenRouter says that a model has no endpoints."""
+    return "model" in error.message.lower() or error.message.startswith("No endpoints found")
 
 
 async def _read_at_most(response: Response, limit_bytes: int) -> bytes:

@@ -334,8 +334,14 @@ async def test_a_path_that_is_not_there_is_told_with_its_address_and_without_sec
         assert (error.kind, error.message) == (ErrorKind.NOT_FOUND, f"Not Found (asked was {url}{hint})")
 
 
-async def test_a_model_that_is_not_there_is_no_missing_api(origin: Origin, upstream: HttpUpstream) -> None:
-    said = b'{"error":{"message":"Model not found, inaccessible, and/or not deployed","code":"NOT_FOUND"}}'
+@pytest.mark.parametrize(
+    "said",
+    [
+        b'{"error":{"message":"Model not found, inaccessible, and/or not deployed","code":"NOT_FOUND"}}',
+        b'{"error":{"message":"No endpoints found for vendor/m.","code":404}}',  # OpenRouter
+    ],
+)
+async def test_a_model_that_is_not_there_is_no_missing_api(origin: Origin, upstream: HttpUpstream, said: bytes) -> None:
     attempt = asyncio.create_task(upstream.stream(Request(model="m", fields={}, dialect=RESPONSES)))
     connection, _ = await origin.request()
     connection.send(response(said, status="404 Not Found"))
