@@ -286,6 +286,8 @@ class Gateway:
         """Use a new configuration for new calls; running calls keep theirs."""
         new = self.engine.build(settings)
         self.tracing.configure(settings)
+        if settings.counts_dollars and not self.context.settings.counts_dollars:
+            self._tasks.start(self._history.retry_spending(after_s=0.0))
         self.context.settings = settings
         self.context.payers = Payers(settings)
         self.context.fleet = new

@@ -181,12 +181,13 @@ class StartupHistory:
         self._spending.recollect(rows, unix_s, payer_of)
         return True
 
-    async def retry_spending(self) -> None:
-        """Try again until the database answers."""
+    async def retry_spending(self, after_s: float = _SPENDING_RETRY_S) -> None:
+        """Try in ``after_s`` seconds, and again until the database answers."""
         while True:
-            await asyncio.sleep(_SPENDING_RETRY_S)
+            await asyncio.sleep(after_s)
             if await self.load_spending():
                 return
+            after_s = _SPENDING_RETRY_S
 
 
 # Probes are recorded by steering, by metrics of attempts and in the ledger's attempts, not where calls, clients or

@@ -114,6 +114,23 @@ async def test_a_budget_is_spent_by_what_calls_cost_and_a_restart_does_not_forge
         assert await statuses(running, 1) == [429]
 
 
+async def test_the_first_limit_in_dollars_that_a_reload_sets_counts_what_was_spent_before_the_start(
+    serve: Serve,
+) -> None:
+    dear = {"deployment": "alpha/m", "price_per_mtok": {"input": 1e6, "output": 1e6}}
+    config = {"models": {MODEL: {"deployments": [dear]}}, **client()}
+    async with serve(alpha=None, config=config, key=KEY) as running:
+        assert await statuses(running, 1) == [200]
+        [row] = await running.rows("select cost_usd as usd from calls")
+        assert row["usd"] > 1.0
+        database, spool = running.config["database_url"], str(running.folder / "again")
+    config |= {**PRICED, "database_url": database, "spool_dir": spool}
+    async with serve(alpha=None, config=config, key=KEY) as running:
+        running.gateway.reload(read({**running.config, **client(usd_per_day=1.0)}, running.folder))
+        while (await statuses(running, 1)) == [200]:
+            pass
+
+
 async def test_a_model_without_money_left_is_followed_by_its_fallback(serve: Serve) -> None:
     dear = {
         "deployments": [{"deployment": "alpha/m", "price_per_mtok": {"input": 1.0, "output": 2.0}}],
