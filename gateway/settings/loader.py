@@ -165,7 +165,12 @@ def load(
         ConfigurationError: there are problems; it has all of them.
 
     """
-    inputs = _read(path, environ, overrides)
+    try:
+        inputs = _read(path, environ, overrides)
+    except ConfigurationError:
+        if references is not None:
+            references.postpone()
+        raise
     known = load_catalog() if catalog is None else catalog
     data, complaints = _resolved(inputs.merged, inputs, references)
     broken = {complaint.place for complaint in complaints}

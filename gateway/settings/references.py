@@ -31,7 +31,7 @@ _ENVIRON = "os.environ/"
 _FILE = ("file:/", "file:./", "file:../")
 _COMMAND = "exec:"
 _MOST_BYTES = 64 * 1024  # of a command's output
-_AGAIN_S = 30.0  # after a command has failed
+_AGAIN_S = 30.0  # after a command has failed, or the file that names it could not be read
 _NO_COMMANDS = SecretSettings()
 
 
@@ -66,6 +66,13 @@ class References:
         """End the reading, and drop the output of commands that it did not use."""
         self.files = tuple(self._reading)
         self._printed = {command: each for command, each in self._printed.items() if command in self._used}
+
+    def postpone(self) -> None:
+        """Let due commands wait: the file that names them cannot be read, and else would be tried again and again."""
+        again_s = self._clock() + _AGAIN_S
+        for command, each in self._printed.items():
+            if each.again_s < again_s:
+                self._printed[command] = _Printed(each.text, again_s)
 
     def content(self, path: Path) -> str:
         """Return a file's text, without surrounding white space.

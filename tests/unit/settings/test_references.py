@@ -167,6 +167,25 @@ def test_a_command_that_fails_later_keeps_its_value_and_runs_again_soon(tmp_path
     assert references.is_due()
 
 
+def test_a_command_of_a_file_that_cannot_be_read_is_not_due_at_every_look(tmp_path: Path) -> None:
+    clock, path = Clock(), tmp_path / "gateway.yaml"
+    references = References(clock)
+    path.write_text(
+        "secrets: { exec: true, exec_timeout_s: 60 }\n"
+        "providers: { alpha: { base_url: 'http://127.0.0.1:1/v1', api_key: '${exec:echo key}' } }\n",
+        encoding="utf-8",
+    )
+    load(path, {}, references=references)
+    path.write_text("providers: {", encoding="utf-8")
+    clock.now_s = 300.0
+    assert references.is_due()
+    with pytest.raises(ConfigurationError, match="invalid YAML"):
+        load(path, {}, references=references)
+    assert not references.is_due()
+    clock.now_s = 330.0
+    assert references.is_due()
+
+
 def test_what_is_not_referred_to_any_more_is_forgotten(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("one", encoding="utf-8")
     clock = Clock()
