@@ -98,6 +98,7 @@ class Reloader:
         self._files = WatchedFiles(source.files)
         self._certificate = certificate
         self._log = structlog.get_logger()
+        self._told: list[str] = []  # the settings of which the log says that they need a restart
         self._wanted = asyncio.Event()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, self._wanted.set)
@@ -140,14 +141,17 @@ class Reloader:
             # before stays in use; it runs again within 30 s.
             # Do: Run it by hand, as the gateway's user and with its environment.
             self._log.warning("secrets.command_failed", problem=failure, effect="its former value stays in use")
-        if new == running:
-            return
+        restart = [name for name in NEEDS_RESTART if getattr(new, name) != getattr(running, name)]
         try:
-            self._gateway.reload(taken_over(running, new))
+            accepted = taken_over(running, new)
+            if accepted == running and (not restart or restart == self._told):
+                self._told = restart
+                return  # also where a command has run again, and printed the same
+            self._gateway.reload(accepted)
         except (ConfigurationRefusedError, ConfigurationError) as error:
             self._log_invalid(str(error))
             return
-        restart = [name for name in NEEDS_RESTART if getattr(new, name) != getattr(running, name)]
+        self._told = restart
         if restart:
             # Event configuration.needs_restart: The file was read, but these `settings` are used only by a new process.
             # Do: Restart the gateway when it suits.

@@ -5,6 +5,8 @@ import copy
 
 import pytest
 
+from gateway.server.reload import Reloader, Source
+from gateway.settings import References
 from providers.simulator.script import Delta, Gate, RoleOnly, ScriptedProvider, answer
 from tests.app.gateway.running_gateway import MODEL, Serve, read, single
 
@@ -87,6 +89,17 @@ async def test_how_long_ids_of_responses_are_known_changes_with_the_configuratio
         responses = running.gateway.context.responses
         await responses.keep(None, b'{"id": "resp_1"}', "alpha/m")
         assert await responses.find(None, "resp_1") is None
+
+
+async def test_what_waits_for_a_restart_is_no_reload_each_time_that_the_files_are_read(serve: Serve) -> None:
+    async with serve() as running:
+        new = read({**running.config, "replica": "another"}, running.folder)
+        reloader = Reloader(running.gateway, Source(None, lambda: new, References()))
+        await reloader._reload()
+        fleet = running.gateway.context.fleet
+        await reloader._reload()
+        assert running.gateway.context.fleet is fleet
+        await reloader.close()
 
 
 async def test_nobody_listens_any_more_once_it_is_closed(serve: Serve) -> None:
