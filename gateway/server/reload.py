@@ -88,6 +88,13 @@ def taken_over(running: Settings, new: Settings) -> Settings:
     return new.model_copy(update={name: getattr(running, name) for name in NEEDS_RESTART})
 
 
+def _say_the_same(one: Settings, other: Settings) -> bool:
+    """Whether two configurations are equal, also in what they write of races: written, a default counts otherwise."""
+    return one == other and all(
+        model.race.model_fields_set == other.models[name].race.model_fields_set for name, model in one.models.items()
+    )
+
+
 class Reloader:
     """Reloads the configuration on SIGHUP, when one of its files changes, and when a command is due to run again."""
 
@@ -144,7 +151,7 @@ class Reloader:
         restart = [name for name in NEEDS_RESTART if getattr(new, name) != getattr(running, name)]
         try:
             accepted = taken_over(running, new)
-            if accepted == running and (not restart or restart == self._told):
+            if _say_the_same(accepted, running) and (not restart or restart == self._told):
                 self._told = restart
                 return  # also where a command has run again, and printed the same
             self._gateway.reload(accepted)

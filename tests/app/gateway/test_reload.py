@@ -102,6 +102,17 @@ async def test_what_waits_for_a_restart_is_no_reload_each_time_that_the_files_ar
         await reloader.close()
 
 
+async def test_a_setting_written_as_its_profile_has_it_is_a_change(serve: Serve) -> None:
+    async with serve(config={"models": {MODEL: {"race": {"profile": "agent"}}}}) as running:
+        config = copy.deepcopy(running.config)
+        config["models"][MODEL]["race"]["objective"] = "completion"  # written, it holds first tokens of streams
+        new = read(config, running.folder)
+        reloader = Reloader(running.gateway, Source(None, lambda: new, References()))
+        await reloader._reload()
+        assert running.gateway.context.fleet.models[MODEL].race.holds(streamed=True)
+        await reloader.close()
+
+
 async def test_nobody_listens_any_more_once_it_is_closed(serve: Serve) -> None:
     async with serve() as running:
         url = running.url
