@@ -335,6 +335,23 @@ def test_no_audits_are_awaited_of_a_model_of_embeddings(demo: Installation, visi
     assert "0 of 30" not in told
 
 
+def test_the_share_of_wins_is_of_a_deployments_own_model(demo: Installation, visit: Callable[..., Visit]) -> None:
+    def see(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        one = told["series"][0] | {"won": [1 for _ in told["series"][0]["t"]]}
+        told["series"] = [one, one | {"model": "another", "deployment": "alone/another"}]
+        route.fulfill(response=response, json=told)
+
+    seen = visit(demo)
+    seen.page.route("**/api/history*", see)
+    seen.page.goto(f"{demo.url}/#/history?model=all")
+    wins = seen.page.locator("section[aria-labelledby=plot-wins]")
+    wins.locator("summary").click()
+    shares = wins.locator("tbody td:nth-child(2), tbody td:nth-child(3)").all_inner_texts()
+    assert set(shares) - {"–"} == {"100 %"}  # noqa: RUF001 - as shown
+
+
 def test_the_demo_offers_traffic_that_goes_on_in_other_views_and_stops(
     demo: Installation, visit: Callable[..., Visit]
 ) -> None:

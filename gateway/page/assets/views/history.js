@@ -25,7 +25,7 @@ const PLOTS = [
   { name: "ttft", title: "First token", format: ms, least: 0, of: (each, quantile) => each[`ttft_${quantile}_ms`], says: (quantile) => QUANTILES[quantile] },
   { name: "tps", title: "Speed", format: tps, least: 0, of: (each, quantile) => each[`tps_${short(quantile)}`], says: (quantile) => (short(quantile) === "p95" ? "what 95 % of answers reach" : QUANTILES.p50) },
   { name: "itl", title: "Gaps between chunks", format: ms, least: 0, of: (each, quantile) => each[`itl_${short(quantile)}_ms`], says: (quantile) => QUANTILES[short(quantile)] },
-  { name: "wins", title: "Share of wins", format: percent, least: 0, most: 1, of: (each, _, all) => each.won.map((won, at) => share(won, all.won.get(each.t[at]))), says: () => "of the model's answers" },
+  { name: "wins", title: "Share of wins", format: percent, least: 0, most: 1, of: (each, _, all) => each.won.map((won, at) => share(won, all.won.get(each.model).get(each.t[at]))), says: () => "of the model's answers" },
   { name: "errors", title: "Errors", format: percent, least: 0, of: (each) => each.errors.map((errors, at) => share(errors, each.n[at])), says: () => "share of attempts, rate limits apart" },
   { name: "limited", title: "Rate limits", format: percent, least: 0, of: (each) => each.rate_limited.map((limited, at) => share(limited, each.n[at])), says: () => "share of attempts" },
 ];
@@ -178,9 +178,10 @@ export function view(root, params, session, address) {
       edged: true,
       label: `${each.deployment}: ${WORSE[each.metric] ?? each.metric} ${times(each.ratio)} ${each.metric === "errors" ? "as many" : "as slow"}`,
     })));
-    const all = { won: sums(found.series, "won") };
+    const models = [...new Set(found.series.map((each) => each.model))];
+    const all = { won: new Map(models.map((model) => [model, sums(found.series.filter((each) => each.model === model), "won")])) };
     const trouble = troubles(t, shown);
-    const several = new Set(found.series.map((each) => each.model)).size > 1;
+    const several = models.length > 1;
     for (const each of cards) each.update({ t, shown, bands, all, trouble, several });
     outages.update(found.outages);
     gone.hidden = found.outages.length === 0;
