@@ -52,6 +52,7 @@ def check(
     path = locate(config, os.environ)
     try:
         settings = load(path, os.environ)
+        _check_databases(settings)
         _check_certificate(settings)
     except ConfigurationError as error:
         if as_json:
@@ -62,6 +63,24 @@ def check(
             report(error)
         raise typer.Exit(FAILED) from None
     raise typer.Exit(_summarise(settings, path, live=live, as_json=as_json))
+
+
+def _check_databases(settings: "Settings") -> None:
+    """Read the databases' URLs, as `serve` does.
+
+    Raises:
+        ConfigurationError: one of them is none.
+
+    """
+    from gateway.ledger import LedgerError, parse_url  # noqa: PLC0415 - only where it is needed
+    from gateway.settings import ConfigurationError, Problem  # noqa: PLC0415 - as above
+
+    try:
+        parse_url(settings.database_url.get_secret_value())
+        if settings.reports_database_url is not None:
+            parse_url(settings.reports_database_url.get_secret_value(), "reports_database_url")
+    except LedgerError as error:
+        raise ConfigurationError([Problem(str(error))]) from None
 
 
 def _check_certificate(settings: "Settings") -> None:

@@ -396,6 +396,21 @@ def test_check_reads_certificate_and_key(holeshot: Holeshot) -> None:
     assert holeshot("check", "--config", "gateway.yaml", GROQ_API_KEY="gsk-1").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("sqlite://", "name a file"),
+        ("postgresql://ann:se@cret@db/holeshot", "write an @ in the user or the password as %40"),
+        ("postgresql://db/holeshot?connect_timeout=3", "remove the parameter 'connect_timeout'"),
+    ],
+)
+def test_check_refuses_a_database_url_with_which_no_gateway_starts(holeshot: Holeshot, url: str, problem: str) -> None:
+    refused = holeshot("check", GROQ_API_KEY="gsk-1", HOLESHOT_DATABASE_URL=url)
+    assert refused.exit_code == 1
+    assert problem in refused.stderr
+    assert "cret" not in refused.output
+
+
 @pytest.mark.parametrize("verb", [(), ("keys",), ("alerts",), ("import",)])
 def test_what_each_verb_does_is_said_in_a_whole_line_of_eighty_columns(
     holeshot: Holeshot, verb: tuple[str, ...]
