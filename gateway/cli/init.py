@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -104,7 +105,10 @@ def _write(path: Path, text: str, *, force: bool) -> None:
     write_file(path, EDITOR_LINE + text, force=force)
     schema_path, schema = path.with_name(FILE_NAME), as_json(json_schema()) + "\n"
     if schema_path.exists() and not force:
-        if schema_path.read_text(encoding="utf-8", errors="replace") != schema:
+        known = ""
+        with suppress(OSError):  # a folder, or another user's file
+            known = schema_path.read_text(encoding="utf-8", errors="replace")
+        if known != schema:
             prose(
                 f"note: {schema_path} already exists and was not changed;"
                 " `holeshot schema` prints this version's schema"

@@ -78,6 +78,13 @@ def test_init_leaves_another_schema_alone_unless_forced(holeshot: Holeshot) -> N
     assert "note" not in holeshot("init", "another.yaml").output  # it is this version's
 
 
+def test_init_leaves_alone_what_it_cannot_read_in_the_place_of_the_schema(holeshot: Holeshot) -> None:
+    Path("config/gateway.schema.json").mkdir(parents=True)
+    made = holeshot("init", GROQ_API_KEY="gsk-1")
+    assert made.exit_code == 0
+    assert "gateway.schema.json already exists and was not changed" in made.output
+
+
 def test_init_writes_the_example_of_every_setting(holeshot: Holeshot) -> None:
     written = holeshot("init", "--example")
 
