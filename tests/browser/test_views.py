@@ -243,6 +243,16 @@ def test_a_provider_left_out_can_be_taken_back_where_nothing_was_replayed(
     page.wait_for_selector("main h2:text-is('What this assumes')")
 
 
+def test_a_filter_of_live_that_a_link_names_can_be_taken_back(demo: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(demo).page
+    page.goto(f"{demo.url}/#/live?model=nothing&client=nobody&deployment=no/where")
+    for label, name in (("Model", "nothing"), ("Client", "nobody"), ("Deployment", "no/where")):
+        field = page.locator("main label", has_text=label).locator("select")
+        assert field.input_value() == name
+        field.select_option("")
+    page.wait_for_function("() => location.hash === '#/live'")
+
+
 def test_an_interval_without_a_width_is_not_told(demo: Installation, visit: Callable[..., Visit]) -> None:
     def see(route: "Route") -> None:
         response = route.fetch()

@@ -63,12 +63,12 @@ export function view(root, params, session, query) {
     { title: "Tokens", right: true, cell: (call) => count(call.completion_tokens ?? winnerOf(call)?.tokens) },
   ], { caption: "The last calls", key: (call) => call.id, link: (call) => to("calls", [call.id]), stacks: true, fingerprint });
 
-  const deployments = selects("Deployment", [], "", (value) => choose({ deployment: value }), "All");
+  const deployments = selects("Deployment", known([], asked.deployment), asked.deployment, (value) => choose({ deployment: value }), "All");
   fill(root,
     h("div", { class: "head" }, h("h1", {}, "Live"), scope,
       h("div", { class: "controls" },
-        selects("Model", session.models, asked.model, (value) => choose({ model: value }), "All"),
-        session.clients?.length ? selects("Client", session.clients, asked.client, (value) => choose({ client: value }), "All") : null,
+        selects("Model", known(session.models, asked.model), asked.model, (value) => choose({ model: value }), "All"),
+        known(session.clients, asked.client).length ? selects("Client", known(session.clients, asked.client), asked.client, (value) => choose({ client: value }), "All") : null,
         deployments,
         selects("Outcome", Object.entries(OUTCOMES), outcome, (value) => narrow(value), "All"),
         choice("Time shown", WINDOWS, "15", (value) => widen(value * 1000)), pause)),
@@ -274,8 +274,10 @@ export function view(root, params, session, query) {
   async function names() {
     try {
       const { models } = await get("leaderboard");
-      const all = [...new Set(models.flatMap((each) => each.deployments.map((row) => row.deployment)))];
-      deployments.querySelector("select").append(...all.map((each) => h("option", { value: each, selected: each === asked.deployment }, each)));
+      const all = new Set(models.flatMap((each) => each.deployments.map((row) => row.deployment)));
+      const select = deployments.querySelector("select");
+      for (const { value } of select.options) all.delete(value);
+      select.append(...[...all].map((each) => h("option", { value: each }, each)));
     } catch {
       // then there is one filter less
     }
@@ -303,6 +305,11 @@ export function view(root, params, session, query) {
       document.removeEventListener("keydown", press);
     },
   };
+}
+
+/** What can be chosen, with what is chosen already: a link may name what is not configured any more. */
+function known(names, chosen) {
+  return chosen && !(names ?? []).includes(chosen) ? [...(names ?? []), chosen] : (names ?? []);
 }
 
 /** What racing saved per call: as the view of racing's worth tells it, and nothing until there is an interval. */
