@@ -92,9 +92,10 @@ class Series:
 
     def tables(self) -> Iterator[Table]:
         """Yield the cells of this process and of all that share its folder, but for those that cannot be read."""
-        yield Table(True, list(self._places.values()), self.cells)  # noqa: FBT003 - alive
         if self._folder is None:
+            yield Table(True, list(self._places.values()), self.cells)  # noqa: FBT003 - alive
             return
+        yield Table(True, [each for each in self._places.values() if each.first != NOWHERE], self.cells)  # noqa: FBT003
         for index in sorted(self._folder.glob("*.series")):
             if index != self._index and (table := _table(index)) is not None:
                 yield table

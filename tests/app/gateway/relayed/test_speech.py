@@ -204,9 +204,9 @@ async def test_an_error_that_is_declared_as_events_is_one(opened: Open) -> None:
     async with opened(alpha=[says(refusal, kind="text/event-stream")]) as (running, _):
         body = {"model": MODEL, "input": "x", "stream_format": "sse"}
         async with running.post(body, path="/v1/audio/speech") as response:
-            assert (response.status, (await response.json())["error"]["message"]) == (429, "slow down")
+            assert (response.status, b"slow down" in await response.read()) == (429, True)
         [attempt] = await running.rows("select * from attempts")
-    assert attempt["error_kind"] == "rate_limit"
+    assert attempt["error_kind"] == "rate_limited"
 
 
 async def test_a_key_whose_rate_limit_is_told_in_the_middle_rests(opened: Open) -> None:
