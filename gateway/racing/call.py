@@ -22,7 +22,7 @@ from gateway.racing.records import NOT_KNOWN as UNKNOWN
 from gateway.racing.records import Alone, call_record, call_start, taken_over
 from gateway.racing.services import Services
 from gateway.racing.slots import Wait
-from gateway.racing.validation import EXPECTED, REQUESTED
+from gateway.racing.validation import EXPECTED, REQUESTED, requested
 from providers import UpstreamError
 
 RESCUED = "rescued"  # the value of ``takeover`` of an answer that nearly stopped and was finished by another deployment
@@ -161,7 +161,11 @@ class OpenCall:
             services.recorder.attempt_ended(attempt.model or call.model, call.prompt_class, attempt, ago_s)
         finally:
             if record is not None:
-                bill = settle([attempt], self._winner, self._deployments, call.prompt_tokens, record.max_tokens)
+                asked = requested(call.fields, call.dialect)
+                deployments, prompt_tokens = self._deployments, call.prompt_tokens
+                bill = settle(
+                    [attempt], self._winner, deployments, prompt_tokens, asked.max_tokens, answers=asked.answers
+                )
                 services.recorder.attempt_audited(record.model, bill.attempts[0], bill.duplicate.usd)
 
     def finish(

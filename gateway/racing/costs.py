@@ -17,6 +17,7 @@ import msgspec
 
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.fleet.models import Deployment
+from gateway.racing.measurement import MOST_TOKENS
 from providers import ErrorKind, Price, cache_saved_usd, cost_usd
 
 # Lower and upper bounds of an attempt's cost, for attempts whose usage is not reported. A loser that was cut before
@@ -53,6 +54,13 @@ class Bounds(msgspec.Struct, frozen=True):
     high_usd: float
 
 
+class Limits(msgspec.Struct, frozen=True):
+    """The request's limit for each answer, and how many it asks for."""
+
+    max_tokens: int | None
+    answers: int
+
+
 class Generated(msgspec.Struct, frozen=True):
     """The minimum and maximum number of answer tokens that the provider generated."""
 
@@ -65,7 +73,7 @@ _NO_TOKENS = Generated(0, 0)
 
 
 def generated(
-    record: AttemptRecord, deployment: Deployment, *, winner: AttemptRecord | None, max_tokens: int | None
+    record: AttemptRecord, deployment: Deployment, *, winner: AttemptRecord | None, limits: Limits
 ) -> Generated:
     """Return the bounds of the length of one attempt's answer, received or not."""
     if _is_refused(record):
@@ -73,9 +81,9 @@ def generated(
     seen = record.completion_tokens or 0
     if record.tokens_source is TokensSource.REPORTED and seen:
         is_whole = record.outcome is Outcome.WON or record.finish_reason is not None
-        return Generated(seen, seen if is_whole else ceil(_most_tokens(record, deployment, winner, max_tokens)))
+        return Generated(seen, seen if is_whole else ceil(_most_tokens(record, deployment, winner, limits)))
     least = int(max(0, seen - FEW_TOKENS) / MISCOUNT)
-    return Generated(least, ceil(_most_tokens(record, deployment, winner, max_tokens)))
+    return Generated(least, ceil(_most_tokens(record, deployment, winner, limits)))
 
 
 def bounds(
@@ -85,7 +93,7 @@ def bounds(
     *,
     price: Price,
     winner: AttemptRecord | None,
-    max_tokens: int | None,
+    limits: Limits,
 ) -> Bounds:
     """Return the bounds of one attempt. ``prompt_tokens`` is its own count, another attempt's, or an estimate."""
     if _is_refused(record):
@@ -107,7 +115,7 @@ def bounds(
         low += answer  # some report usage with every event: this may not be the final one
     else:
         low += max(0, seen - FEW_TOKENS) / MISCOUNT * _least(price.output_usd, price.reasoning_usd)
-    high += _most_tokens(record, deployment, winner, max_tokens) * max(price.output_usd, price.reasoning_usd or 0.0)
+    high += _most_tokens(record, deployment, winner, limits) * max(price.output_usd, price.reasoning_usd or 0.0)
     is_maybe_free = not seen and (record.outcome.is_error or _is_unheard(record))
     return Bounds(0.0 if is_maybe_free else low, high)
 
@@ -148,9 +156,7 @@ def _counted(record: AttemptRecord) -> bool:
     return record.prompt_tokens is not None and record.tokens_source is TokensSource.REPORTED
 
 
-def _most_tokens(
-    record: AttemptRecord, deployment: Deployment, winner: AttemptRecord | None, max_tokens: int | None
-) -> float:
+def _most_tokens(record: AttemptRecord, deployment: Deployment, winner: AttemptRecord | None, limits: Limits) -> float:
     """Return the maximum of answer tokens that may be billed without having been reported."""
     seen = (record.completion_tokens or 0) * MISCOUNT
     if record.outcome is Outcome.WON:
@@ -158,11 +164,11 @@ def _most_tokens(
     thought = 0 if winner is None or seen else winner.reasoning_tokens or 0  # not streamed, before the first token
     if deployment.bills_after_disconnect is False:
         return seen + UNSEEN_TOKENS + thought
-    limits = [limit for limit in (max_tokens, deployment.capabilities.max_output_tokens) if limit]
-    if limits:
-        return max(seen, min(limits))
+    known = [limit for limit in (limits.max_tokens, deployment.capabilities.max_output_tokens) if limit]
+    if known:
+        return max(seen, min(MOST_TOKENS, min(known) * limits.answers))
     answered = 0 if winner is None else winner.completion_tokens or 0
-    return max(seen + UNSEEN_TOKENS, LONGER * answered if answered else ANSWER_TOKENS)
+    return max(seen + UNSEEN_TOKENS, LONGER * answered if answered else ANSWER_TOKENS * limits.answers)
 
 
 _BESIDE = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE, Role.PROBE})  # a call without racing would not have them
@@ -192,17 +198,20 @@ def settle(
     deployments: Mapping[str, Deployment],
     estimated_prompt_tokens: int,
     max_tokens: int | None = None,
+    *,
+    answers: int = 1,
 ) -> Bill:
     """Return the bill of one call. The estimate is used if not even the winner's provider counted the prompt.
 
-    An estimate of 0 is none: the input is not text. ``max_tokens`` is the request's limit for the answer.
+    An estimate of 0 is none: the input is not text. ``max_tokens`` is the request's limit for each of its ``answers``.
     """
     reported = winner.prompt_tokens if winner is not None else None
     if reported is not None and winner is not None and winner.continues is not None:
         reported = max(0, reported - _given(winner, attempts))
     prompt_tokens = (estimated_prompt_tokens or None) if reported is None else reported
+    limits = Limits(max_tokens, answers)
     priced = [
-        _priced(one, deployments[one.deployment], _sent(one, prompt_tokens, attempts), winner, max_tokens)
+        _priced(one, deployments[one.deployment], _sent(one, prompt_tokens, attempts), winner, limits)
         for one in attempts
     ]
     winner_id = winner.id if winner is not None else None
@@ -242,7 +251,7 @@ def _priced(
     deployment: Deployment,
     prompt_tokens: int | None,
     winner: AttemptRecord | None,
-    max_tokens: int | None,
+    limits: Limits,
 ) -> AttemptRecord:
     cut = record.outcome.was_cut and not _is_fully_reported(record)
     changes: dict[str, Any] = {}
@@ -253,12 +262,12 @@ def _priced(
         sent_tokens = prompt_tokens
         changes = {"prompt_tokens": prompt_tokens, "tokens_source": record.tokens_source or TokensSource.ESTIMATED}
     if record.outcome.was_cancelled_by_race:
-        wasted = generated(record, deployment, winner=winner, max_tokens=max_tokens)
+        wasted = generated(record, deployment, winner=winner, limits=limits)
         changes |= {"wasted_low_tokens": wasted.low_tokens, "wasted_high_tokens": wasted.high_tokens}
     if price is not None and (sent_tokens or prompt_tokens) is not None:
         tokens = sent_tokens or prompt_tokens or 0
-        limits = bounds(record, deployment, tokens, price=price, winner=winner, max_tokens=max_tokens)
-        changes |= {"price": per_million(price), "cost_low_usd": limits.low_usd, "cost_high_usd": limits.high_usd}
+        bound = bounds(record, deployment, tokens, price=price, winner=winner, limits=limits)
+        changes |= {"price": per_million(price), "cost_low_usd": bound.low_usd, "cost_high_usd": bound.high_usd}
         if sent_tokens is not None:
             runs_on = cut and deployment.bills_after_disconnect is True
             stops = cut and deployment.bills_after_disconnect is False
@@ -272,9 +281,9 @@ def _priced(
                 reasoning_tokens=answered.reasoning_tokens,
             )
             if runs_on and usd is not None:
-                usd = min(usd, limits.high_usd)  # the winner's answer may be longer than this one's limit
+                usd = min(usd, bound.high_usd)  # the winner's answer may be longer than this one's limit
             changes["cost_usd"] = usd
-            is_least = usd is not None and usd <= limits.low_usd < limits.high_usd
+            is_least = usd is not None and usd <= bound.low_usd < bound.high_usd
             changes["cost_is_lower_bound"] = record.outcome is not Outcome.WON and not stops and is_least
             if record.cached_tokens is not None:
                 changes["cache_saved_usd"] = cache_saved_usd(price, sent_tokens, record.cached_tokens)

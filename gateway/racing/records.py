@@ -370,7 +370,7 @@ def call_record(
     that answered, if one did; ``dropped`` are the fields that were left out for the winner.
     """
     asked = requested(call.fields, call.dialect)
-    bill = settle(attempts, winner, deployments, call.prompt_tokens, asked.max_tokens)
+    bill = settle(attempts, winner, deployments, call.prompt_tokens, asked.max_tokens, answers=asked.answers)
     counted = _counted(bill.attempts, winner)
     return CallRecord(
         id=call.id,

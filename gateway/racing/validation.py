@@ -92,6 +92,7 @@ def _asked_format(fields: Fields, dialect: Dialect) -> JsonFormat | None:
 
 _float = msgspec.json.Decoder(float)
 _LARGEST = 2**31 - 1  # the column's maximum
+MOST_ANSWERS = 1024  # whatever a request says: more are not given
 
 
 class Requested(msgspec.Struct, frozen=True):
@@ -100,12 +101,14 @@ class Requested(msgspec.Struct, frozen=True):
     max_tokens: int | None = None
     temperature: float | None = None
     tools: int | None = None  # number of tools offered
+    answers: int = 1  # number of answers; the limit holds for each
 
 
 def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
     """Read the parameters from the top level of a body in ``dialect``."""
-    if fields.keys().isdisjoint(REQUESTED):
+    if fields.keys().isdisjoint(REQUESTED) and not dialect.requests.batched:
         return _NOTHING
+    may_be_several = dialect.requests.batched or dialect.requests.choices in fields
     length = next((fields[name] for name in dialect.requests.parameters.answer_limits if name in fields), None)
     max_tokens = None if length is None else _number(length)
     warmth = _TEMPERATURES.get(dialect, "temperature")
@@ -114,6 +117,7 @@ def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
         int(max_tokens) if max_tokens is not None and 0 < max_tokens <= _LARGEST else None,
         temperature,
         _count(fields["tools"]) if "tools" in fields else None,
+        min(MOST_ANSWERS, answers_asked(fields, dialect)) if may_be_several else 1,
     )
 
 
@@ -137,7 +141,8 @@ _TEMPERATURES = {
 }
 # The fields that are read, in all dialects.
 REQUESTED = frozenset({"tools", *_TEMPERATURES.values()}).union(
-    *(dialect.requests.parameters.answer_limits for dialect in DIALECTS.values())
+    *(dialect.requests.parameters.answer_limits for dialect in DIALECTS.values()),
+    *({dialect.requests.choices} for dialect in DIALECTS.values() if dialect.requests.choices is not None),
 )
 
 

@@ -33,6 +33,7 @@ def bill(
     price: Price | None = PRICE,
     bills_on: bool | None = None,
     max_tokens: int | None = None,
+    answers: int = 1,
 ) -> Bill:
     deployments = {
         one.deployment: Deployment(
@@ -42,7 +43,7 @@ def bill(
         for one in attempts
     }  # fmt: skip
     winner = next((one for one in attempts if one.outcome is Outcome.WON), None)
-    return settle(attempts, winner, deployments, 10, max_tokens)
+    return settle(attempts, winner, deployments, 10, max_tokens, answers=answers)
 
 
 def test_each_kind_of_token_is_billed_at_its_own_price() -> None:
@@ -161,6 +162,14 @@ def test_at_most_a_loser_was_billed_what_it_may_have_gone_on_to_say(
     ]
     assert loser.cost_low_usd == pytest.approx(1.0)
     assert loser.cost_high_usd == pytest.approx(1.0 + answer * 1e-2)
+
+
+@pytest.mark.parametrize("bills_on", [True, None])
+def test_the_limit_of_a_request_for_several_answers_holds_for_each(bills_on: bool | None) -> None:
+    winner, lost = won(completion_tokens=4 * 70), attempt("loser", Outcome.LOST)
+    loser = bill(winner, lost, price=PLAIN, bills_on=bills_on, max_tokens=70, answers=4).attempts[1]
+    assert (loser.wasted_high_tokens, loser.cost_high_usd) == (280, pytest.approx(1.0 + 280 * 1e-2))
+    assert loser.cost_usd == pytest.approx(1.0 + (280 * 1e-2 if bills_on else 0.0))
 
 
 def test_a_winner_that_was_counted_has_one_cost() -> None:

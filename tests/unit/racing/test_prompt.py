@@ -13,7 +13,7 @@ from tests.unit.racing.track import RememberingSink, Timetable, Track
 from tests.unit.racing.virtual_time import run
 
 BODY = (
-    b'{"messages":[{"role":"user","content":"hi"}],"max_tokens":7,"temperature":0.5,"seed":1,'
+    b'{"messages":[{"role":"user","content":"hi"}],"max_tokens":7,"n":2,"temperature":0.5,"seed":1,'
     b'"tools":[{"type":"function","function":{"name":"f","strict":true,"parameters":{"type":"object"}}}],'
     b'"response_format":{"type":"json_object"}}'
 )
@@ -35,7 +35,7 @@ def test_what_the_record_and_the_judgement_read_is_left_of_a_request() -> None:
     fields = msgspec.json.decode(BODY, type=dict[str, msgspec.Raw])
     before = requested(fields, CHAT), expected(fields, CHAT)
     forget_prompt(fields)
-    assert set(fields) == {"max_tokens", "temperature", "tools", "response_format"}
+    assert set(fields) == {"max_tokens", "n", "temperature", "tools", "response_format"}
     assert (requested(fields, CHAT), expected(fields, CHAT)) == before
 
 

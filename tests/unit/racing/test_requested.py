@@ -3,8 +3,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.racing.validation import Requested, requested
-from providers.dialects import CHAT, DIALECTS
+from gateway.racing.validation import MOST_ANSWERS, Requested, requested
+from providers.dialects import CHAT, COMPLETIONS, DIALECTS
 
 
 def fields(**values: Any) -> dict[str, msgspec.Raw]:
@@ -21,6 +21,14 @@ def test_every_dialect_s_name_for_a_length_is_known() -> None:
 def test_temperature_and_tools_are_told() -> None:
     asked = requested(fields(messages=[], temperature=0.5, tools=[{"type": "function"}, {"type": "function"}]), CHAT)
     assert asked == Requested(None, 0.5, 2)
+
+
+def test_the_number_of_answers_is_told_and_never_more_than_anybody_gives() -> None:
+    assert requested(fields(messages=[]), CHAT).answers == 1
+    assert requested(fields(n=4), CHAT).answers == 4
+    assert requested(fields(n=2, prompt=["one", "two", "three"]), COMPLETIONS).answers == 6
+    assert requested(fields(prompt=["one", "two", "three"]), COMPLETIONS).answers == 3
+    assert requested(fields(n=10**12), CHAT).answers == MOST_ANSWERS
 
 
 @pytest.mark.parametrize("odd", ["many", None, True, -1, 0, 2**40, {"a": 1}])
