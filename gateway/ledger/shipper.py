@@ -208,6 +208,8 @@ class Backlog:
         """
         async with self._shipping:
             begun_s = self._clock()
+            if not self.pending:
+                self._shipped_up_to_s = begun_s  # also while the database is away: what comes then is new
             if self._is_to_be_asked(begun_s):
                 await self._shipper.ping()
             await self._ship_spool()

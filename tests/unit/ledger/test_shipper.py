@@ -1,12 +1,15 @@
-"""What the log says of an outage of the database."""
+"""What is said of an outage of the database, and of the rows that wait for its end."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.shipper import Shipper
+from gateway.ledger.writer import Ledger
+from tests.unit.ledger.records import raced_call
 from tests.unit.ledger.test_folding import Notes
 
 REFUSED, WRONG_PASSWORD = "connection refused", "password authentication failed"
@@ -37,3 +40,20 @@ async def test_each_cause_of_an_outage_is_logged_once() -> None:
         ("ledger.database_recovered", None),
         ("ledger.database_unreachable", REFUSED),
     ]
+
+
+async def test_a_row_is_no_older_than_itself_though_the_database_was_away_long_before(tmp_path: Path) -> None:
+    now_s, store = 100.0, FailingStore()
+    store.cause = REFUSED
+    ledger = Ledger("sqlite:///unused.db", tmp_path / "spool", "w1", clock=lambda: now_s, store=store)
+    for _ in range(2):
+        now_s += 3600.0
+        with pytest.raises(DatabaseUnreachableError):
+            await ledger.flush()
+    ledger.call_finished(raced_call())
+    now_s += 5.0
+    with pytest.raises(DatabaseUnreachableError):
+        await ledger.flush()
+    assert ledger.oldest_pending_s == 5.0
+    store.cause = None
+    await ledger.close()
