@@ -4,7 +4,8 @@ A quota is a hash with one field for each process, ``used lease until seen`` (am
 for slots also the number in flight there; ``base``: usage by processes that no longer report; and ``sums`` of all
 fields, so that the cost of a report does not depend on the number of processes. Reports are absolute, and a process's
 former report is subtracted from the sums, so a repeated command or a lost reply does no harm. The sums are recomputed
-from all fields in each fifth of a lease's time: until then an expired lease still counts.
+from all fields in each fifth of a lease's time: until then an expired lease still counts. Silent processes that have
+used nothing are then removed, of quotas of calls: a limit on concurrent use has no window with which they would go.
 """
 
 from typing import Any
@@ -67,9 +68,10 @@ return {known, (now - incomplete_at < restoring_s) and 1 or 0}
 # KEYS[1]: a quota. ARGV: this process, its usage, its need, the amount wanted in advance, the limit, the seconds of a
 # lease, of ``silent_s`` and of the key's expiry, the base that it knows, whether it has reported before (1: its base
 # counts if its own field, or the whole hash, is gone; 0: if the hash is; 2: all others have used that much at least, by
-# the ledger), whether the quota counts calls, and the amount that it may use before it has the reply. Grants as much of
-# the need as is left, and of the rest at most a fair part; of calls a whole number. The difference to a smaller lease
-# is available to others after the holder's next report: only then does the holder know. Returns the lease, the others'
+# the ledger), whether the quota counts calls, the amount that it may use before it has the reply, of slots what is said
+# below, and whether it ends: then its usage becomes part of the base, and its field is removed. Grants as much of the
+# need as is left, and of the rest at most a fair part; of calls a whole number. The difference to a smaller lease is
+# available to others after the holder's next report: only then does the holder know. Returns the lease, the others'
 # usage and leases, and the base including all silent processes.
 #
 # Slots at a deployment have KEYS[2], a sorted set of the processes that have less than a fair part and lack slots, by
@@ -101,7 +103,9 @@ if not (all and leased and alive and silent and at) or at > now or now - at > le
   for place = 1, #fields, 2 do
     if fields[place] ~= 'base' and fields[place] ~= 'sums' then
       local u, l, e, s, r = read(fields[place + 1])
-      if u then
+      if u == 0 and ARGV[11] == '1' and e <= at and s < at - silent_s then
+        redis.call('HDEL', KEYS[1], fields[place])
+      elseif u then
         all = all + u
         if e > at then leased, alive, running = leased + l, alive + 1, running + r end
         if s < at - silent_s then silent = silent + u end
@@ -159,13 +163,20 @@ if ARGV[11] == '1' then more = math.floor(more) end
 lease = lease + more
 local kept = math.max(lease, tonumber(ARGV[12]))
 local function text(number) return string.format('%.17g', number) end
+local ends = ARGV[14] == '1' and u
+local n = ends and 0 or 1
 local field = string.format('%.17g %.17g %.3f %.3f', used, kept, now + lease_s, now)
-local sums = string.format('%.17g %.17g %d %.17g %.6f', all + used, leased + kept, alive + 1, silent, at)
+local sums = string.format('%.17g %.17g %d %.17g %.6f', all + n * used, leased + n * kept, alive + n, silent, at)
 if turns then
   field = field .. string.format(' %.17g', mine)
-  sums = sums .. string.format(' %.17g', running + mine)
+  sums = sums .. string.format(' %.17g', running + n * mine)
 end
-redis.call('HSET', KEYS[1], me, field, 'sums', sums)
+if ends then
+  redis.call('HDEL', KEYS[1], me)
+  redis.call('HSET', KEYS[1], 'base', text(base + used), 'sums', sums)
+else
+  redis.call('HSET', KEYS[1], me, field, 'sums', sums)
+end
 if again then redis.call('EXPIRE', KEYS[1], ARGV[8]) end
 return {text(lease), text(base + all), text(leased), text(base + silent), text(running), text(fair), short and 1 or 0}
 """

@@ -255,6 +255,7 @@ class ShardLeases:
         self._causes = OutageCauses()
         self._task: asyncio.Task[None] | None = None
         self._is_open = True
+        self._is_last = False  # whether its next report is its last: the process ends
 
     def start(self) -> None:
         """Start the rounds, unless they already run."""
@@ -278,6 +279,7 @@ class ShardLeases:
     async def close(self) -> None:
         """Stop; return all leases if the shard is available."""
         await self.cancel()
+        self._is_last = True
         with suppress(*_ERRORS):
             async with asyncio.timeout(self._times.timeout_s):
                 await self._exchange(list(self._kept.values()))
@@ -509,6 +511,7 @@ class ShardLeases:
             "1" if quota.name in SHARE_AT_LEAST else "0",
             repr(quota.reach(now_s)),
             repr(quota.held),
+            "1" if self._is_last else "0",
         )
         return used, need, said
 
