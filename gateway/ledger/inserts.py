@@ -45,6 +45,7 @@ _BAD_ROWS = (
     TypeError,
     ValueError,
 )
+_OVERFLOW = "integer overflow"  # SQLite's words for a sum of numbers that fit their columns
 
 
 # A row for a partition that is just being changed (the schema has no other checks) and, on a schema before 0028, a
@@ -158,6 +159,11 @@ async def _insert_sqlite(connection: AsyncConnection, driver: Any, tables: Seque
             raise
         await driver.commit()
     except _BAD_ROWS as error:
+        raise RowsRejectedError(_first_line(error)) from error
+    except sqlite3.OperationalError as error:
+        if _OVERFLOW not in str(error):
+            raise
+        await driver.rollback()  # else these rows would stay as they are when they are tried again
         raise RowsRejectedError(_first_line(error)) from error
 
 

@@ -127,6 +127,20 @@ async def test_a_number_too_large_for_its_column_loses_no_row(ledger_url: str, t
     assert largest.rows == [(2**31 - 1, 2**31 - 1)]
 
 
+async def test_numbers_too_large_for_their_sum_lose_no_row(ledger_url: str, tmp_path: Path) -> None:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
+    records = [raced_call(), raced_call()]
+    for record in records:
+        attempts = tuple(msgspec.structs.replace(each, wasted_high_tokens=2**62) for each in record.attempts)
+        ledger.call_finished(msgspec.structs.replace(record, attempts=attempts))
+    await ledger.flush()
+    assert await stored(ledger_url) == Counter((record.id, None) for record in records)
+    assert ledger.rejected == 0
+    await ledger.close()
+    largest = await queries.run(ledger_url, "select max(wasted_high_tokens) from attempts")
+    assert largest.rows == [(2**31 - 1,)]
+
+
 async def test_what_a_provider_reported_is_kept_whole_beside_a_number_too_large_for_its_column(
     ledger_url: str, tmp_path: Path
 ) -> None:
