@@ -68,10 +68,10 @@ return {known, (now - incomplete_at < restoring_s) and 1 or 0}
 # KEYS[1]: a quota. ARGV: this process, its usage, its need, the amount wanted in advance, the limit, the seconds of a
 # lease, of ``silent_s`` and of the key's expiry, the base that it knows, whether it has reported before (1: its base
 # counts if its own field, or the whole hash, is gone; 0: if the hash is; 2: all others have used that much at least, by
-# the ledger), whether the quota counts calls, the amount that it may use before it has the reply, for slots what is
-# said below, and whether it ends: then its usage becomes part of the base, and its field is removed. Grants as much of
-# the need as is left, and of the rest at most a fair part; of calls a whole number. The difference to a smaller lease
-# is available to others after the holder's next report: only then does the holder know. Returns the lease, the others'
+# the ledger), whether the quota counts calls, the amount that it may use before it has the reply, of slots what is said
+# below, and whether it ends: then its usage becomes part of the base, and its field is removed. Grants as much of the
+# need as is left, and of the rest at most a fair part; of calls a whole number. The difference to a smaller lease is
+# available to others after the holder's next report: only then does the holder know. Returns the lease, the others'
 # usage and leases, and the base including all silent processes.
 #
 # Slots at a deployment have KEYS[2], a sorted set of the processes that have less than a fair part and lack slots, by
