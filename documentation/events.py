@@ -40,7 +40,7 @@ GROUPS: Mapping[str, str] = {
     "limits": "Limits of clients",
     "live": "Live streams",
     "log": "The log itself",
-    "metrics": "Metrics",
+    "metrics": "Metrics that workers share",
     "page": "Signing in to the page at a provider",
     "probe": "Probes",
     "probes": "Probes that were not made",
