@@ -9,7 +9,7 @@ import pytest
 
 from gateway.core.calls import Objective
 from gateway.core.prompt_classes import answer_class
-from gateway.ledger.errors import QueryError
+from gateway.ledger.errors import SchemaOutdatedError
 from gateway.ledger.store import remembered
 from gateway.settings import RaceSettings
 from gateway.steering import MemoryBoard, Steering, Terms
@@ -57,7 +57,7 @@ async def test_what_is_older_than_a_day_is_not_remembered(ledger_url: str, tmp_p
 
 async def test_a_ledger_without_sums_is_an_error_that_says_so(tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
-    with pytest.raises(QueryError, match="rollup_"):
+    with pytest.raises(SchemaOutdatedError, match="holeshot migrate"):
         await remembered(f"sqlite:///{tmp_path}/empty.db", datetime.now(UTC))
 
 
