@@ -34,6 +34,7 @@ TIMEOUT_S = 5.0  # of each query; they take some milliseconds
 MESSAGES_KEPT = timedelta(days=30)
 ALERTS_KEPT = timedelta(days=400)
 _EARLIER = alert_messages.alias("earlier")
+_IS_KNOWN = alerts.c.kind.in_([kind.value for kind in Kind])  # a later version has more, and is there in an upgrade
 
 
 class SqlAlertBook:
@@ -53,7 +54,8 @@ class SqlAlertBook:
 
     async def current(self, since: datetime) -> list[Alert]:
         """Return the alerts that are open, and those resolved after ``since``."""
-        query = select(alerts).where(or_(alerts.c.resolved_at.is_(None), alerts.c.resolved_at > self._instant(since)))
+        lately = or_(alerts.c.resolved_at.is_(None), alerts.c.resolved_at > self._instant(since))
+        query = select(alerts).where(lately, _IS_KNOWN)
         async with self._database.open(self._timeout_s) as connection:
             return [_alert(row) for row in await connection.execute(query.order_by(alerts.c.opened_at, alerts.c.id))]
 
@@ -142,6 +144,7 @@ class SqlAlertBook:
                 alert_messages.c.done_at.is_(None),
                 alert_messages.c.due_at <= self._instant(now),
                 alert_messages.c.webhook.in_(list(webhooks)),
+                alert_messages.c.alert_id.in_(select(alerts.c.id).where(_IS_KNOWN)),
                 or_(alert_messages.c.event != Event.RESOLVED.value, ~exists().where(waits)),
             )
             .order_by(alert_messages.c.due_at, alert_messages.c.id)

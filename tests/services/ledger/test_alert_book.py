@@ -7,12 +7,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from sqlalchemy import text
 
 from gateway.alerts.alert import Alert, Book, BookAway, Delivery, Event, Kind, Message, Scope, Severity
 from gateway.alerts.memory_book import MOST_MESSAGES, MemoryBook
 from gateway.core.ids import new_id
 from gateway.ledger import queries
 from gateway.ledger.books import ALERTS_KEPT, MESSAGES_KEPT, SqlAlertBook
+from gateway.ledger.database import create_engine
 
 NOW = datetime(2030, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 LEASE = timedelta(seconds=60)
@@ -191,3 +193,16 @@ async def test_a_book_in_memory_drops_the_oldest_messages_when_nobody_takes_them
         await book.open(alert(f"m{number}"), ["ops"])
     assert (book.waiting, book.dropped) == (MOST_MESSAGES, 5)
     assert (await due(book))[0].alert.subject == "m5"
+
+
+async def test_what_a_later_version_alerts_of_is_left_to_that_version(sqlite_url: str) -> None:
+    book = SqlAlertBook(sqlite_url, new_id=new_id)
+    for subject in ("new", "old"):
+        assert await book.open(alert(subject), HOOKS[:1])
+    engine = create_engine(sqlite_url)
+    async with engine.begin() as connection:
+        await connection.execute(text("update alerts set kind = 'novelty' where subject = 'new'"))
+    await engine.dispose()
+    assert [each.subject for each in await book.current(NOW)] == ["old"]
+    assert [each.alert.subject for each in await due(book)] == ["old"]
+    await book.aclose()
