@@ -265,6 +265,12 @@ class Detection:
                 self._log.warning("detector.not_run", cause=str(error), hint="slowdowns are found later")
             self._problem = str(error)
             return []
+        except Exception:  # noqa: BLE001 - a defect in one look must not end all later ones
+            self._state = None
+            # Event detector.failed: One search for slowdowns failed. The next one follows, and begins afresh.
+            # Do: It is a bug: report it with the trace.
+            self._log.exception("detector.failed")
+            return []
         self._problem = None
         return changes
 

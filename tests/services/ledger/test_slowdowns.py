@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
+from structlog.testing import capture_logs
 
 from benchmarks.detector.worlds import Change, Model, Noise, World
 from gateway.app import background
@@ -230,6 +231,16 @@ async def test_another_process_looks_once_the_first_one_is_silent(ledger_url: st
     assert not await one.elected(now + timedelta(minutes=23), lease)
     await one.aclose()
     await other.aclose()
+
+
+async def test_a_defect_in_one_look_does_not_end_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    one = Looking(url, Sums(url), "one")
+    with monkeypatch.context() as broken, capture_logs() as logs:
+        broken.setattr(one.ledger, "elected", lambda *_: 1 / 0)
+        assert await one.detection.look() == []
+    assert [(log["event"], log["log_level"]) for log in logs] == [("detector.failed", "error")]
+    await one.ledger.aclose()
 
 
 async def test_a_process_that_has_never_looked_ends_without_asking_the_database(tmp_path: Path) -> None:
