@@ -96,8 +96,9 @@ class Series:
             yield Table(True, list(self._places.values()), self.cells)  # noqa: FBT003 - alive
             return
         yield Table(True, [each for each in self._places.values() if each.first != NOWHERE], self.cells)  # noqa: FBT003
+        own = None if self._index is None else self._index.name
         for index in sorted(self._folder.glob("*.series")):
-            if index != self._index and (table := _table(index)) is not None:
+            if index.name != own and (table := _table(index)) is not None:
                 yield table
 
     def _made(self, family: Family, values: tuple[str, ...]) -> Place:
@@ -173,7 +174,7 @@ def _table(index: Path) -> Table | None:
             return Table(True, places, _mapped(index.with_suffix(".cells")))  # noqa: FBT003 - alive
         except FileNotFoundError:
             return Table(False, places, _mapped(index.with_suffix(".dead")))  # noqa: FBT003 - dead
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):  # the last of cells that are cut within one
         return None
 
 
