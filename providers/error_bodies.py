@@ -121,7 +121,7 @@ def _number(text: str) -> float | None:
 
 
 _LONGEST_MESSAGE = 500  # characters
-_UNAUTHORIZED, _PAYMENT_REQUIRED, _TOO_LARGE, _TOO_MANY = 401, 402, 413, 429
+_UNAUTHORIZED, _PAYMENT_REQUIRED = 401, 402
 _OF_FILTERS = frozenset({"flagged_input", "reasons", "patterns"})  # in OpenRouter's metadata
 _OF_THE_ACCOUNT = (  # how messages with 400 begin that are about the key or its account, and not about the request
     "Incorrect API key provided",  # xAI
@@ -302,14 +302,11 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
 
     A 402 or 403 may be about one request: its text was flagged, or blocked by a guardrail (OpenRouter), or its
     ``max_tokens`` is more than is left to pay (OpenRouter, 402) or than the model's context (Together, 403). The key is
-    good for all others. A 413 may be about the key's tokens in a minute (Groq): others may take the request.
-    A 404 may be about what one request needs (OpenRouter): the model is there for all others.
+    good for all others. A 404 may be about what one request needs (OpenRouter): the model is there for all others.
     """
     kind = kind_of_status(status)
     if kind is ErrorKind.BAD_REQUEST and _refuses_key(error):
         return ErrorKind.PROVIDER_AUTH
-    if status == _TOO_LARGE and _meant_status(error) == _TOO_MANY:
-        return ErrorKind.RATE_LIMITED
     if kind is ErrorKind.NOT_FOUND and _message(error).startswith(_OF_ONE_REQUEST):
         return ErrorKind.SERVER_ERROR
     if kind is ErrorKind.PROVIDER_AUTH and status != _UNAUTHORIZED:

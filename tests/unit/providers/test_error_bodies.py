@@ -126,14 +126,6 @@ def test_a_400_that_only_mentions_an_account_is_the_clients() -> None:
     assert refused(400, said).kind is ErrorKind.BAD_REQUEST
 
 
-def test_a_request_of_more_tokens_than_a_key_has_in_a_minute_is_too_large_for_this_key_only() -> None:  # Groq
-    said = b"""{"error":{"message":"Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested
- 12328, please reduce your message size and try again.","type":"tokens","code":"rate_limit_exceeded"}}"""
-    error = refused(413, said.replace(b"\n", b""), x_ratelimit_reset_tokens="1.5s")
-    assert (error.kind, error.body, error.retry_after_s) == (ErrorKind.RATE_LIMITED, None, 1.5)
-    assert refused(413, b'{"error":{"message":"too large","type":"request_too_large"}}').kind is ErrorKind.BAD_REQUEST
-
-
 @pytest.mark.parametrize("said", [FLAGGED, GUARDED])
 def test_a_text_that_is_flagged_after_the_stream_began_refuses_no_key(said: str) -> None:
     error = error_in(said.encode(), (), otherwise=ErrorKind.STREAM_ERROR)
