@@ -56,11 +56,12 @@ class ErrorKind(StrEnum):
     # Means: The whole answer took longer than `total_timeout_s`.
     # Do: Raise it, or leave it out: by default there is none.
     TOTAL_TIMEOUT = "total_timeout"
-    # Means: The provider refuses the key (401 or 403), or wants to be paid first (402). A refusal of one request alone,
-    # as its text was flagged or its `max_tokens` is more than is left to pay, is `bad_request` or `server_error`.
+    # Means: The provider refuses the key (401 or 403; some say it with 400), or wants to be paid first (402). A refusal
+    # of one request alone, as its text was flagged or its `max_tokens` is more than is left to pay, is `bad_request` or
+    # `server_error`.
     # Do: Set a valid key and reload, or pay. Until then the deployment is tried once a minute.
     PROVIDER_AUTH = "provider_auth"
-    # Means: The provider does not know the model, or the path (404).
+    # Means: The provider does not know the model, or the path (404; of a model some say it with 400).
     # Do: Correct the deployment's model name or `base_url`. `holeshot models --live` lists the names.
     NOT_FOUND = "not_found"
     # Means: The provider does not have this API.
@@ -69,8 +70,8 @@ class ErrorKind(StrEnum):
     # Means: The provider answers 429. It gets no calls until it says that it is ready again.
     # Do: Nothing for single ones. If they are many, add a key (`api_keys`) or a provider, or buy a higher limit.
     RATE_LIMITED = "rate_limited"
-    # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text). The call ends with
-    # this answer, and nobody else is asked.
+    # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text). One other is
+    # asked at most; if it agrees, the call ends with this answer.
     # Do: The caller corrects the request.
     BAD_REQUEST = "bad_request"
     # Means: The provider has a fault of its own (5xx, or an unknown status).
