@@ -210,6 +210,8 @@ def _tell(future: asyncio.Future[list[AddrInfoType]], found: object) -> None:
 Versions = Literal["auto", "1.1", "2"]
 
 _DNS_CACHE_S = 30.0
+SHARED_S = 1.0  # an older lookup may wait for a datagram that was lost: another one is begun beside it
+_MOST_LOOKUPS = 4  # of a name, each in a thread
 NEXT_ADDRESS_S = 0.25  # RFC 8305: after this, the next address is tried in parallel
 _OFFERED = {"auto": ["h2", "http/1.1"], "1.1": ["http/1.1"], "2": ["h2"]}
 
@@ -266,7 +268,9 @@ class Dialer:
         self._proxy = proxy
         self._addresses: list[AddrInfoType] = []
         self._resolved_at = -_DNS_CACHE_S
-        self._lookup: asyncio.Future[list[AddrInfoType]] | None = None  # the running one
+        self._lookup: asyncio.Future[list[AddrInfoType]] | None = None  # the latest one that runs
+        self._lookups = 0  # how many run
+        self._asked_at = 0.0
 
     async def dial(self, owner: Owner, timeout_s: float) -> Connection:
         """Open a connection for ``owner``.
@@ -345,17 +349,21 @@ class Dialer:
         return transport
 
     async def _resolve(self, host: str) -> list[AddrInfoType]:
-        """Return the addresses of ``host``. All who wait share one lookup; it goes on if they give up."""
+        """Return the addresses of ``host``. All who ask together share one lookup; it goes on if they give up."""
         if self._addresses and self._loop.time() - self._resolved_at < _DNS_CACHE_S:
             return self._addresses
-        if self._lookup is None:
+        is_old = self._loop.time() - self._asked_at >= SHARED_S and self._lookups < _MOST_LOOKUPS
+        if self._lookup is None or is_old:
+            self._lookups, self._asked_at = self._lookups + 1, self._loop.time()
             port = self._proxy.port if self._proxy is not None else self._port
             lookup = self._lookup = look_up(self._loop, host, port)
             lookup.add_done_callback(self._looked_up)
         return await asyncio.shield(self._lookup)
 
     def _looked_up(self, lookup: asyncio.Future[list[AddrInfoType]]) -> None:
-        self._lookup = None
+        self._lookups -= 1
+        if lookup is self._lookup:
+            self._lookup = None
         if not lookup.cancelled() and lookup.exception() is None:
             self._addresses, self._resolved_at = lookup.result(), self._loop.time()
 

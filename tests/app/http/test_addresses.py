@@ -156,6 +156,36 @@ async def test_calls_that_wait_for_one_name_share_its_lookup(monkeypatch: pytest
         assert set(await soon(asyncio.gather(*calls))) == {"the name slow.example does not resolve"}
 
 
+async def test_another_lookup_is_begun_beside_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialing, "SHARED_S", 0.0)
+    asked, begun, ends, real = list[str](), threading.Event(), threading.Event(), socket.getaddrinfo
+
+    def getaddrinfo(host: str, *options: Any, **named: Any) -> Any:
+        if host == "lost.example" and not named.get("flags", 0) & socket.AI_NUMERICHOST:
+            asked.append(host)
+            if len(asked) == 1:
+                begun.set()
+                ends.wait(PATIENCE_S)
+            host = "127.0.0.1"
+        return real(host, *options, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    async with (
+        Server(Http1Line).listening() as server,
+        calling(f"http://lost.example:{server.port}", connect_timeout_s=PATIENCE_S) as caller,
+    ):
+        calls = [asyncio.create_task(caller.send("POST", "/", b"{}"))]
+        assert await asyncio.to_thread(begun.wait, PATIENCE_S)
+        calls.append(asyncio.create_task(caller.send("POST", "/", b"{}")))
+        await (await server.exchange()).answer(b"ok")
+        answer = await soon(calls[0])  # who waits longest has the first connection
+        assert await soon(read_whole(answer)) == b"ok"
+        ends.set()
+        await (await server.exchange()).answer(b"ok")
+        await soon(calls[1])
+    assert asked == ["lost.example"] * 2
+
+
 @pytest.mark.parametrize("addresses", [1, 2])
 async def test_a_handshake_that_does_not_go_on_is_given_up_in_time(
     monkeypatch: pytest.MonkeyPatch, trust: Trust, addresses: int
