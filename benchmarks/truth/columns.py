@@ -281,6 +281,11 @@ def _has_told(one: Attempt) -> bool:
     return one.seen is not None and one.seen.is_told
 
 
+def _answered(one: Attempt) -> bool:
+    """Return whether an attempt won, and its provider has told its end."""
+    return _has_told(one) and _has_won(one)
+
+
 def _outcome(one: Attempt) -> str:
     assert one.seen is not None
     if left(one):
@@ -374,7 +379,7 @@ def _slow_since_ms(one: Attempt) -> float | None:
 
 
 def _is_billed(one: Attempt) -> bool:
-    return _has_told(one) and _has_won(one) and one.persona.overstates == 1 and len(one.requests) == 1
+    return _answered(one) and one.persona.overstates == 1 and len(one.requests) == 1
 
 
 def _is_least(one: Attempt) -> bool:
@@ -495,10 +500,10 @@ ATTEMPTS: Mapping[str, Sequence[Rule]] = {
         same(lambda _: None, only=lambda one: _arrived(one) and _error(one) is None),
     ],
     **{
-        column: [same(usage(column), only=lambda one: _has_told(one) and _has_won(one))]
+        column: [same(usage(column), only=_answered)]
         for column in ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens", "cache_write_tokens")
     },
-    "tokens_source": [same(lambda _: "reported", only=lambda one: _has_told(one) and _has_won(one))],
+    "tokens_source": [same(lambda _: "reported", only=_answered)],
     "reported_tokens": [same(lambda _: None)],
     "decode_tps": [speed(_tps, only=_is_stream)],
     "e2e_tps": [speed(_e2e_tps, only=_is_stream)],
@@ -540,10 +545,7 @@ ATTEMPTS: Mapping[str, Sequence[Rule]] = {
     "key_name": [same(_key_name, only=_arrived)],
     "model_version": [same(lambda _: VERSION, only=_has_told)],
     "system_fingerprint": [
-        same(
-            lambda one: None if api(one) == "messages" else fingerprint(one.persona),
-            only=lambda one: _has_told(one) and _has_won(one),
-        )
+        same(lambda one: None if api(one) == "messages" else fingerprint(one.persona), only=_answered)
     ],
     "provider_request_id": [same(lambda one: one.seen.id if one.seen.headers_at else None, only=_arrived, off=0.02)],
     "in_flight": [mean(lambda one: one.seen.in_flight, 0.5, only=_arrived)],
