@@ -354,9 +354,9 @@ class Dialer:
             return self._addresses
         is_old = self._loop.time() - self._asked_at >= SHARED_S and self._lookups < _MOST_LOOKUPS
         if self._lookup is None or is_old:
-            self._lookups, self._asked_at = self._lookups + 1, self._loop.time()
             port = self._proxy.port if self._proxy is not None else self._port
             lookup = self._lookup = look_up(self._loop, host, port)
+            self._lookups, self._asked_at = self._lookups + 1, self._loop.time()
             lookup.add_done_callback(self._looked_up)
         return await asyncio.shield(self._lookup)
 
