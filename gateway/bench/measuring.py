@@ -18,11 +18,11 @@ from gateway.core.errors import ApiError
 from gateway.fleet.models import Deployment
 from gateway.racing import (
     CUT_SHORT,
-    AnswerLimits,
     AnswerStream,
     AttemptClocks,
     Ending,
     Measurement,
+    Requested,
     attempt_record,
     drain,
     open_exchange,
@@ -210,8 +210,8 @@ def _priced(record: AttemptRecord, deployment: Deployment, parsed: ParsedRequest
     """Return the record with its cost, computed as for an attempt of a call."""
     winner = record if record.outcome is Outcome.WON else None
     needs = parsed.needs
-    limits = AnswerLimits(needs.max_tokens)
-    bill = settle([record], winner, {record.deployment: deployment}, needs.prompt_tokens, limits)
+    asked = Requested(needs.max_tokens)
+    bill = settle([record], winner, {record.deployment: deployment}, needs.prompt_tokens, asked)
     return bill.attempts[0]
 
 

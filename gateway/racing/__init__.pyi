@@ -8,7 +8,6 @@ from .call import OpenCall as OpenCall
 from .call import Unanswered as Unanswered
 from .call import forget_prompt as forget_prompt
 from .costs import MISCOUNT as MISCOUNT
-from .costs import AnswerLimits as AnswerLimits
 from .costs import settle as settle
 from .measurement import LEAST_BUCKET as LEAST_BUCKET
 from .measurement import MOST_TOKENS as MOST_TOKENS
@@ -40,5 +39,6 @@ from .takeover import Takeover as Takeover
 from .takeover import delivered_of as delivered_of
 from .timeouts import AttemptClocks as AttemptClocks
 from .validation import CUT_SHORT as CUT_SHORT
+from .validation import Requested as Requested
 from .validation import answer_kind as answer_kind
 from .validation import answers_asked as answers_asked

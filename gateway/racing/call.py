@@ -15,7 +15,7 @@ from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
-from gateway.racing.costs import AnswerLimits, settle
+from gateway.racing.costs import settle
 from gateway.racing.hold import Held
 from gateway.racing.measurement import milliseconds
 from gateway.racing.records import NOT_KNOWN as UNKNOWN
@@ -161,8 +161,8 @@ class OpenCall:
             services.recorder.attempt_ended(attempt.model or call.model, call.prompt_class, attempt, ago_s)
         finally:
             if record is not None:
-                limits = AnswerLimits(record.max_tokens, requested(call.fields, call.dialect).answers)
-                bill = settle([attempt], self._winner, self._deployments, call.prompt_tokens, limits)
+                asked = requested(call.fields, call.dialect)
+                bill = settle([attempt], self._winner, self._deployments, call.prompt_tokens, asked)
                 services.recorder.attempt_audited(record.model, bill.attempts[0], bill.duplicate.usd)
 
     def finish(

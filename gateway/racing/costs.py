@@ -18,6 +18,7 @@ import msgspec
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.fleet.models import Deployment
 from gateway.racing.measurement import MOST_TOKENS
+from gateway.racing.validation import NOTHING_ASKED, Requested
 from providers import ErrorKind, Price, cache_saved_usd, cost_usd
 
 # Lower and upper bounds of an attempt's cost, for attempts whose usage is not reported. A loser that was cut before
@@ -54,16 +55,6 @@ class Bounds(msgspec.Struct, frozen=True):
     high_usd: float
 
 
-class AnswerLimits(msgspec.Struct, frozen=True):
-    """The request's limit for each answer, and how many it asks for."""
-
-    max_tokens: int | None = None
-    answers: int = 1
-
-
-UNLIMITED = AnswerLimits()
-
-
 class Generated(msgspec.Struct, frozen=True):
     """The minimum and maximum number of answer tokens that the provider generated."""
 
@@ -76,7 +67,7 @@ _NO_TOKENS = Generated(0, 0)
 
 
 def generated(
-    record: AttemptRecord, deployment: Deployment, *, winner: AttemptRecord | None, limits: AnswerLimits
+    record: AttemptRecord, deployment: Deployment, *, winner: AttemptRecord | None, asked: Requested
 ) -> Generated:
     """Return the bounds of the length of one attempt's answer, received or not."""
     if _is_refused(record):
@@ -84,9 +75,9 @@ def generated(
     seen = record.completion_tokens or 0
     if record.tokens_source is TokensSource.REPORTED and seen:
         is_whole = record.outcome is Outcome.WON or record.finish_reason is not None
-        return Generated(seen, seen if is_whole else ceil(_most_tokens(record, deployment, winner, limits)))
+        return Generated(seen, seen if is_whole else ceil(_most_tokens(record, deployment, winner, asked)))
     least = int(max(0, seen - FEW_TOKENS) / MISCOUNT)
-    return Generated(least, ceil(_most_tokens(record, deployment, winner, limits)))
+    return Generated(least, ceil(_most_tokens(record, deployment, winner, asked)))
 
 
 def bounds(
@@ -96,7 +87,7 @@ def bounds(
     *,
     price: Price,
     winner: AttemptRecord | None,
-    limits: AnswerLimits,
+    asked: Requested,
 ) -> Bounds:
     """Return the bounds of one attempt. ``prompt_tokens`` is its own count, another attempt's, or an estimate."""
     if _is_refused(record):
@@ -118,7 +109,7 @@ def bounds(
         low += answer  # some report usage with every event: this may not be the final one
     else:
         low += max(0, seen - FEW_TOKENS) / MISCOUNT * _least(price.output_usd, price.reasoning_usd)
-    high += _most_tokens(record, deployment, winner, limits) * max(price.output_usd, price.reasoning_usd or 0.0)
+    high += _most_tokens(record, deployment, winner, asked) * max(price.output_usd, price.reasoning_usd or 0.0)
     is_maybe_free = not seen and (record.outcome.is_error or _is_unheard(record))
     return Bounds(0.0 if is_maybe_free else low, high)
 
@@ -160,7 +151,7 @@ def _counted(record: AttemptRecord) -> bool:
 
 
 def _most_tokens(
-    record: AttemptRecord, deployment: Deployment, winner: AttemptRecord | None, limits: AnswerLimits
+    record: AttemptRecord, deployment: Deployment, winner: AttemptRecord | None, asked: Requested
 ) -> float:
     """Return the maximum of answer tokens that may be billed without having been reported."""
     seen = (record.completion_tokens or 0) * MISCOUNT
@@ -170,12 +161,12 @@ def _most_tokens(
     if deployment.bills_after_disconnect is False:
         return seen + UNSEEN_TOKENS + thought
     # Some clients send the largest number they know to say that there is no limit.
-    known = [each for each in (limits.max_tokens, deployment.capabilities.max_output_tokens) if each]
+    known = [each for each in (asked.max_tokens, deployment.capabilities.max_output_tokens) if each]
     known = [each for each in known if each <= MOST_TOKENS]
     if known:
-        return max(seen, min(MOST_TOKENS, min(known) * limits.answers))
+        return max(seen, min(MOST_TOKENS, min(known) * asked.answers))
     answered = 0 if winner is None else winner.completion_tokens or 0
-    return max(seen + UNSEEN_TOKENS, LONGER * answered if answered else ANSWER_TOKENS * limits.answers)
+    return max(seen + UNSEEN_TOKENS, LONGER * answered if answered else ANSWER_TOKENS * asked.answers)
 
 
 _BESIDE = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE, Role.PROBE})  # a call without racing would not have them
@@ -204,18 +195,18 @@ def settle(
     winner: AttemptRecord | None,
     deployments: Mapping[str, Deployment],
     estimated_prompt_tokens: int,
-    limits: AnswerLimits = UNLIMITED,
+    asked: Requested = NOTHING_ASKED,
 ) -> Bill:
     """Return the bill of one call. The estimate is used if not even the winner's provider counted the prompt.
 
-    An estimate of 0 is none: the input is not text. ``limits`` are the request's.
+    An estimate of 0 is none: the input is not text. ``asked`` is what the request says of its answers.
     """
     reported = winner.prompt_tokens if winner is not None else None
     if reported is not None and winner is not None and winner.continues is not None:
         reported = max(0, reported - _given(winner, attempts))
     prompt_tokens = (estimated_prompt_tokens or None) if reported is None else reported
     priced = [
-        _priced(one, deployments[one.deployment], _sent(one, prompt_tokens, attempts), winner, limits)
+        _priced(one, deployments[one.deployment], _sent(one, prompt_tokens, attempts), winner, asked)
         for one in attempts
     ]
     winner_id = winner.id if winner is not None else None
@@ -255,7 +246,7 @@ def _priced(
     deployment: Deployment,
     prompt_tokens: int | None,
     winner: AttemptRecord | None,
-    limits: AnswerLimits,
+    asked: Requested,
 ) -> AttemptRecord:
     cut = record.outcome.was_cut and not _is_fully_reported(record)
     changes: dict[str, Any] = {}
@@ -266,11 +257,11 @@ def _priced(
         sent_tokens = prompt_tokens
         changes = {"prompt_tokens": prompt_tokens, "tokens_source": record.tokens_source or TokensSource.ESTIMATED}
     if record.outcome.was_cancelled_by_race:
-        wasted = generated(record, deployment, winner=winner, limits=limits)
+        wasted = generated(record, deployment, winner=winner, asked=asked)
         changes |= {"wasted_low_tokens": wasted.low_tokens, "wasted_high_tokens": wasted.high_tokens}
     if price is not None and (sent_tokens or prompt_tokens) is not None:
         tokens = sent_tokens or prompt_tokens or 0
-        bound = bounds(record, deployment, tokens, price=price, winner=winner, limits=limits)
+        bound = bounds(record, deployment, tokens, price=price, winner=winner, asked=asked)
         changes |= {"price": per_million(price), "cost_low_usd": bound.low_usd, "cost_high_usd": bound.high_usd}
         if sent_tokens is not None:
             runs_on = cut and deployment.bills_after_disconnect is True

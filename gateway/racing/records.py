@@ -14,7 +14,7 @@ from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, TokensSo
 from gateway.core.calls import Call, CallRecord, CallStart
 from gateway.core.prompt_classes import encoded_class
 from gateway.fleet.models import Deployment
-from gateway.racing.costs import AnswerLimits, settle
+from gateway.racing.costs import settle
 from gateway.racing.hold import Held
 from gateway.racing.measurement import MOST_TOKENS, UNKNOWN, Dribble, Measurement, Overtaken, milliseconds, plausible
 from gateway.racing.validation import CUT_SHORT, UNJUDGED, Judgement, first_was_invalid, requested, valid_calls
@@ -370,7 +370,7 @@ def call_record(
     that answered, if one did; ``dropped`` are the fields that were left out for the winner.
     """
     asked = requested(call.fields, call.dialect)
-    bill = settle(attempts, winner, deployments, call.prompt_tokens, AnswerLimits(asked.max_tokens, asked.answers))
+    bill = settle(attempts, winner, deployments, call.prompt_tokens, asked)
     counted = _counted(bill.attempts, winner)
     return CallRecord(
         id=call.id,

@@ -107,7 +107,7 @@ class Requested(msgspec.Struct, frozen=True):
 def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
     """Read the parameters from the top level of a body in ``dialect``."""
     if fields.keys().isdisjoint(REQUESTED) and not dialect.requests.batched:
-        return _NOTHING
+        return NOTHING_ASKED
     may_be_several = dialect.requests.batched or dialect.requests.choices in fields
     length = next((fields[name] for name in dialect.requests.parameters.answer_limits if name in fields), None)
     max_tokens = None if length is None else _number(length)
@@ -135,7 +135,7 @@ def _count(raw: msgspec.Raw) -> int | None:
         return None
 
 
-_NOTHING = Requested()
+NOTHING_ASKED = Requested()
 _TEMPERATURES = {
     dialect: name for dialect in DIALECTS.values() for name in dialect.requests.parameters.of("temperature")
 }

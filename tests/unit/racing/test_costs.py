@@ -7,7 +7,8 @@ import pytest
 
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.fleet.models import Deployment
-from gateway.racing.costs import LONGER, UNSEEN_TOKENS, AnswerLimits, Bill, settle
+from gateway.racing.costs import LONGER, UNSEEN_TOKENS, Bill, settle
+from gateway.racing.validation import Requested
 from providers import ErrorKind, Price
 from tests.unit.racing.track import CLOCKS, Timetable
 
@@ -43,7 +44,7 @@ def bill(
         for one in attempts
     }  # fmt: skip
     winner = next((one for one in attempts if one.outcome is Outcome.WON), None)
-    return settle(attempts, winner, deployments, 10, AnswerLimits(max_tokens, answers))
+    return settle(attempts, winner, deployments, 10, Requested(max_tokens, answers=answers))
 
 
 def test_each_kind_of_token_is_billed_at_its_own_price() -> None:
