@@ -94,7 +94,7 @@ def new_call(
     deadline_ms: float | None = None,
     wordings: Mapping[str, Mapping[str, msgspec.Raw]] = {},
     dropped: Mapping[str, tuple[str, ...]] = {},
-    is_narrowed: bool = False,
+    is_restricted: bool = False,
 ) -> Call:
     """Build the call. ``instead_of`` is the same call as built for the model that could not answer."""
     services = context.services
@@ -138,7 +138,7 @@ def new_call(
         answer_kind=answer_kind,
         deadline_ms=deadline_ms,
         profile=model.race.profile if instead_of is None else instead_of.profile,
-        is_narrowed=is_narrowed,
+        is_restricted=is_restricted,
         levels=levels,
         trace=None if tracing is None else tracing.trace(call_id, origin.parent),
     )

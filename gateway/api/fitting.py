@@ -220,7 +220,7 @@ class ResolvedModel:
             self._apply(model.parameters)
 
     @property
-    def is_narrowed(self) -> bool:
+    def is_restricted(self) -> bool:
         """Whether the request restricts or orders the deployments."""
         chosen = self._chosen
         return self._is_kept or (chosen is not None and bool(chosen.excluded or chosen.order))

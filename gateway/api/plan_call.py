@@ -111,7 +111,7 @@ def plan_call(
         kind=kind,
         answer_kind=asked_kind,
         deadline_ms=model.race.ttft_ms,
-        is_narrowed=resolved.is_narrowed,
+        is_restricted=resolved.is_restricted,
     )
     prefix = _prefix(resolved.fields, asked) if model.race.cache_affinity else None
     seats = context.services.seats

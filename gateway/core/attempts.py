@@ -38,6 +38,25 @@ class Role(StrEnum):
     TAKEOVER = "takeover"  # to finish an answer that another attempt has begun
 
 
+class Narrowed(StrEnum):
+    """Why fewer attempts started with a call than its mode, width and budget ask for.
+
+    Of several reasons the first in this order is told. The values are public: headers, columns, metrics and events.
+    """
+
+    STATEFUL = "stateful"  # it changes something at the provider, so it is never sent twice
+    LONG_PROMPT = "long_prompt"  # beyond ``max_prompt_tokens``: hedged, not raced
+    UNFIT = "unfit"  # other deployments cannot answer this request, or it left them out
+    COOLING = "cooling"  # others pause after a 429, are broken or out
+    CAPACITY = "max_in_flight"  # others have no free seat
+    RATE_LIMITS = "rate_limits"  # others' rate limits have no room for an extra attempt
+    USD = "usd_per_day"
+    USD_PER_CALL = "extra_usd_per_call"
+    BUDGET = "budget"
+    PROBE = "probe"  # the second attempt is a probe of a broken deployment
+    NO_RIVAL_WORTH_IT = "no_rival_worth_it"  # no other is expected to save enough time for what it costs
+
+
 EXPLORING = frozenset({Role.EXPLORE, Role.PROBE})  # launched to learn about their deployments
 
 
@@ -193,4 +212,4 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     retry_after_s: float | None = None  # of a 429 or 503; not a column, needed for the cool-down
     headroom: float | None = None  # 0 to 1, the unused part of the provider's rate limit; not a column
     asked_tokens: int | None = None  # of the prompt, estimated before it was sent; not a column
-    is_narrowed: bool = False  # the request chose its deployments, so it is no evidence of quality; not a column
+    is_restricted: bool = False  # the request chose its deployments, so it is no evidence of quality; not a column

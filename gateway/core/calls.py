@@ -111,7 +111,7 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     answer_kind: AnswerKind = AnswerKind.PLAIN
     deadline_ms: float | None = None  # for the first token, since ``received_at``
     profile: str | None = None  # the racing profile, named by the request, its client or its model
-    is_narrowed: bool = False  # the request restricts or orders the deployments
+    is_restricted: bool = False  # the request restricts or orders the deployments
     levels: Sequence[Level] = ()  # whose limits it counts against: its key, then the team and the end user
     trace: TraceContext | None = None  # None: calls are not traced
 

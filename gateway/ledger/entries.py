@@ -161,7 +161,7 @@ class Columns:
 _CALLS = Columns(CallRecord, left_out=frozenset(("attempts", "kind", "trace")), json=("dropped", "tags"))
 _ATTEMPTS = Columns(
     AttemptRecord,
-    left_out=frozenset(("asked_tokens", "headroom", "is_narrowed", "retry_after_s")),
+    left_out=frozenset(("asked_tokens", "headroom", "is_restricted", "retry_after_s")),
     json=("price", "itl"),
 )
 _REFUSALS = Columns(RefusalRecord, left_out=frozenset(), json=())

@@ -297,7 +297,7 @@ def call_of(
         replica=replica,
         region=region,
         kind=Kind(endpoint=PIVOT.endpoint, max_tokens=max_tokens, prompt_tokens=prompt_tokens),
-        is_narrowed=True,
+        is_restricted=True,
     )
 
 

@@ -157,7 +157,7 @@ def attempt_record(
         chars=measurement.chars if measurement.meaningful else None,
         chunks=measurement.meaningful or None,
         first_chars=measurement.first_chars if measurement.meaningful else None,
-        is_narrowed=call.is_narrowed,
+        is_restricted=call.is_restricted,
         judged_as=judgement.judged_as,
         flaw=judgement.flaw,
     )

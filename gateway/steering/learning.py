@@ -413,7 +413,7 @@ class Learning:
         self._count(model, counts, unix_s)
         if attempt.audited and attempt.predicted_ms is not None:
             self.kept_of(model).learn(attempt)
-        if attempt.judged_as is not None and not attempt.is_narrowed:
+        if attempt.judged_as is not None and not attempt.is_restricted:
             self._judged(model, attempt)
         if attempt.outcome.failed:
             self._broken(model, prompt_class, attempt, launched, ago_s)

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
-from gateway.core.attempts import Role
+from gateway.core.attempts import Narrowed, Role
 from gateway.core.calls import Mode, Objective
 from gateway.steering.estimates import Estimate
 
@@ -155,3 +155,7 @@ class Plan(msgspec.Struct, frozen=True):
     explores: bool = False  # an attempt is launched to measure its deployment
     offer: Offer | None = None  # the further attempt that is worth its cost, if a second has a value
     explanation: Explanation | None = None  # on request
+    # What mode, width and budget would launch at the start if nothing stood in the way; and what stood in the way,
+    # None: nothing. A hedge that is not yet due is not narrowed.
+    width_asked: int = 1
+    narrowed: Narrowed | None = None

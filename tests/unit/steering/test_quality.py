@@ -144,7 +144,7 @@ def test_requests_that_choose_their_deployments_prove_nothing() -> None:
         for name in "ab":
             replica.win(name, judged_as=TOOLS)
     for _ in range(50):
-        replica.win("a", judged_as=TOOLS, flaw=Flaw.SCHEMA_MISS, is_narrowed=True)
+        replica.win("a", judged_as=TOOLS, flaw=Flaw.SCHEMA_MISS, is_restricted=True)
     assert "a" in {replica.plan(answer_kind=TOOLS).launches[0].deployment for _ in range(50)}
     for _ in range(50):
         replica.win("a", judged_as=TOOLS, flaw=Flaw.SCHEMA_MISS)

@@ -113,7 +113,7 @@ class VirtualReplica:
         stall_s: float = 0.0,
         judged_as: AnswerKind | None = None,
         flaw: Flaw | None = None,
-        is_narrowed: bool = False,
+        is_restricted: bool = False,
     ) -> AttemptRecord:
         """Run an attempt that delivers after ``ttft_s`` and streams for two seconds."""
         start = self.launch(deployment, role)
@@ -128,7 +128,7 @@ class VirtualReplica:
             tokens_source=TokensSource.REPORTED,
             judged_as=judged_as,
             flaw=flaw,
-            is_narrowed=is_narrowed,
+            is_restricted=is_restricted,
         )
 
     def lose(self, deployment: str, age_s: float, role: Role = Role.PRIMARY) -> AttemptRecord:
