@@ -295,6 +295,10 @@ _OF_PAGE: Mapping[str, Any] = {
         "window_s": (float, "Attempts launched within so many seconds."),
         "prompt_class": (int, "Of the scores."),
         "deployments": [Made(allOf=[ref("LeaderboardRow"), schema(_BOARD_ROW)])],
+        "narrowed": Made(
+            nullable(ref("Narrowing")),
+            description="Since when most of its calls have fewer attempts than asked for, and why; null: they have not.",
+        ),
     },
     "ListedCall": {
         "id": str,
