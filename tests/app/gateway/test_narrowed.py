@@ -11,7 +11,6 @@ import pytest
 from structlog.typing import EventDict
 
 from gateway.core.attempts import Narrowed
-from gateway.steering.narrowing import RECENT
 from providers.simulator.script import Gate, Hang, Status, Step, answer
 from tests.app.gateway.collector import collecting
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
@@ -214,7 +213,7 @@ async def test_the_fallback_that_answered_says_why_it_had_one_attempt(serve: Ser
 async def test_a_model_whose_racing_is_narrowed_says_since_when_and_why(serve: Serve, logged: list[EventDict]) -> None:
     async with serve(fast=answer("Hello"), slow=[Hang()], config=of_model(budget=0.0)) as running:
         running.prefer("fast", "slow")
-        for _ in range(RECENT):
+        for _ in range(20):
             async with running.chat() as response:
                 await response.read()
         async with running.get("/api/leaderboard") as board:
