@@ -71,7 +71,9 @@ def plan_call(
     if made_by is not None:
         resolved.restrict_to(made_by)
     fitting = resolved.fitted(origin.client)
-    model = resolved.model
+    model, race_asked = resolved.model, resolved.asked
+    if asked.stateful:
+        race_asked = with_override(found, asked.race, origin.client, stateful=False).race
     if len(fitting.deployments) == 1 < len(found.deployments) and STRATEGIES[model.race.mode].races_itself:
         # Only a model with a single configured deployment may race it against itself.
         model = msgspec.structs.replace(model, race=model.race.model_copy(update={"mode": Mode.SINGLE}))
@@ -131,6 +133,8 @@ def plan_call(
         leased=seats.leased,
         is_counted=is_counted(call, model),
         holds=model.race.holds(streamed=asked.stream),
+        stateful=asked.stateful,
+        asked=None if race_asked is model.race else race_asked,
     )
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(

@@ -296,16 +296,19 @@ class Steering:
             held = self._affinity.held(model, terms.prefix, terms.prices, now_s)
             home = home_of(model, terms, lineup, self._affinity, held=held, now_s=now_s)
         costs, expected = _NOTHING_COSTS, 0.0
+        budgeted, limit = race.budget, None  # of several limits the first of ``Narrowed`` is told
         if terms.is_counted or race.usd_per_day is not None or race.extra_usd_per_call is not None:
             expected = expected_tokens(standings, terms)
             costs = costs_usd(conditions, expected, terms)
             race = within(race, costs)
+            limit = Narrowed.USD_PER_CALL if race.budget < budgeted else None
         race, unusual = self._budgets.paced(model, race)
+        limit = Narrowed.USD if unusual else limit
         probes = race.budget > 0
         room, demand = self._room(model, names, now_s)
         if room < race.budget * demand:  # extra attempts must not take the rate limit that other calls need
             race = race.model_copy(update={"budget": room / demand})
-            unusual = (*unusual, _LIMITED.format(room / demand))
+            unusual, limit = (*unusual, _LIMITED.format(room / demand)), Narrowed.RATE_LIMITS
         tokens = budget.tokens
         plan = planner.plan(
             lineup,
@@ -320,6 +323,9 @@ class Steering:
             answer_tokens=expected,
             probes=probes,
             kept=self._learning.kept_of(model).share if race.value_usd_per_s else 1.0,
+            unlimited=None if race.budget == budgeted else budgeted,
+            limit=limit,
+            configured=max(len(self._configured.get(model, ())), len(names) + len(terms.excluded or ())),
         )
         if unusual and plan.launches:
             plan = msgspec.structs.replace(plan, reasons=(*plan.reasons, *unusual))
