@@ -1,6 +1,7 @@
 """Whoever gets fewer attempts than asked for is told why: the same word in the header, the row, the metric, …"""
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
@@ -40,9 +41,9 @@ async def limit(running: RunningGateway) -> None:
     steering._learning.limited.add("slow/m")
 
 
-async def break_the_rival(running: RunningGateway) -> None:
-    """Have the rival broken so long that the next call probes it."""
-    running.gateway.steering.health_of("slow/m").open_breaker(time.monotonic() - 100.0)
+async def break_the_third(running: RunningGateway) -> None:
+    """Have the third broken so long that the next call probes it."""
+    running.gateway.steering.health_of("third/m").open_breaker(time.monotonic() - 12.0)
 
 
 def of_model(deployments: Sequence[Any] = ("fast/m", "slow/m"), **race: Any) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def priced(**race: Any) -> dict[str, Any]:
 
 
 class Case(msgspec.Struct, frozen=True):
-    """What narrows a call of two deployments, of which the first is preferred."""
+    """What narrows a call whose first deployment is preferred."""
 
     config: dict[str, Any]
     fields: Mapping[str, Any] = {}
@@ -69,15 +70,18 @@ TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {}}}
 CASES: Mapping[Narrowed, Case] = {
     Narrowed.STATEFUL: Case(of_model(), fields={"store": True}),
     Narrowed.LONG_PROMPT: Case(of_model(max_prompt_tokens=1)),
-    Narrowed.UNFIT: Case(of_model(["fast/m", {"deployment": "slow/m", "capabilities": {"tools": False}}]), {"tools": [TOOL]}),
+    Narrowed.UNFIT: Case(
+        of_model(["fast/m", {"deployment": "slow/m", "capabilities": {"tools": False}}]), {"tools": [TOOL]}
+    ),
     Narrowed.COOLING: Case(of_model(), prepare=refuse_once, slow=[Status(429, headers={"retry-after": "60"})]),
     Narrowed.RATE_LIMITS: Case(of_model(), prepare=limit),
     Narrowed.USD: Case(priced(usd_per_day=1e-9)),
     Narrowed.USD_PER_CALL: Case(priced(extra_usd_per_call=1e-9)),
     Narrowed.BUDGET: Case(of_model(budget=0.1), prepare=spend_the_budget),
-    Narrowed.PROBE: Case(of_model(mode="auto"), prepare=break_the_rival, launched=2),
-    Narrowed.NO_RIVAL_WORTH_IT: Case(of_model(mode="auto")),
+    Narrowed.PROBE: Case(of_model(["fast/m", "slow/m", "third/m"]), prepare=break_the_third, launched=2),
+    Narrowed.NO_RIVAL_WORTH_IT: Case(priced(mode="auto", value_usd_per_s=1e-9)),
 }
+AT_THE_LAUNCH = {Narrowed.USD, Narrowed.USD_PER_CALL, Narrowed.BUDGET}
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
@@ -89,8 +93,8 @@ async def test_each_surface_says_the_same_word(
     slow = [Hang()] if case.slow is None else case.slow
     async with collecting() as collector:
         tracing = {"tracing": {"enabled": True, "endpoint": collector.url}}
-        async with serve(fast=answer("Hello"), slow=slow, config=case.config | tracing) as running:
-            running.prefer("fast", "slow")
+        async with serve(fast=answer("Hello"), slow=slow, third=[Hang()], config=case.config | tracing) as running:
+            running.prefer("fast", "third", "slow")
             await case.prepare(running)
             before = len(await running.rows("select id from calls"))
             live = await running.http.get(running.url + LIVE)
@@ -99,6 +103,8 @@ async def test_each_surface_says_the_same_word(
             assert response.status == 200
             assert response.headers["x-holeshot-narrowed"] == reason
             assert response.headers["x-holeshot-launched"] == str(case.launched)
+            plan = json.loads(response.headers["x-holeshot-plan"])
+            assert plan.get("narrowed") == (None if reason in AT_THE_LAUNCH else reason)
 
             row = (await running.rows("select * from calls order by started_at"))[before]
             assert (row["narrowed"], row["width_asked"], row["launched"]) == (reason, 2, case.launched)
