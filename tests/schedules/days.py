@@ -1,0 +1,201 @@
+"""Eighteen ordinary bad days: one of three deployments misbehaves, and calls should be raced and answered as ever.
+
+    python -m tests.schedules.days [--race '{"mode": "race", "width": 2}'] [--day "429 once"]
+
+A whole gateway in virtual time, with its defaults: 50 calls at 2 calls a second, whose first tokens take 0.3 s in the
+median at each deployment, on all days the same for the same call.
+"""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from math import log
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Any, cast
+
+import msgspec
+import structlog
+
+from gateway.app.gateway import Gateway
+from gateway.connections.listener import serving
+from gateway.core.calls import CallRecord
+from gateway.settings.loader import load
+from providers import Request
+from tests.schedules.clients import Seen, SimulatedClient
+from tests.schedules.loop import ShuffledLoop
+from tests.schedules.providers import DONE, Simulated
+from tests.schedules.scenario import MODEL, NEVER_S, Ask, Behaviour, Client
+from tests.schedules.simulation import FOLDER, MemoryStore, catalog, virtual_runtime
+
+NAMES = ("ada", "bee", "cid")
+BAD = "ada"
+N_CALLS = 50
+CALLS_PER_S = 2.0
+TTFT_S, SIGMA = 0.3, 0.5  # the median and the standard deviation of the logarithm
+REFUSES_S = 0.05
+RETRY_AFTER_S = 2.0
+
+Fault = Callable[[int, float], dict[str, Any]]  # the number of the request, from 1, and its second -> what is different
+RACES: Mapping[str, dict[str, Any]] = {"race": {"mode": "race", "width": 2}, "auto": {}}
+
+
+def _refuses(status: int, when: Callable[[int, float], bool] = lambda _, __: True, **more: Any) -> Fault:
+    return lambda number, second: {"status": status, "opens_s": REFUSES_S, **more} if when(number, second) else {}
+
+
+def _always(**behaviour: Any) -> Fault:
+    return lambda _, __: behaviour
+
+
+def _tenth(number: int, _: float) -> bool:
+    return number % 10 == 0
+
+
+GOOD: Fault = _always()
+DAYS: Mapping[str, Fault] = {
+    "401": _refuses(401),
+    "402": _refuses(402),
+    "403": _refuses(403),
+    "404": _refuses(404),
+    "429 once": _refuses(429, lambda number, _: number == 2),
+    "429 each tenth, with retry-after": _refuses(429, _tenth, retry_after_s=RETRY_AFTER_S),
+    "429 always": _refuses(429),
+    "500 each tenth": _refuses(500, _tenth),
+    "500 always": _refuses(500),
+    "503 for 5 s": _refuses(503, lambda _, second: 5.0 <= second < 10.0),
+    "hangs each tenth": lambda number, second: {"opens_s": NEVER_S} if _tenth(number, second) else {},
+    "hangs always": _always(opens_s=NEVER_S),
+    "3 s slow": _always(first_s=3.0),
+    "HTML": _always(lie="html"),
+    "cut": _always(breaks_at=3),
+    "empty": _always(lie="empty"),
+    "400 each fifth": _refuses(400, lambda number, _: number % 5 == 0),
+    "400 each tenth": _refuses(400, _tenth),
+}
+
+
+class Provider(Simulated):
+    """One whose first token takes as long as is drawn for the call, unless its day is bad."""
+
+    def __init__(self, name: str, fault: Fault, seed: int, loop: ShuffledLoop) -> None:
+        super().__init__(name, (), loop)
+        self._fault = fault
+        self._seed = seed
+        self._began_s = loop.time()
+
+    def behaviour(self, request: Request) -> Behaviour:
+        """Return what is drawn for this call, with the fault of the day."""
+        call = request.headers["x-request-id"]
+        first_s = Random(f"{self._seed} {self.name} {call}").lognormvariate(log(TTFT_S), SIGMA)
+        usual = Behaviour(first_s=first_s)
+        return msgspec.structs.replace(usual, **self._fault(len(self.asked) + 1, self.loop.time() - self._began_s))
+
+
+class Day(msgspec.Struct, frozen=True):
+    """What became of a day's calls."""
+
+    calls: tuple[tuple[Seen, CallRecord], ...]
+
+    @property
+    def raced(self) -> int:
+        """The calls that started with two attempts or more."""
+        return sum(starts(record) > 1 for _, record in self.calls)
+
+    @property
+    def failed(self) -> list[CallRecord]:
+        """The calls whose client has no whole answer."""
+        return [record for seen, record in self.calls if seen.status != 200 or not seen.body.endswith(DONE)]
+
+    @property
+    def narrowed(self) -> Counter[str]:
+        """How many answers say why they had fewer attempts, by what they say; "": those that say nothing."""
+        return Counter(
+            seen.headers.get("x-holeshot-narrowed", "") for seen, record in self.calls if starts(record) == 1
+        )
+
+    @property
+    def ttft_p50_ms(self) -> float:
+        """The median of the calls' times to the first token."""
+        return median(record.ttft_ms for _, record in self.calls if record.ttft_ms is not None)
+
+
+def starts(record: CallRecord) -> int:
+    """Return how many attempts started with a call."""
+    first_ms = min((each.launch_offset_ms for each in record.attempts), default=0.0)
+    return sum(each.launch_offset_ms == first_ms for each in record.attempts)
+
+
+def run(fault: Fault, race: Mapping[str, Any], *, seed: int = 1, n_calls: int = N_CALLS) -> Day:
+    """Run a day."""
+    loop = ShuffledLoop(Random(seed), 0.0)
+    asyncio.set_event_loop(loop)
+    try:
+        with tempfile.TemporaryDirectory(dir=FOLDER) as folder, structlog.testing.capture_logs():
+            return loop.run_until_complete(_day(Path(folder), fault, dict(race), seed, n_calls))
+    finally:
+        loop.close()
+        asyncio.set_event_loop(None)
+
+
+async def _day(folder: Path, fault: Fault, race: dict[str, Any], seed: int, n_calls: int) -> Day:
+    loop = cast("ShuffledLoop", asyncio.get_running_loop())
+    providers = {name: Provider(name, fault if name == BAD else GOOD, seed, loop) for name in NAMES}
+    store = MemoryStore([])
+    data = {
+        "database_url": "sqlite:////nowhere/holeshot.db",
+        "spool_dir": str(folder / "spool"),
+        "replica": "simulated",
+        "log_level": "error",
+        "providers": {name: {"base_url": f"http://{name}.test/v1", "api_key": "k"} for name in NAMES},
+        "models": {MODEL: {"deployments": [f"{name}/{MODEL}" for name in NAMES], "race": race}},
+    }
+    runtime = virtual_runtime(loop, Random(seed), lambda name, *_: providers[name].open(), store)
+    gateway = Gateway(load(None, {}, data, catalog=catalog()), runtime)
+    plans = [Client(at_s=number / CALLS_PER_S, asks=(Ask(),)) for number in range(n_calls)]
+    clients = [SimulatedClient(number, plan, loop) for number, plan in enumerate(plans)]
+    await gateway.start()
+    try:
+        async with serving(gateway, 1.0) as connections:
+            await asyncio.gather(
+                *(each.run(lambda client, host: connections.take(cast("Any", client), host)) for each in clients)
+            )
+    finally:
+        await gateway.close()
+    seen = [each for client in clients for each in client.seen]
+    return Day(tuple((each, store.calls[each.headers["x-holeshot-call-id"]]) for each in seen))
+
+
+def line(name: str, day: Day, good: Day) -> str:
+    """Return a day as a line of the table."""
+    told = ", ".join(f"{n} {reason or 'untold'}" for reason, n in day.narrowed.most_common())
+    ratio = day.ttft_p50_ms / good.ttft_p50_ms
+    return f"{name:<34}{day.raced:>6}{len(day.failed):>8}{day.ttft_p50_ms:>9.0f}{ratio:>7.2f}  {told}"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.schedules.days", description=__doc__)
+    parser.add_argument("--race", type=msgspec.json.decode, help="the model's `race`, as JSON (default: both)")
+    parser.add_argument("--day", choices=DAYS, help="one day alone")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--calls", type=int, default=N_CALLS)
+    options = parser.parse_args()
+    races = RACES if options.race is None else {msgspec.json.encode(options.race).decode(): options.race}
+    days = DAYS if options.day is None else {options.day: DAYS[options.day]}
+    for mode, race in races.items():
+        good = run(GOOD, race, seed=options.seed, n_calls=options.calls)
+        title = f"{mode:<34}{'raced':>6}{'failed':>8}{'p50 ms':>9}{'x good':>7}  alone"
+        sys.stdout.write(f"{title}\n{line('good', good, good)}\n")
+        for name, fault in days.items():
+            day = run(fault, race, seed=options.seed, n_calls=options.calls)
+            sys.stdout.write(f"{line(name, day, good)}\n")
+        sys.stdout.write("\n")
+
+
+if __name__ == "__main__":
+    main()
