@@ -23,6 +23,7 @@ import structlog
 
 from gateway.app.gateway import Gateway
 from gateway.connections.listener import serving
+from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord
 from gateway.settings.loader import load
 from providers import Request
@@ -36,9 +37,11 @@ NAMES = ("ada", "bee", "cid")
 BAD = "ada"
 N_CALLS = 50
 CALLS_PER_S = 2.0
-TTFT_S, SIGMA = 0.3, 0.5  # the median and the standard deviation of the logarithm
+TTFT_S, SIGMA = 0.3, 0.3  # the median and the standard deviation of the logarithm
+OK = 200
 REFUSES_S = 0.05
 RETRY_AFTER_S = 2.0
+AT = 2  # the request that is refused once
 
 Fault = Callable[[int, float], dict[str, Any]]  # the number of the request, from 1, and its second -> what is different
 RACES: Mapping[str, dict[str, Any]] = {"race": {"mode": "race", "width": 2}, "auto": {}}
@@ -62,7 +65,7 @@ DAYS: Mapping[str, Fault] = {
     "402": _refuses(402),
     "403": _refuses(403),
     "404": _refuses(404),
-    "429 once": _refuses(429, lambda number, _: number == 2),
+    "429 once": _refuses(429, lambda number, _: number == AT),
     "429 each tenth, with retry-after": _refuses(429, _tenth, retry_after_s=RETRY_AFTER_S),
     "429 always": _refuses(429),
     "500 each tenth": _refuses(500, _tenth),
@@ -82,8 +85,8 @@ DAYS: Mapping[str, Fault] = {
 class Provider(Simulated):
     """One whose first token takes as long as is drawn for the call, unless its day is bad."""
 
-    def __init__(self, name: str, fault: Fault, seed: int, loop: ShuffledLoop) -> None:
-        super().__init__(name, (), loop)
+    def __init__(self, name: str, fault: Fault, seed: int, loop: ShuffledLoop, texts: dict[str, list[str]]) -> None:
+        super().__init__(name, (), loop, texts)
         self._fault = fault
         self._seed = seed
         self._began_s = loop.time()
@@ -92,67 +95,85 @@ class Provider(Simulated):
         """Return what is drawn for this call, with the fault of the day."""
         call = request.headers["x-request-id"]
         first_s = Random(f"{self._seed} {self.name} {call}").lognormvariate(log(TTFT_S), SIGMA)
-        usual = Behaviour(first_s=first_s)
+        usual = Behaviour(first_s=first_s, prose=True)
         return msgspec.structs.replace(usual, **self._fault(len(self.asked) + 1, self.loop.time() - self._began_s))
+
+
+class Told(msgspec.Struct, frozen=True):
+    """One call: what its client saw, its row, and the rows of its attempts."""
+
+    seen: Seen
+    call: CallRecord
+    attempts: tuple[AttemptRecord, ...]
+
+    @property
+    def starts(self) -> int:
+        """How many attempts started with the call."""
+        first_ms = min((each.launch_offset_ms for each in self.attempts), default=0.0)
+        return sum(each.launch_offset_ms == first_ms for each in self.attempts)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its client has no whole answer."""
+        return self.seen.status != OK or not self.seen.body.endswith(DONE)
+
+    @property
+    def narrowed(self) -> str | None:
+        """The reason for fewer attempts that its answer gives."""
+        return self.seen.headers.get("x-holeshot-narrowed")
 
 
 class Day(msgspec.Struct, frozen=True):
     """What became of a day's calls."""
 
-    calls: tuple[tuple[Seen, CallRecord], ...]
+    calls: tuple[Told, ...]
 
     @property
     def raced(self) -> int:
-        """The calls that started with two attempts or more."""
-        return sum(starts(record) > 1 for _, record in self.calls)
+        """How many started with two attempts or more."""
+        return sum(each.starts > 1 for each in self.calls)
 
     @property
-    def failed(self) -> list[CallRecord]:
-        """The calls whose client has no whole answer."""
-        return [record for seen, record in self.calls if seen.status != 200 or not seen.body.endswith(DONE)]
+    def failed(self) -> list[Told]:
+        """Those that failed."""
+        return [each for each in self.calls if each.has_failed]
 
     @property
-    def narrowed(self) -> Counter[str]:
-        """How many answers say why they had fewer attempts, by what they say; "": those that say nothing."""
-        return Counter(
-            seen.headers.get("x-holeshot-narrowed", "") for seen, record in self.calls if starts(record) == 1
-        )
+    def alone(self) -> Counter[str | None]:
+        """The calls that started with one attempt, by the reason that is told; None: none."""
+        return Counter(each.narrowed for each in self.calls if each.starts == 1)
 
     @property
     def ttft_p50_ms(self) -> float:
-        """The median of the calls' times to the first token."""
-        return median(record.ttft_ms for _, record in self.calls if record.ttft_ms is not None)
+        """The median of the times to the first token."""
+        return median(each.call.ttft_ms for each in self.calls if each.call.ttft_ms is not None)
 
 
-def starts(record: CallRecord) -> int:
-    """Return how many attempts started with a call."""
-    first_ms = min((each.launch_offset_ms for each in record.attempts), default=0.0)
-    return sum(each.launch_offset_ms == first_ms for each in record.attempts)
-
-
-def run(fault: Fault, race: Mapping[str, Any], *, seed: int = 1, n_calls: int = N_CALLS) -> Day:
-    """Run a day."""
+def run(fault: Fault, race: Mapping[str, Any], *, seed: int = 1, n_calls: int = N_CALLS, **model: Any) -> Day:
+    """Run a day; ``model``: more of the model's settings."""
     loop = ShuffledLoop(Random(seed), 0.0)
     asyncio.set_event_loop(loop)
     try:
         with tempfile.TemporaryDirectory(dir=FOLDER) as folder, structlog.testing.capture_logs():
-            return loop.run_until_complete(_day(Path(folder), fault, dict(race), seed, n_calls))
+            return loop.run_until_complete(_day(Path(folder), fault, {"race": race, **model}, seed, n_calls))
     finally:
         loop.close()
         asyncio.set_event_loop(None)
 
 
-async def _day(folder: Path, fault: Fault, race: dict[str, Any], seed: int, n_calls: int) -> Day:
+async def _day(folder: Path, fault: Fault, model: dict[str, Any], seed: int, n_calls: int) -> Day:
     loop = cast("ShuffledLoop", asyncio.get_running_loop())
-    providers = {name: Provider(name, fault if name == BAD else GOOD, seed, loop) for name in NAMES}
+    texts: dict[str, list[str]] = {}
+    providers = {name: Provider(name, fault if name == BAD else GOOD, seed, loop, texts) for name in NAMES}
     store = MemoryStore([])
+    deployments = [{"deployment": f"{name}/{MODEL}", "continues": "prefix"} for name in NAMES]
     data = {
         "database_url": "sqlite:////nowhere/holeshot.db",
         "spool_dir": str(folder / "spool"),
         "replica": "simulated",
         "log_level": "error",
         "providers": {name: {"base_url": f"http://{name}.test/v1", "api_key": "k"} for name in NAMES},
-        "models": {MODEL: {"deployments": [f"{name}/{MODEL}" for name in NAMES], "race": race}},
+        "models": {MODEL: {"deployments": deployments, **model}},
     }
     runtime = virtual_runtime(loop, Random(seed), lambda name, *_: providers[name].open(), store)
     gateway = Gateway(load(None, {}, data, catalog=catalog()), runtime)
@@ -167,12 +188,16 @@ async def _day(folder: Path, fault: Fault, race: dict[str, Any], seed: int, n_ca
     finally:
         await gateway.close()
     seen = [each for client in clients for each in client.seen]
-    return Day(tuple((each, store.calls[each.headers["x-holeshot-call-id"]]) for each in seen))
+    attempts: dict[str, list[AttemptRecord]] = {}
+    for attempt in store.attempts.values():  # audited ones came after their calls
+        attempts.setdefault(attempt.call_id, []).append(attempt)
+    calls = [(each, store.calls[each.headers["x-holeshot-call-id"]]) for each in seen]
+    return Day(tuple(Told(each, call, tuple(attempts[call.id])) for each, call in calls))
 
 
 def line(name: str, day: Day, good: Day) -> str:
     """Return a day as a line of the table."""
-    told = ", ".join(f"{n} {reason or 'untold'}" for reason, n in day.narrowed.most_common())
+    told = ", ".join(f"{n} {reason or 'untold'}" for reason, n in day.alone.most_common())
     ratio = day.ttft_p50_ms / good.ttft_p50_ms
     return f"{name:<34}{day.raced:>6}{len(day.failed):>8}{day.ttft_p50_ms:>9.0f}{ratio:>7.2f}  {told}"
 
