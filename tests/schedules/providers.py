@@ -163,13 +163,14 @@ class SimulatedUpstream:
         except asyncio.CancelledError:
             self.provider.over(asked, "cancelled")
             raise
-        if behaviour.refusal is not None or behaviour.status is not None:
+        kind = None if behaviour.refusal is None else ErrorKind(behaviour.refusal)
+        status = STATUS.get(kind) if kind is not None else behaviour.status
+        if kind is None and status is not None:
+            kind = kind_of_status(status)
+        if kind is not None:
             self.provider.over(asked, "refused")
-            status = behaviour.status
-            kind = ErrorKind(behaviour.refusal) if status is None else kind_of_status(status)
-            raise UpstreamError(
-                kind, f"refused {asked.tag}", status=status or STATUS.get(kind), retry_after_s=behaviour.retry_after_s
-            )
+            message = f"refused {asked.tag}"
+            raise UpstreamError(kind, message, status=status, retry_after_s=behaviour.retry_after_s)
         asked.opened_at = self.provider.loop.time()
         return asked
 
