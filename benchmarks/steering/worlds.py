@@ -378,13 +378,13 @@ HARD = (
         spell=Spell(provider="cedar", begins_s=180.0, lasts_s=120.0, every_s=720.0),
     ),
     World(name="slowday", providers=_SIX, calls_per_s=1 / 60, drift_sd=0.4, drift_tau_s=7200.0, calls_share=0.25),
-    World(  # a free tier beside four that have no limit
+    World(  # a free tier beside four that are as fast and have no limit
         name="freetier",
-        providers=_each(_SIX[:5], "account", (0.05, None, None, None, None)),
+        providers=_each(_alike("same", 5), "account", (0.05, None, None, None, None)),
         windows=True,
         tells=False,
     ),
-    World(name="nofreetier", providers=_SIX[1:5]),  # the same without it
+    World(name="nofreetier", providers=_alike("same", 5)[1:]),  # the same without it
     World(  # all have windows, of different sizes; together half more than needed
         name="allwindows",
         providers=_each(_SIX, "account", (0.30, 0.25, 0.25, 0.20, 0.30, 0.20)),
