@@ -40,7 +40,7 @@ CALLS_PER_S = 2.0
 TTFT_S, SIGMA = 0.3, 0.3  # the median and the standard deviation of the logarithm
 OK = 200
 REFUSES_S = 0.05
-RETRY_AFTER_S = 2.0
+RETRY_AFTER_S = 10.0
 AT = 2  # the request that is refused once
 
 Fault = Callable[[int, float], dict[str, Any]]  # the number of the request, from 1, and its second -> what is different
