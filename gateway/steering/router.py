@@ -36,6 +36,8 @@ from gateway.steering.snapshots import Snapshots, recollect
 
 _NOTHING_COSTS: Mapping[str, float] = {}
 _LIMITED = "rate limits leave room for {:.2f} extra attempts a call"
+_NONE_FULL: frozenset[str] = frozenset()
+_FULL = "no extra attempt at {}: rate limits leave no room there"
 
 
 class Steering:
@@ -172,6 +174,10 @@ class Steering:
         """
         now_s = self._clock()
         room, _ = self._room(model, self._planned.get(model, ()), now_s)
+        if launch.deployment in self._learning.limited and not self._learning.health_of(launch.deployment).has_room(
+            now_s
+        ):
+            room = 0.0
         limit = self.refused_by = self._budgets.draw(
             model, launch.role, race, cost_usd=cost_usd, payer=payer or model, room=room, now_s=now_s
         )
@@ -306,9 +312,12 @@ class Steering:
         limit = Narrowed.USD if unusual else limit
         probes = race.budget > 0
         room, demand = self._room(model, names, now_s)
+        full = self._full(names, now_s) if self._learning.limited else _NONE_FULL
         if room < race.budget * demand:  # extra attempts must not take the rate limit that other calls need
             race = race.model_copy(update={"budget": room / demand})
             unusual, limit = (*unusual, _LIMITED.format(room / demand)), Narrowed.RATE_LIMITS
+        elif full:
+            unusual = (*unusual, _FULL.format(", ".join(sorted(full))))
         tokens = budget.tokens
         plan = planner.plan(
             lineup,
@@ -322,6 +331,7 @@ class Steering:
             cost_usd=costs,
             answer_tokens=expected,
             probes=probes,
+            full=full,
             kept=self._learning.kept_of(model).share if race.value_usd_per_s else 1.0,
             unlimited=None if race.budget == budgeted else budgeted,
             limit=limit,
@@ -350,6 +360,13 @@ class Steering:
         if not limited or limited.isdisjoint(names):  # the usual case
             return inf, 1.0
         return self._budgets.room(model, [self._learning.health_of(name) for name in names], now_s)
+
+    def _full(self, names: Iterable[str], now_s: float) -> frozenset[str]:
+        """Return the deployments whose rate limits have no room for an extra attempt."""
+        learning = self._learning
+        return frozenset(
+            [name for name in names if name in learning.limited and not learning.health_of(name).has_room(now_s)]
+        )
 
     def _names(self, model: str, deployments: Sequence[str]) -> tuple[str, ...]:
         names = self._planned.get(model)
