@@ -7,6 +7,8 @@ import { ms, tps } from "../../lib/format.js";
 import { scale } from "./scale.js";
 import { attemptOutcome, roleWords } from "./words.js";
 
+const SAME_MS = 0.5;
+
 /** Draw them. `nowMs` is the age of a call that runs, else null. */
 export function timeline(call, attempts, nowMs) {
   const ends = attempts.map((each) => endOf(each, nowMs));
@@ -15,6 +17,29 @@ export function timeline(call, attempts, nowMs) {
     h("ol", {}, attempts.map((each, at) => h("li", { class: "lane" }, lane(call, each, ends[at], axis)))),
     h("div", { class: "lane", "aria-hidden": "true" }, h("span"), h("div", { class: "axis" }, axis.ticks.map((tick) => h("span", { style: { left: axis.at(tick) } }, tick ? ms(tick) : "0")))),
     legend(call));
+}
+
+/** What a race was worth against its first choice alone, as far as is known: `413 ms sooner than …`; null without an answer. */
+export function worthOf(call, attempts) {
+  if (!known(call.ttft_ms)) return null;
+  const [primary, ...others] = attempts;
+  if (!others.length) return "one attempt: nobody raced";
+  const at = firstAt(primary);
+  if (at === null) {
+    if (!primary.outcome) return known(call.total_ms) ? `more than ${ms(call.total_ms - call.ttft_ms)} sooner than the first choice alone, which has no token yet` : null;
+    if (!primary.error_kind) return "the first choice was overtaken, and cut before its first token: by how much is not known";
+    const saved = (call.alone_ms ?? 0) - call.ttft_ms;
+    return saved > SAME_MS ? `the first choice failed: ${ms(saved)} sooner than asking another only then` : "the first choice failed, and another answered";
+  }
+  if (at > call.ttft_ms + SAME_MS) return `${ms(at - call.ttft_ms)} sooner than the first choice alone`;
+  const later = others.map(firstAt).filter((each) => each !== null);
+  return later.length ? `the first choice won, ${ms(Math.max(0, Math.min(...later) - call.ttft_ms))} before the next` : "the first choice won";
+}
+
+/** When an attempt had what can win its call, in ms of the call; null if it never had. */
+function firstAt(attempt) {
+  const first = firstToken(attempt);
+  return first === null ? null : attempt.launch_offset_ms + first;
 }
 
 function lane(call, attempt, end, axis) {
