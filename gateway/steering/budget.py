@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import exp, inf
 
-from gateway.core.attempts import Role
+from gateway.core.attempts import Narrowed, Role
 from gateway.core.calls import HourlySum, Mode, Spent
 from gateway.settings import RaceSettings
 from gateway.steering.constants import (
@@ -392,20 +392,23 @@ class Budgets:
     def room(self, model: str, healths: Sequence[Health], now_s: float) -> tuple[float, float]:
         """Return how many extra attempts per minute rate limits leave room for, and how many calls are expected.
 
-        The first is infinite while no deployment has answered 429. A deployment's last 429s show how much it admits per
-        minute. One without a 429 is assumed to have the same limit, or a little more than it has admitted if that is
-        higher.
+        The first is infinite while a deployment is without a limit: it takes what the others cannot. If all are
+        limited, a call may need whatever each was seen to take; there, a single 429 of each counts. One that has sent
+        none is expected to take as much as the others do on average, and not more yet, while most are limited or one
+        of them pauses: nobody can know before the first minute is over.
         """
-        limits = [health.limit(now_s) for health in healths]
-        known = [limit for limit in limits if limit is not None]
+        launched = [health.launches.in_minute(now_s) for health in healths]
+        limits = [min(health.limit(now_s), health.taken(now_s)) for health in healths]
+        known = [limit for limit in limits if limit < inf]
         if not known:
             return inf, 1.0
         usual = sum(known) / len(known)
-        launched = [health.launches.in_minute(now_s) for health in healths]
-        admitted = sum(
-            max(LIMIT_GROWS * seen, usual) if limit is None else limit
-            for limit, seen in zip(limits, launched, strict=True)
-        )
+        if len(known) < len(limits):
+            is_wary = 2 * len(known) > len(limits) or any([health.is_cooling(now_s) for health in healths])
+            most = max([seen for seen, limit in zip(launched, limits, strict=True) if limit == inf])
+            if not is_wary or most / 2 > LIMIT_GROWS * usual:  # these sixty seconds may have had two windows
+                return inf, 1.0
+        admitted = usual * len(limits)
         calls = self._calls.setdefault(model, Launches())
         rates = [calls.in_seconds(seconds, now_s) * (60.0 / seconds) for seconds in DEMAND_S]
         demand = max(1.0, *rates, sum(launched) - self._extra_of(model).in_minute(now_s))
@@ -433,18 +436,21 @@ class Budgets:
         room: float = inf,
         now_s: float,
     ) -> str | None:
-        """Charge an attempt that starts now; return the limit that refuses it, None if it may start.
+        """Charge an attempt that starts beside another one now; return the limit that refuses it, None if it may start.
 
-        ``room`` is what rate limits leave for extra attempts in a minute.
+        ``room`` is what rate limits leave for extra attempts in a minute. Rescues and probes are never refused, but
+        count there.
         """
-        limit, budget = self.exceeded_limit(race, cost_usd=cost_usd, payer=payer), self.of(payer)
         extra = self._extra_of(model)
-        if limit is None and role not in FREE and extra.in_minute(now_s) >= room:
-            limit = "rate_limits"
-        if limit is not None or not budget.draw(role, race.budget):
-            return limit or "budget"
-        if role not in FREE:
+        if role in FREE:
             extra.add(now_s)
+            return None
+        limit, budget = self.exceeded_limit(race, cost_usd=cost_usd, payer=payer), self.of(payer)
+        if limit is None and extra.in_minute(now_s) >= room:
+            limit = Narrowed.RATE_LIMITS
+        if limit is not None or not budget.draw(role, race.budget):
+            return limit or Narrowed.BUDGET
+        extra.add(now_s)
         if cost_usd is not None and race.usd_per_day is not None:
             self._spending.charge(payer, cost_usd)
             if (pace := self._paces.get(model)) is not None:

@@ -17,6 +17,7 @@ from gateway.steering.constants import (
     LATE_MIN_S,
     LIMIT_GROWS,
     LIMIT_KEPT_S,
+    LIMIT_USED,
     LOAD_GAIN,
     LOAD_HALF_LIFE_S,
     LOAD_PRIOR,
@@ -253,17 +254,18 @@ class Health:
 
     __slots__ = (
         "_availability",
+        "_is_believed",
         "_limit",
-        "_limited_at_s",
         "_open_until_s",
         "_opens",
+        "_pause_s",
         "_price_at_s",
         "_price_s",
         "_probe_watch_s",
         "_probed_until_s",
-        "_refills",
         "_reported_limit",
         "_strikes",
+        "_window_from_s",
         "cached_condition",
         "elsewhere",
         "in_flight",
@@ -281,9 +283,10 @@ class Health:
         self.is_probed = False  # whether the last launch was the gateway's own probe
         self.load = Load()
         self.launches = Launches()  # without those that were answered with 429
-        self._limit = 0.0  # requests a minute that it admitted before its last 429
-        self._limited_at_s = LONG_AGO_S
-        self._refills = False  # whether the limit refills steadily: the last 429 had a short wait
+        self._limit = 0.0  # requests a minute that it admitted before its last 429; 0: no limit is known
+        self._is_believed = False  # whether another 429 came after the pause of the first: a lone one may be chance
+        self._window_from_s = LONG_AGO_S  # when its window begins, if the last 429 asked to wait for the next one
+        self._pause_s = 0.0  # the last pause, of 429s without a time to wait that go on
         # The minute, and the lowest estimate of the limit in it and in the one before, from headers of answers.
         self._reported_limit = (0, inf, inf)
         self.trouble: Trouble | None = None  # the last error, until it answers again
@@ -346,31 +349,67 @@ class Health:
             self.cached_condition = None
 
     def rate_limited(self, retry_after_s: float | None, now_s: float) -> None:
-        """Handle a 429: cool down for the time it asks for, and raise the scarcity price in the score."""
-        self.cool(retry_after_s, now_s)  # which also ends ``cached_condition``
+        """Handle a 429: pause for the time it asks for, and raise the scarcity price in the score.
+
+        If it asks for none, the pause is doubled until it answers again. Only one that comes after the pause of another
+        one shows a limit: those that come in the pause were launched before it.
+        """
         self.launches.add(now_s, -1)
-        limit = max(1.0, self.launches.in_minute(now_s))
-        if now_s - self._limited_at_s <= LIMIT_KEPT_S:
-            limit = min(limit, LIMIT_GROWS * self._limit)
-        self._limit, self._limited_at_s, self._refills = limit, now_s, (retry_after_s or 0.0) < REFILLED_S
+        is_news = now_s >= self._availability.cooling_until_s
+        if is_news:
+            self._is_believed = self.taken(now_s) < inf
+            self._pause_s = min(COOL_MAX_S, max(COOL_MIN_S, 2.0 * self._pause_s))
+        self.cool(retry_after_s or self._pause_s, now_s)  # which also ends ``cached_condition``
+        if is_news:
+            is_of_window = REFILLED_S <= (retry_after_s or 0.0) < COOL_MAX_S
+            self._window_from_s = self._availability.cooling_until_s if is_of_window else LONG_AGO_S
+        limit = max(1.0, self._passed(now_s))
+        self._limit = min(limit, LIMIT_GROWS * self._limit) if self._limit else limit
         self._price_s = min(PRICE_MAX_S, self._price(now_s) + PRICE_STEP_S)
         self._price_at_s = now_s
 
-    def limit(self, now_s: float) -> float | None:
-        """Return how many requests per minute it should admit; None if no limit is known.
+    def taken(self, now_s: float) -> float:
+        """Return how many requests per minute it was seen to admit before a 429; infinite if it has not sent any lately.
 
-        That is the number admitted in the minute before a 429, or derived from the unused part that answers report. If
-        the limit is reset each minute, any sixty seconds may have twice as many.
+        It is forgotten when clearly more pass.
         """
-        seen, limit = self.launches.in_minute(now_s), inf
-        if now_s - self._limited_at_s <= LIMIT_KEPT_S:
-            limit = self._limit
-            if self._refills:
-                return max(limit, seen)
+        if not self._limit:
+            return inf
+        passed = self._passed(now_s)
+        if now_s - self._availability.cooling_until_s > LIMIT_KEPT_S or passed > LIMIT_GROWS * self._limit:
+            self._limit, self._is_believed = 0.0, False
+            return inf
+        return max(self._limit, passed)
+
+    def _passed(self, now_s: float) -> int:
+        """Return the requests admitted in the last minute, or in the current window: any sixty seconds may have two."""
+        if self._window_from_s == LONG_AGO_S:
+            return self.launches.in_minute(now_s)
+        return self.launches.in_seconds(int((now_s - self._window_from_s) % 60.0) + 1, now_s)
+
+    def limit(self, now_s: float) -> float:
+        """Return how many requests per minute it admits; infinite if no limit is known.
+
+        That is the number seen before the last of several 429s, or derived from the unused part that answers report.
+        """
         minute, least, before = self._reported_limit
         ago = int(now_s // 60.0) - minute
-        limit = min(limit, least if ago <= 1 else inf, before if ago == 0 else inf)
-        return None if limit == inf else max(limit, seen / 2)
+        told = min(least if ago <= 1 else inf, before if ago == 0 else inf)
+        told = max(told, self.launches.in_minute(now_s) / 2)  # it may have been reset within these sixty seconds
+        taken = self.taken(now_s)
+        return min(told, taken) if self._is_believed else told
+
+    def is_cooling(self, now_s: float) -> bool:
+        """Whether it pauses after a 429."""
+        return self._availability.readiness(now_s) is Readiness.COOLING
+
+    def is_limited(self, now_s: float) -> bool:
+        """Whether a limit is known, or one was shown by a single 429."""
+        return min(self.limit(now_s), self.taken(now_s)) < inf
+
+    def has_room(self, now_s: float) -> bool:
+        """Whether its limit, if one is known, has room for an extra attempt: calls' first attempts need the rest."""
+        return self.launches.in_minute(now_s) < LIMIT_USED * self.limit(now_s)
 
     def cool(self, retry_after_s: float | None, now_s: float) -> None:
         """Stop using it for ``retry_after_s``, up to a maximum."""
@@ -396,6 +435,7 @@ class Health:
     def delivered(self, ttft_s: float, q95_s: float, now_s: float) -> bool:
         """Handle a first token; return whether the deployment has recovered."""
         self._strikes = 0
+        self._pause_s = 0.0
         self.trouble = None
         recovered = self._availability.answered()
         if self._open_until_s is not None:

@@ -442,7 +442,7 @@ class Learning:
     def keep(self, models: set[str], deployments: set[str]) -> None:
         """Forget all other models and deployments, except those with running attempts."""
         now_s = self._clock()
-        self.limited = {name for name in self.limited & deployments if self.health_of(name).limit(now_s) is not None}
+        self.limited = {name for name in self.limited & deployments if self.health_of(name).is_limited(now_s)}
         self.quality.keep(models, deployments)
         self._kept = {model: kept for model, kept in self._kept.items() if model in models}
         self._recovered_at_s = {name: at for name, at in self._recovered_at_s.items() if name in deployments}

@@ -1,6 +1,6 @@
 """The planner: decides which attempts are launched for a call, and when. Pure: no I/O, clock or global state."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from math import inf, log
 from operator import attrgetter
@@ -86,7 +86,9 @@ class Draft:
         why: Why,
         now_s: float,
         kept: float = 1.0,
+        full: Collection[str] = (),
     ) -> None:
+        self._full = frozenset(full)
         self._now_s, self._kept = now_s, kept
         self.offer: Offer | None = None  # the further attempt that is worth its cost
         self.long_prompt = terms.prompt_tokens > race.max_prompt_tokens
@@ -120,8 +122,11 @@ class Draft:
             return
         if self._is_spent or self.long_prompt or not self._others or strategy.fills_with(self.race) > len(self._others):
             return
-        if is_to_explore(self._others, random, prefers_new=strategy.decides):
-            bearable = [each for each in self._others if self._may_explore(each)]
+        others = [each for each in self._others if each.deployment not in self._full] if self._full else self._others
+        if not others:
+            return
+        if is_to_explore(others, random, prefers_new=strategy.decides):
+            bearable = [each for each in others if self._may_explore(each)]
             if (stalest := stalest_of(self._primary, bearable, random, self._now_s)) is not None:
                 self._explore(stalest, Why.EXPLORE)
         elif (
@@ -129,10 +134,10 @@ class Draft:
             and not self.cost_first
             and self._primary.estimate.events < COLD_EVENTS
             and tokens >= BURST_TOKENS / 2
-            and self._others[0].tier < Tier.FLAWED
-            and not self._is_billed_in_full(self._others[0])
+            and others[0].tier < Tier.FLAWED
+            and not self._is_billed_in_full(others[0])
         ):
-            self._launch(self._others[0], 0.0, Role.RACE, Why.COLD_START)
+            self._launch(others[0], 0.0, Role.RACE, Why.COLD_START)
             self.reasons.append(Why.COLD_START)
 
     def _may_explore(self, each: Candidate) -> bool:
@@ -177,7 +182,7 @@ class Draft:
         found = offers(self._lineup, self._primary, self.race, self._terms, kept=self._kept, is_long=self.long_prompt)
         if found is None:
             return False
-        launched = {launch.deployment for launch in self.launches}
+        launched = {launch.deployment for launch in self.launches} | self._full
         if len(launched) > 1:
             found = [each for each in found if each.deployment not in launched]
         value = self.race.value_usd_per_s or 0.0
@@ -204,7 +209,7 @@ class Draft:
 
     def _rivals(self, *, late: bool) -> Iterator[tuple[Candidate, float]]:
         """Yield the deployments that may run beside the primary, best first, and the call's gain in seconds."""
-        launched = {launch.deployment for launch in self.launches}
+        launched = {launch.deployment for launch in self.launches} | self._full
         if self._is_first_sent:
             found = [(each.candidate, each.gain_s) for each in self._lineup.racers(self._primary, late=late)]
         else:
@@ -340,13 +345,14 @@ def plan(
     answer_tokens: float = 0.0,
     probes: bool = False,
     kept: float = 1.0,
+    full: Collection[str] = (),
 ) -> Plan:
     """Plan the launches of one call; ``tokens`` is the current budget, ``now_s`` the time of the conditions.
 
     ``held``: how much of the prompt each deployment's cache has, if that saves something; ``home``: the prompt's
     rendezvous deployment, if no cache is known to hold it. ``cost_usd`` and ``answer_tokens`` are those of the plan.
     ``probes``: whether broken deployments are probed where the budget is 0, as rate limits leave no room for more.
-    ``kept``: where a second has a value, the share of independent attempts' savings that remains.
+    ``full``: deployments whose rate limits have no room for extra attempts. ``kept``: where a second has a value, the share of independent attempts' savings that remains.
     """
     if not lineup.ranked:
         conditions = [each.condition for each in lineup.candidates]
@@ -367,7 +373,7 @@ def plan(
         primary = _draw(chosen, weights_up_to, random)
         why = Why.DRAWN if chosen is lineup.near else Why.CACHE_WARM
     others = [each for each in lineup.ranked if each is not primary]
-    draft = Draft(primary, others, race, terms, random, lineup=lineup, why=why, now_s=now_s, kept=kept)
+    draft = Draft(primary, others, race, terms, random, lineup=lineup, why=why, now_s=now_s, kept=kept, full=full)
     rescue_s = None
     if not draft.strategy.in_turn:
         if why is Why.FLAWED:
