@@ -16,7 +16,7 @@ export function timeline(call, attempts, nowMs) {
   return h("div", { class: "timeline" },
     h("ol", {}, attempts.map((each, at) => h("li", { class: "lane" }, lane(call, each, ends[at], axis)))),
     h("div", { class: "lane", "aria-hidden": "true" }, h("span"), h("div", { class: "axis" }, axis.ticks.map((tick) => h("span", { style: { left: axis.at(tick) } }, tick ? ms(tick) : "0")))),
-    legend(call));
+    legend(call, attempts.some((each) => known(each.headers_ms))));
 }
 
 /** What a race was worth against its first choice alone, as far as is known: `413 ms sooner than …`; null without an answer. */
@@ -52,8 +52,8 @@ function lane(call, attempt, end, axis) {
     h("div", { class: "who" }, h("b", {}, named(attempt.deployment)), h("small", {}, roleWords(attempt.role))),
     h("div", { class: "track", "aria-hidden": "true", style: { "--lane": colourOf(attempt.deployment) } },
       axis.ticks.map((tick) => h("i", { class: "rule", style: { left: axis.at(tick) } })),
-      part("until-headers", begin, begin + (headers ?? first ?? end - begin)),
-      headers === null || headers === undefined ? null : part("until-token", begin + headers, first === null ? end : begin + first),
+      headers === undefined ? null : part("until-headers", begin, begin + (headers ?? first ?? end - begin)), // while it runs they are not told
+      headers === null ? null : part("until-token", begin + (headers ?? 0), first === null ? end : begin + first),
       first === null ? null : part(`answer ${kind}`, begin + first, end),
       h("i", { class: "mark launch", style: { left: axis.at(begin) } }),
       first === null ? null : h("i", { class: "mark first", style: { left: axis.at(begin + first) } }),
@@ -71,8 +71,8 @@ function figures(attempt, first) {
   return said.join(" · ");
 }
 
-function legend(call) {
-  const items = [["until-headers", "until the headers"], ["until-token", "until the first token"], ["answer good", "tokens"]];
+function legend(call, hasHeaders) {
+  const items = [...(hasHeaders ? [["until-headers", "until the headers"]] : []), ["until-token", "until the first token"], ["answer good", "tokens"]];
   return h("p", { class: "key-line", "aria-hidden": "true" }, items.map(([name, words]) => h("span", {}, h("i", { class: `swatch-part ${name}` }), words)),
     known(call.ttft_ms) ? h("span", {}, h("i", { class: "swatch-part claim" }), "the client's first token") : null);
 }
