@@ -71,9 +71,10 @@ export function view(root, params, session, query) {
   return { close: looking.close };
 }
 
-/** Models of which nothing was measured, beside others; if nothing was at all, all but the first. */
+/** Models of which neither a call nor a probe told anything, and that are well; if nothing was at all, all but the first. */
 function silent(standings) {
-  const quiet = standings.filter((each) => each.deployments.every((row) => row.n + row.censored === 0 && row.ttft_p50_ms === null));
+  const quiet = standings.filter((each) => each.deployments.every((row) => row.state === "ok" && row.n + row.censored + row.rate_limited === 0
+    && row.ttft_p50_ms === null && row.error_rate === null && row.probed_s_ago === null));
   return quiet.length < standings.length ? quiet : quiet.slice(1);
 }
 

@@ -21,9 +21,10 @@ export function timeline(call, attempts, nowMs) {
 
 /** What a race was worth against its first choice alone, as far as is known: `413 ms sooner than …`; null without an answer. */
 export function worthOf(call, attempts) {
-  if (!known(call.ttft_ms)) return null;
-  const [primary, ...others] = attempts;
-  if (!others.length) return "one attempt: nobody raced";
+  const primary = attempts.find((each) => each.role === "primary");
+  if (!known(call.ttft_ms) || !primary) return null; // the row of one that is audited comes after its call's
+  if ((call.launched ?? attempts.length) < 2) return "one attempt: nobody raced";
+  const others = attempts.filter((each) => each !== primary);
   const at = firstAt(primary);
   if (at === null) {
     if (!primary.outcome) return known(call.total_ms) ? `more than ${ms(call.total_ms - call.ttft_ms)} sooner than the first choice alone, which has no token yet` : null;
