@@ -227,7 +227,9 @@ class LaunchSchedule:
         line = self._lines.get(launch.deployment) if self._lines else None
         if launch.role not in EXTRA_ROLES:
             if line is None or line.has_room:
-                return launch.role not in _BESIDE or self._may_launch(launch)
+                if launch.role in _BESIDE:
+                    self._may_launch(launch)  # which counts it: neither is ever refused
+                return True
         elif line is not None and not line.has_room_for_extra:
             self._on_slot_refused(launch)
         elif self._may_launch(launch):
