@@ -10,7 +10,6 @@ from gateway.settings import RaceSettings
 from gateway.steering.constants import (
     BURST_CALLS,
     BURST_TOKENS,
-    DEMAND_S,
     HEDGE_MAX_S,
     HEDGE_MIN_S,
     HEDGE_SHARE,
@@ -390,28 +389,29 @@ class Budgets:
                 by_hour[hour] = by_hour.get(hour, 0.0) + each.n
 
     def room(self, model: str, healths: Sequence[Health], now_s: float) -> tuple[float, float]:
-        """Return how many extra attempts per minute rate limits leave room for, and how many calls are expected.
+        """Return how many extra attempts a minute the limits of ``healths`` leave room for, and the calls expected.
 
-        The first is infinite while a deployment is without a limit: it takes what the others cannot. If all are
-        limited, a call may need whatever each was seen to take; there, a single 429 of each counts. One that has sent
-        none is expected to take as much as the others do on average, and not more yet, while most are limited or one
-        of them pauses: nobody can know before the first minute is over.
+        The first is infinite while one of them is without a limit: it takes what the others cannot. If all are limited,
+        calls may need whatever each was seen to take; there a single 429 of each counts. While most are limited, or one
+        of them pauses, another is not yet taken to be without a limit: it is expected to take as much as they do on
+        average, until it has taken clearly more.
         """
-        launched = [health.launches.in_minute(now_s) for health in healths]
-        limits = [min(health.limit(now_s), health.taken(now_s)) for health in healths]
-        known = [limit for limit in limits if limit < inf]
+        found = {health: min(health.limit(now_s), health.taken(now_s)) for health in healths if health.is_in_use}
+        known = [limit for limit in found.values() if limit < inf]
         if not known:
             return inf, 1.0
         usual = sum(known) / len(known)
-        if len(known) < len(limits):
-            is_wary = 2 * len(known) > len(limits) or any([health.is_cooling(now_s) for health in healths])
-            most = max([seen for seen, limit in zip(launched, limits, strict=True) if limit == inf])
-            if not is_wary or most / 2 > LIMIT_GROWS * usual:  # these sixty seconds may have had two windows
+        launched = {health: health.launches.in_minute(now_s) for health in found}
+        if len(known) < len(found):
+            is_wary = 2 * len(known) > len(found) or any(
+                limit < inf and health.cooling_s(now_s) > 0.0 for health, limit in found.items()
+            )
+            most = max(launched[health] for health, limit in found.items() if limit == inf)
+            if not is_wary or most / 2 > LIMIT_GROWS * usual:  # sixty seconds may have two windows
                 return inf, 1.0
-        admitted = usual * len(limits)
+        admitted = usual * len(found)
         calls = self._calls.setdefault(model, Launches())
-        rates = [calls.in_seconds(seconds, now_s) * (60.0 / seconds) for seconds in DEMAND_S]
-        demand = max(1.0, *rates, sum(launched) - self._extra_of(model).in_minute(now_s))
+        demand = max(1.0, calls.expected(now_s), sum(launched.values()) - self._extra_of(model).in_minute(now_s))
         return max(0.0, LIMIT_USED * admitted - demand), demand
 
     def _extra_of(self, model: str) -> Launches:

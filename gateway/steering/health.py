@@ -10,6 +10,7 @@ from gateway.steering.constants import (
     COOL_MAX_S,
     COOL_MIN_S,
     CROWDING_MAX,
+    DEMAND_S,
     ELASTICITY_DOUBT,
     ELASTICITY_MAX,
     FIRST_EDGE_S,
@@ -79,6 +80,11 @@ class Launches:
         """Return the count of the last ``seconds``, including the current, incomplete one."""
         self._advance(int(now_s))
         return sum(self._counts[(self._at - ago) % _SECONDS] for ago in range(seconds))
+
+    def expected(self, now_s: float) -> float:
+        """Return how many are expected in a minute: the most of the last minute and of its last seconds going on."""
+        rates = [self.in_seconds(seconds, now_s) * (_SECONDS / seconds) for seconds in DEMAND_S]
+        return max(self.in_minute(now_s), *rates)
 
     def _advance(self, second: int) -> None:
         if self._at < second < self._at + _SECONDS:
@@ -348,28 +354,31 @@ class Health:
         if self.cached_condition is not None and self.load.elastic:
             self.cached_condition = None
 
-    def rate_limited(self, retry_after_s: float | None, now_s: float) -> None:
-        """Handle a 429: pause for the time it asks for, and raise the scarcity price in the score.
+    def rate_limited(self, retry_after_s: float | None, now_s: float) -> bool:
+        """Handle a 429: pause for the time it asks for; return whether it is the first in minutes.
 
-        If it asks for none, the pause is doubled until it answers again. Only one that comes after the pause of another
-        one shows a limit: those that come in the pause were launched before it.
+        If it asks for none, the pause is doubled until it answers again. One that comes after the pause of another
+        confirms a limit, and each from then on raises the scarcity price in the score. Those that come in the pause
+        were launched before it.
         """
         self.launches.add(now_s, -1)
-        is_news = now_s >= self._availability.cooling_until_s
-        if is_news:
+        resumed_s = now_s - self._availability.cooling_until_s  # ago; infinite if it never paused
+        if resumed_s >= 0.0:
             self._is_believed = self.taken(now_s) < inf
             self._pause_s = min(COOL_MAX_S, max(COOL_MIN_S, 2.0 * self._pause_s))
         self.cool(retry_after_s or self._pause_s, now_s)  # which also ends ``cached_condition``
-        if is_news:
+        if resumed_s >= 0.0:
             is_of_window = REFILLED_S <= (retry_after_s or 0.0) < COOL_MAX_S
             self._window_from_s = self._availability.cooling_until_s if is_of_window else LONG_AGO_S
         limit = max(1.0, self._passed(now_s))
         self._limit = min(limit, LIMIT_GROWS * self._limit) if self._limit else limit
-        self._price_s = min(PRICE_MAX_S, self._price(now_s) + PRICE_STEP_S)
-        self._price_at_s = now_s
+        if self._is_believed:
+            self._price_s = min(PRICE_MAX_S, self._price(now_s) + PRICE_STEP_S)
+            self._price_at_s = now_s
+        return resumed_s > LIMIT_KEPT_S
 
     def taken(self, now_s: float) -> float:
-        """Return how many requests per minute it was seen to admit before a 429; infinite if it has not sent any lately.
+        """Return how many requests a minute it was seen to admit before a 429; infinite without a recent one.
 
         It is forgotten when clearly more pass.
         """
@@ -388,7 +397,7 @@ class Health:
         return self.launches.in_seconds(int((now_s - self._window_from_s) % 60.0) + 1, now_s)
 
     def limit(self, now_s: float) -> float:
-        """Return how many requests per minute it admits; infinite if no limit is known.
+        """Return how many requests a minute it admits; infinite if no limit is known.
 
         That is the number seen before the last of several 429s, or derived from the unused part that answers report.
         """
@@ -399,9 +408,14 @@ class Health:
         taken = self.taken(now_s)
         return min(told, taken) if self._is_believed else told
 
-    def is_cooling(self, now_s: float) -> bool:
-        """Whether it pauses after a 429."""
-        return self._availability.readiness(now_s) is Readiness.COOLING
+    def cooling_s(self, now_s: float) -> float:
+        """Return the seconds until its pause ends; 0 if there is none."""
+        return self._availability.cooling_s(now_s)
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether it is neither broken nor out, though it may pause."""
+        return self._open_until_s is None and not self._availability.refused
 
     def is_limited(self, now_s: float) -> bool:
         """Whether a limit is known, or one was shown by a single 429."""
@@ -409,7 +423,8 @@ class Health:
 
     def has_room(self, now_s: float) -> bool:
         """Whether its limit, if one is known, has room for an extra attempt: calls' first attempts need the rest."""
-        return self.launches.in_minute(now_s) < LIMIT_USED * self.limit(now_s)
+        limit = self.limit(now_s)
+        return limit == inf or self.launches.expected(now_s) < LIMIT_USED * limit
 
     def cool(self, retry_after_s: float | None, now_s: float) -> None:
         """Stop using it for ``retry_after_s``, up to a maximum."""

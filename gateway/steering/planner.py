@@ -1,6 +1,6 @@
 """The planner: decides which attempts are launched for a call, and when. Pure: no I/O, clock or global state."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from math import inf, log
 from operator import attrgetter
@@ -86,9 +86,9 @@ class Draft:
         why: Why,
         now_s: float,
         kept: float = 1.0,
-        full: Collection[str] = (),
+        full: frozenset[str],
     ) -> None:
-        self._full = frozenset(full)
+        self._full = full  # their rate limits have no room for an extra attempt
         self._now_s, self._kept = now_s, kept
         self.offer: Offer | None = None  # the further attempt that is worth its cost
         self.long_prompt = terms.prompt_tokens > race.max_prompt_tokens
@@ -345,14 +345,15 @@ def plan(
     answer_tokens: float = 0.0,
     probes: bool = False,
     kept: float = 1.0,
-    full: Collection[str] = (),
+    full: frozenset[str] = frozenset(),
 ) -> Plan:
     """Plan the launches of one call; ``tokens`` is the current budget, ``now_s`` the time of the conditions.
 
     ``held``: how much of the prompt each deployment's cache has, if that saves something; ``home``: the prompt's
     rendezvous deployment, if no cache is known to hold it. ``cost_usd`` and ``answer_tokens`` are those of the plan.
     ``probes``: whether broken deployments are probed where the budget is 0, as rate limits leave no room for more.
-    ``full``: deployments whose rate limits have no room for extra attempts. ``kept``: where a second has a value, the share of independent attempts' savings that remains.
+    ``kept``: where a second has a value, the share of independent attempts' savings that remains. ``full``: deployments
+    whose rate limits have no room for an extra attempt.
     """
     if not lineup.ranked:
         conditions = [each.condition for each in lineup.candidates]

@@ -35,6 +35,7 @@ from gateway.steering.snapshots import Snapshots, recollect
 
 _NOTHING_COSTS: Mapping[str, float] = {}
 _LIMITED = "rate limits leave room for {:.2f} extra attempts a call"
+_NONE_FULL: frozenset[str] = frozenset()
 _FULL = "no extra attempt at {}: rate limits leave no room there"
 
 
@@ -171,7 +172,9 @@ class Steering:
         """
         now_s = self._clock()
         room, _ = self._room(model, self._planned.get(model, ()), now_s)
-        if not self._has_room(launch.deployment, now_s):
+        if launch.deployment in self._learning.limited and not self._learning.health_of(launch.deployment).has_room(
+            now_s
+        ):
             room = 0.0
         limit = self.refused_by = self._budgets.draw(
             model, launch.role, race, cost_usd=cost_usd, payer=payer or model, room=room, now_s=now_s
@@ -290,12 +293,12 @@ class Steering:
         race, unusual = self._budgets.paced(model, race)
         probes = race.budget > 0
         room, demand = self._room(model, names, now_s)
-        full = [name for name in names if not self._has_room(name, now_s)] if self._learning.limited else ()
+        full = self._full(names, now_s) if self._learning.limited else _NONE_FULL
         if room < race.budget * demand:  # extra attempts must not take the rate limit that other calls need
             race = race.model_copy(update={"budget": room / demand})
             unusual = (*unusual, _LIMITED.format(room / demand))
         elif full:
-            unusual = (*unusual, _FULL.format(", ".join(full)))
+            unusual = (*unusual, _FULL.format(", ".join(sorted(full))))
         tokens = budget.tokens
         plan = planner.plan(
             lineup,
@@ -336,9 +339,12 @@ class Steering:
             return inf, 1.0
         return self._budgets.room(model, [self._learning.health_of(name) for name in names], now_s)
 
-    def _has_room(self, deployment: str, now_s: float) -> bool:
-        """Whether the rate limit of ``deployment`` has room for an extra attempt."""
-        return deployment not in self._learning.limited or self._learning.health_of(deployment).has_room(now_s)
+    def _full(self, names: Iterable[str], now_s: float) -> frozenset[str]:
+        """Return the deployments whose rate limits have no room for an extra attempt."""
+        learning = self._learning
+        return frozenset(
+            [name for name in names if name in learning.limited and not learning.health_of(name).has_room(now_s)]
+        )
 
     def _names(self, model: str, deployments: Sequence[str]) -> tuple[str, ...]:
         names = self._planned.get(model)
