@@ -10,7 +10,7 @@ from gateway.api.request import Needs, ParsedRequest
 from gateway.core.attempts import Role
 from gateway.core.errors import InvalidRequest, NoDeploymentFits, ResponseNotFound
 from gateway.fleet.models import Deployment, Model, Parameters
-from gateway.settings import DataPolicy
+from gateway.settings import DataPolicy, RaceSettings
 from gateway.steering import Launch, Plan, Start
 from providers.dialects import DIALECTS, Dialect, Fields, Habits, Malformed, Wording, rendered
 
@@ -218,6 +218,12 @@ class ResolvedModel:
             self._prefer(client)
         if model.parameters is not None:
             self._apply(model.parameters)
+
+    @property
+    def asked(self) -> RaceSettings:
+        """The race settings that were asked for, also where fewer deployments are left than they need."""
+        chosen = self._chosen
+        return self.model.race if chosen is None or self._asked.stateful else chosen.asked
 
     @property
     def is_restricted(self) -> bool:

@@ -69,7 +69,8 @@ def plan_relay(
     """
     client = origin.client
     client.check_model(name)
-    model = with_override(fleet.find(name, adhoc=client.adhoc), asked.race, client, stateful=True)
+    found = fleet.find(name, adhoc=client.adhoc)
+    model = with_override(found, asked.race, client, stateful=True)
     deployments, response_headers, fields = client.deployments(model), dict[str, str](), asked.fields
     chosen: Chosen | None = None
     if asked.preferences is not NOTHING and not is_passed_on(model):
@@ -114,6 +115,8 @@ def plan_relay(
         answer_tokens=0.0 if is_counted(call, model) else None,
         leased=seats.leased,
         is_counted=is_counted(call, model),
+        stateful=True,
+        asked=with_override(found, asked.race, client, stateful=False).race,
     )
     plan = context.steering.plan(
         model.name, able, model.race, terms, call.prompt_class, explain=origin.explain, payer=model.payer

@@ -292,6 +292,7 @@ class Chosen(msgspec.Struct, frozen=True):
     deployments: Sequence[Deployment]  # those of ``order`` first
     excluded: dict[str, str]  # deployment → reason
     race: RaceSettings
+    asked: RaceSettings  # the same, with the width that was asked for even if fewer deployments are left
     order: tuple[str, ...] = ()  # deployments to try in turn, before the rest
     failover: bool = True  # False: only the first deployment may answer
     unsupported: tuple[str, ...] = ()  # fields that have no effect here, for a response header
@@ -370,10 +371,14 @@ def preferred(
     if preferences.require_parameters:
         left = [msgspec.structs.replace(each, drop_params=False) for each in left]
     order = tuple(each.name for each in ordered)
+    asked = race = _raced(preferences, model.race, client, ordered=bool(order), left=left)
+    if excluded and race.width > len(left):
+        race = race.model_copy(update={"width": max(1, len(left))})  # a single deployment would race itself
     return Chosen(
         deployments=left,
         excluded=excluded,
-        race=_raced(preferences, model.race, left, client, ordered=bool(order), narrowed=bool(excluded)),
+        race=race,
+        asked=asked,
         order=order,
         failover=preferences.allow_fallbacks or preferences.order is not None,
         unsupported=preferences.unsupported,
@@ -457,11 +462,10 @@ def _in_order(slugs: Sequence[str], deployments: Sequence[Deployment]) -> Iterat
 def _raced(
     preferences: Preferences,
     race: RaceSettings,
-    left: Sequence[Deployment],
     client: Client | None,
     *,
     ordered: bool,
-    narrowed: bool,
+    left: Sequence[Deployment],
 ) -> RaceSettings:
     """Return ``race`` with the request's preferences. Budget and daily limit stay as they are."""
     changes: dict[str, Any] = {
@@ -486,9 +490,6 @@ def _raced(
         changes |= ONE_AT_A_TIME  # one after the other in the given order; or only the best
     if changes and client is not None and not client.override:
         raise Forbidden("this key may not set how its calls are raced: leave out sort, order and the like")
-    width = changes.get("width", race.width)
-    if narrowed and width > len(left):
-        changes["width"] = max(1, len(left))  # a single deployment would race itself
     if not changes:
         return race
     changed = race.model_copy(update=changes)

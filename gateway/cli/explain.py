@@ -1,6 +1,6 @@
 """``holeshot explain``: the plan of a model's next call, with its reasons and numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
@@ -38,6 +38,19 @@ _DEPLOYMENTS = {
     "passed_over": "passed over",
 }
 _FLOORS = {"ttft_ms": "the first token within {} ms", "min_tok_s": "{} tok/s"}
+_NARROWED = {
+    "stateful": "it changes something at the provider, so it is never sent twice",
+    "long_prompt": "the prompt is longer than max_prompt_tokens, so it is hedged instead",
+    "unfit": "other deployments cannot answer this request, or it left them out",
+    "cooling": "others pause after a 429, are broken or out",
+    "max_in_flight": "others have no free seat",
+    "rate_limits": "the others' rate limits leave no room for an extra attempt",
+    "usd_per_day": "the day's dollars do not pay for it",
+    "extra_usd_per_call": "the dollars for extra attempts do not pay for it",
+    "budget": "there is no budget for extra attempts",
+    "probe": "the call tries a deployment that was broken or flawed instead",
+    "no_rival_worth_it": "no other should save enough time",
+}
 _SHARES = frozenset({"draw", "error_rate", "headroom", "canary"})
 
 
@@ -139,8 +152,8 @@ def _write(explained: Mapping[str, Any]) -> None:
     for name, floor in _FLOORS.items():
         if plan.get(name) is not None:
             prose(f"floor: {floor.format(_text(plan, name))}")
-    for note in plan.get("notes", ()):
-        prose(f"note: {note}")
+    for note in _notes(plan):
+        prose(note)
     if plan.get("launches"):
         _write_rows("Who runs", _LAUNCHES, plan["launches"])
     elif plan.get("retry_after_s") is not None:
@@ -152,6 +165,14 @@ def _write(explained: Mapping[str, Any]) -> None:
     _write_rows("Deployments, best first", _DEPLOYMENTS, plan.get("deployments", ()))
     for name, why in plan.get("excluded", {}).items():
         prose(f"not asked: {name} {why}")
+
+
+def _notes(plan: Mapping[str, Any]) -> Iterator[str]:
+    if (narrowed := plan.get("narrowed")) is not None:
+        reason = _NARROWED.get(narrowed, narrowed)
+        yield f"narrowed ({narrowed}): {_text(plan, 'width_asked')} attempts were asked for at the start, but {reason}"
+    for note in plan.get("notes", ()):
+        yield f"note: {note}"
 
 
 def _head(explained: Mapping[str, Any], plan: Mapping[str, Any]) -> str:

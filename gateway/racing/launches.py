@@ -207,6 +207,9 @@ class LaunchSchedule:
         self._candidates[:0] = [launch.deployment for launch in launches]
         name = self.next()
         if name is None:
+            for launch in others:
+                if launch.delay_s <= 0 and launch.role in EXTRA_ROLES:
+                    self._on_slot_refused(launch)
             return ()
         full = primary.deployment
         others = [

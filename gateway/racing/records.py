@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, TokensSource, WinOn
+from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed, Outcome, TokensSource, WinOn
 from gateway.core.calls import Call, CallRecord, CallStart
 from gateway.core.prompt_classes import encoded_class
 from gateway.fleet.models import Deployment
@@ -354,6 +354,8 @@ def call_record(
     deployments: Mapping[str, Deployment],
     *,
     launched: int,
+    width_asked: int | None,
+    narrowed: Narrowed | None,
     status_code: int,
     error_kind: str | None,
     ttft_ms: float | None,
@@ -390,6 +392,8 @@ def call_record(
         first_was_invalid=first_was_invalid(bill.attempts) if call.win_on is WinOn.VALID else None,
         answered_model=answered_model,
         launched=launched,
+        width_asked=width_asked,
+        narrowed=narrowed,
         winner_attempt_id=winner.id if winner is not None else None,
         status_code=status_code,
         error_kind=error_kind,

@@ -62,6 +62,8 @@ class Terms(msgspec.Struct, frozen=True):
     is_counted: bool = False  # whether the call's usage counts against limits
     bills_losers: frozenset[str] = frozenset()  # deployments whose vendors bill the whole answer after a disconnect
     holds: bool = False  # whether a first token may be held back for an attempt that should give the answer sooner
+    stateful: bool = False  # never sent twice, so its settings are those of mode single
+    asked: RaceSettings | None = None  # the settings that were asked for, if those of the plan have fewer attempts
 
 
 _NONE: Mapping[str, float] = {}
@@ -146,9 +148,8 @@ def weighed_share(race: RaceSettings, terms: Terms) -> float:
 
     In these a slower answer counts more: it cannot be overtaken later.
     """
-    if terms.objective is not Objective.READING or terms.holds:
-        return 0.0
-    return STRATEGIES[race.mode].raced_share(race)
+    reads = terms.objective is Objective.READING and not terms.holds
+    return STRATEGIES[race.mode].raced_share(race) if reads else 0.0
 
 
 def _after_s(
@@ -586,8 +587,7 @@ class _Known(msgspec.Struct):
 
 
 def _headroom_weight(candidate: Candidate) -> float:
-    headroom = candidate.condition.headroom
-    return 1.0 if headroom >= HEADROOM_LOW else max(HEADROOM_WEIGHT_MIN, headroom / HEADROOM_LOW)
+    return min(1.0, max(HEADROOM_WEIGHT_MIN, candidate.condition.headroom / HEADROOM_LOW))
 
 
 def _last_resort(candidate: Candidate) -> tuple[object, ...]:

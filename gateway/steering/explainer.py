@@ -79,6 +79,8 @@ def explained(
         rest=plan.rest,
         retry_after_s=plan.retry_after_s,
         notes=(*plan.reasons, *_full(lineup, terms), *_waiting(race, terms)),
+        width_asked=plan.width_asked,
+        narrowed=plan.narrowed,
     )
 
 

@@ -8,7 +8,7 @@ from random import Random
 
 import msgspec
 
-from gateway.core.attempts import EXPLORING, Role
+from gateway.core.attempts import EXPLORING, Narrowed, Role
 from gateway.core.calls import Objective
 from gateway.settings import RaceSettings
 from gateway.steering.affinity import NOTHING_HELD, Affinity, Held
@@ -87,9 +87,16 @@ class Draft:
         now_s: float,
         kept: float = 1.0,
         full: frozenset[str],
+        unlimited: float | None = None,
     ) -> None:
-        self._full = full  # their rate limits have no room for an extra attempt
-        self._now_s, self._kept = now_s, kept
+        """``full``: rate limits there have no room for an extra attempt.
+
+        ``unlimited``: the budget before limits reduced it to that of ``race``; None: nothing did.
+        """
+        self._full = full
+        self._now_s, self._kept, self._why = now_s, kept, why
+        self._unlimited = unlimited
+        self.asked = self.raced = 0  # further attempts at the start: of the settings, and of what limits leave
         self.offer: Offer | None = None  # the further attempt that is worth its cost
         self.long_prompt = terms.prompt_tokens > race.max_prompt_tokens
         self.launches = [Launch(primary.deployment, 0.0, Role.PRIMARY, why=why)]
@@ -107,6 +114,31 @@ class Draft:
         self.cost_first = terms.objective is Objective.COST
         self.random = random
         self.explores = False
+
+    def add_others(self, canary: Candidate | None, tokens: float, *, probes: bool, configured: int) -> float | None:
+        """Add all further attempts; return the start of the first rescue, None if two may never run at once.
+
+        ``canary`` is the one drawn to be tried.
+        """
+        lineup, race = self._lineup, self.race
+        if self.strategy.in_turn:
+            if race.budget > 0:
+                self.add_rescues_of_one()
+            if self._terms.asked is not None:
+                self.ask()
+            return None
+        if self._why is Why.FLAWED:
+            self.add_standby(race.budget)
+            self.ask()
+        else:
+            if race.budget > 0 or probes:
+                # A broken canary is tried in its turn: its configured share says how often.
+                self.add_second(canary if canary is not None and canary.condition.probe_due else lineup.probe, tokens)
+            number = max(configured, len(lineup.candidates)) - len(lineup.canaries)
+            self.add_late_and_raced(alone=not self._others and number <= 1)
+        rescue_s = self.add_rescues(lineup.reserve)
+        self.audit(race.audit_share)
+        return rescue_s
 
     def add_second(self, probe: Candidate | None, tokens: float) -> None:
         """Fill the second slot, from the start of the call, with an attempt that measures its deployment.
@@ -163,12 +195,13 @@ class Draft:
 
         ``alone``: the model has one deployment, which races itself only if the mode says so.
         """
-        if self._is_spent:
-            return
-        if self.strategy.waits_for_the_deadline(self):
+        if not self._is_spent and self.strategy.waits_for_the_deadline(self.race, self.cost_first):
             in_time = [each for each, _ in self._rivals(late=True)]
             if self._add_before_the_deadline(in_time) or self.cost_first:
                 return
+        self.ask()
+        if self._is_spent:
+            return
         if self.race.value_usd_per_s and self.strategy.decides and self._is_valued():
             return
         for delay_s, why in self.strategy.starts(self):
@@ -176,6 +209,48 @@ class Draft:
                 self._launch(self._primary, delay_s, Role.RACE if why in _RACED else Role.HEDGE, why)
             else:
                 self._add_best(delay_s, why)
+
+    def ask(self) -> None:
+        """Draw how many further attempts should start with the call."""
+        race, strategy = self._terms.asked or self.race, self.strategy
+        drawn = self.random.random() if STRATEGIES[race.mode].decides and (race.budget or self._unlimited) else 0.0
+        self.asked = self.raced = strategy.asks(self.race, drawn)
+        if race is not self.race:
+            strategy = STRATEGIES[race.mode]
+            self.asked = 0 if strategy.waits_for_the_deadline(race, self.cost_first) else strategy.asks(race, drawn)
+        elif self._unlimited is not None:
+            self.asked = strategy.asks(race.model_copy(update={"budget": self._unlimited}), drawn)
+
+    def width_asked(self, configured: int) -> int:
+        """Return the number of attempts that should start with the call; at most one for each deployment."""
+        canaries = len(self._lineup.canaries) - (self._primary.canary > 0)  # each is only for its share of the calls
+        most = max(configured, len(self._lineup.candidates)) - canaries
+        races_itself = most == 1 and STRATEGIES[(self._terms.asked or self.race).mode].races_itself
+        return 1 + (self.asked if races_itself else min(self.asked, most - 1))
+
+    def narrowed(self, width_asked: int, limit: Narrowed | None, configured: int) -> Narrowed | None:
+        """Return why fewer attempts start with the call; None if enough do. A probe is for its deployment only."""
+        launches, primary, candidates = self.launches, self._primary, self._lineup.candidates
+        if sum([each.delay_s == 0 and each.role is not Role.PROBE for each in launches]) >= width_asked:
+            return None
+        able = [each for each in self._others if each.tier <= primary.tier and each.tier < Tier.FULL]
+        rivals = [each for each in able if each.deployment not in self._full] if self._full else able
+        lacks = len(rivals) < width_asked - 1
+        billed = Narrowed.USD_PER_CALL if self.race.usd_per_day is None else Narrowed.USD
+        holds = {
+            Narrowed.STATEFUL: self._terms.stateful,
+            Narrowed.LONG_PROMPT: self.long_prompt,
+            Narrowed.UNFIT: lacks and (bool(self._terms.excluded) or len(candidates) < configured),
+            Narrowed.COOLING: lacks and any(each.condition.state is not State.OK for each in candidates),
+            Narrowed.CAPACITY: lacks and any(each.tier is Tier.FULL for each in candidates),
+            Narrowed.RATE_LIMITS: lacks and len(rivals) < len(able),
+            billed: any(each.why is Why.BILLED for each in launches),
+            Narrowed.BUDGET: self._is_spent and limit is None,
+            Narrowed.PROBE: any(each.why in _TRIALS for each in launches),
+        }
+        if limit is not None and (self.raced < self.asked or self._is_spent or limit is Narrowed.USD):
+            holds[limit] = True
+        return next((reason for reason in Narrowed if holds.get(reason)), Narrowed.NO_RIVAL_WORTH_IT)
 
     def _is_valued(self) -> bool:
         """Add the attempt with the highest value minus cost, if positive; return False if no price is known."""
@@ -325,6 +400,7 @@ class Draft:
 NOT_WORTH_IT = "no extra attempt: none should save time that is worth more than it costs"
 NOT_HEDGED = "no hedge: any other, if it were first, would give the answer too late"
 _RACED = frozenset({Why.WIDTH, Why.BUDGET})
+_TRIALS = frozenset({Why.PROBE, Why.FLAWED})  # of deployments that should not be as good
 
 
 _NOTHING_COSTS: Mapping[str, float] = {}
@@ -346,6 +422,9 @@ def plan(
     probes: bool = False,
     kept: float = 1.0,
     full: frozenset[str] = frozenset(),
+    unlimited: float | None = None,
+    limit: Narrowed | None = None,
+    configured: int = 0,
 ) -> Plan:
     """Plan the launches of one call; ``tokens`` is the current budget, ``now_s`` the time of the conditions.
 
@@ -353,14 +432,16 @@ def plan(
     rendezvous deployment, if no cache is known to hold it. ``cost_usd`` and ``answer_tokens`` are those of the plan.
     ``probes``: whether broken deployments are probed where the budget is 0, as rate limits leave no room for more.
     ``kept``: where a second has a value, the share of independent attempts' savings that remains. ``full``: deployments
-    whose rate limits have no room for an extra attempt.
+    whose rate limits have no room for an extra attempt. ``unlimited``: the configured budget, if ``limit`` has reduced
+    it. ``configured``: the number of the model's deployments.
     """
     if not lineup.ranked:
         conditions = [each.condition for each in lineup.candidates]
         cooling = [condition.cooling_s for condition in conditions if condition.state is State.COOLING]
         if not cooling:
             return Plan((), (), race.mode)
-        return Plan((), (), race.mode, retry_after_s=min(cooling), reasons=("all are cooling down",))
+        cools = "all are cooling down"
+        return Plan((), (), race.mode, retry_after_s=min(cooling), reasons=(cools,), narrowed=Narrowed.COOLING)
 
     canary = _canary(lineup.canaries, random) if lineup.canaries else None
     if canary is not None and canary.condition.state is State.OK and canary.tier < Tier.FULL:
@@ -374,19 +455,24 @@ def plan(
         primary = _draw(chosen, weights_up_to, random)
         why = Why.DRAWN if chosen is lineup.near else Why.CACHE_WARM
     others = [each for each in lineup.ranked if each is not primary]
-    draft = Draft(primary, others, race, terms, random, lineup=lineup, why=why, now_s=now_s, kept=kept, full=full)
-    rescue_s = None
-    if not draft.strategy.in_turn:
-        if why is Why.FLAWED:
-            draft.add_standby(race.budget)
-        elif race.budget > 0 or probes:
-            # A broken canary is tried in its turn: its configured share says how often.
-            draft.add_second(canary if canary is not None and canary.condition.probe_due else lineup.probe, tokens)
-            draft.add_late_and_raced(alone=not others and len(lineup.candidates) - len(lineup.canaries) <= 1)
-        rescue_s = draft.add_rescues(lineup.reserve)
-        draft.audit(race.audit_share)
-    elif race.budget > 0:
-        draft.add_rescues_of_one()
+    draft = Draft(
+        primary,
+        others,
+        race,
+        terms,
+        random,
+        lineup=lineup,
+        why=why,
+        now_s=now_s,
+        kept=kept,
+        full=full,
+        unlimited=unlimited,
+    )
+    rescue_s = draft.add_others(canary, tokens, probes=probes, configured=configured)
+    width_asked, narrowed = 1, None
+    if draft.asked:
+        width_asked = draft.width_asked(configured)
+        narrowed = draft.narrowed(width_asked, limit, configured)
     planned = {launch.deployment for launch in draft.launches}
     last = (*others, *lineup.reserve, *lineup.tripped) if lineup.reserve or lineup.tripped else others
     return Plan(
@@ -402,6 +488,8 @@ def plan(
         primary=primary.estimate,
         explores=draft.explores,
         offer=draft.offer,
+        width_asked=width_asked,
+        narrowed=narrowed,
     )
 
 

@@ -44,7 +44,7 @@ class Start(msgspec.Struct, frozen=True):
     delay_s: float  # after the call began
     role: Role
     audited: bool  # its first token is awaited even if it loses
-    extra: bool  # uses the budget when it starts
+    extra: bool  # beside another attempt, if that still runs when it starts
     why: str
 
 
@@ -106,6 +106,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     rest: tuple[str, ...]  # the order of failover
     retry_after_s: float | None  # no launches: when to try again
     notes: tuple[str, ...]  # what is unusual about this plan
+    width_asked: int = 1  # attempts that mode, width and budget would start with the call if nothing stood in the way
+    narrowed: Narrowed | None = None  # what stands in the way; None: nothing
 
 
 class Launch(msgspec.Struct, frozen=True):

@@ -5,7 +5,6 @@ deployments.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from random import Random
 from typing import Protocol
 
 import msgspec
@@ -23,9 +22,9 @@ class Planned(Protocol):
 
     race: RaceSettings
     launches: list[Launch]
+    raced: int  # further attempts to start with the call: what ``asks`` says within the limited budget
     long_prompt: bool  # never raced, only hedged: each attempt pays for its prompt
     cost_first: bool  # under ``cost``
-    random: Random
 
     def late(self) -> Start:
         """Return the start of a hedge that the budget pays for."""
@@ -35,10 +34,13 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     """The rules of one mode."""
 
     starts: Callable[[Planned], Sequence[Start]]  # of each further attempt
+    # The number of further attempts that settings ask for at the start of a call, for its draw in (0, 1).
+    asks: Callable[[RaceSettings, float], int] = lambda _, __: 0
     decides: bool = False  # omits attempts without an expected gain; races at a cold start; explores new deployments
     in_turn: bool = False  # one deployment after the other, so that the next one is not an extra attempt
     races_itself: bool = False  # a model's only deployment gets two attempts, which also helps against a slow tail
-    waits_for_the_deadline: Callable[[Planned], bool] = lambda _: False  # for calls that may miss ``ttft_ms``
+    # Whether the further attempt is for calls that may miss ``ttft_ms``; by the settings, and whether cost comes first.
+    waits_for_the_deadline: Callable[[RaceSettings, bool], bool] = lambda _, __: False
     fills_with: Callable[[RaceSettings], int] = lambda _: 0  # other deployments; with fewer there is no slot to explore
     raced_share: Callable[[RaceSettings], float] = lambda _: 0.0  # of calls that are raced from the start
 
@@ -56,17 +58,15 @@ def _raced(plan: Planned) -> Sequence[Start]:
 
 
 def _within_the_budget(plan: Planned) -> Sequence[Start]:
-    if plan.long_prompt:
-        return [plan.late()]
-    # Above one attempt per call races become wider.
-    budget, random, raced = plan.race.budget, plan.random, (0.0, Why.BUDGET)
-    starts = [raced if random.random() < raced_share(budget) else plan.late()]
-    beyond = budget - 1.0
-    while beyond > 0:
-        if beyond >= 1 or random.random() < beyond:
-            starts.append(raced)
-        beyond -= 1.0
-    return starts
+    return [plan.late()] if plan.long_prompt or not plan.raced else [(0.0, Why.BUDGET)] * plan.raced
+
+
+def _bought(race: RaceSettings, drawn: float) -> int:
+    """Return how many attempts the budget buys a call at its start: above one attempt per call races become wider."""
+    if race.budget <= 1.0:
+        return int(drawn < raced_share(race.budget))
+    whole = int(race.budget)
+    return whole + (drawn < race.budget - whole)
 
 
 STRATEGIES: Mapping[Mode, Strategy] = {
@@ -74,15 +74,20 @@ STRATEGIES: Mapping[Mode, Strategy] = {
     Mode.HEDGE: Strategy(
         starts=_hedged,
         races_itself=True,
-        waits_for_the_deadline=lambda plan: plan.race.hedge_delay_s is None and plan.race.ttft_ms is not None,
+        waits_for_the_deadline=lambda race, _: race.hedge_delay_s is None and race.ttft_ms is not None,
     ),
     Mode.RACE: Strategy(
-        starts=_raced, races_itself=True, fills_with=lambda race: race.width, raced_share=lambda _: 1.0
+        starts=_raced,
+        asks=lambda race, _: race.width - 1,
+        races_itself=True,
+        fills_with=lambda race: race.width,
+        raced_share=lambda _: 1.0,
     ),
     Mode.AUTO: Strategy(
         starts=_within_the_budget,
+        asks=_bought,
         decides=True,
-        waits_for_the_deadline=lambda plan: plan.cost_first or plan.race.ttft_ms is not None,
+        waits_for_the_deadline=lambda race, cost_first: cost_first or race.ttft_ms is not None,
         raced_share=lambda race: round(raced_share(race.budget), 1),  # in steps, so that lineups can be kept
     ),
 }

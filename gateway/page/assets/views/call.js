@@ -9,7 +9,7 @@ import { empty, failed, waiting } from "../lib/states.js";
 import { behind, dataTable } from "../lib/table.js";
 import { key, redraw } from "./parts/redraw.js";
 import { timeline } from "./parts/timeline.js";
-import { attemptOutcome, callOutcome, errorWords, roleWords } from "./parts/words.js";
+import { attemptOutcome, callOutcome, errorWords, narrowedWords, roleWords } from "./parts/words.js";
 
 const RUNNING_EVERY_MS = 500;
 const AGAIN_MS = 5000; // after a failure
@@ -142,6 +142,7 @@ function plan(call, attempts) {
   const together = attempts.filter((each) => each.role === "primary" || each.role === "race").length;
   const said = [call.mode === "single" ? "One deployment" : `Mode ${call.mode}`, objective(call.objective)];
   if (together > 1) said.push(`${together} launched together`);
+  if (call.narrowed) said.push(`narrowed: ${narrowedWords(call.narrowed)}`);
   for (const each of attempts) {
     if (each.role === "primary" || each.role === "race") continue;
     said.push(`${roleWords(each.role)} at ${ms(each.launch_offset_ms)}`);

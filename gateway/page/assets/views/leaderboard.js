@@ -9,6 +9,7 @@ import { axisHead, axisOf, range } from "../lib/range.js";
 import { filter, to } from "../lib/route.js";
 import { empty, watching } from "../lib/states.js";
 import { table } from "../lib/table.js";
+import { narrowedLine } from "./parts/words.js";
 
 const EVERY_MS = 3000;
 const STATES = {
@@ -82,12 +83,13 @@ function silent(standings) {
 function board(model) {
   let axis = null;
   const head = h("div", { class: "range-head" });
+  const narrow = h("div", { class: "notes" });
   const notes = h("div", { class: "notes" });
   const next = h("div", { class: "next" });
   const summary = h("p");
   let isSpoken = false; // whether anybody was measured by first sentences
   let rows = figures();
-  const element = h("section", { class: "card board", "aria-label": model }, h("header", {}, h("h2", {}, model), summary), rows.element, notes, next);
+  const element = h("section", { class: "card board", "aria-label": model }, h("header", {}, h("h2", {}, model), summary), narrow, rows.element, notes, next);
 
   function figures() {
     return table([
@@ -115,7 +117,7 @@ function board(model) {
     return isSpoken ? { title, cell: (row) => time(row, row[field], row.sentence_biased), sort: (row) => row[field], help } : null;
   }
 
-  function update({ window_s, deployments }, plan) {
+  function update({ window_s, deployments, narrowed }, plan) {
     axis = axisOf(deployments);
     if (isSpoken !== deployments.some((each) => each.sentence_p50_ms !== null)) {
       isSpoken = !isSpoken;
@@ -126,6 +128,7 @@ function board(model) {
     fill(head, h("span", {}, "First token"), axisHead(axis));
     rows.update(deployments.map((row, at) => ({ ...row, place: at + 1 })));
     say(summary, `last ${span(window_s)} · ${counted(deployments.reduce((sum, each) => sum + each.n, 0), "attempt")}`);
+    refill(narrow, narrowed ? [h("p", {}, narrowedLine({ model, narrowed }))] : []);
     refill(notes, legend(deployments));
     refill(next, plan ? planned(plan.explanation) : []);
   }

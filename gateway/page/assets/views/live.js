@@ -15,6 +15,7 @@ import { pictured } from "./parts/running.js";
 import { bounds, parted, perCall, signed, soFar } from "./parts/saving.js";
 import { timeline, worthOf } from "./parts/timeline.js";
 import { askedWindow, windowWords } from "./parts/windows.js";
+import { narrowedLine } from "./parts/words.js";
 
 const WINDOWS = { 6: "6 s", 15: "15 s", 60: "1 min" };
 const OUTCOMES = { won: "Answered", cut: "With a cut", failed: "With a failure", running: "Running" };
@@ -25,6 +26,7 @@ const REMEMBERED = 200; // calls of before the page was opened, at most
 const REMEMBERED_MS = 3_600_000; // for so long: the window of one hour
 const ASKED_EVERY_MS = 30_000; // whether the database still answers
 const AGAIN_MS = 5000; // while it does not
+const STANDINGS_EVERY_MS = 10_000; // whether racing is narrowed, and which deployments there are
 const NO_WORTH_EVERY_MS = 5000; // until there is a figure
 const WORTH_WINDOW = askedWindow(new URLSearchParams()); // the usual one of the view of racing's worth: its figure is here
 
@@ -40,6 +42,7 @@ export function view(root, params, session, query) {
   let worth = { figure: NOTHING, note: "not known yet" };
   let valuing = null;
   let asking = null;
+  let standing = null;
   let closed = false;
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -48,6 +51,7 @@ export function view(root, params, session, query) {
   const still = h("div", { class: "over", hidden: true }); // in place of the lanes
   const trouble = h("div");
   const away = h("div");
+  const narrow = h("div", { class: "notes", role: "status" });
   const scope = h("span", { class: "chip" }, "connecting");
   const dense = h("p", { class: "soft", role: "status" });
   const pause = h("button", { type: "button", "aria-pressed": "false", onclick: toggle }, "Pause");
@@ -76,7 +80,7 @@ export function view(root, params, session, query) {
         deployments,
         selects("Outcome", Object.entries(OUTCOMES), outcome, (value) => narrow(value), "All"),
         choice("Time shown", WINDOWS, "15", (value) => widen(value * 1000)), pause)),
-    trouble, away, session.traffic ? offer(session.traffic) : null, figures,
+    trouble, away, narrow, session.traffic ? offer(session.traffic) : null, figures,
     h("section", { class: "card", "aria-label": "Races" },
       h("div", { class: "stage" }, canvas, tip, still),
       foot,
@@ -84,7 +88,7 @@ export function view(root, params, session, query) {
     list);
 
   connect();
-  names();
+  standings();
   value();
   const slow = setInterval(tick, SLOW_MS);
   document.addEventListener("keydown", press);
@@ -292,9 +296,12 @@ export function view(root, params, session, query) {
     tip.style.top = `${y + 18 + tip.offsetHeight > canvas.clientHeight ? Math.max(4, y - tip.offsetHeight - 10) : y + 18}px`;
   }
 
-  async function names() {
+  /** The lines of models whose racing is narrowed, and the deployments to filter by. */
+  async function standings() {
     try {
       const { models } = await get("leaderboard");
+      const lines = models.filter((each) => !asked.model || each.model === asked.model).map(narrowedLine).filter(Boolean);
+      if (lines.join() !== [...narrow.children].map((each) => each.textContent).join()) fill(narrow, lines.map((each) => h("p", {}, each)));
       const all = new Set(models.flatMap((each) => each.deployments.map((row) => row.deployment)));
       const select = deployments.querySelector("select");
       for (const { value } of select.options) all.delete(value);
@@ -302,6 +309,7 @@ export function view(root, params, session, query) {
     } catch {
       // then there is one filter less
     }
+    if (!closed) standing = setTimeout(standings, STANDINGS_EVERY_MS);
   }
 
   async function value() {
@@ -318,6 +326,7 @@ export function view(root, params, session, query) {
     close() {
       closed = true;
       clearTimeout(asking);
+      clearTimeout(standing);
       stream.close();
       lanes.close();
       cancelAnimationFrame(frame);
