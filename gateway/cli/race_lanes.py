@@ -203,7 +203,8 @@ def verdict(lanes: Lanes) -> str | None:
         return None
     primary, *others = lanes.lanes
     if not others:
-        return "one attempt: nobody raced"
+        why = "" if record.narrowed is None else f" ({record.narrowed.replace('_', ' ')})"
+        return f"one attempt: nobody raced{why}"
     first_ms = _first_at_ms(primary)
     if first_ms is None:
         return _without_its_token(primary, record)

@@ -10,7 +10,7 @@ from rich.console import Console
 from gateway.cli.race_lanes import Lane, Lanes, read_text, verdict
 from gateway.cli.race_run import Question
 from gateway.cli.race_view import PlainView, RacePicture, rows, summary
-from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role
+from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed, Outcome, Role
 from gateway.core.calls import Mode
 from gateway.core.prompt_classes import answer_class
 from gateway.racing import Block, ClientGone, Winner
@@ -276,6 +276,8 @@ def test_a_race_that_its_first_choice_won_or_lost_by_a_failure_says_so() -> None
 
 def test_a_call_with_one_attempt_is_not_called_a_race_and_one_without_an_answer_was_worth_nothing() -> None:
     assert verdict(ended(won("c", 1), ttft_ms=200.0)) == "one attempt: nobody raced"
+    narrowed = ended(won("c", 1), ttft_ms=200.0, narrowed=Narrowed.NO_RIVAL_WORTH_IT)
+    assert verdict(narrowed) == "one attempt: nobody raced (no rival worth it)"
     assert verdict(ended(failed("c", 1), failed("c", 2), ttft_ms=0.0)) is None
     assert verdict(VirtualRace().lanes) is None
 

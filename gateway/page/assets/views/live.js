@@ -51,7 +51,7 @@ export function view(root, params, session, query) {
   const still = h("div", { class: "over", hidden: true }); // in place of the lanes
   const trouble = h("div");
   const away = h("div");
-  const narrow = h("div", { class: "notes", role: "status" });
+  const narrowings = h("div", { class: "notes", role: "status" });
   const scope = h("span", { class: "chip" }, "connecting");
   const dense = h("p", { class: "soft", role: "status" });
   const pause = h("button", { type: "button", "aria-pressed": "false", onclick: toggle }, "Pause");
@@ -80,7 +80,7 @@ export function view(root, params, session, query) {
         deployments,
         selects("Outcome", Object.entries(OUTCOMES), outcome, (value) => narrow(value), "All"),
         choice("Time shown", WINDOWS, "15", (value) => widen(value * 1000)), pause)),
-    trouble, away, narrow, session.traffic ? offer(session.traffic) : null, figures,
+    trouble, away, narrowings, session.traffic ? offer(session.traffic) : null, figures,
     h("section", { class: "card", "aria-label": "Races" },
       h("div", { class: "stage" }, canvas, tip, still),
       foot,
@@ -301,7 +301,7 @@ export function view(root, params, session, query) {
     try {
       const { models } = await get("leaderboard");
       const lines = models.filter((each) => !asked.model || each.model === asked.model).map(narrowedLine).filter(Boolean);
-      if (lines.join() !== [...narrow.children].map((each) => each.textContent).join()) fill(narrow, lines.map((each) => h("p", {}, each)));
+      if (lines.join() !== [...narrowings.children].map((each) => each.textContent).join()) fill(narrowings, lines.map((each) => h("p", {}, each)));
       const all = new Set(models.flatMap((each) => each.deployments.map((row) => row.deployment)));
       const select = deployments.querySelector("select");
       for (const { value } of select.options) all.delete(value);

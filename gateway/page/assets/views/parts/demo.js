@@ -3,6 +3,7 @@
 import { chat } from "../../lib/chat.js";
 import { h, say } from "../../lib/dom.js";
 import { counted } from "../../lib/format.js";
+import { narrowedWords } from "./words.js";
 
 const PER_SECOND = 3;
 const CALLS = 180; // one minute
@@ -106,6 +107,6 @@ export function offer(traffic) {
 /** How many calls had one attempt, and why: `, 7 with one attempt (no rival worth it 4, cooling 3)`. */
 function lone(alone) {
   const all = [...alone.values()].reduce((sum, each) => sum + each, 0);
-  const why = [...alone].filter(([reason]) => reason).map(([reason, times]) => `${reason.replaceAll("_", " ")} ${times}`);
+  const why = [...alone].filter(([reason]) => reason).map(([reason, times]) => `${narrowedWords(reason)} ${times}`);
   return all ? `, ${all} with one attempt${why.length ? ` (${why.join(", ")})` : ""}` : "";
 }

@@ -26,7 +26,7 @@ function found(races, id) {
 export function pictured(races, call) {
   const isOver = call.ended_ms !== null;
   return {
-    call: { ttft_ms: call.ttft_ms ?? null, total_ms: isOver ? call.total_ms : null },
+    call: { ttft_ms: call.ttft_ms ?? null, total_ms: isOver ? call.total_ms : null, narrowed: call.narrowed ?? null },
     attempts: call.attempts.map(row),
     nowMs: isOver ? null : Math.max(0, races.now() - call.at_ms),
   };

@@ -5,7 +5,7 @@ import { h } from "../../lib/dom.js";
 import { named } from "../../lib/figures.js";
 import { ms, tps } from "../../lib/format.js";
 import { scale } from "./scale.js";
-import { attemptOutcome, roleWords } from "./words.js";
+import { attemptOutcome, narrowedWords, roleWords } from "./words.js";
 
 const SAME_MS = 0.5;
 
@@ -23,7 +23,7 @@ export function timeline(call, attempts, nowMs) {
 export function worthOf(call, attempts) {
   const primary = attempts.find((each) => each.role === "primary");
   if (!known(call.ttft_ms) || !primary) return null; // the row of one that is audited comes after its call's
-  if ((call.launched ?? attempts.length) < 2) return "one attempt: nobody raced";
+  if ((call.launched ?? attempts.length) < 2) return `one attempt: nobody raced${call.narrowed ? ` (${narrowedWords(call.narrowed)})` : ""}`;
   const others = attempts.filter((each) => each !== primary);
   const at = firstAt(primary);
   if (at === null) {
