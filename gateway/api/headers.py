@@ -150,8 +150,8 @@ def written(explanation: Explanation) -> str:
     """Return a plan as one line of ASCII JSON, with as many launches as fit into the limit.
 
     ``{"objective", "mode", "hold", "notes", "launches": [{"deployment", "delay_s", "role", "why", "score_s"}],
-    "left_out", "excluded": {deployment: why}}``, and ``"width_asked", "narrowed"`` if fewer start than asked for; if the
-    excluded ones do not fit, only their number is given.
+    "left_out", "excluded": {deployment: why}}``, and ``"width_asked", "narrowed"`` if fewer start than asked for. If
+    the excluded ones do not fit, only their number is given.
     """
     scores = {each.deployment: round(each.score_s, 4) for each in explanation.deployments}
     launches = [

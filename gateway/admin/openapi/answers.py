@@ -297,7 +297,7 @@ _OF_PAGE: Mapping[str, Any] = {
         "deployments": [Made(allOf=[ref("LeaderboardRow"), schema(_BOARD_ROW)])],
         "narrowed": Made(
             nullable(ref("Narrowing")),
-            description="Since when most of its calls have fewer attempts than asked for, and why; null: they have not.",
+            description="Since when most of its calls have fewer attempts than asked for, and why; null: not so.",
         ),
     },
     "ListedCall": {
