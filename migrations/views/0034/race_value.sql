@@ -102,22 +102,22 @@ moments as (
       + case when is_audited and n > 0 then n_sampled * yyy / n else 0 end as cubed
   from ratio
 ),
--- The upper end allows for one more call that saves as much as large ones did (Fay and Feuer), and for 20 more audits that
--- see what was predicted: few audits mostly see too little of a long tail, which curves know. Where they are too few, for
--- three times the prediction.
+-- The upper end allows for one more call that saves half as much as large ones did (after Fay and Feuer), and for a dozen
+-- more audits that see what was predicted: few mostly see too little of a long tail, which curves know. Where they are too
+-- few, for three times the prediction.
 allowed as (
   select
     moments.*,
     case when is_audited then
-      case when ratio < 1 then 20 * each_ms * (1 - ratio) / (x + 20 * each_ms) * predicted_ms else 0 end
+      case when ratio < 1 then 12 * each_ms * (1 - ratio) / (x + 12 * each_ms) * predicted_ms else 0 end
     else 2 * predicted_ms + 4 * each_ms end as more_ms,
     case
       when not is_raced then 0
       when squared = 0 and n_sampled > 0 then each_ms
       when squared = 0 and ttft_ms < 500 * n_compared then ttft_ms / n_compared / 2
       when squared = 0 then 250
-      when n_audits < 12 and cubed / squared * variance / squared < each_ms then each_ms
-      else cubed / squared * variance / squared
+      when n_audits < 12 and cubed / squared * variance / squared / 2 < each_ms then each_ms
+      else cubed / squared * variance / squared / 2
     end as one_ms
   from moments
 ),
