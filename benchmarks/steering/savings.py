@@ -61,7 +61,7 @@ def saved(calls: Sequence[Overtaken], others_ms: Sequence[float] = ()) -> Saved:
     each_ms = total_ms / len(calls) if calls else 0.0
     pairs = [(call.alone_ms - call.ttft_ms, call.predicted_ms - call.ttft_ms) for call in calls if call.audited]
     n, x = len(pairs), sum(predicted for _, predicted in pairs)
-    is_audited = not calls or (x > 0 and (n >= LEAST_AUDITS or 2 * n >= len(calls)))
+    is_audited = not calls or (x > 0 and (n >= LEAST_AUDITS or (number >= LEAST_CALLS and 2 * n >= len(calls))))
     ratio = sum(seen for seen, _ in pairs) / x if x > 0 and is_audited else 1.0
     ms, open_to_audits = ratio * total_ms, 0.0
     if pairs and is_audited:

@@ -74,9 +74,9 @@ ratio as (
     calls_with_extra > 0 as is_raced,
     n + n_explored_seen as n_audits,
     n_compared >= 30 and (n_explored_seen >= 12 or 2 * n_explored_seen >= n_explored) as is_known,
-    n_sampled = 0 or (x > 0 and (n >= 12 or 2 * n >= n_sampled)) as is_audited,
+    n_sampled = 0 or (x > 0 and (n >= 12 or (n_compared >= 30 and 2 * n >= n_sampled))) as is_audited,
     n_sampled = 0 or (n >= 30 and x > 0 and y > 0) as has_quantiles,
-    case when x > 0 and (n >= 12 or 2 * n >= n_sampled) then y / x else 1 end as ratio,
+    case when x > 0 and (n >= 12 or (n_compared >= 30 and 2 * n >= n_sampled)) then y / x else 1 end as ratio,
     coalesce(predicted_ms / nullif(n_sampled, 0), 0) as each_ms,
     coalesce(n_explored / nullif(n_explored_seen, 0), 0) as explored_weight
   from sums
