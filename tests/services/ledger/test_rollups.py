@@ -147,7 +147,7 @@ def of_rows(url: str, view: str) -> str:
     return path.read_text(encoding="utf-8").partition(f"create view {view} as\n")[2]
 
 
-def is_estimated_otherwise(name: str, has_same_basis: bool) -> bool:  # noqa: FBT001 - of one row of race value
+def is_estimated_otherwise(name: str, has_same_basis: bool) -> bool:
     """Intervals have another method, and fewer audits are enough for more than the bare prediction."""
     if name.startswith("saved_") and ("_low" in name or "_high" in name):
         return True
