@@ -11,7 +11,7 @@ import { empty, failed } from "../lib/states.js";
 import { table } from "../lib/table.js";
 import { offer } from "./parts/demo.js";
 import { first } from "./parts/first.js";
-import { bounds, parted, perCall, signed, soFar } from "./parts/saving.js";
+import { bounds, isNothing, nothing, parted, perCall, signed, soFar } from "./parts/saving.js";
 import { askedWindow, windowWords } from "./parts/windows.js";
 
 const WINDOWS = { 6: "6 s", 15: "15 s", 60: "1 min" };
@@ -23,7 +23,8 @@ const REMEMBERED = 200; // calls of before the page was opened, at most
 const REMEMBERED_MS = 3_600_000; // for so long: the window of one hour
 const ASKED_EVERY_MS = 30_000; // whether the database still answers
 const AGAIN_MS = 5000; // while it does not
-const NO_WORTH_EVERY_MS = 5000; // until there is a figure
+const YOUNG_WORTH_EVERY_MS = 5000; // while each call moves the figure, or there is none
+const YOUNG_CALLS = 1000;
 const WORTH_WINDOW = askedWindow(new URLSearchParams()); // the usual one of the view of racing's worth: its figure is here
 
 /** Show them in `root` until closed. */
@@ -288,9 +289,9 @@ export function view(root, params, session, query) {
     try {
       worth = saved((await get("race-value", { window: WORTH_WINDOW, by: "model" })).data);
     } catch {
-      worth = { figure: NOTHING, note: "not known now" }; // the view of what racing is worth says why
+      worth = { figure: NOTHING, note: "not known now", isYoung: true }; // the view of what racing is worth says why
     }
-    if (!closed) valuing = setTimeout(value, worth.figure === NOTHING ? NO_WORTH_EVERY_MS : WORTH_EVERY_MS);
+    if (!closed) valuing = setTimeout(value, worth.isYoung ? YOUNG_WORTH_EVERY_MS : WORTH_EVERY_MS);
   }
 
   return {
@@ -312,12 +313,16 @@ function known(names, chosen) {
   return chosen && !(names ?? []).includes(chosen) ? [...(names ?? []), chosen] : (names ?? []);
 }
 
-/** What racing saved per call: as the view of racing's worth tells it, and nothing until there is an interval. */
+/** What racing saved per call of the busiest model: as the view of racing's worth tells it, and nothing until there is an interval. */
 function saved(rows) {
   const { sure, unsure } = parted(rows);
-  if (!sure.length) return { figure: NOTHING, note: unsure.length ? `not known yet: ${soFar(unsure.sort((a, b) => b.calls - a.calls)[0])}` : rows.some((each) => each.calls > 0) ? "no race yet" : "no call yet" };
-  const { low, mid, high } = perCall(sure);
-  return { figure: signed(mid), note: `${low === high ? "" : `${bounds(low, high)} `}a call, in ${windowWords(WORTH_WINDOW)}` };
+  const [row] = sure.length ? sure : unsure;
+  if (!row) return { figure: NOTHING, note: rows.some((each) => each.calls > 0) ? "no race yet" : "no call yet", isYoung: true };
+  const whose = sure.length + unsure.length > 1 ? ` of ${row.model}` : "";
+  if (!sure.length) return { figure: NOTHING, note: `${soFar(row)}${whose}`, isYoung: true };
+  const { low, mid, high } = perCall(row);
+  const note = isNothing(row) ? nothing(row) : `${low === high ? "" : `${bounds(low, high)} `}a call${whose}, in ${windowWords(WORTH_WINDOW)}`;
+  return { figure: signed(mid), note, isYoung: row.calls < YOUNG_CALLS };
 }
 
 function winnerOf(call) {
