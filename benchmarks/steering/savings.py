@@ -350,10 +350,10 @@ def main() -> None:
         "  widest"
     )
     for world, rivals, (audit_share, calls) in product(options.worlds, Rivals, INSTALLATIONS):
-        row = held(rivals, calls, audit_share, world=world, fleets=12, each=options.fleets)
+        does = held(rivals, calls, audit_share, world=world, fleets=12, each=options.fleets)
         print(
-            f"{world:9}  {rivals:10}  {audit_share:7.0%}  {calls:5}  {row.told:16.0%}  {row.covered:8.1%}"
-            f"  {row.half_width:10.0%}  {row.best:24.0%}  {row.width_ms:3.0f} ms",
+            f"{world:9}  {rivals:10}  {audit_share:7.0%}  {calls:5}  {does.told:16.0%}  {does.covered:8.1%}"
+            f"  {does.half_width:10.0%}  {does.best:24.0%}  {does.width_ms:3.0f} ms",
             flush=True,
         )
 

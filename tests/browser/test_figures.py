@@ -334,7 +334,9 @@ def test_models_are_not_added_up(demo: Installation, visit: Callable[..., Visit]
     seen.page.route("**/api/race-value*", see)
     page = seen.open("live")
     page.locator(".stat", has_text="100 ms to 164 ms a call of large").wait_for()
-    leads = seen.open("worth").locator("main p.lead").all_inner_texts()
+    page = seen.open("worth")
+    seen.settle()
+    leads = page.locator("main p.lead").all_inner_texts()
     assert [lead.partition(" per call")[0] for lead in leads] == ["Racing saved 128 ms", "Racing saved 32 ms"]
     assert ["for large" in leads[0], "for small" in leads[1]] == [True, True]
 
