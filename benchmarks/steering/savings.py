@@ -19,7 +19,7 @@ from gateway.steering.counts import Evidence, bucket
 from gateway.steering.estimates import Standings, standings
 
 LEAST_CALLS = 30  # below, no interval is published
-LEAST_AUDITS = 12  # below, the ratio and its interval are published only if half of the overtaken were audited
+LEAST_AUDITS = 6  # below, the ratio and its interval are published only if half of the overtaken were audited
 LEAST_AUDITS_OF_QUANTILES = 30
 CAP_MS = 30_000.0  # audits end then
 TAIL_SHARES = (0.002, 0.01, 0.03, 0.06)  # of attempts, some six times slower

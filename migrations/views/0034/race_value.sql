@@ -5,7 +5,7 @@
 -- says: it failed, or was held. An overtaken one is cut, unless the call was drawn to be audited: of the others the
 -- prediction made at the cut counts, times what audits saw over what was predicted for them.
 -- saved_low_ms and saved_high_ms: the 95 % interval, of what racing saves such calls: it holds what audits leave open, and
--- that these calls are a sample. It is there from 30 calls on if half of the overtaken ones were audited, or 12; or if even
+-- that these calls are a sample. It is there from 30 calls on if half of the overtaken ones were audited, or six; or if even
 -- three times the prediction would be little (5 ms a call, or a twentieth of the time to first token).
 -- verdict: 'saved', as much as the interval says; 'nothing worth its price', at most 5 ms a call, or a hundredth of the time
 -- to first token; 'not yet', after calls_more calls (null: none were audited); 'lost'. Null where nothing was raced.
@@ -66,17 +66,17 @@ with recursive sums as (
   where {windows}
   group by r.model
 ),
--- What audits tell of the others: enough are 12, or half of the overtaken calls.
+-- What audits tell of the others: enough are six, or half of the overtaken calls.
 ratio as (
   select
     model, n_compared, ttft_ms, saved_seen_ms, saved_seen_squared, n_sampled, predicted_ms, n_explored, n_held, held_ms,
     n, n_failed, y, x, yy, xy, xx, yyy, explored_seen, explored_seen_squared,
     calls_with_extra > 0 as is_raced,
     n + n_explored_seen as n_audits,
-    n_compared >= 30 and (n_explored_seen >= 12 or 2 * n_explored_seen >= n_explored) as is_known,
-    n_sampled = 0 or (x > 0 and (n >= 12 or (n_compared >= 30 and 2 * n >= n_sampled))) as is_audited,
+    n_compared >= 30 and (n_explored_seen >= 6 or 2 * n_explored_seen >= n_explored) as is_known,
+    n_sampled = 0 or (x > 0 and (n >= 6 or (n_compared >= 30 and 2 * n >= n_sampled))) as is_audited,
     n_sampled = 0 or (n >= 30 and x > 0 and y > 0) as has_quantiles,
-    case when x > 0 and (n >= 12 or (n_compared >= 30 and 2 * n >= n_sampled)) then y / x else 1 end as ratio,
+    case when x > 0 and (n >= 6 or (n_compared >= 30 and 2 * n >= n_sampled)) then y / x else 1 end as ratio,
     coalesce(predicted_ms / nullif(n_sampled, 0), 0) as each_ms,
     coalesce(n_explored / nullif(n_explored_seen, 0), 0) as explored_weight
   from sums
@@ -116,7 +116,7 @@ allowed as (
       when squared = 0 and n_sampled > 0 then each_ms
       when squared = 0 and ttft_ms < 500 * n_compared then ttft_ms / n_compared / 2
       when squared = 0 then 250
-      when n_audits < 12 and cubed / squared * variance / squared / 2 < each_ms then each_ms
+      when n_audits < 6 and cubed / squared * variance / squared / 2 < each_ms then each_ms
       else cubed / squared * variance / squared / 2
     end as one_ms
   from moments
@@ -168,10 +168,10 @@ saved as (
     case when n_sampled = 0 then 'seen' when is_audited then 'audited' else 'curve' end as basis,
     is_known and (is_audited or high_ms <= 5 * n_compared or high_ms <= 0.05 * ttft_ms) as is_told,
     case
-      when n_compared < 30 and (is_audited or n_compared * 12 < 30 * n) then 30 - n_compared
+      when n_compared < 30 and (is_audited or n_compared * 6 < 30 * n) then 30 - n_compared
       when is_audited then 1
-      when n > 0 then n_compared * (12 - n) / n
-      when n_sampled < 100 then n_compared * 12
+      when n > 0 then n_compared * (6 - n) / n
+      when n_sampled < 100 then n_compared * 6
     end as more
   from bounded
 ),

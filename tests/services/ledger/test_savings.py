@@ -120,19 +120,19 @@ async def test_what_was_seen_is_as_sure_as_the_buckets_of_its_quantiles(ledger_u
             assert row[f"{name}_high_ms"] - row[f"{name}_low_ms"] < 0.2 * (truth + 2 * ttft_ms[place])
 
 
-async def test_below_twelve_audits_the_prediction_stands_alone_and_says_how_many_calls_more(
+async def test_below_six_audits_the_prediction_stands_alone_and_says_how_many_calls_more(
     ledger_url: str, tmp_path: Path
 ) -> None:
-    drawn = [Overtaken(200.0, 1000.0, 900.0, audited=n < 10) for n in range(100)]
+    drawn = [Overtaken(200.0, 1000.0, 900.0, audited=n < 5) for n in range(100)]
     await stored(ledger_url, tmp_path, *map(raced, drawn))
     row = await value(ledger_url)
-    assert (row["basis"], row["n_audits"], row["saved_ms"]) == ("curve", 10, pytest.approx(70_000))
+    assert (row["basis"], row["n_audits"], row["saved_ms"]) == ("curve", 5, pytest.approx(70_000))
     assert [row[name] for name in ("saved_low_ms", "saved_high_ms", "alone_p50_ms", "saved_p50_ms")] == [None] * 4
-    assert (row["verdict"], row["calls_more"]) == ("not yet", 20)  # two more audits, at one of ten calls
+    assert (row["verdict"], row["calls_more"]) == ("not yet", 20)  # one more audit, at five of a hundred calls
 
 
 async def test_below_thirty_audits_there_is_an_interval_but_no_quantile(ledger_url: str, tmp_path: Path) -> None:
-    drawn = [Overtaken(200.0, 1000.0, 900.0, audited=n < 12) for n in range(100)]
+    drawn = [Overtaken(200.0, 1000.0, 900.0, audited=n < 6) for n in range(100)]
     await stored(ledger_url, tmp_path, *map(raced, drawn))
     row = await value(ledger_url)
     assert (row["basis"], row["verdict"], row["saved_ms"]) == ("audited", "saved", pytest.approx(80_000))

@@ -98,8 +98,8 @@ ratio as (
     *,
     n_compared > 0 as is_known,
     toInt64(n + n_explored_seen) as n_audits,
-    n_compared >= 30 and (n_explored_seen >= 12 or 2 * n_explored_seen >= n_explored) as is_enough,
-    n_sampled = 0 or (x > 0 and (n >= 12 or (n_compared >= 30 and 2 * n >= n_sampled))) as is_audited,
+    n_compared >= 30 and (n_explored_seen >= 6 or 2 * n_explored_seen >= n_explored) as is_enough,
+    n_sampled = 0 or (x > 0 and (n >= 6 or (n_compared >= 30 and 2 * n >= n_sampled))) as is_audited,
     n_sampled = 0 or (n >= 30 and x > 0 and y > 0) as has_quantiles,
     is_audited and n > 0 as has_audits,
     multiIf(n_sampled = 0, 'seen', is_audited, 'audited', 'curve') as basis,
@@ -123,7 +123,7 @@ ratio as (
       calls_with_extra = 0, 0,
       squared = 0 and n_sampled > 0, each_ms,
       squared = 0, least(250, ttft_ms / n_compared / 2),
-      greatest(cubed / squared * variance / squared / 2, if(n_audits < 12, each_ms, 0))) as one_ms,
+      greatest(cubed / squared * variance / squared / 2, if(n_audits < 6, each_ms, 0))) as one_ms,
     gross_ms + more_ms + one_ms as most_ms,
     if(gross_ms > 0, variance / (gross_ms * gross_ms), 0) as low_square,
     if(most_ms > 0, (variance * if(gross_ms > 0, pow(1 + more_ms / gross_ms, 2), 1) + one_ms * one_ms) / (most_ms * most_ms), 0)
@@ -136,10 +136,10 @@ ratio as (
     most_ms * pow(1 - high_square / 9 + 1.96 * sqrt(high_square) / 3, 3) - held_ms * (1 - held_error) as high_ms,
     is_enough and (is_audited or high_ms <= 5 * n_compared or high_ms <= 0.05 * ttft_ms) as is_told,
     multiIf(
-      n_compared < 30 and (is_audited or n_compared * 12 < 30 * n), 30 - toFloat64(n_compared),
+      n_compared < 30 and (is_audited or n_compared * 6 < 30 * n), 30 - toFloat64(n_compared),
       is_audited, 1,
-      n > 0, n_compared * (12 - n) / n,
-      n_sampled < 100, toFloat64(n_compared) * 12,
+      n > 0, n_compared * (6 - n) / n,
+      n_sampled < 100, toFloat64(n_compared) * 6,
       null) as more
   from asked
   left join tried using (model)
