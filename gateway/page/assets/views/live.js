@@ -12,7 +12,7 @@ import { table } from "../lib/table.js";
 import { offer } from "./parts/demo.js";
 import { first } from "./parts/first.js";
 import { pictured } from "./parts/running.js";
-import { bounds, parted, perCall, signed, soFar } from "./parts/saving.js";
+import { bounds, isNothing, nothing, parted, perCall, signed, soFar } from "./parts/saving.js";
 import { timeline, worthOf } from "./parts/timeline.js";
 import { askedWindow, windowWords } from "./parts/windows.js";
 import { narrowedLine } from "./parts/words.js";
@@ -27,7 +27,8 @@ const REMEMBERED_MS = 3_600_000; // for so long: the window of one hour
 const ASKED_EVERY_MS = 30_000; // whether the database still answers
 const AGAIN_MS = 5000; // while it does not
 const STANDINGS_EVERY_MS = 10_000; // whether racing is narrowed, and which deployments there are
-const NO_WORTH_EVERY_MS = 5000; // until there is a figure
+const YOUNG_WORTH_EVERY_MS = 5000; // while each call moves the figure, or there is none
+const YOUNG_CALLS = 1000;
 const WORTH_WINDOW = askedWindow(new URLSearchParams()); // the usual one of the view of racing's worth: its figure is here
 
 /** Show them in `root` until closed. */
@@ -317,9 +318,9 @@ export function view(root, params, session, query) {
     try {
       worth = saved((await get("race-value", { window: WORTH_WINDOW, by: "model" })).data);
     } catch {
-      worth = { figure: NOTHING, note: "not known now" }; // the view of what racing is worth says why
+      worth = { figure: NOTHING, note: "not known now", isYoung: true }; // the view of what racing is worth says why
     }
-    if (!closed) valuing = setTimeout(value, worth.figure === NOTHING ? NO_WORTH_EVERY_MS : WORTH_EVERY_MS);
+    if (!closed) valuing = setTimeout(value, worth.isYoung ? YOUNG_WORTH_EVERY_MS : WORTH_EVERY_MS);
   }
 
   return {
@@ -342,12 +343,16 @@ function known(names, chosen) {
   return chosen && !(names ?? []).includes(chosen) ? [...(names ?? []), chosen] : (names ?? []);
 }
 
-/** What racing saved per call: as the view of racing's worth tells it, and nothing until there is an interval. */
+/** What racing saved per call of the busiest model: as the view of racing's worth tells it, and nothing until there is an interval. */
 function saved(rows) {
   const { sure, unsure } = parted(rows);
-  if (!sure.length) return { figure: NOTHING, note: unsure.length ? `not known yet: ${soFar(unsure.sort((a, b) => b.calls - a.calls)[0])}` : rows.some((each) => each.calls > 0) ? "no race yet" : "no call yet" };
-  const { low, mid, high } = perCall(sure);
-  return { figure: signed(mid), note: `${low === high ? "" : `${bounds(low, high)} `}a call, in ${windowWords(WORTH_WINDOW)}` };
+  const [row] = sure.length ? sure : unsure;
+  if (!row) return { figure: NOTHING, note: rows.some((each) => each.calls > 0) ? "no race yet" : "no call yet", isYoung: true };
+  const whose = sure.length + unsure.length > 1 ? ` of ${row.model}` : "";
+  if (!sure.length) return { figure: NOTHING, note: `${soFar(row)}${whose}`, isYoung: true };
+  const { low, mid, high } = perCall(row);
+  const note = isNothing(row) ? nothing(row) : `${low === high ? "" : `${bounds(low, high)} `}a call${whose}, in ${windowWords(WORTH_WINDOW)}`;
+  return { figure: signed(mid), note, isYoung: row.calls < YOUNG_CALLS };
 }
 
 /** A race as a picture, and what it was worth. */
