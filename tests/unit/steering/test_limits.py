@@ -79,7 +79,7 @@ def test_a_deployment_whose_limit_is_believed_is_passed_over_as_rival_and_stays_
         replica.fail("b", ErrorKind.RATE_LIMITED)
         replica.now_s += 2.0
     replica.warm_up(20, a=0.2, c=0.24)
-    plans = [replica.plan(mode="race", width=2, explain=True) for _ in range(20)]
+    plans = [replica.plan(mode=Mode.RACE, width=2, explain=True) for _ in range(20)]
     rivals = {each.deployment for plan in plans for each in plan.launches if each.role is Role.RACE}
     assert "b" not in rivals
     assert all(any(each.role is Role.RACE for each in plan.launches) for plan in plans)
