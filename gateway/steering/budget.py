@@ -24,6 +24,7 @@ from gateway.steering.constants import (
     PACE_MOST,
     PACE_PRIOR,
     PACE_STEP_MAX,
+    WARY_FROM,
 )
 from gateway.steering.health import Health, Launches
 
@@ -393,8 +394,8 @@ class Budgets:
 
         The first is infinite while one of them is without a limit: it takes what the others cannot. If all are limited,
         calls may need whatever each was seen to take; there a single 429 of each counts. While most are limited, or one
-        of them pauses, another is not yet taken to be without a limit: it is expected to take as much as they do on
-        average, until it has taken clearly more.
+        pauses that took many, another is not yet taken to be without a limit: it is expected to take as much as they do
+        on average, until it has taken clearly more.
         """
         found = {health: min(health.limit(now_s), health.taken(now_s)) for health in healths if health.is_in_use}
         known = [limit for limit in found.values() if limit < inf]
@@ -404,7 +405,7 @@ class Budgets:
         launched = {health: health.launches.in_minute(now_s) for health in found}
         if len(known) < len(found):
             is_wary = 2 * len(known) > len(found) or any(
-                limit < inf and health.cooling_s(now_s) > 0.0 for health, limit in found.items()
+                WARY_FROM <= limit < inf and health.cooling_s(now_s) > 0.0 for health, limit in found.items()
             )
             most = max(launched[health] for health, limit in found.items() if limit == inf)
             if not is_wary or most / 2 > LIMIT_GROWS * usual:  # sixty seconds may have two windows
