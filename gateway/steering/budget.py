@@ -405,7 +405,7 @@ class Budgets:
         launched = {health: health.launches.in_minute(now_s) for health in found}
         if len(known) < len(found):
             is_wary = 2 * len(known) > len(found) or any(
-                WARY_FROM <= limit < inf and health.cooling_s(now_s) > 0.0 for health, limit in found.items()
+                WARY_FROM <= limit < inf and health.is_paused_once(now_s) for health, limit in found.items()
             )
             most = max(launched[health] for health, limit in found.items() if limit == inf)
             if not is_wary or most / 2 > LIMIT_GROWS * usual:  # sixty seconds may have two windows

@@ -412,6 +412,10 @@ class Health:
         """Return the seconds until its pause ends; 0 if there is none."""
         return self._availability.cooling_s(now_s)
 
+    def is_paused_once(self, now_s: float) -> bool:
+        """Whether it pauses after a 429 that no other has confirmed yet."""
+        return not self._is_believed and self.cooling_s(now_s) > 0.0
+
     @property
     def is_in_use(self) -> bool:
         """Whether it is neither broken nor out, though it may pause."""
