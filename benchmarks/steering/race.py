@@ -18,7 +18,7 @@ from gateway.core.attempts import AttemptStart, Outcome, Role
 from gateway.core.calls import CallRecord, Mode, Objective
 from gateway.core.prompt_classes import encoded_class
 from gateway.racing.hold import Hold
-from gateway.racing.launches import EXTRA_ROLES, LaunchSchedule
+from gateway.racing.launches import LaunchSchedule
 from gateway.racing.measurement import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S
 from gateway.settings import RaceSettings
 from gateway.steering.plans import Launch, Plan
@@ -39,7 +39,7 @@ class Result(Struct):
     tokens: int = 0  # paid, by all attempts
     usd: float = 0.0
     launched: int = 0  # attempts of any role
-    extra: int = 0  # attempts that the budget pays: they replaced nobody
+    extra: int = 0  # attempts launched while another ran, whatever their role
     deployment: str | None = None  # whose answer it was
     primary: str | None = None  # who was asked first
     stall_s: float = 0.0  # of silence within it
@@ -131,9 +131,9 @@ class Race:
         answer = self._fleet.ask(launch.deployment, self._request, earlier, now_s)
         attempt = Attempt(self._request, start, answer, now_s)
         self._attempts.append(attempt)
+        self._result.extra += bool(self._running)
         self._running.append(attempt)
         self._result.launched += 1
-        self._result.extra += launch.role in EXTRA_ROLES
         if answer.ttft_s is None:
             attempt.timers.append(self._timeline.after(answer.end_s, lambda: self._failed(attempt)))
         else:
