@@ -367,6 +367,17 @@ HARD = (
     ),
     World(name="allbad", providers=_each(_each(_SIX, "error_share", (0.3,) * 6), "tail_share", (0.2,) * 6)),
     World(name="equal", providers=_alike("same", 6)),
+    World(  # no rival ever wins
+        name="constant",
+        providers=tuple(
+            Provider(name=name, median_s=s, sigma=0.0, tail_share=0.0, prefill_s=0.0, tok_s=80, error_share=0.0)
+            for name, s in (("near", 0.3), ("far", 0.5), ("farthest", 0.9))
+        ),
+        drift_sd=0.0,
+        shared_sd=0.0,
+        request_sd=0.0,
+        day=0.0,
+    ),
     World(name="region", providers=_SIX, region_slow=8.0),
     World(name="limited", providers=_LIMITED, windows=True, tells=False),
     World(name="told", providers=_LIMITED, windows=True),

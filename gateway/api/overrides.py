@@ -1,7 +1,8 @@
 """The race settings that a request may override, and the model's settings with these changes.
 
 The request takes precedence over its client's profile, the profile over the model's settings. Only the operator sets
-the limits of the cost of extra attempts (``budget``, ``value_usd_per_s``, ``usd_per_day``, ``extra_usd_per_call``).
+the limits of the cost of extra attempts (``budget``, ``value_usd_per_s``, ``usd_per_day``, ``extra_usd_per_call``);
+the floor ``worth_ms`` may only be raised.
 """
 
 import re
@@ -45,6 +46,7 @@ class RaceOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     takeover: bool | None = None  # an answer that breaks off is finished by another deployment
     invalid: Invalid | None = None
     hold: bool | None = None  # whether a first token may wait for a faster answer
+    worth_ms: Annotated[float, msgspec.Meta(ge=0)] | None = None  # the configured floor can only be raised
 
 
 NOTHING = RaceOverride()
@@ -114,6 +116,8 @@ def _changed(race: RaceSettings, override: RaceOverride, client: Client) -> Race
     changes = {name: value for name, value in said.items() if value is not None and name not in _NOT_OF_RACE}
     if (override.profile or override.mode is Mode.RACE) and override.width is None:
         changes["width"] = min(race.width, client.max_width)
+    if override.worth_ms is not None:
+        changes["worth_ms"] = max(race.worth_ms, override.worth_ms)
     race = race.model_copy(update=changes)
     if override.invalid is not None and race.win_on is not WinOn.VALID:
         raise InvalidRequest("'race' makes no sense: invalid has an effect with win_on: valid only", param="race")

@@ -20,7 +20,7 @@ from gateway.api.context import BEGUN, CONTEXT, Context
 from gateway.api.endpoint import Endpoint
 from gateway.api.fitting import IGNORED, in_order, policy_violation
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, is_set, size_class
-from gateway.api.overrides import HEADER, with_override
+from gateway.api.overrides import HEADER, RaceOverride, with_override
 from gateway.api.passthrough_requests import (
     RelayedApi,
     RelayedRequest,
@@ -116,7 +116,8 @@ def plan_relay(
         leased=seats.leased,
         is_counted=is_counted(call, model),
         stateful=True,
-        asked=with_override(found, asked.race, client, stateful=False).race,
+        # Nobody expects a race of them, but whoever asks for one is told.
+        asked=None if asked.race == RaceOverride() else with_override(found, asked.race, client, stateful=False).race,
     )
     plan = context.steering.plan(
         model.name, able, model.race, terms, call.prompt_class, explain=origin.explain, payer=model.payer

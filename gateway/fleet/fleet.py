@@ -56,6 +56,7 @@ def joined(models: Sequence[ModelSettings]) -> ModelSettings:
         "usd_per_day": min(daily, default=None),
         "extra_usd_per_call": min(per_call, default=None),
         "value_usd_per_s": min(values, default=None),
+        "worth_ms": max(model.race.worth_ms for model in models),
         "audit_share": min(model.race.audit_share for model in models),
     }
     return first.model_copy(

@@ -180,6 +180,9 @@ class RaceSettings(Section):
     # many US dollars per second, within the budget and all other limits. None and 0: the budget alone decides; but with
     # ``usd_per_day``, None means the value at which that lasts all day.
     value_usd_per_s: Annotated[float, Field(ge=0)] | None = None
+    # Mode auto, without such a value: a further attempt starts with the call only where it should save so many
+    # milliseconds and 1 % of the time to first token; else it is a hedge. 0: always. A request can only raise it.
+    worth_ms: Annotated[float, Field(ge=0)] = 5.0
     win_on: WinOn = WinOn.ANY
     hold: bool | None = None  # whether a first token may wait for a faster answer; None: as ``holds`` says
     keep_rival: bool = False  # for whole answers: the second attempt runs on, and answers if the winner breaks

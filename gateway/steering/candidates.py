@@ -251,6 +251,7 @@ class Lineup(msgspec.Struct, frozen=True):
     _rivals: list[Candidate] = []  # made on demand
     _racers: dict[tuple[str, bool], Sequence[Racer]] = {}  # by primary, and whether they start late: made on demand
     offers: dict[tuple[object, ...], Sequence[Offer]] = {}  # what ``worth`` has found, by primary and terms
+    worths_s: dict[tuple[object, ...], float] = {}  # likewise, of a racer from the start
     # Shared by all lineups of the same standings. Key: primary, racer, and whether it starts late; value: the candidate
     # for which the gain was computed, and the result.
     _gains: dict[tuple[str, str, bool], tuple[Candidate, Racer]] = {}
@@ -355,10 +356,7 @@ def line_up(
     standings: Standings | None = None,
     before: Lineup | None = None,
 ) -> Lineup:
-    """Return the lineup of ``candidates``, scored by ``standings``; ``canaries`` are among them.
-
-    ``before`` is a lineup of the same standings: results for unchanged candidates are reused.
-    """
+    """Return the lineup of ``candidates``; ``canaries`` are among them; ``before`` is one of the same standings."""
     found = _ready(candidates)
     if not found:
         return Lineup(candidates, (), (), (), (), None, canaries)

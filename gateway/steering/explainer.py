@@ -7,11 +7,10 @@ from typing import cast
 
 import msgspec
 
-from gateway.core.attempts import AnswerKind, Role, WinOn
+from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Objective
 from gateway.settings import RaceSettings
 from gateway.steering.affinity import Held
-from gateway.steering.budget import FREE
 from gateway.steering.candidates import Candidate, Lineup, Terms, Tier, costs_usd, preference
 from gateway.steering.constants import (
     COLD_EVENTS,
@@ -75,10 +74,13 @@ def explained(
         **_bill(plan, by_name, known.costs),
         deployments=tuple(_prospect(each, race, terms, known) for each in ranked),
         excluded=terms.excluded or {},
-        launches=tuple(_start(launch, facts, by_name[launch.deployment], known) for launch in plan.launches),
+        launches=tuple(
+            _start(launch, facts, by_name[launch.deployment], known, is_extra=number > 0)
+            for number, launch in enumerate(plan.launches)
+        ),
         rest=plan.rest,
         retry_after_s=plan.retry_after_s,
-        notes=(*plan.reasons, *_full(lineup, terms), *_waiting(race, terms)),
+        notes=(*plan.reasons, *_too_little(plan), *_full(lineup, terms), *_waiting(race, terms)),
         width_asked=plan.width_asked,
         narrowed=plan.narrowed,
     )
@@ -88,6 +90,14 @@ _WAITING = (
     "win_on valid: all attempts run until one is known to be valid, so each extra one costs a whole answer;"
     " after one that is not, the next is asked at once if the budget allows"
 )
+
+
+def _too_little(plan: Plan) -> tuple[str, ...]:
+    if plan.worth_s is None:
+        return ()
+    saves_ms, floor_ms = (1000 * max(0.0, seconds) for seconds in plan.worth_s)
+    saves = f"the best should save {saves_ms:.0f} ms, below the floor of {floor_ms:.0f} ms (race.worth_ms)"
+    return (f"no extra attempt at the start: {saves}",)
 
 
 def _waiting(race: RaceSettings, terms: Terms) -> tuple[str, ...]:
@@ -166,7 +176,7 @@ def _full(lineup: Lineup, terms: Terms) -> Iterator[str]:
             yield f"full: {name} has {each.condition.in_flight} of {most} in flight"
 
 
-def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, known: _Known) -> Start:
+def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, known: _Known, *, is_extra: bool) -> Start:
     why = _WORDS[launch.why].format(
         events=itself.estimate.events,
         meets_s=itself.estimate.quantile_s(MEETS_QUANTILE),
@@ -176,7 +186,7 @@ def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, known
     )
     if launch.why is Why.RESCUE and launch.delay_s > cast("float", facts["rescue_s"]):
         why += f"; the second rescue at twice that, {NEXT_AT_LATEST_S:g} s at most"
-    return Start(launch.deployment, round(launch.delay_s, 4), launch.role, launch.audited, launch.role not in FREE, why)
+    return Start(launch.deployment, round(launch.delay_s, 4), launch.role, launch.audited, is_extra, why)
 
 
 def _chances(lineup: Lineup, held: Held, home: Candidate | None) -> dict[str, float]:
@@ -273,7 +283,7 @@ def _bill(plan: Plan, by_name: Mapping[str, Candidate], costs: Mapping[str, floa
     primary, *others = plan.launches
     alone_usd = costs[primary.deployment]
     late = by_name[primary.deployment].estimate.later_than
-    extra_usd = sum(costs[each.deployment] * late(each.delay_s) for each in others if each.role is not Role.FAILOVER)
+    extra_usd = sum(costs[each.deployment] * late(each.delay_s) for each in others)
     return {"cost_alone_usd": alone_usd, "cost_expected_usd": alone_usd + extra_usd}
 
 
@@ -303,6 +313,8 @@ _WORDS = {
     Why.CROWDED: "hedge: {share:.0%} of the primary's first tokens come sooner; too much in flight there to race it",
     Why.SLOWER: "hedge: {share:.0%} of the primary's first tokens come sooner; not raced from the start, because its"
     " slower answer would cost more than its first token gains",
+    Why.WORTH: "hedge: {share:.0%} of the primary's first tokens come sooner; not raced from the start, because that"
+    " should save too little",
     Why.BILLED: "hedge: {share:.0%} of the primary's first tokens come sooner; not raced, because dollars are"
     " limited and a vendor bills losers in full",
     Why.ASKED_DELAY: "hedge: hedge_delay_s as set",

@@ -36,7 +36,7 @@ from gateway.steering.constants import (
 from gateway.steering.health import State, probe_limit_s
 from gateway.steering.plans import Launch, Offer, Plan, Why
 from gateway.steering.strategies import STRATEGIES, Start
-from gateway.steering.worth import best, offers
+from gateway.steering.worth import best, floor_s, offers, worth_s
 
 # Selects deployments to explore.
 
@@ -96,6 +96,7 @@ class Draft:
         self._full = full
         self._now_s, self._kept, self._why = now_s, kept, why
         self._unlimited = unlimited
+        self.worth_s: tuple[float, float] | None = None  # of the best, where it does not reach the floor
         self.asked = self.raced = 0  # further attempts at the start: of the settings, and of what limits leave
         self.offer: Offer | None = None  # the further attempt that is worth its cost
         self.long_prompt = terms.prompt_tokens > race.max_prompt_tokens
@@ -273,8 +274,10 @@ class Draft:
         """Add the best deployment for this start; if the mode decides, only if the call should gain by it."""
         rival, gain_s = next(self._rivals(late=delay_s > 0), (None, 0.0))
         if rival is not None and why is Why.BUDGET and (instead := self._rather_hedged(rival, gain_s)) is not None:
+            if instead is Why.WORTH and len(self.launches) > 1 and self.launches[-1].delay_s > 0:
+                return  # one hedge is enough
             delay_s, why = self._late_s(HEDGE_SHARE), instead
-            rival, gain_s = next(self._rivals(late=True)) if instead is Why.SLOWER else (rival, inf)
+            rival, gain_s = next(self._rivals(late=True)) if instead in _WORTH_LESS else (rival, inf)
         if rival is None:
             return
         if gain_s <= 0 and self.strategy.decides:
@@ -301,7 +304,13 @@ class Draft:
             return Why.SLOWER
         if rival.condition.crowding > CROWDED:
             return Why.CROWDED
-        return Why.BILLED if self._is_billed_in_full(rival) else None
+        if self._is_billed_in_full(rival):
+            return Why.BILLED
+        saves_s = worth_s(self._lineup, self._primary, rival, kept=self._kept, holds=self._terms.holds)
+        if saves_s >= (least_s := floor_s(self._primary, self.race)):
+            return None
+        self.worth_s = saves_s, least_s
+        return Why.WORTH
 
     def _is_billed_in_full(self, rival: Candidate) -> bool:
         """Whether the loser would be billed in full while dollars are limited."""
@@ -400,6 +409,7 @@ class Draft:
 NOT_WORTH_IT = "no extra attempt: none should save time that is worth more than it costs"
 NOT_HEDGED = "no hedge: any other, if it were first, would give the answer too late"
 _RACED = frozenset({Why.WIDTH, Why.BUDGET})
+_WORTH_LESS = frozenset({Why.SLOWER, Why.WORTH})
 _TRIALS = frozenset({Why.PROBE, Why.FLAWED})  # of deployments that should not be as good
 
 
@@ -431,9 +441,9 @@ def plan(
     ``held``: how much of the prompt each deployment's cache has, if that saves something; ``home``: the prompt's
     rendezvous deployment, if no cache is known to hold it. ``cost_usd`` and ``answer_tokens`` are those of the plan.
     ``probes``: whether broken deployments are probed where the budget is 0, as rate limits leave no room for more.
-    ``kept``: where a second has a value, the share of independent attempts' savings that remains. ``full``: deployments
-    whose rate limits have no room for an extra attempt. ``unlimited``: the configured budget, if ``limit`` has reduced
-    it. ``configured``: the number of the model's deployments.
+    ``kept``: the share of independent attempts' savings that remains. ``full``: deployments whose rate limits have no
+    room for an extra attempt. ``unlimited``: the configured budget, if ``limit`` has reduced it. ``configured``: the
+    number of the model's deployments.
     """
     if not lineup.ranked:
         conditions = [each.condition for each in lineup.candidates]
@@ -488,6 +498,7 @@ def plan(
         primary=primary.estimate,
         explores=draft.explores,
         offer=draft.offer,
+        worth_s=draft.worth_s,
         width_asked=width_asked,
         narrowed=narrowed,
     )

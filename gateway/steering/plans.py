@@ -31,6 +31,7 @@ class Why(StrEnum):
     LATE = "late"  # hedge at the primary's quantile
     CROWDED = "crowded"  # would be raced, but too much is in flight there
     SLOWER = "slower"  # would be raced, but the call should lose by it: its answer is slower
+    WORTH = "worth"  # would be raced, but should save less than ``worth_ms``
     BILLED = "billed"  # would be raced, but dollars are limited and the loser is billed in full
     ASKED_DELAY = "asked delay"  # hedge at hedge_delay_s
     DEADLINE = "deadline"  # the latest start that can still keep ttft_ms
@@ -157,6 +158,8 @@ class Plan(msgspec.Struct, frozen=True):
     explores: bool = False  # an attempt is launched to measure its deployment
     offer: Offer | None = None  # the further attempt that is worth its cost, if a second has a value
     explanation: Explanation | None = None  # on request
+    # What the best further attempt would save from the start, and the floor that this does not reach; seconds.
+    worth_s: tuple[float, float] | None = None
     # What mode, width and budget would launch at the start if nothing stood in the way; and what stood in the way,
     # None: nothing. A hedge that is not yet due is not narrowed.
     width_asked: int = 1

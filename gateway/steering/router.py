@@ -13,7 +13,7 @@ from time import perf_counter
 import msgspec
 
 from gateway.core.attempts import EXPLORING, AttemptRecord, AttemptStart, Narrowed, Role
-from gateway.core.calls import CallRecord, CallStart, HourlySum
+from gateway.core.calls import CallRecord, CallStart, HourlySum, Mode
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.race_failures import NotAsked
 from gateway.settings import RaceSettings
@@ -332,7 +332,7 @@ class Steering:
             answer_tokens=expected,
             probes=probes,
             full=full,
-            kept=self._learning.kept_of(model).share if race.value_usd_per_s else 1.0,
+            kept=self._learning.kept_of(model).share if race.mode is Mode.AUTO else 1.0,
             unlimited=None if race.budget == budgeted else budgeted,
             limit=limit,
             configured=max(len(self._configured.get(model, ())), len(names) + len(terms.excluded or ())),

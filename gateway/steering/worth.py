@@ -4,6 +4,7 @@ A file of its own, as the planner, the router and the explainer use it.
 """
 
 from collections.abc import Iterator, Sequence
+from math import inf
 
 from gateway.core.attempts import AnswerKind, AttemptRecord, WinOn
 from gateway.settings import RaceSettings
@@ -18,6 +19,7 @@ from gateway.steering.constants import (
     LEAST_AUDITS,
     MEAN_CAP_S,
     VALUED_STARTS,
+    WORTH_SHARE,
 )
 from gateway.steering.counts import bucket, edge_s
 from gateway.steering.estimates import LEAST_REMAINDER
@@ -47,6 +49,25 @@ def offers(
         starts = {come and curve.reached_at(come) for come in VALUED_STARTS if not is_long or come >= 1.0 - HEDGE_SHARE}
         known = lineup.offers[key] = tuple(found.at(sorted(starts)))
     return known
+
+
+def worth_s(lineup: Lineup, primary: Candidate, racer: Candidate, *, kept: float, holds: bool) -> float:
+    """Return the seconds that a call should gain by ``racer`` from the start; kept with the lineup."""
+    key = primary.deployment, racer.deployment, kept, holds
+    known = lineup.worths_s.get(key)
+    if known is None:
+        if holds:
+            known, _, _ = _saved_s(lineup, primary, racer, 0.0, kept=kept, holds=True)
+        else:
+            known = lineup.gain_s(primary, racer, kept=kept)
+        lineup.worths_s[key] = known
+    return known
+
+
+def floor_s(primary: Candidate, race: RaceSettings) -> float:
+    """Return the seconds that an attempt from the start must gain: ``worth_ms``, or 1 % of the TTFT if that is more."""
+    estimate = primary.estimate
+    return max(race.worth_ms / 1000, WORTH_SHARE * estimate.mean.at(estimate.scale)) if race.worth_ms else -inf
 
 
 def best(offers: Sequence[Offer], value_usd_per_s: float, budget: float) -> Offer | None:
@@ -80,7 +101,6 @@ class _Offers:
     ) -> None:
         assert lineup.standings is not None
         self._lineup, self._primary, self._terms, self._kept = lineup, primary, terms, kept
-        self._standings = lineup.standings
         self._prompt_tokens, self._prices = prompt_tokens, prices
         self._answer_tokens = expected_tokens(lineup.standings, terms)
         # With ``valid`` all attempts run until one answer is valid, and a held rival runs to its end.
@@ -97,35 +117,11 @@ class _Offers:
                     continue  # it would slow down the call that it should speed up
                 delay_s = hedged_at_s(primary.estimate.quantile_s(come)) if come else 0.0
                 share = 1.0 - come
-                saved_s, first, held_s = self._saved_s(each, come)
+                saved_s, first, held_s = _saved_s(
+                    self._lineup, primary, each, come, kept=self._kept, holds=self._terms.holds
+                )
                 if saved_s > 0 and share > _ROUNDING:
                     yield Offer(each.deployment, delay_s, share, saved_s, self._usd(each, first, held_s))
-
-    def _saved_s(self, racer: Candidate, come: float) -> tuple[float, float, float]:
-        """Return the seconds saved, the share of calls that ``racer`` wins, and how long a loser's answer is held.
-
-        For a streamed answer the savings are those of the first token, minus the reader's loss by a slower answer; else
-        of the whole answer, as a first token is then held back for an answer that ends sooner. With F and S the first
-        tokens of the faster and the slower answer, and D the difference of the times after them, S is held for
-        E[F - S; 0 < F - S < D] = E[min(F, S + D)] - E[min(F, S)] - D x P(S + D < F), and then lost. ``kept`` applies to
-        first tokens only: further savings by a racer's faster answer are as certain as its speed.
-        """
-        primary, estimate, condition = self._primary, racer.estimate, racer.condition
-        slow = primary.estimate.scale * primary.condition.crowding
-        factor = estimate.scale * condition.crowding / slow
-        more_s = _in_steps((racer.after_s - primary.after_s) / slow) if self._terms.holds else 0.0
-        ended, alone_s = self._standings.beside_late(primary.deployment, racer.deployment, factor, come, more_s)
-        if not self._terms.holds:
-            return self._lineup.gain_s(primary, racer, come=come, kept=self._kept), ended.first, 0.0
-        sooner_s, sure_s, held_s = alone_s - ended.earlier_s, 0.0, 0.0
-        if more_s:
-            begun, token_s = self._standings.beside_late(primary.deployment, racer.deployment, factor, come)
-            if more_s < 0:
-                sure_s = sooner_s - (token_s - begun.earlier_s)
-            slower_wins = ended.first if more_s > 0 else 1.0 - ended.first
-            held_s = slow * max(0.0, ended.earlier_s - begun.earlier_s - abs(more_s) * slower_wins)
-        saved_s = slow * (self._kept * (sooner_s - sure_s) + sure_s)
-        return (1.0 - estimate.error_rate) * saved_s - condition.price_s, ended.first, held_s
 
     def _usd(self, racer: Candidate, first: float, held_s: float) -> float:
         """Return the attempt's additional cost until one of the two is cut, in US dollars.
@@ -153,6 +149,36 @@ class _Offers:
         if held_s <= 0 or loser.after_s <= winner.after_s:
             return 0.0  # not held
         return min(share, held_s / max(held_s, loser.decode_s))
+
+
+def _saved_s(
+    lineup: Lineup, primary: Candidate, racer: Candidate, come: float, *, kept: float, holds: bool
+) -> tuple[float, float, float]:
+    """Return the seconds saved, the share of calls that ``racer`` wins, and how long a loser's answer is held.
+
+    For a streamed answer the savings are those of the first token, minus the reader's loss by a slower answer; else
+    of the whole answer, as a first token is then held back for an answer that ends sooner. With F and S the first
+    tokens of the faster and the slower answer, and D the difference of the times after them, S is held for
+    E[F - S; 0 < F - S < D] = E[min(F, S + D)] - E[min(F, S)] - D x P(S + D < F), and then lost. ``kept`` applies to
+    first tokens only: further savings by a racer's faster answer are as certain as its speed.
+    """
+    estimate, condition, standings = racer.estimate, racer.condition, lineup.standings
+    assert standings is not None
+    slow = primary.estimate.scale * primary.condition.crowding
+    factor = estimate.scale * condition.crowding / slow
+    more_s = _in_steps((racer.after_s - primary.after_s) / slow) if holds else 0.0
+    ended, alone_s = standings.beside_late(primary.deployment, racer.deployment, factor, come, more_s)
+    if not holds:
+        return lineup.gain_s(primary, racer, come=come, kept=kept), ended.first, 0.0
+    sooner_s, sure_s, held_s = alone_s - ended.earlier_s, 0.0, 0.0
+    if more_s:
+        begun, token_s = standings.beside_late(primary.deployment, racer.deployment, factor, come)
+        if more_s < 0:
+            sure_s = sooner_s - (token_s - begun.earlier_s)
+        slower_wins = ended.first if more_s > 0 else 1.0 - ended.first
+        held_s = slow * max(0.0, ended.earlier_s - begun.earlier_s - abs(more_s) * slower_wins)
+    saved_s = slow * (kept * (sooner_s - sure_s) + sure_s)
+    return (1.0 - estimate.error_rate) * saved_s - condition.price_s, ended.first, held_s
 
 
 def _prices(ranked: Sequence[Candidate], terms: Terms) -> dict[str, Price] | None:

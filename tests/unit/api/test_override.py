@@ -124,6 +124,12 @@ def test_no_request_raises_what_the_operator_pays() -> None:
         assert race.usd_per_day == 5.0
 
 
+def test_a_request_raises_what_an_attempt_must_save_and_never_lowers_it() -> None:
+    assert asked(model(), worth_ms=50.0).worth_ms == 50.0
+    assert asked(model(), worth_ms=0.0).worth_ms == RaceSettings().worth_ms
+    assert asked(model(worth_ms=80.0), worth_ms=50.0).worth_ms == 80.0
+
+
 def test_a_race_wider_than_the_key_may_start_is_refused() -> None:
     with pytest.raises(Forbidden, match="at most 2 deployments at once, not 3"):
         asked(model(), Client(max_width=2), width=3)

@@ -19,7 +19,7 @@ A_CALL_USD = 100 * 1e-6 + 100 * 1e-5  # a prompt and an answer of 100 tokens
 
 def extras(replica: VirtualReplica, **how: object) -> Counter[Role]:
     """Of 200 plans, the roles of attempts beside the primary that are not for learning."""
-    plans = [replica.plan(prices=PRICES, **how) for _ in range(200)]  # type: ignore[arg-type] # passed on by name
+    plans = [replica.plan(prices=PRICES, worth_ms=0, **how) for _ in range(200)]  # type: ignore[arg-type] # passed on by name
     return Counter(each.role for plan in plans for each in plan.launches if each.role in {Role.RACE, Role.HEDGE})
 
 

@@ -73,7 +73,7 @@ def test_each_launch_names_the_rule_behind_it() -> None:
     assert [(start.deployment, start.role, start.extra) for start in raced.launches] == [
         ("a", Role.PRIMARY, False),
         ("b", Role.RACE, True),
-        ("c", Role.FAILOVER, False),
+        ("c", Role.FAILOVER, True),
     ]
     assert raced.launches[0].why == "chosen for its score"
     assert raced.launches[1].why == "raced: its budget of extra attempts is 1 a call, 20.0 saved up"
@@ -153,10 +153,10 @@ def test_cold_starts_exploring_and_probes_are_called_so() -> None:
 def test_waiting_for_a_valid_answer_is_noted_where_there_is_something_to_check() -> None:
     replica = VirtualReplica()
     replica.warm_up(a=0.3, b=0.3)
-    told = explained(replica.plan(explain=True, win_on="valid", answer_kind=AnswerKind.TOOLS))
+    told = explained(replica.plan(explain=True, win_on="valid", answer_kind=AnswerKind.TOOLS, worth_ms=0))
     assert "each extra one costs a whole answer" in told.notes[-1]
-    assert not explained(replica.plan(explain=True, win_on="valid")).notes
-    assert not explained(replica.plan(explain=True, answer_kind=AnswerKind.TOOLS)).notes
+    assert not explained(replica.plan(explain=True, win_on="valid", worth_ms=0)).notes
+    assert not explained(replica.plan(explain=True, answer_kind=AnswerKind.TOOLS, worth_ms=0)).notes
 
 
 def test_whoever_is_passed_over_is_told_why() -> None:

@@ -357,8 +357,8 @@ def test_a_crowded_racer_of_the_budget_starts_as_a_hedge() -> None:
             replica._end(start, Outcome.SUPERSEDED)
         replica.now_s += 0.1
     replica.warm_up(wins=100, a=0.02)
-    free = [launch.role for launch in replica.plan().launches if launch.deployment == "b"]
+    free = [launch.role for launch in replica.plan(worth_ms=0).launches if launch.deployment == "b"]
     for _ in range(6):
         replica.launch("b")
-    crowded = [launch.role for launch in replica.plan().launches if launch.deployment == "b"]
+    crowded = [launch.role for launch in replica.plan(worth_ms=0).launches if launch.deployment == "b"]
     assert (free, crowded) == ([Role.RACE], [Role.HEDGE])

@@ -54,8 +54,11 @@ def planned(
     objective: Objective = Objective.FIRST_TOKEN,
     **race: float,
 ) -> Plan:
-    """Plan a call; by default no draw explores, and none races but when the budget makes it certain."""
-    settings = RaceSettings.model_validate({"mode": mode, "budget": budget, **race})
+    """Plan a call; by default no draw explores, and none races but when the budget makes it certain.
+
+    The deployments always take the same time, so a race saves nothing; by default that is no reason against it.
+    """
+    settings = RaceSettings.model_validate({"mode": mode, "budget": budget, "worth_ms": 0, **race})
     return plan(
         line_up(candidates), settings, Terms(objective, prompt_tokens), tokens=tokens, random=Draws(*draws), now_s=0.0
     )
@@ -89,7 +92,7 @@ def test_an_economy_budget_hedges_at_the_quantile_that_it_pays_for() -> None:
 
 def test_between_economy_and_race_two_a_share_of_calls_is_raced() -> None:
     random = Random(5)
-    race = RaceSettings(budget=0.55)
+    race = RaceSettings(budget=0.55, worth_ms=0)
     roles = Counter(plan(line_up((A, B)), race, ASKED, tokens=0.0, random=random).launches[1].role for _ in range(2000))
     assert roles[Role.RACE] == pytest.approx(1000, abs=80)
     assert roles[Role.HEDGE] == pytest.approx(960, abs=80)

@@ -146,7 +146,7 @@ def three_of_which_one_writes_at(quick_tps: float) -> VirtualReplica:
 
 def raced(replica: VirtualReplica, **how: object) -> set[str]:
     """Return who started with its call beside ``fast``, in the calls that explore nothing."""
-    plans = [replica.plan(objective=READING, audit_share=0.0, **how) for _ in range(200)]  # type: ignore[arg-type]
+    plans = [replica.plan(objective=READING, audit_share=0.0, worth_ms=0, **how) for _ in range(200)]  # type: ignore[arg-type]
     beside_fast = [plan for plan in plans if plan.launches[0].deployment == "fast" and not plan.explores]
     assert beside_fast
     return {each.deployment for plan in beside_fast for each in plan.launches[1:] if each.delay_s == 0}
@@ -160,7 +160,7 @@ def test_a_slow_decoder_is_not_raced_beside_a_fast_one_as_its_token_would_be_str
 def test_it_is_raced_where_answers_are_short() -> None:
     replica = VirtualReplica(("quick", "fast"))
     speeds(replica, quick=(0.2, 31.0), fast=(0.25, 500.0))
-    starts = [replica.plan(objective=READING, max_tokens=5, holds=False).launches[1] for _ in range(50)]
+    starts = [replica.plan(objective=READING, max_tokens=5, holds=False, worth_ms=0).launches[1] for _ in range(50)]
     assert {start.why for start in starts} <= {Why.BUDGET, Why.EXPLORE}
 
 
