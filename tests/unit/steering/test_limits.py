@@ -1,6 +1,7 @@
 """Rate limits: a limit belongs to the deployment that said it, and a lone 429 is a pause."""
 
 from math import inf
+from random import Random
 
 import pytest
 from structlog.testing import capture_logs
@@ -28,9 +29,14 @@ def rivals_of_next(replica: VirtualReplica, mode: Mode = Mode.RACE) -> list[str]
             race = RACE.model_copy(update={"mode": mode})
             if replica.steering.permit(MODEL, launch, race, cost_usd=None):
                 started.append(launch.deployment)
-    replica.win(plan.launches[0].deployment, 0.3)
-    for name in started:
-        replica.lose(name, 0.3, Role.RACE)
+    drawn = Random(replica.now_s)
+    times_s = {name: 0.3 * drawn.lognormvariate(0.0, 0.4) for name in (plan.launches[0].deployment, *started)}
+    first_s = min(times_s.values())
+    for number, (name, own_s) in enumerate(times_s.items()):
+        if own_s == first_s:
+            replica.win(name, own_s)
+        else:
+            replica.lose(name, first_s, Role.RACE if number else Role.PRIMARY)
     return started
 
 
