@@ -44,6 +44,7 @@ GROUPS: Mapping[str, str] = {
     "page": "Signing in to the page at a provider",
     "probe": "Probes",
     "probes": "Probes that were not made",
+    "race": "Racing",
     "report": "Reports of the page and /api",
     "request": "Refused requests",
     "responses": "Stored responses",
@@ -62,7 +63,7 @@ ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         ("info",),
         (
             *("id", "model", "status", "mode", "launched", "winner", "ttft_ms", "total_ms", "decode_tps", "tokens"),
-            *("client", "request_id", "trace_id", "answered_model", "error_kind", "causes"),
+            *("client", "request_id", "trace_id", "narrowed", "answered_model", "error_kind", "causes"),
         ),
     ),
     "log.lines_dropped": ("gateway/watching/logs.py", ("warning",), ("lines", "effect")),
@@ -93,6 +94,7 @@ HANDED: Mapping[str, tuple[str, ...]] = {
     "deployment.as_usual": _SLOWDOWN,
     "deployment.slower": (*_SLOWDOWN, "ratio", "low", "high"),
     "ledger.pruned": ("calls", "attempts", "refusals", "outages", "slowdowns", "probes", "rollups"),
+    "race.narrowed": ("model", "reason", "since", "why"),
     "steering.opened": ("model",),
 }
 _HEAD = """# Events of the log

@@ -11,7 +11,8 @@ The headers that the gateway reads from requests, and those that it adds to answ
 only those that apply to it. The headers of a streamed answer are sent with its first token, so they say nothing of its
 end.
 
-`Idempotency-Key` is not passed on to providers ([why](../using/apis.md)).
+`Idempotency-Key` is not passed on to providers ([why](../using/apis.md)). `x-holeshot-narrowed` has one of
+[these reasons](../policy.md#fewer-attempts).
 
 This page is made from the code by `make docs`, and a test compares them.
 """

@@ -145,8 +145,8 @@ OVERVIEW = Board(
                     queries=(Query(rate("holeshot_attempts_total", by="outcome"), "{{outcome}}"),),
                 ),
                 Panel(
-                    title="Extra attempts that were refused",
-                    description="By the limit that refused them: budget, usd_per_day, max_in_flight, ...",
+                    title="Extra attempts that were not launched",
+                    description="By the reason: budget, usd_per_day, max_in_flight, rate_limits, cooling, ...",
                     unit="reqps",
                     queries=(
                         Query(

@@ -37,10 +37,11 @@ class Fleet:
         self._weather = weather
         self._run_s = run_s
         self._seed = seed
+        mean_units = world.mean_tokens if world.counts_tokens else 1.0
         self._accounts = [
             None
             if provider.account is None
-            else (_Window if world.windows else _Account)(provider.account * world.calls_per_s)
+            else (_Window if world.windows else _Account)(provider.account * world.calls_per_s * mean_units)
             for provider in world.providers
         ]
         self._asked_at_s = [0.0] * len(world.providers)
@@ -55,7 +56,7 @@ class Fleet:
         account = self._accounts[number]
         headroom = None
         if account is not None:
-            wait_s = account.take(now_s)
+            wait_s = account.take(self._units(request), now_s)
             headroom = account.headroom if self.world.tells else None
             if wait_s > 0:
                 self.in_flight[number] += 1
@@ -70,13 +71,17 @@ class Fleet:
         """Return what an attempt launched now would get, for the clairvoyant."""
         number = self.number[name]
         account = self._accounts[number]
-        if account is not None and account.wait_s(now_s) > 0:
+        if account is not None and account.wait_s(self._units(request), now_s) > 0:
             return Answer(None, REFUSAL_S, error=ErrorKind.RATE_LIMITED)
         return self._draw(number, request, 0, now_s, None)
 
     def leave(self, name: str) -> None:
         """Take the end of an attempt, however it came."""
         self.in_flight[self.number[name]] -= 1
+
+    def _units(self, request: Request) -> float:
+        """Return what a request takes from an account, whether its answer is read or not."""
+        return float(request.prompt_tokens + request.answer_tokens) if self.world.counts_tokens else 1.0
 
     def _draw(self, number: int, request: Request, earlier: int, now_s: float, headroom: float | None) -> Answer:
         provider = self.world.providers[number]
@@ -122,31 +127,31 @@ class Fleet:
 
 
 class _Account:
-    """A rate limit: a token bucket of requests."""
+    """A rate limit: a token bucket of requests, or of their tokens."""
 
     burst_s = ACCOUNT_S
 
     def __init__(self, per_s: float) -> None:
         self._per_s = per_s
-        self._most = self._tokens = max(1.0, per_s * self.burst_s)
+        self._most = self._left = max(1.0, per_s * self.burst_s)
         self._at_s = 0.0
 
     @property
     def headroom(self) -> float:
-        return self._tokens / self._most
+        return self._left / self._most
 
-    def wait_s(self, now_s: float) -> float:
-        """Return how long until a request is let through."""
-        self._tokens = min(self._most, self._tokens + (now_s - self._at_s) * self._per_s)
+    def wait_s(self, units: float, now_s: float) -> float:
+        """Return how long until a request of so many ``units`` is let through; one of more than all waits for all."""
+        self._left = min(self._most, self._left + (now_s - self._at_s) * self._per_s)
         self._at_s = now_s
-        return max(0.0, (1.0 - self._tokens) / self._per_s)
+        return max(0.0, (min(units, self._most) - self._left) / self._per_s)
 
-    def take(self, now_s: float) -> float:
+    def take(self, units: float, now_s: float) -> float:
         """Let a request through and return 0, or return how long it should wait, in whole seconds as providers say."""
-        wait_s = self.wait_s(now_s)
+        wait_s = self.wait_s(units, now_s)
         if wait_s > 0:
             return float(int(wait_s) + 1)
-        self._tokens -= 1.0
+        self._left = max(0.0, self._left - units)
         return 0.0
 
 
@@ -155,9 +160,9 @@ class _Window(_Account):
 
     burst_s = 60.0
 
-    def wait_s(self, now_s: float) -> float:
-        """Return how long until a request is let through."""
+    def wait_s(self, units: float, now_s: float) -> float:
+        """Return how long until a request of so many ``units`` is let through."""
         if now_s // self.burst_s > self._at_s // self.burst_s:
-            self._tokens = self._most
+            self._left = self._most
         self._at_s = now_s
-        return 0.0 if self._tokens >= 1.0 else self.burst_s - now_s % self.burst_s
+        return 0.0 if self._left >= min(units, self._most) else self.burst_s - now_s % self.burst_s

@@ -39,7 +39,7 @@ class Result(Struct):
     tokens: int = 0  # paid, by all attempts
     usd: float = 0.0
     launched: int = 0  # attempts of any role
-    extra: int = 0  # attempts launched while another ran, whatever their role
+    extra: int = 0  # attempts that started while another one ran, whatever their role
     deployment: str | None = None  # whose answer it was
     primary: str | None = None  # who was asked first
     stall_s: float = 0.0  # of silence within it
@@ -130,10 +130,10 @@ class Race:
         self._policy.attempt_started(start)
         answer = self._fleet.ask(launch.deployment, self._request, earlier, now_s)
         attempt = Attempt(self._request, start, answer, now_s)
-        self._attempts.append(attempt)
-        self._result.extra += bool(self._running)
-        self._running.append(attempt)
         self._result.launched += 1
+        self._result.extra += bool(self._running)
+        self._attempts.append(attempt)
+        self._running.append(attempt)
         if answer.ttft_s is None:
             attempt.timers.append(self._timeline.after(answer.end_s, lambda: self._failed(attempt)))
         else:

@@ -12,17 +12,22 @@ from math import erfc, exp, inf, log, sqrt
 from random import Random
 from statistics import fmean
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from gateway.core.prompt_classes import MeasuredApi
 from gateway.steering.counts import Evidence, bucket
 from gateway.steering.estimates import Standings, standings
 
-LEAST_AUDITS = 30  # below, neither the ratio nor an interval is published
+LEAST_CALLS = 30  # below, no interval is published
+LEAST_AUDITS = 6  # below, the ratio and its interval are published only if half of the overtaken were audited
+LEAST_AUDITS_OF_QUANTILES = 30
 CAP_MS = 30_000.0  # audits end then
 TAIL_SHARES = (0.002, 0.01, 0.03, 0.06)  # of attempts, some six times slower
 QUANTILES = (0.5, 0.95, 0.99)
 WARM_UP = 2_000  # calls that only teach the curves
+LONG_RUN = 6_000  # calls of which a fleet's installations are samples
+DIFFICULTIES = (0.0, 0.3, 0.6)
+INSTALLATIONS = ((0.05, 1_000), (0.05, 4_000), (0.9, 40), (0.9, 200), (0.9, 1_000))  # audited, and calls
 
 
 class Overtaken(Struct, frozen=True):
@@ -42,27 +47,47 @@ class Saved(Struct, frozen=True):
     high_ms: float | None
 
 
-def saved(calls: Sequence[Overtaken]) -> Saved:
-    """Estimate the time saved: a ratio estimate, with an interval on the scale of its logarithm.
+def saved(calls: Sequence[Overtaken], others_ms: Sequence[float] = ()) -> Saved:
+    """Estimate the time saved; ``others_ms``: first tokens of the calls nobody overtook, which saved nothing.
 
-    saved = y / x * X: y what audits saw after the cut, x what was predicted for them, X what was predicted for all.
-    Relative variance (1 - n / N) s^2 / n / mean(y)^2, s^2 that of the residuals y - (y / x) predicted. The interval
-    goes 1.96 standard errors down. Up it goes 3.2 skewness / sqrt(n) more of them: waits have long tails, of which a
-    sample mostly sees too little, and where it does its s^2 is too small as well.
+    saved = y / x * X: y what audits saw after the cut, x what was predicted for them, X what was predicted for all. The
+    interval is that of what racing saves such calls: a gamma distribution, of the variance of a sum of so many and of
+    what audits leave open. Its upper end allows for one more call, half as large as large ones, and for a dozen more
+    audits that see what was predicted: few audits mostly see too little of a long tail.
     """
+    number = len(calls) + len(others_ms)
+    ttft_ms = (sum(call.ttft_ms for call in calls) + sum(others_ms)) / number
     total_ms = sum(call.predicted_ms - call.ttft_ms for call in calls)
+    each_ms = total_ms / len(calls) if calls else 0.0
     pairs = [(call.alone_ms - call.ttft_ms, call.predicted_ms - call.ttft_ms) for call in calls if call.audited]
-    n = len(pairs)
-    if n < LEAST_AUDITS:
-        return Saved(total_ms, None, None)
-    ratio = sum(seen for seen, _ in pairs) / sum(predicted for _, predicted in pairs)
-    mean = fmean(seen for seen, _ in pairs)
-    variance = sum((seen - ratio * predicted) ** 2 for seen, predicted in pairs) / (n - 1)
-    spread = fmean((seen - mean) ** 2 for seen, _ in pairs)
-    skewness = fmean((seen - mean) ** 3 for seen, _ in pairs) / spread**1.5 if spread else 0.0
-    error = sqrt((1 - n / len(calls)) * variance / n) / mean
-    more = max(0.0, 3.2 * skewness / sqrt(n))
-    return Saved(ratio * total_ms, ratio * total_ms / exp(1.96 * error), ratio * total_ms * exp((1.96 + more) * error))
+    n, x = len(pairs), sum(predicted for _, predicted in pairs)
+    is_audited = not calls or (x > 0 and (n >= LEAST_AUDITS or (number >= LEAST_CALLS and 2 * n >= len(calls))))
+    ratio = sum(seen for seen, _ in pairs) / x if x > 0 and is_audited else 1.0
+    ms, open_to_audits = ratio * total_ms, 0.0
+    if pairs and is_audited:
+        squared = fmean(seen**2 for seen, _ in pairs) * len(calls)
+        cubed = fmean(seen**3 for seen, _ in pairs) * len(calls)
+        more_ms = max(0.0, 12 * each_ms * (1 - ratio) / (x + 12 * each_ms) * total_ms)
+        if n > 1:
+            residual = sum((seen - ratio * predicted) ** 2 for seen, predicted in pairs) / (n - 1)
+            open_to_audits = (len(calls) - n) / len(calls) * n * residual * (total_ms / x) ** 2
+    else:
+        squared, cubed, more_ms = 2 * total_ms * each_ms, 0.0, 2 * total_ms + 4 * each_ms
+    variance = squared + open_to_audits
+    one_ms = cubed / squared * variance / squared / 2 if squared else each_ms if calls else min(ttft_ms / 2, 250.0)
+    if squared and n < LEAST_AUDITS:
+        one_ms = max(one_ms, each_ms)
+    mean_ms = ms + more_ms + one_ms
+    high_ms = _gamma(mean_ms, variance * (1 + more_ms / ms if ms else 1) ** 2 + one_ms**2, 1.96)
+    if number < LEAST_CALLS or not (is_audited or high_ms <= number * max(5.0, 0.05 * ttft_ms)):
+        return Saved(ms, None, None)
+    return Saved(ms, _gamma(ms, variance, -1.96) if is_audited else 0.0, high_ms)
+
+
+def _gamma(mean: float, variance: float, z: float) -> float:
+    """Return a quantile of a gamma distribution, by Wilson and Hilferty."""
+    relative = variance / mean**2 if mean else 0.0
+    return mean * max(0.0, 1 - relative / 9 + z * sqrt(relative) / 3) ** 3
 
 
 def saved_at(q: float, calls: Sequence[Overtaken], seen_ms: Sequence[float]) -> Saved:
@@ -75,7 +100,7 @@ def saved_at(q: float, calls: Sequence[Overtaken], seen_ms: Sequence[float]) -> 
     audited = sorted(call.alone_ms for call in calls if call.audited)
     n, total = len(audited), len(calls) + len(seen_ms)
     racing_ms = quantile(q, [(call.ttft_ms, 1.0) for call in calls] + [(ms, 1.0) for ms in seen_ms])
-    if n < LEAST_AUDITS:
+    if n < LEAST_AUDITS_OF_QUANTILES:
         return Saved(0.0, None, None)
     known = [(ms, 1.0) for ms in seen_ms] + [(ms, len(calls) / n) for ms in audited]
     low_ms = high_ms = None
@@ -111,6 +136,17 @@ class World(StrEnum):
     PARETO = "pareto"  # with the exponent 1.5: it has no variance but for the timeout
 
 
+class Rivals(StrEnum):
+    """How often another one overtakes the primary."""
+
+    NEVER = "never"
+    SOMETIMES = "sometimes"
+    OFTEN = "often"
+
+
+SLOWER = {Rivals.NEVER: 1e9, Rivals.SOMETIMES: 2.0, Rivals.OFTEN: 1.0}  # than the same provider as a primary
+
+
 class Fleet:
     """Four providers, any two of which race each call; all of it from ``seed``. Attempts are cut at ``CAP_MS``.
 
@@ -118,9 +154,12 @@ class Fleet:
     is the call's own, the same at both: a long prompt is slow everywhere.
     """
 
-    def __init__(self, seed: int, difficulty: float, world: World = World.LOGNORMAL) -> None:
+    def __init__(
+        self, seed: int, difficulty: float, world: World = World.LOGNORMAL, rivals: Rivals = Rivals.OFTEN
+    ) -> None:
         self._random = Random(seed)
         self._world = world
+        self._slower = SLOWER[rivals]
         self._shared, self._own = sqrt(difficulty), sqrt(1 - difficulty)
         self.providers = [
             (
@@ -136,7 +175,7 @@ class Fleet:
         random = self._random
         primary, rival = random.sample(range(len(self.providers)), 2)
         call = self._shared * random.gauss(0, 1)
-        return primary, rival, self._ttft_ms(primary, call), self._ttft_ms(rival, call)
+        return primary, rival, self._ttft_ms(primary, call), self._slower * self._ttft_ms(rival, call)
 
     def draw_of(self, provider: int) -> float:
         """Return how long ``provider`` takes for another call, in milliseconds."""
@@ -161,14 +200,19 @@ def overtaken(seed: int, difficulty: float, calls: int, audit_share: float) -> l
     return raced(seed, difficulty, calls, audit_share)[0]
 
 
-def raced(
-    seed: int, difficulty: float, calls: int, audit_share: float, world: World = World.LOGNORMAL
+def raced(  # noqa: PLR0917 - a fleet's, and how it is raced
+    seed: int,
+    difficulty: float,
+    calls: int,
+    audit_share: float,
+    world: World = World.LOGNORMAL,
+    rivals: Rivals = Rivals.OFTEN,
 ) -> tuple[list[Overtaken], list[float]]:
     """Race ``calls`` calls; return those whose primary was overtaken, and the first tokens (ms) of the others.
 
     Predictions are those of the gateway's own curves, as it would have learned them from the calls before.
     """
-    fleet, random = Fleet(seed, difficulty, world), Random(-seed)
+    fleet, random = Fleet(seed, difficulty, world, rivals), Random(-seed)
     known = _taught(fleet, random, audit_share)
     found, seen_ms = [], []
     for _ in range(calls):
@@ -202,20 +246,19 @@ def measured(
     difficulty: float, calls: int, audit_share: float, fleets: int, world: World = World.LOGNORMAL
 ) -> dict[str, float]:
     """Return how the estimate does over seeded fleets, as shares: of the truth, and of the fleets."""
-    errors, widths, curves, audits = [], [], [], []
+    errors, curves, audits = [], [], []
     covered = 0
     covered_at = dict.fromkeys(QUANTILES, 0)
     unknown = 0
     for seed in range(1, fleets + 1):
         found, seen_ms = raced(seed, difficulty, calls, audit_share, world)
         truth_ms = sum(call.alone_ms - call.ttft_ms for call in found)
-        estimate = saved(found)
+        estimate = saved(found, seen_ms)
         errors.append(estimate.ms / truth_ms - 1)
         curves.append(sum(call.predicted_ms - call.ttft_ms for call in found) / truth_ms)
         audits.append(sum(call.audited for call in found))
         if estimate.low_ms is not None and estimate.high_ms is not None:
             covered += estimate.low_ms <= truth_ms <= estimate.high_ms
-            widths.append((estimate.high_ms - estimate.low_ms) / 2 / truth_ms)
         for q in QUANTILES:
             at = saved_at(q, found, seen_ms)
             covered_at[q] += at.low_ms is not None and at.low_ms <= _true_at(q, found, seen_ms) <= (at.high_ms or inf)
@@ -224,12 +267,59 @@ def measured(
         "audits": fmean(audits),
         "bias": fmean(errors),
         "error": sqrt(fmean(error * error for error in errors)),
-        "half_width": fmean(widths) if widths else 0.0,
         "covered": covered / fleets,
         "curve_alone": fmean(curves),
         **{f"covered_p{q * 100:.0f}": covered_at[q] / fleets for q in QUANTILES},
         "p99_unknown": unknown / fleets,
     }
+
+
+class Held(Struct, frozen=True):
+    """How intervals do over installations. Half-widths are in parts of the truth; zero where that is."""
+
+    covered: float  # share of those with an interval that hold what racing saves a call, in the long run
+    told: float  # share that has one
+    width_ms: float  # the widest, a call
+    half_width: float  # the mean
+    best: float  # 1.96 x the error (rms) of the best estimator of the same audits
+
+
+def held(
+    rivals: Rivals, calls: int, audit_share: float, *, world: World = World.LOGNORMAL, fleets: int = 6, each: int = 20
+) -> Held:
+    """Return how intervals do over ``each`` installations of each of ``fleets``, of ``calls`` calls.
+
+    The long run is ``LONG_RUN`` calls, from which those of an installation are drawn.
+    """
+    told: list[tuple[float, float, float]] = []  # low, truth and high, a call
+    errors: tuple[list[float], list[float]] = ([], [])
+    for seed in range(1, fleets + 1):
+        found, seen_ms = raced(seed, DIFFICULTIES[seed % 3], LONG_RUN, audit_share, world, rivals)
+        truth_ms = sum(call.alone_ms - call.ttft_ms for call in found) / LONG_RUN
+        random = Random(f"installations {seed}")
+        for _ in range(each):
+            drawn = random.choices([*found, *seen_ms], k=calls)
+            lost = [
+                structs.replace(one, audited=random.random() < audit_share)
+                for one in drawn
+                if isinstance(one, Overtaken)
+            ]
+            estimate = saved(lost, [one for one in drawn if isinstance(one, float)])
+            if estimate.low_ms is None or estimate.high_ms is None:
+                continue
+            told.append((estimate.low_ms / calls, truth_ms, estimate.high_ms / calls))
+            if truth_ms:
+                waits = [call.alone_ms - call.ttft_ms for call in lost if call.audited]
+                expanded_ms = fmean(waits) * len(lost) if waits else 0.0
+                for off, ms in zip(errors, (estimate.ms, expanded_ms), strict=True):
+                    off.append(ms / calls / truth_ms - 1)
+    return Held(
+        covered=fmean(low <= truth <= high for low, truth, high in told),
+        told=len(told) / (fleets * each),
+        width_ms=max(high - low for low, _, high in told),
+        half_width=fmean([(high - low) / 2 / truth for low, truth, high in told if truth] or [0.0]),
+        best=1.96 * min(sqrt(fmean([error * error for error in off] or [0.0])) for off in errors),
+    )
 
 
 def _true_at(q: float, calls: Sequence[Overtaken], seen_ms: Sequence[float]) -> float:
@@ -245,20 +335,27 @@ def main() -> None:
     parser.add_argument("--audit-shares", type=float, nargs="+", default=[0.05, 0.1, 0.2])
     parser.add_argument("--worlds", nargs="+", type=World, choices=list(World), default=[World.LOGNORMAL])
     options = parser.parse_args()
-    print(
-        "world      difficulty  audits    bias   error  half of the interval  covered  curve alone"
-        "  at p50   p95   p99  without an upper bound"
-    )
+    print("world      difficulty  audits    bias   error  curve alone  held at p50   p95   p99  without an upper bound")
     for world, audit_share in product(options.worlds, options.audit_shares):
-        for difficulty in (0.0, 0.3, 0.6):
+        for difficulty in DIFFICULTIES:
             row = measured(difficulty, options.calls, audit_share, options.fleets, world)
             print(
                 f"{world:9}  {difficulty:10.0%}  {row['audits']:6.0f}  {row['bias']:+6.1%}  {row['error']:6.1%}"
-                f"  {row['half_width']:20.1%}  {row['covered']:7.0%}  {row['curve_alone']:9.2f} x"
-                f"  {row['covered_p50']:6.0%}  {row['covered_p95']:4.0%}  {row['covered_p99']:4.0%}"
-                f"  {row['p99_unknown']:22.0%}",
+                f"  {row['curve_alone']:9.2f} x  {row['covered_p50']:11.0%}  {row['covered_p95']:4.0%}"
+                f"  {row['covered_p99']:4.0%}  {row['p99_unknown']:22.0%}",
                 flush=True,
             )
+    print(
+        "\nworld      rivals win  audited  calls  with an interval  it holds  half of it  1.96 x error of the best"
+        "  widest"
+    )
+    for world, rivals, (audit_share, calls) in product(options.worlds, Rivals, INSTALLATIONS):
+        does = held(rivals, calls, audit_share, world=world, fleets=12, each=options.fleets)
+        print(
+            f"{world:9}  {rivals:10}  {audit_share:7.0%}  {calls:5}  {does.told:16.0%}  {does.covered:8.1%}"
+            f"  {does.half_width:10.0%}  {does.best:24.0%}  {does.width_ms:3.0f} ms",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from random import Random
 
 from msgspec import Struct
 
-from benchmarks.steering.worlds import STALL_S, Kind, Provider, World
+from benchmarks.steering.worlds import SIZE_SIGMA, STALL_S, Kind, Provider, World
 from gateway.core import calls as records
 from gateway.core.prompt_classes import PromptClass, answer_class
 
@@ -15,9 +15,6 @@ SPEED_SIGMA = 0.15
 ERROR_S = 0.15  # median time an error takes to come
 BYTES_PER_TOKEN = 4
 CLASS_BYTES = (4096, 32_768)
-
-
-SIZE_SIGMA = 0.5
 
 
 class Luck(Struct, frozen=True):

@@ -4,6 +4,7 @@ Eight that most of the policy's constants were tuned on, some held out, and thos
 had: constants that came with its mending were tried on them (docs/policy.md#constants says which).
 """
 
+from math import exp
 from typing import Any
 
 from msgspec import Struct
@@ -14,6 +15,8 @@ CAPACITY_POWER = 4  # waiting grows as 1 + (in flight / seats)^4: felt from half
 QUEUE_MAX = 10.0
 STALL_S = 5.0
 COLD_AFTER_S = 60.0
+SIZE_SIGMA = 0.5  # of the logarithm of a prompt's and an answer's length
+SIZE_MEAN = exp(SIZE_SIGMA**2 / 2)  # of a length, over its median
 
 
 class Provider(Struct, frozen=True, kw_only=True):
@@ -96,11 +99,17 @@ class World(Struct, frozen=True, kw_only=True):
     together: int = 0  # calls that begin at the same instant once a minute, besides the others
     windows: bool = False  # accounts are counted by the minute, and begin again with the next; else they refill
     tells: bool = True  # answers say what is left of an account
+    counts_tokens: bool = False  # accounts count the tokens of prompts and answers; else requests
     held_out: bool = False  # nothing was chosen with it in view
     calls_share: float = 1.0  # of the calls asked for: slow worlds would last for days
     prices: bool = False  # prices differ, and the objective cost is run too
     ttft_goal_s: float = 1.0  # the deadline: of the objective cost, and of others that are run with one
     kinds: tuple[Kind, ...] = KINDS
+
+    @property
+    def mean_tokens(self) -> float:
+        """Return the tokens of a request, prompt and answer, in the mean."""
+        return sum(each.share * (each.prompt_tokens + each.answer_tokens) for each in self.kinds) * SIZE_MEAN
 
 
 def _providers(medians_s: tuple[float, ...], tok_s: tuple[float, ...]) -> tuple[Provider, ...]:
@@ -380,6 +389,24 @@ HARD = (
         spell=Spell(provider="cedar", begins_s=180.0, lasts_s=120.0, every_s=720.0),
     ),
     World(name="slowday", providers=_SIX, calls_per_s=1 / 60, drift_sd=0.4, drift_tau_s=7200.0, calls_share=0.25),
+    World(  # a free tier beside four that are as fast and have no limit
+        name="freetier",
+        providers=_each(_alike("same", 5), "account", (0.05, None, None, None, None)),
+        windows=True,
+        tells=False,
+    ),
+    World(name="nofreetier", providers=_alike("same", 5)[1:]),  # the same without it
+    World(  # all have windows, of different sizes; together half more than needed
+        name="allwindows",
+        providers=_each(_SIX, "account", (0.30, 0.25, 0.25, 0.20, 0.30, 0.20)),
+        windows=True,
+        tells=False,
+    ),
+    World(  # each takes half of the traffic
+        name="halffull", providers=_each(_SIX, "account", (0.5,) * 6), windows=True, tells=False
+    ),
+    World(name="tokenwindows", providers=_LIMITED, windows=True, tells=False, counts_tokens=True),
+    World(name="tokenstold", providers=_LIMITED, windows=True, counts_tokens=True),
     World(name="limitedpair", providers=_each(_SIX[:2], "account", (0.625, 0.625)), windows=True, tells=False),
 )
 

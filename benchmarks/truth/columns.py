@@ -229,6 +229,8 @@ CALLS: Mapping[str, Sequence[Rule]] = {
     "region": [same(lambda _: REGION)],
     "request_id": [same(lambda call: str(call.made.job.number))],
     "answered_model": [same(lambda call: "pool" if call.made.job.scenario.name == "fallback" else None)],
+    "width_asked": [same(lambda call: 2 if mode_of(call) == "race" else 1)],
+    "narrowed": [same(lambda _: None, off=0.05)],  # of races, whose budget may be used up for a moment
     "takeover": [same(lambda _: None)],  # calls that have one, and other modes: figures.py, modes.py
     "takeovers": [same(lambda _: None)],
     "first_was_invalid": [same(lambda _: None)],

@@ -40,7 +40,7 @@ _TRACE = istr("traceresponse")  # W3C, Trace Context HTTP Response Headers
 
 _CLIENT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 _UPSTREAM_IDS = frozenset({_REQUEST_ID, _ANTHROPICS_ID})
-NARROWED = "x-holeshot-narrowed"  # the limit that refused an extra attempt: budget, usd_per_day, …
+NARROWED = "x-holeshot-narrowed"  # why a call had fewer attempts than asked for: budget, rate_limits, …
 
 
 def for_upstream(headers: Mapping[str, str], request_id: str | None) -> dict[str, str]:
@@ -150,7 +150,8 @@ def written(explanation: Explanation) -> str:
     """Return a plan as one line of ASCII JSON, with as many launches as fit into the limit.
 
     ``{"objective", "mode", "hold", "notes", "launches": [{"deployment", "delay_s", "role", "why", "score_s"}],
-    "left_out", "excluded": {deployment: why}}``; if the excluded ones do not fit, only their number is given.
+    "left_out", "excluded": {deployment: why}}``, and ``"width_asked", "narrowed"`` if fewer start than asked for. If
+    the excluded ones do not fit, only their number is given.
     """
     scores = {each.deployment: round(each.score_s, 4) for each in explanation.deployments}
     launches = [
@@ -164,6 +165,8 @@ def written(explanation: Explanation) -> str:
         for each in explanation.launches
     ]
     head: dict[str, Any] = {"objective": explanation.objective, "mode": explanation.mode, "hold": explanation.hold}
+    if explanation.narrowed is not None:
+        head |= {"width_asked": explanation.width_asked, "narrowed": explanation.narrowed}
     whole = {**head, "notes": explanation.notes, "launches": launches}
     if excluded := explanation.excluded:
         whole["excluded"] = excluded

@@ -10,11 +10,11 @@ from gateway.api.fitting import ResolvedModel
 from gateway.api.headers import NARROWED
 from gateway.api.overrides import with_override
 from gateway.api.request import ParsedRequest
-from gateway.core.attempts import AnswerKind, WinOn
+from gateway.core.attempts import AnswerKind, Narrowed, WinOn
 from gateway.core.calls import Call, CallRecord, Kind, Mode, Objective
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
-from gateway.racing import MAX_IN_FLIGHT, OpenCall, Race, Sink, answer_kind, answers_asked
+from gateway.racing import OpenCall, Race, Sink, answer_kind, answers_asked
 from gateway.steering import PREFIX_BYTES, STRATEGIES, Launch, Plan, Prefix, Terms, prefix_of
 
 
@@ -175,20 +175,29 @@ def prepared_race(
 ) -> Race:
     """Return the race that runs the entry's plan.
 
-    If the budget or ``max_in_flight`` refuses an extra attempt, the race notes that in ``response_headers``.
+    Why it has fewer attempts than asked for is noted in ``open_call`` and ``response_headers``: by the plan, or when
+    an extra attempt is due and a limit refuses it.
     """
     steering, model, plan = context.steering, entry.model, entry.plan
+    open_call.width_asked, open_call.narrowed = plan.width_asked, None
+
+    def narrow(reason: Narrowed) -> None:
+        open_call.narrowed = response_headers[NARROWED] = reason.before(open_call.narrowed)
 
     def on_slot_refused(_: Launch) -> None:
         context.services.seats.refused(model.name)
-        response_headers[NARROWED] = MAX_IN_FLIGHT
+        narrow(Narrowed.CAPACITY)
 
     def may_launch(launch: Launch) -> bool:
         cost_usd = plan.cost_usd.get(launch.deployment)
         permitted = steering.permit(model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer)
         if steering.refused_by is not None:
-            response_headers[NARROWED] = steering.refused_by
+            narrow(Narrowed(steering.refused_by))
         return permitted
+
+    if plan.narrowed is not None:
+        steering.left_out(model.name, plan)
+        narrow(plan.narrowed)
 
     return Race(open_call, model, plan, sink, may_launch=may_launch, on_slot_refused=on_slot_refused)
 

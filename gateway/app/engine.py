@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gateway.app.fleets import Fleets
-from gateway.core.attempts import AttemptRecord, AttemptStart
+from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed
 from gateway.core.calls import Call, CallRecord, CallStart, Recorder
 from gateway.core.ids import new_id
 from gateway.core.log import get_logger
@@ -20,7 +20,7 @@ from gateway.core.records import ProbeBook
 from gateway.core.tasks import BackgroundTasks
 from gateway.fleet.fleet import Fleet, OpenUpstream
 from gateway.limits import Leases, Limits, OwnShare
-from gateway.racing import MAX_IN_FLIGHT, Attempt, AttemptTasks, OpenCall, Outbox, Seats, Services
+from gateway.racing import Attempt, AttemptTasks, OpenCall, Outbox, Seats, Services
 from gateway.settings import Settings
 from gateway.steering import REFRESH_EVERY_S, MemoryBoard, Outages, Spending, Steering, Strikes
 
@@ -111,7 +111,7 @@ class Engine:
         refused = watch.refused
         self.seats = Seats(
             on_waited=watch.waited,
-            on_refused=None if refused is None else lambda model: refused(model, MAX_IN_FLIGHT),
+            on_refused=None if refused is None else lambda model: refused(model, Narrowed.CAPACITY),
             leases=leases,
             clock=clock,
             on_elsewhere=self.steering.running_elsewhere,

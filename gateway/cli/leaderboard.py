@@ -79,7 +79,21 @@ def ranking(models: Models, width: int) -> Any:
 
     if not models:
         return "the leaderboard is empty: it fills with calls"
-    return Group(*(part for model in models for part in _parts(model, width)))
+    silent = [model for model in models if not _is_measured(model)]
+    if len(silent) == len(models):
+        del silent[0]
+    parts = [part for model in models if model not in silent for part in _parts(model, width)]
+    if silent:
+        parts.append(f"nothing measured yet: {', '.join(visible(str(each.get('model', '?'))) for each in silent)}")
+    return Group(*parts)
+
+
+def _is_measured(model: Mapping[str, Any]) -> bool:
+    """Whether a call or a probe told anything of a model's deployments; one that is not well is told of too."""
+    rows = [row for row in model.get("deployments", []) if isinstance(row, Mapping)]
+    is_known = any(row.get(name) for row in rows for name in ("n", "censored", "rate_limited"))
+    is_known |= any(row.get(name) is not None for row in rows for name in ("ttft_p50_ms", "error_rate", "probed_s_ago"))
+    return is_known or any(row.get("state") not in (None, "ok") for row in rows)
 
 
 def _parts(model: Mapping[str, Any], width: int) -> Iterator[Any]:

@@ -16,7 +16,8 @@ from gateway.api.plan_call import PlannedCall, plan_call
 from gateway.api.request import ParsedRequest
 from gateway.app.fleets import Fleets
 from gateway.app.gateway import Gateway
-from gateway.cli.race_view import Lanes, View
+from gateway.cli.race_lanes import Lanes
+from gateway.cli.race_view import View
 from gateway.core.attempts import AttemptRecord, AttemptStart
 from gateway.core.calls import Call, CallRecord, CallStart, Mode, Recorder
 from gateway.core.prompt_classes import PromptClass

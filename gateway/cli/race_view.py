@@ -1,7 +1,7 @@
 """The outputs of a race: drawn on a terminal, only the answer for a pipe, or JSON."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -10,14 +10,11 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
+from gateway.cli.race_lanes import Lane, LaneListener, Lanes, in_ms, verdict
 from gateway.cli.terminal import UNKNOWN, say, table
-from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome
-from gateway.core.calls import Call, CallRecord, CallStart
-from gateway.core.prompt_classes import PromptClass
+from gateway.core.attempts import AttemptRecord, Outcome
+from gateway.core.calls import CallRecord
 from gateway.core.terminal_text import counted, visible, visible_json
-from gateway.racing import Block, ClientGone, ClientSink, Winner
-from providers import UpstreamError, events
-from providers.dialects import read_event
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -64,191 +61,6 @@ def _won(attempts: Sequence[AttemptRecord]) -> list[AttemptRecord]:
 def _p50(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
-
-
-# The state of one race for its display: a lane for each attempt, and the answer as it arrives.
-
-_TEXT_KINDS = ("content", "refusal")
-_THOUGHT_KINDS = ("reasoning", "reasoning_content")
-
-
-class Lane:
-    """One attempt. Milliseconds are since its launch."""
-
-    def __init__(self, start: AttemptStart) -> None:
-        self.start = start
-        self.first_token_ms: float | None = None
-        self.won = False
-        self.ended_ms: float | None = None
-        self.record: AttemptRecord | None = None  # set when it has ended
-
-    @property
-    def deployment(self) -> str:
-        """The name of its deployment."""
-        return self.start.deployment
-
-
-class LaneListener(Protocol):
-    """Receives the events of the lanes as they happen."""
-
-    def changed(self, lane: Lane, at_ms: float) -> None:
-        """A launch, a first token, the win or an end, ``at_ms`` after the call began."""
-
-    def text_added(self, text: str) -> None:
-        """The next piece of the answer.
-
-        Raises:
-            OSError: the output is closed.
-
-        """
-
-
-class Lanes(ClientSink):
-    """A recorder and a sink that keep what they receive. ``clock`` is the gateway's own, in monotonic seconds.
-
-    ``catch_up`` delivers the events that recorders have not received yet.
-    """
-
-    streams = True
-    understands = False
-
-    def __init__(
-        self, clock: Callable[[], float], listener: LaneListener, catch_up: Callable[[], None] = lambda: None
-    ) -> None:
-        self.lanes: list[Lane] = []
-        self.record: CallRecord | None = None  # set when the call has ended
-        self.error: str | None = None  # why there is no answer, or an incomplete one
-        self.tokens = 0  # meaningful chunks of the answer so far: one token each at most providers
-        self.claimed_ms: float | None = None  # when an attempt claimed the win, since the call began
-        self._clock = clock
-        self._catch_up = catch_up
-        self._listener = listener
-        self._began_at: float | None = None
-        self._thoughts: list[str] = []
-        self._text: list[str] = []
-
-    @property
-    def answer(self) -> str:
-        """The answer so far."""
-        return "".join(self._text)
-
-    @property
-    def thoughts(self) -> str:
-        """The reasoning so far, if the winner streams it."""
-        return "".join(self._thoughts)
-
-    @property
-    def elapsed_ms(self) -> float:
-        """The age of the call; its total time if it has ended."""
-        if self.record is not None:
-            return self.record.total_ms
-        return 0.0 if self._began_at is None else (self._clock() - self._began_at) * 1000
-
-    @property
-    def winner(self) -> Lane | None:
-        """The lane that won."""
-        return next((lane for lane in self.lanes if lane.won), None)
-
-    def call_started(self, start: CallStart) -> None:
-        """Start the clock."""
-        since_ms = start.attempts[0].launch_offset_ms if start.attempts else 0.0
-        self._began_at = self._clock() - since_ms / 1000
-
-    def attempt_started(self, call: Call, start: AttemptStart) -> None:
-        """Add a lane."""
-        del call
-        lane = Lane(start)
-        self.lanes.append(lane)
-        self._listener.changed(lane, self.elapsed_ms)
-
-    def first_token(
-        self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
-    ) -> None:
-        """Record the first token in its lane."""
-        del model, prompt_class
-        for lane in self.lanes:
-            if lane.start.id == start.id:
-                lane.first_token_ms = ttft_s * 1000
-                self._listener.changed(lane, self.elapsed_ms - ago_s * 1000)
-
-    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
-        """Close a lane; ignore losers that were measured longer than the race."""
-        del model, prompt_class
-        if self.record is not None:
-            return
-        for lane in self.lanes:
-            if lane.start.id == attempt.id:
-                at_ms = self.elapsed_ms - ago_s * 1000
-                lane.record = attempt
-                lane.ended_ms = at_ms - attempt.launch_offset_ms
-                self._listener.changed(lane, at_ms)
-
-    def call_finished(self, record: CallRecord) -> None:
-        """Keep the record; its attempts have their costs."""
-        self.record = record
-        attempts = {attempt.id: attempt for attempt in record.attempts}
-        for lane in self.lanes:
-            lane.record = attempts.get(lane.start.id, lane.record)
-            if record.winner_attempt_id is not None:  # after a takeover, the attempt that finished the answer
-                lane.won = lane.start.id == record.winner_attempt_id
-
-    def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
-        """Do nothing: the race is over."""
-
-    async def begin(self, winner: Winner) -> None:
-        """Record the winner, and drop text of an earlier one."""
-        self._catch_up()
-        self._text, self._thoughts, self.tokens = [], [], 0
-        self.claimed_ms = winner.ttft_ms
-        running = [lane for lane in self.lanes if lane.deployment == winner.deployment and lane.record is None]
-        for lane in running:
-            # A deployment that races against itself has two lanes; the winner's has a first token.
-            if len(running) == 1 or lane.first_token_ms is not None:
-                lane.won = True
-                self._listener.changed(lane, self.elapsed_ms)
-                return
-
-    async def write(self, block: Block) -> None:
-        """Add the text in the chunks."""
-        if self.delivered is not None:
-            self.delivered.add(block.forward)
-        for event in events(block.forward):
-            if not read_event(event.data).meaningful:
-                continue
-            self.tokens += 1
-            thought, text = read_text(event.data)
-            self._thoughts.append(thought)
-            if text:
-                self._text.append(text)
-                try:
-                    self._listener.text_added(text)
-                except OSError as error:
-                    raise ClientGone from error
-
-    async def end(self, last: Block) -> None:
-        """Add the text in the last events."""
-        await self.write(last)
-
-    def keep_alive(self, every_s: float) -> None:
-        """Do nothing: no connection waits."""
-
-    async def close(self) -> None:
-        """Do nothing: likewise."""
-
-    async def fail(self, error: UpstreamError) -> None:
-        """Record that the answer broke off."""
-        self.error = f"the answer broke off ({error.kind}: {error.message})"
-
-
-def read_text(data: bytes) -> tuple[str, str]:
-    """Return the reasoning and the text in the delta of an event's first choice."""
-    choices = msgspec.json.decode(data).get("choices") or [{}]
-    delta = choices[0].get("delta") or {}
-    thoughts = [delta[kind] for kind in _THOUGHT_KINDS if isinstance(delta.get(kind), str)][:1]
-    texts = [delta[kind] for kind in _TEXT_KINDS if isinstance(delta.get(kind), str)]
-    if isinstance(delta.get("content"), list):  # Mistral's reasoning models
-        texts += [part["text"] for part in delta["content"] if isinstance(part.get("text"), str)]
-    return "".join(thoughts), "".join(texts)
 
 
 # Draws the lanes on a terminal: a bar for each attempt up to the claim, its time, and its result.
@@ -334,8 +146,8 @@ def summary(record: CallRecord) -> str:
     winner = next((item for item in record.attempts if item.id == record.winner_attempt_id), None)
     tokens = record.completion_tokens
     parts = [
-        f"TTFT {_ms(record.ttft_ms)}",
-        f"total {_ms(record.total_ms)}",
+        f"TTFT {in_ms(record.ttft_ms)}",
+        f"total {in_ms(record.total_ms)}",
         f"{UNKNOWN if winner is None or winner.decode_tps is None else format(winner.decode_tps, '.1f')} tok/s",
         f"{UNKNOWN} tokens" if tokens is None else counted(tokens, "token"),
         f"{record.launched} launched",
@@ -370,7 +182,7 @@ def _grid(lanes: Lanes, width: int, glyphs: Glyphs) -> RenderableType:
             row.append(Text(lane.start.role, style="dim"))
         if bar_width >= _NARROWEST_BAR:
             row.append(_bar(lane, lanes, bar_width, glyphs))
-        row += [Text(_ms(clock_ms(lane, lanes)), style=style), Text(state(lane, lanes), style=style)]
+        row += [Text(in_ms(clock_ms(lane, lanes)), style=style), Text(state(lane, lanes), style=style)]
         grid.add_row(*row)
     return grid
 
@@ -434,12 +246,6 @@ def _live_speed(lane: Lane, lanes: Lanes) -> str:
 _SHORTEST_S = 0.1
 
 
-def _ms(value: float | None) -> str:
-    if value is None:
-        return UNKNOWN
-    return f"{value:.0f} ms" if value < 10_000 else f"{value / 1000:.1f} s"  # noqa: PLR2004 - five digits are hard to read
-
-
 FRAMES_PER_S = 20
 
 
@@ -493,6 +299,8 @@ class DrawnView:
         self._console.print(RacePicture(lanes, "none" if self._brief else "whole"))
         if lanes.record is not None:
             self._console.print(summary(lanes.record), style="bold")
+            if (said := verdict(lanes)) is not None:
+                self._console.print(said, style="bold green")
         if self._brief:
             self._console.print()
         _print_error(lanes)
@@ -543,6 +351,8 @@ class PlainView:
         self._flush()
         if self._progress and lanes.record is not None:
             say(summary(lanes.record), err=True)
+            if (said := verdict(lanes)) is not None:
+                say(said, err=True)
         _print_error(lanes)
 
     def _flush(self) -> None:

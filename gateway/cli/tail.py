@@ -191,6 +191,8 @@ class TailedCall(msgspec.Struct):
             line.append(f", ${usd:.6f}".rstrip("0").rstrip("."))
         if done.get("error"):
             line.append(f"  {visible(done['error'])}", "red")
+        if done.get("narrowed"):
+            line.append(f"  narrowed: {visible(done['narrowed'])}", "yellow")
         for number, attempt in enumerate(self.attempts.values()):
             line.append("  | " if number == 0 else ", ", "dim")
             line.append_text(_attempt(attempt))

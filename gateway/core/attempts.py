@@ -56,6 +56,12 @@ class Narrowed(StrEnum):
     PROBE = "probe"  # the second attempt is a probe of a broken deployment
     NO_RIVAL_WORTH_IT = "no_rival_worth_it"  # no other is expected to save enough time for what it costs
 
+    def before(self, other: "Narrowed | None") -> "Narrowed":
+        """Return the one of the two that is told."""
+        return self if other is None or _RANKS[self] < _RANKS[other] else other
+
+
+_RANKS = {reason: rank for rank, reason in enumerate(Narrowed)}
 
 EXPLORING = frozenset({Role.EXPLORE, Role.PROBE})  # launched to learn about their deployments
 

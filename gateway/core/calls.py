@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Invalid, TokensSource, WinOn
+from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Invalid, Narrowed, TokensSource, WinOn
 from gateway.core.ids import TraceContext
 from gateway.core.prompt_classes import PromptClass
 from providers import MaskedRecord
@@ -171,6 +171,9 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     request_id: str | None = None  # the client's id of the request
     answered_model: str | None = None  # the fallback that answered; None: the requested model
     launched: int  # attempts started
+    # What mode, width and budget would have launched at the start, at the model that was asked last; None: not raced.
+    width_asked: int | None = None
+    narrowed: Narrowed | None = None  # why fewer attempts were launched than that, or a later extra one was not
     takeover: str | None = None  # of an answer that broke: "finished" or "rescued" by another deployment, or why not
     takeovers: int | None = None  # how often another deployment continued the answer
     first_was_invalid: bool | None = None  # win_on valid: of the answer that began first; None: it was cut before

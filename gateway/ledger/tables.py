@@ -197,6 +197,8 @@ calls = Table(
     Column("deadline_ms", Double),
     Column("deadline_met", Boolean),
     Column("profile", Text),
+    Column("narrowed", Text),
+    Column("width_asked", SmallInteger),
     Index("calls_started_at", "started_at"),
     Index("calls_request_id", "request_id", postgresql_using="hash", **where("request_id is not null")),
     Index("calls_client_started_at", "client", "started_at"),

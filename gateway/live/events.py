@@ -92,6 +92,7 @@ class Done(Struct, frozen=True, kw_only=True, gc=False):
     completion_tokens: Number | None = None
     cost_usd: Usd | None = None
     error: Name | None = None
+    narrowed: Name | None = None  # why it had fewer attempts than asked for
 
 
 class RunningAttempt(Launched, frozen=True, kw_only=True, gc=False):

@@ -73,6 +73,7 @@ class OwnCalls:
                 completion_tokens=record.completion_tokens,
                 cost_usd=record.cost_usd,
                 error=record.error_kind,
+                narrowed=record.narrowed,
             )
         )
 

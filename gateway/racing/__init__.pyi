@@ -31,7 +31,6 @@ from .sinks import Forward as Forward
 from .sinks import GatheringSink as GatheringSink
 from .sinks import Sink as Sink
 from .sinks import Winner as Winner
-from .slots import MAX_IN_FLIGHT as MAX_IN_FLIGHT
 from .slots import Seats as Seats
 from .takeover import ClientSink as ClientSink
 from .takeover import Delivered as Delivered

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.core.attempts import AttemptRecord, AttemptStart, Role
+from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed, Role
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.fleet.fleet import Fleet
@@ -94,6 +94,8 @@ class OpenCall:
         self._kept: list[Kept] = [each for each in (fleet, body) if each is not None]
         self.cancelled_as = cancelled_as
         self.launched = 0  # attempts, at all models
+        self.width_asked: int | None = None  # attempts to start with, as the current model's plan says; None: no race
+        self.narrowed: Narrowed | None = None  # why there were fewer of them, or no later extra one
         self.waited_s = 0.0  # for a seat
         self.own_s = 0.0  # the gateway's part of the time so far, in which no deployment was asked
         self.unasked_since = call.received_at
@@ -202,6 +204,8 @@ class OpenCall:
             winner,
             deployments,
             launched=self.launched,
+            width_asked=self.width_asked,
+            narrowed=self.narrowed,
             status_code=status_code,
             error_kind=error_kind,
             ttft_ms=ttft_ms,

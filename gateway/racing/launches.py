@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 
 EXTRA_ROLES = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE})  # these use the budget; replacing a failure does not
 
+_BESIDE = frozenset({Role.FAILOVER, Role.PROBE})  # a planned one starts beside another attempt, whatever the budget
+
 RESCUES = 2  # maximum of candidates that are launched, in turn, because the first attempt hangs
 
 
 class LaunchSchedule:
     """The pending launches and the candidates of one race.
 
-    ``may_launch`` returns whether the budget allows an extra launch. ``launch`` is called when a launch is due,
+    ``may_launch`` returns whether the budget allows an extra launch; rescues and probes are only counted. ``launch`` is
+    called when a launch is due,
     ``on_no_slot`` when a rescue is due but its deployment has no free seat, ``on_slot_refused`` for each extra launch
     that gets no seat.
     """
@@ -204,6 +207,9 @@ class LaunchSchedule:
         self._candidates[:0] = [launch.deployment for launch in launches]
         name = self.next()
         if name is None:
+            for launch in others:
+                if launch.delay_s <= 0 and launch.role in EXTRA_ROLES:
+                    self._on_slot_refused(launch)
             return ()
         full = primary.deployment
         others = [
@@ -221,6 +227,8 @@ class LaunchSchedule:
         line = self._lines.get(launch.deployment) if self._lines else None
         if launch.role not in EXTRA_ROLES:
             if line is None or line.has_room:
+                if launch.role in _BESIDE:
+                    self._may_launch(launch)  # which counts it: neither is ever refused
                 return True
         elif line is not None and not line.has_room_for_extra:
             self._on_slot_refused(launch)

@@ -102,12 +102,15 @@ class Claim:
         first_at = self.claimed_at if winner is not None and winner.measurement.meaningful else None
         since_received_ms = self._open_call.since_received_ms
         streamed = self._open_call.call.streamed
+        held = None if winner is None else self.held
         is_first = bool(attempts) and attempts[0].start.number == 1  # of all the call's models
         return Times(
             None if first_at is None else since_received_ms(first_at),
             self._overhead_ms,
-            alone(attempts, winner, first_at, since_received_ms, streamed=streamed) if is_first else UNKNOWN,
-            None if winner is None else self.held,
+            alone(attempts, winner, first_at, since_received_ms, streamed=streamed, held=held is not None)
+            if is_first
+            else UNKNOWN,
+            held,
         )
 
 

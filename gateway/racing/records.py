@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, TokensSource, WinOn
+from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed, Outcome, TokensSource, WinOn
 from gateway.core.calls import Call, CallRecord, CallStart
 from gateway.core.prompt_classes import encoded_class
 from gateway.fleet.models import Deployment
@@ -299,8 +299,9 @@ def alone(
     since_received_ms: Callable[[float], float],
     *,
     streamed: bool,
+    held: bool = False,
 ) -> Alone:
-    """Return what is known about a call whose client had its first token at ``first_at``.
+    """Return what is known about a call whose client had its first token at ``first_at``, after a hold if ``held``.
 
     Without racing the primary runs alone, and only its failure launches the next one, which then wins and takes the
     same time. With its first token a ``streamed`` answer has begun: if it breaks later, the client had that token all
@@ -314,8 +315,8 @@ def alone(
         if overtaken.expected_s is None:
             return Alone(age_ms=age_ms)
         return Alone(None, since_received_ms(primary.measurement.started + overtaken.expected_s), age_ms)
-    token_at = primary.token_at()
-    if primary.failed_at is None:
+    if primary.failed_at is None:  # nobody overtook it, so racing gained nothing; a hold may have cost something
+        token_at = primary.token_at() if held else None
         return Alone(since_received_ms(first_at if token_at is None else token_at))
     if streamed and primary.claimed_at is not None:
         return Alone(since_received_ms(primary.claimed_at))
@@ -354,6 +355,8 @@ def call_record(
     deployments: Mapping[str, Deployment],
     *,
     launched: int,
+    width_asked: int | None,
+    narrowed: Narrowed | None,
     status_code: int,
     error_kind: str | None,
     ttft_ms: float | None,
@@ -390,6 +393,8 @@ def call_record(
         first_was_invalid=first_was_invalid(bill.attempts) if call.win_on is WinOn.VALID else None,
         answered_model=answered_model,
         launched=launched,
+        width_asked=width_asked,
+        narrowed=narrowed,
         winner_attempt_id=winner.id if winner is not None else None,
         status_code=status_code,
         error_kind=error_kind,

@@ -15,9 +15,6 @@ from typing import Protocol
 
 from gateway.limits import Leases, Slots
 
-MAX_IN_FLIGHT = "max_in_flight"  # the limit's name in reports of refused extra attempts
-
-
 _NONE: Mapping[str, int] = {}
 
 

@@ -52,11 +52,12 @@ def welcome(settings: Settings, url: str) -> str:
     authorization = ' \\\n  -H "authorization: Bearer $HOLESHOT_KEY"' if needs_key else ""
     api_key = 'os.environ["HOLESHOT_KEY"]' if needs_key else '"none"'
     python, holeshot = _program("python"), _program("holeshot")
+    race = f'  {holeshot} race "Why race?"\n\n' if settings.models else ""  # without a model it needs a choice
     return f"""
 {_who_races(settings, url)}{_who_calls(settings)}
 Try it:
 
-  curl -N {url}/v1/chat/completions{authorization} \\
+{race}  curl -N {url}/v1/chat/completions{authorization} \\
   -H 'content-type: application/json' \\
   -d '{{"model": "{model}", "stream": true, "messages": [{{"role": "user", "content": "Why race?"}}]}}'
 

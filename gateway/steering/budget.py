@@ -4,13 +4,12 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import exp, inf
 
-from gateway.core.attempts import Role
+from gateway.core.attempts import Narrowed, Role
 from gateway.core.calls import HourlySum, Mode, Spent
 from gateway.settings import RaceSettings
 from gateway.steering.constants import (
     BURST_CALLS,
     BURST_TOKENS,
-    DEMAND_S,
     HEDGE_MAX_S,
     HEDGE_MIN_S,
     HEDGE_SHARE,
@@ -25,6 +24,7 @@ from gateway.steering.constants import (
     PACE_MOST,
     PACE_PRIOR,
     PACE_STEP_MAX,
+    WARY_FROM,
 )
 from gateway.steering.health import Health, Launches
 
@@ -390,25 +390,29 @@ class Budgets:
                 by_hour[hour] = by_hour.get(hour, 0.0) + each.n
 
     def room(self, model: str, healths: Sequence[Health], now_s: float) -> tuple[float, float]:
-        """Return how many extra attempts per minute rate limits leave room for, and how many calls are expected.
+        """Return how many extra attempts a minute the limits of ``healths`` leave room for, and the calls expected.
 
-        The first is infinite while no deployment has answered 429. A deployment's last 429s show how much it admits per
-        minute. One without a 429 is assumed to have the same limit, or a little more than it has admitted if that is
-        higher.
+        The first is infinite while one of them is without a limit: it takes what the others cannot. If all are limited,
+        calls may need whatever each was seen to take; there a single 429 of each counts. While most are limited, or one
+        pauses that took many, another is not yet taken to be without a limit: it is expected to take as much as they do
+        on average, until it has taken clearly more.
         """
-        limits = [health.limit(now_s) for health in healths]
-        known = [limit for limit in limits if limit is not None]
+        found = {health: min(health.limit(now_s), health.taken(now_s)) for health in healths if health.is_in_use}
+        known = [limit for limit in found.values() if limit < inf]
         if not known:
             return inf, 1.0
         usual = sum(known) / len(known)
-        launched = [health.launches.in_minute(now_s) for health in healths]
-        admitted = sum(
-            max(LIMIT_GROWS * seen, usual) if limit is None else limit
-            for limit, seen in zip(limits, launched, strict=True)
-        )
+        launched = {health: health.launches.in_minute(now_s) for health in found}
+        if len(known) < len(found):
+            is_wary = 2 * len(known) > len(found) or any(
+                WARY_FROM <= limit < inf and health.is_paused_once(now_s) for health, limit in found.items()
+            )
+            most = max(launched[health] for health, limit in found.items() if limit == inf)
+            if not is_wary or most / 2 > LIMIT_GROWS * usual:  # sixty seconds may have two windows
+                return inf, 1.0
+        admitted = usual * len(found)
         calls = self._calls.setdefault(model, Launches())
-        rates = [calls.in_seconds(seconds, now_s) * (60.0 / seconds) for seconds in DEMAND_S]
-        demand = max(1.0, *rates, sum(launched) - self._extra_of(model).in_minute(now_s))
+        demand = max(1.0, calls.expected(now_s), sum(launched.values()) - self._extra_of(model).in_minute(now_s))
         return max(0.0, LIMIT_USED * admitted - demand), demand
 
     def _extra_of(self, model: str) -> Launches:
@@ -433,18 +437,21 @@ class Budgets:
         room: float = inf,
         now_s: float,
     ) -> str | None:
-        """Charge an attempt that starts now; return the limit that refuses it, None if it may start.
+        """Charge an attempt that starts beside another one now; return the limit that refuses it, None if it may start.
 
-        ``room`` is what rate limits leave for extra attempts in a minute.
+        ``room`` is what rate limits leave for extra attempts in a minute. Rescues and probes are never refused, but
+        count there.
         """
-        limit, budget = self.exceeded_limit(race, cost_usd=cost_usd, payer=payer), self.of(payer)
         extra = self._extra_of(model)
-        if limit is None and role not in FREE and extra.in_minute(now_s) >= room:
-            limit = "rate_limits"
-        if limit is not None or not budget.draw(role, race.budget):
-            return limit or "budget"
-        if role not in FREE:
+        if role in FREE:
             extra.add(now_s)
+            return None
+        limit, budget = self.exceeded_limit(race, cost_usd=cost_usd, payer=payer), self.of(payer)
+        if limit is None and extra.in_minute(now_s) >= room:
+            limit = Narrowed.RATE_LIMITS
+        if limit is not None or not budget.draw(role, race.budget):
+            return limit or Narrowed.BUDGET
+        extra.add(now_s)
         if cost_usd is not None and race.usd_per_day is not None:
             self._spending.charge(payer, cost_usd)
             if (pace := self._paces.get(model)) is not None:

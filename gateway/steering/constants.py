@@ -153,7 +153,7 @@ PACE_MEMORY = 200  # judgement: attempts in the mean of what one costs
 PACE_PRIOR = 0.1  # judgement: of a mean hour's calls, added to those of each hour of the day before
 
 # Failures
-COOL_MIN_S = 0.5  # tuned: a 429 without retry-after
+COOL_MIN_S = 1.0  # judgement: a 429 without retry-after; doubled while they go on
 COOL_MAX_S = 60.0  # bound: a longer retry-after is not believed
 STRIKES = 4  # tuned: failures in a row that open the breaker
 # judgement: factor between a usual first token and the age of a cut that says nothing: it has lost by a hair
@@ -188,12 +188,15 @@ PRICE_STEP_S = 0.2  # tuned: added to the score by each 429: scarce capacity is 
 PRICE_MAX_S = 10.0  # tuned: added to the score at most
 PRICE_HALF_LIFE_S = 120.0  # tuned: of what 429s added to the score
 PRICE_MIN_S = 0.001  # bound: less is treated as 0
-LIMIT_KEPT_S = 600.0  # judgement: since the last 429: so long its deployment counts as limited
+# judgement: since the pause of the last 429: so long its deployment counts as limited, and another 429 confirms it
+LIMIT_KEPT_S = 300.0
 LIMIT_USED = 0.9  # world limited: of what rate limits let through: primaries and extra attempts together
+# world limited: admitted in the minute before a 429: so many show an account that others may have, too
+WARY_FROM = 20
 LIMIT_GROWS = 1.25  # world limited, ratelimit: the factor by which more is tried each minute than was admitted lately
+TOLD_FROM = 5  # statistics: launches in a minute, from which on what is left of a limit says how large it is
 # vendors: a 429 with a shorter wait is of a limit that refills steadily, with a longer one of a window
 REFILLED_S = 5.0
-TOLD_FROM = 20  # statistics: launches in a minute, from which on what is left of a limit says how large it is
 # world limited: the calls of so many seconds are expected to go on, whichever are more: a lull frees no room
 DEMAND_S = (10, 30)
 

@@ -10,6 +10,7 @@ from gateway.steering.constants import (
     COOL_MAX_S,
     COOL_MIN_S,
     CROWDING_MAX,
+    DEMAND_S,
     ELASTICITY_DOUBT,
     ELASTICITY_MAX,
     FIRST_EDGE_S,
@@ -17,6 +18,7 @@ from gateway.steering.constants import (
     LATE_MIN_S,
     LIMIT_GROWS,
     LIMIT_KEPT_S,
+    LIMIT_USED,
     LOAD_GAIN,
     LOAD_HALF_LIFE_S,
     LOAD_PRIOR,
@@ -78,6 +80,11 @@ class Launches:
         """Return the count of the last ``seconds``, including the current, incomplete one."""
         self._advance(int(now_s))
         return sum(self._counts[(self._at - ago) % _SECONDS] for ago in range(seconds))
+
+    def expected(self, now_s: float) -> float:
+        """Return how many are expected in a minute: the most of the last minute and of its last seconds going on."""
+        rates = [self.in_seconds(seconds, now_s) * (_SECONDS / seconds) for seconds in DEMAND_S]
+        return max(self.in_minute(now_s), *rates)
 
     def _advance(self, second: int) -> None:
         if self._at < second < self._at + _SECONDS:
@@ -253,17 +260,18 @@ class Health:
 
     __slots__ = (
         "_availability",
+        "_is_believed",
         "_limit",
-        "_limited_at_s",
         "_open_until_s",
         "_opens",
+        "_pause_s",
         "_price_at_s",
         "_price_s",
         "_probe_watch_s",
         "_probed_until_s",
-        "_refills",
         "_reported_limit",
         "_strikes",
+        "_window_from_s",
         "cached_condition",
         "elsewhere",
         "in_flight",
@@ -281,9 +289,10 @@ class Health:
         self.is_probed = False  # whether the last launch was the gateway's own probe
         self.load = Load()
         self.launches = Launches()  # without those that were answered with 429
-        self._limit = 0.0  # requests a minute that it admitted before its last 429
-        self._limited_at_s = LONG_AGO_S
-        self._refills = False  # whether the limit refills steadily: the last 429 had a short wait
+        self._limit = 0.0  # requests a minute that it admitted before its last 429; 0: no limit is known
+        self._is_believed = False  # whether another 429 came after the pause of the first: a lone one may be chance
+        self._window_from_s = LONG_AGO_S  # when its window begins, if the last 429 asked to wait for the next one
+        self._pause_s = 0.0  # the last pause, of 429s without a time to wait that go on
         # The minute, and the lowest estimate of the limit in it and in the one before, from headers of answers.
         self._reported_limit = (0, inf, inf)
         self.trouble: Trouble | None = None  # the last error, until it answers again
@@ -345,32 +354,81 @@ class Health:
         if self.cached_condition is not None and self.load.elastic:
             self.cached_condition = None
 
-    def rate_limited(self, retry_after_s: float | None, now_s: float) -> None:
-        """Handle a 429: cool down for the time it asks for, and raise the scarcity price in the score."""
-        self.cool(retry_after_s, now_s)  # which also ends ``cached_condition``
-        self.launches.add(now_s, -1)
-        limit = max(1.0, self.launches.in_minute(now_s))
-        if now_s - self._limited_at_s <= LIMIT_KEPT_S:
-            limit = min(limit, LIMIT_GROWS * self._limit)
-        self._limit, self._limited_at_s, self._refills = limit, now_s, (retry_after_s or 0.0) < REFILLED_S
-        self._price_s = min(PRICE_MAX_S, self._price(now_s) + PRICE_STEP_S)
-        self._price_at_s = now_s
+    def rate_limited(self, retry_after_s: float | None, now_s: float) -> bool:
+        """Handle a 429: pause for the time it asks for; return whether it is the first in minutes.
 
-    def limit(self, now_s: float) -> float | None:
-        """Return how many requests per minute it should admit; None if no limit is known.
-
-        That is the number admitted in the minute before a 429, or derived from the unused part that answers report. If
-        the limit is reset each minute, any sixty seconds may have twice as many.
+        If it asks for none, the pause is doubled until it answers again. One that comes after the pause of another
+        confirms a limit, and each from then on raises the scarcity price in the score. Those that come in the pause
+        were launched before it.
         """
-        seen, limit = self.launches.in_minute(now_s), inf
-        if now_s - self._limited_at_s <= LIMIT_KEPT_S:
-            limit = self._limit
-            if self._refills:
-                return max(limit, seen)
+        self.launches.add(now_s, -1)
+        resumed_s = now_s - self._availability.cooling_until_s  # ago; infinite if it never paused
+        if resumed_s >= 0.0:
+            self._is_believed = self.taken(now_s) < inf
+            self._pause_s = min(COOL_MAX_S, max(COOL_MIN_S, 2.0 * self._pause_s))
+        self.cool(retry_after_s or self._pause_s, now_s)  # which also ends ``cached_condition``
+        if resumed_s >= 0.0:
+            is_of_window = REFILLED_S <= (retry_after_s or 0.0) < COOL_MAX_S
+            self._window_from_s = self._availability.cooling_until_s if is_of_window else LONG_AGO_S
+        limit = max(1.0, self._passed(now_s))
+        self._limit = min(limit, LIMIT_GROWS * self._limit) if self._limit else limit
+        if self._is_believed:
+            self._price_s = min(PRICE_MAX_S, self._price(now_s) + PRICE_STEP_S)
+            self._price_at_s = now_s
+        return resumed_s > LIMIT_KEPT_S
+
+    def taken(self, now_s: float) -> float:
+        """Return how many requests a minute it was seen to admit before a 429; infinite without a recent one.
+
+        It is forgotten when clearly more pass.
+        """
+        if not self._limit:
+            return inf
+        passed = self._passed(now_s)
+        if now_s - self._availability.cooling_until_s > LIMIT_KEPT_S or passed > LIMIT_GROWS * self._limit:
+            self._limit, self._is_believed = 0.0, False
+            return inf
+        return max(self._limit, passed)
+
+    def _passed(self, now_s: float) -> int:
+        """Return the requests admitted in the last minute, or in the current window: any sixty seconds may have two."""
+        if self._window_from_s == LONG_AGO_S:
+            return self.launches.in_minute(now_s)
+        return self.launches.in_seconds(int((now_s - self._window_from_s) % 60.0) + 1, now_s)
+
+    def limit(self, now_s: float) -> float:
+        """Return how many requests a minute it admits; infinite if no limit is known.
+
+        That is the number seen before the last of several 429s, or derived from the unused part that answers report.
+        """
         minute, least, before = self._reported_limit
         ago = int(now_s // 60.0) - minute
-        limit = min(limit, least if ago <= 1 else inf, before if ago == 0 else inf)
-        return None if limit == inf else max(limit, seen / 2)
+        told = min(least if ago <= 1 else inf, before if ago == 0 else inf)
+        told = max(told, self.launches.in_minute(now_s) / 2)  # it may have been reset within these sixty seconds
+        taken = self.taken(now_s)
+        return min(told, taken) if self._is_believed else told
+
+    def cooling_s(self, now_s: float) -> float:
+        """Return the seconds until its pause ends; 0 if there is none."""
+        return self._availability.cooling_s(now_s)
+
+    def is_paused_once(self, now_s: float) -> bool:
+        """Whether it pauses after a 429 that no other has confirmed yet."""
+        return not self._is_believed and self.cooling_s(now_s) > 0.0
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether it is neither broken nor out, though it may pause."""
+        return self._open_until_s is None and not self._availability.refused
+
+    def is_limited(self, now_s: float) -> bool:
+        """Whether a limit is known, or one was shown by a single 429."""
+        return min(self.limit(now_s), self.taken(now_s)) < inf
+
+    def has_room(self, now_s: float) -> bool:
+        """Whether its limit, if one is known, has room for an extra attempt: calls' first attempts need the rest."""
+        limit = self.limit(now_s)
+        return limit == inf or self.launches.expected(now_s) < LIMIT_USED * limit
 
     def cool(self, retry_after_s: float | None, now_s: float) -> None:
         """Stop using it for ``retry_after_s``, up to a maximum."""
@@ -396,6 +454,7 @@ class Health:
     def delivered(self, ttft_s: float, q95_s: float, now_s: float) -> bool:
         """Handle a first token; return whether the deployment has recovered."""
         self._strikes = 0
+        self._pause_s = 0.0
         self.trouble = None
         recovered = self._availability.answered()
         if self._open_until_s is not None:

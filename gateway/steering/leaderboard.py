@@ -22,6 +22,7 @@ from gateway.steering.constants import (
 from gateway.steering.counts import Counts, Tally, add_counts, merged, read_tallies
 from gateway.steering.estimates import Standings
 from gateway.steering.health import Condition, Health, State, Trouble
+from gateway.steering.narrowing import Narrowing
 from gateway.steering.survival import AuditedCounts, Quantile, audited_quantiles, dense, quantiles, wilson
 
 # The published times: quantiles of TTFT, or of the first sentence, and the number of attempts behind them.
@@ -139,6 +140,7 @@ class Leaderboard(msgspec.Struct, frozen=True):
     window_s: float  # attempts launched within so many seconds
     prompt_class: int  # of the scores, by ``encoded_class``: the class with the most attempts
     deployments: tuple[Row, ...]
+    narrowed: Narrowing | None = None  # most of its calls have fewer attempts than asked for, as this process sees it
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -232,6 +234,7 @@ def of_gateway(
     standings: Standings,
     healths: Mapping[str, Health],
     now_s: float,
+    narrowed: Narrowing | None = None,
 ) -> Leaderboard:
     """Return the leaderboard of a running gateway: counts, and its predictions and deployments' health."""
     rows = []
@@ -244,7 +247,7 @@ def of_gateway(
             name, window, score_s=score_s, condition=condition, trouble=health.trouble, probed_s_ago=probed_s_ago
         )
         rows.append(known)
-    return Leaderboard(model, WINDOW_S, encoded_class(window.busiest_class), rank(rows))
+    return Leaderboard(model, WINDOW_S, encoded_class(window.busiest_class), rank(rows), narrowed)
 
 
 def of_counts(model: str, slots: Mapping[int, Mapping[str, float]], window_s: float) -> Leaderboard:

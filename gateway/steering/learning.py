@@ -442,7 +442,7 @@ class Learning:
     def keep(self, models: set[str], deployments: set[str]) -> None:
         """Forget all other models and deployments, except those with running attempts."""
         now_s = self._clock()
-        self.limited = {name for name in self.limited & deployments if self.health_of(name).limit(now_s) is not None}
+        self.limited = {name for name in self.limited & deployments if self.health_of(name).is_limited(now_s)}
         self.quality.keep(models, deployments)
         self._kept = {model: kept for model, kept in self._kept.items() if model in models}
         self._recovered_at_s = {name: at for name, at in self._recovered_at_s.items() if name in deployments}
@@ -466,8 +466,13 @@ class Learning:
         trouble = Trouble(kind, attempt.status_code, attempt.error_message)
         if kind == ErrorKind.RATE_LIMITED:
             health.trouble = trouble
-            health.rate_limited(attempt.retry_after_s, now_s)
             self.limited.add(name)
+            if health.rate_limited(attempt.retry_after_s, now_s):
+                # Event steering.limited: A deployment answered 429, for the first time in minutes, and pauses for
+                # `pause_s` seconds: what it asks for, within 1 s and 60 s.
+                # Do: Nothing: others answer. If it goes on, ask the provider for a higher limit, or add a deployment.
+                pause_s = round(health.cooling_s(now_s), 3)
+                get_logger().warning("steering.limited", model=model, deployment=name, pause_s=pause_s)
             return
         if kind in _OPERATORS:
             # 403 and 404 may mean that a model has no embeddings or images: its answers are not affected.

@@ -86,9 +86,14 @@ class Draft:
         why: Why,
         now_s: float,
         kept: float = 1.0,
+        full: frozenset[str],
         unlimited: float | None = None,
     ) -> None:
-        """``unlimited``: the budget before limits reduced it to that of ``race``; None: nothing did."""
+        """``full``: rate limits there have no room for an extra attempt.
+
+        ``unlimited``: the budget before limits reduced it to that of ``race``; None: nothing did.
+        """
+        self._full = full
         self._now_s, self._kept, self._why = now_s, kept, why
         self._unlimited = unlimited
         self.worth_s: tuple[float, float] | None = None  # of the best, where it does not reach the floor
@@ -150,8 +155,11 @@ class Draft:
             return
         if self._is_spent or self.long_prompt or not self._others or strategy.fills_with(self.race) > len(self._others):
             return
-        if is_to_explore(self._others, random, prefers_new=strategy.decides):
-            bearable = [each for each in self._others if self._may_explore(each)]
+        others = [each for each in self._others if each.deployment not in self._full] if self._full else self._others
+        if not others:
+            return
+        if is_to_explore(others, random, prefers_new=strategy.decides):
+            bearable = [each for each in others if self._may_explore(each)]
             if (stalest := stalest_of(self._primary, bearable, random, self._now_s)) is not None:
                 self._explore(stalest, Why.EXPLORE)
         elif (
@@ -159,10 +167,10 @@ class Draft:
             and not self.cost_first
             and self._primary.estimate.events < COLD_EVENTS
             and tokens >= BURST_TOKENS / 2
-            and self._others[0].tier < Tier.FLAWED
-            and not self._is_billed_in_full(self._others[0])
+            and others[0].tier < Tier.FLAWED
+            and not self._is_billed_in_full(others[0])
         ):
-            self._launch(self._others[0], 0.0, Role.RACE, Why.COLD_START)
+            self._launch(others[0], 0.0, Role.RACE, Why.COLD_START)
             self.reasons.append(Why.COLD_START)
 
     def _may_explore(self, each: Candidate) -> bool:
@@ -226,7 +234,8 @@ class Draft:
         launches, primary, candidates = self.launches, self._primary, self._lineup.candidates
         if sum([each.delay_s == 0 and each.role is not Role.PROBE for each in launches]) >= width_asked:
             return None
-        rivals = [each for each in self._others if each.tier <= primary.tier and each.tier < Tier.FULL]
+        able = [each for each in self._others if each.tier <= primary.tier and each.tier < Tier.FULL]
+        rivals = [each for each in able if each.deployment not in self._full] if self._full else able
         lacks = len(rivals) < width_asked - 1
         billed = Narrowed.USD_PER_CALL if self.race.usd_per_day is None else Narrowed.USD
         holds = {
@@ -235,6 +244,7 @@ class Draft:
             Narrowed.UNFIT: lacks and (bool(self._terms.excluded) or len(candidates) < configured),
             Narrowed.COOLING: lacks and any(each.condition.state is not State.OK for each in candidates),
             Narrowed.CAPACITY: lacks and any(each.tier is Tier.FULL for each in candidates),
+            Narrowed.RATE_LIMITS: lacks and len(rivals) < len(able),
             billed: any(each.why is Why.BILLED for each in launches),
             Narrowed.BUDGET: self._is_spent and limit is None,
             Narrowed.PROBE: any(each.why in _TRIALS for each in launches),
@@ -248,7 +258,7 @@ class Draft:
         found = offers(self._lineup, self._primary, self.race, self._terms, kept=self._kept, is_long=self.long_prompt)
         if found is None:
             return False
-        launched = {launch.deployment for launch in self.launches}
+        launched = {launch.deployment for launch in self.launches} | self._full
         if len(launched) > 1:
             found = [each for each in found if each.deployment not in launched]
         value = self.race.value_usd_per_s or 0.0
@@ -277,7 +287,7 @@ class Draft:
 
     def _rivals(self, *, late: bool) -> Iterator[tuple[Candidate, float]]:
         """Yield the deployments that may run beside the primary, best first, and the call's gain in seconds."""
-        launched = {launch.deployment for launch in self.launches}
+        launched = {launch.deployment for launch in self.launches} | self._full
         if self._is_first_sent:
             found = [(each.candidate, each.gain_s) for each in self._lineup.racers(self._primary, late=late)]
         else:
@@ -427,6 +437,7 @@ def plan(
     answer_tokens: float = 0.0,
     probes: bool = False,
     kept: float = 1.0,
+    full: frozenset[str] = frozenset(),
     unlimited: float | None = None,
     limit: Narrowed | None = None,
     configured: int = 0,
@@ -436,9 +447,9 @@ def plan(
     ``held``: how much of the prompt each deployment's cache has, if that saves something; ``home``: the prompt's
     rendezvous deployment, if no cache is known to hold it. ``cost_usd`` and ``answer_tokens`` are those of the plan.
     ``probes``: whether broken deployments are probed where the budget is 0, as rate limits leave no room for more.
-    ``kept``: the share of independent attempts' savings that remains.
-    ``unlimited``: the configured budget, if ``limit`` has reduced it. ``configured``: the number of the model's
-    deployments.
+    ``kept``: the share of independent attempts' savings that remains. ``full``: deployments whose rate limits have no
+    room for an extra attempt. ``unlimited``: the configured budget, if ``limit`` has reduced it. ``configured``: the
+    number of the model's deployments.
     """
     if not lineup.ranked:
         conditions = [each.condition for each in lineup.candidates]
@@ -461,7 +472,17 @@ def plan(
         why = Why.DRAWN if chosen is lineup.near else Why.CACHE_WARM
     others = [each for each in lineup.ranked if each is not primary]
     draft = Draft(
-        primary, others, race, terms, random, lineup=lineup, why=why, now_s=now_s, kept=kept, unlimited=unlimited
+        primary,
+        others,
+        race,
+        terms,
+        random,
+        lineup=lineup,
+        why=why,
+        now_s=now_s,
+        kept=kept,
+        full=full,
+        unlimited=unlimited,
     )
     rescue_s = draft.add_others(canary, tokens, probes=probes, configured=configured)
     width_asked, narrowed = 1, None

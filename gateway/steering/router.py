@@ -12,7 +12,7 @@ from time import perf_counter
 
 import msgspec
 
-from gateway.core.attempts import EXPLORING, AttemptRecord, AttemptStart, Narrowed
+from gateway.core.attempts import EXPLORING, AttemptRecord, AttemptStart, Narrowed, Role
 from gateway.core.calls import CallRecord, CallStart, HourlySum, Mode
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.race_failures import NotAsked
@@ -27,6 +27,7 @@ from gateway.steering.explainer import explained
 from gateway.steering.health import Condition, Health
 from gateway.steering.leaderboard import Leaderboard, not_asked, of_gateway, read_window
 from gateway.steering.learning import Lateness, Learning, NeverLate, OwnDelay
+from gateway.steering.narrowing import Narrowings
 from gateway.steering.outages import Outages, Strikes
 from gateway.steering.planner import home_of
 from gateway.steering.plans import Explanation, Launch, Plan
@@ -35,6 +36,8 @@ from gateway.steering.snapshots import Snapshots, recollect
 
 _NOTHING_COSTS: Mapping[str, float] = {}
 _LIMITED = "rate limits leave room for {:.2f} extra attempts a call"
+_NONE_FULL: frozenset[str] = frozenset()
+_FULL = "no extra attempt at {}: rate limits leave no room there"
 
 
 class Steering:
@@ -77,6 +80,7 @@ class Steering:
             own_delay=own,
         )
         self._affinity = Affinity()
+        self._narrowings = Narrowings(self._due_to, clock=clock, unix_clock=unix_clock)
         self._budgets = Budgets(spending or Spending(unix_clock))
         self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model
         self._planned: dict[str, tuple[str, ...]] = {}  # by model, of the last plan: clients may list deployments
@@ -170,12 +174,23 @@ class Steering:
         """
         now_s = self._clock()
         room, _ = self._room(model, self._planned.get(model, ()), now_s)
+        if launch.deployment in self._learning.limited and not self._learning.health_of(launch.deployment).has_room(
+            now_s
+        ):
+            room = 0.0
         limit = self.refused_by = self._budgets.draw(
             model, launch.role, race, cost_usd=cost_usd, payer=payer or model, room=room, now_s=now_s
         )
         if limit is not None and self._on_refused is not None:
             self._on_refused(model, limit)
         return limit is None
+
+    def left_out(self, model: str, plan: Plan) -> None:
+        """Count the attempts that a narrowed ``plan`` does not start with, like those that ``permit`` refuses."""
+        if plan.narrowed is not None and self._on_refused is not None:
+            begun = sum(launch.delay_s <= 0 and launch.role is not Role.PROBE for launch in plan.launches)
+            for _ in range(max(1, plan.width_asked - begun)):
+                self._on_refused(model, plan.narrowed)
 
     def extra_attempts_left(self, model: str) -> float:
         """Return the number of extra attempts that the budget of ``model`` permits now; below 0 it is overdrawn."""
@@ -200,8 +215,9 @@ class Steering:
         self._learning.attempt_ended(model, prompt_class, attempt, ago_s)
 
     def call_finished(self, record: CallRecord) -> None:
-        """Learn the lengths of answers."""
+        """Learn the lengths of answers, and whether racing is narrowed."""
         self._learning.call_finished(record)
+        self._narrowings.call_finished(record)
 
     def health_of(self, deployment: str) -> Health:
         """Return the health of a deployment as this replica sees it."""
@@ -229,7 +245,13 @@ class Steering:
         names = self._configured.get(model) or self._planned.get(model) or tuple(window.tallies)
         standings = self._snapshots.fresh(model, window.busiest_class)
         return of_gateway(
-            model, names, window, standings=standings, healths=self._learning.healths, now_s=self._clock()
+            model,
+            names,
+            window,
+            standings=standings,
+            healths=self._learning.healths,
+            now_s=self._clock(),
+            narrowed=self._narrowings.of(model),
         )
 
     def healths(self) -> Mapping[str, Health]:
@@ -290,9 +312,12 @@ class Steering:
         limit = Narrowed.USD if unusual else limit
         probes = race.budget > 0
         room, demand = self._room(model, names, now_s)
+        full = self._full(names, now_s) if self._learning.limited else _NONE_FULL
         if room < race.budget * demand:  # extra attempts must not take the rate limit that other calls need
             race = race.model_copy(update={"budget": room / demand})
             unusual, limit = (*unusual, _LIMITED.format(room / demand)), Narrowed.RATE_LIMITS
+        elif full:
+            unusual = (*unusual, _FULL.format(", ".join(sorted(full))))
         tokens = budget.tokens
         plan = planner.plan(
             lineup,
@@ -306,6 +331,7 @@ class Steering:
             cost_usd=costs,
             answer_tokens=expected,
             probes=probes,
+            full=full,
             kept=self._learning.kept_of(model).share if race.mode is Mode.AUTO else 1.0,
             unlimited=None if race.budget == budgeted else budgeted,
             limit=limit,
@@ -335,11 +361,25 @@ class Steering:
             return inf, 1.0
         return self._budgets.room(model, [self._learning.health_of(name) for name in names], now_s)
 
+    def _full(self, names: Iterable[str], now_s: float) -> frozenset[str]:
+        """Return the deployments whose rate limits have no room for an extra attempt."""
+        learning = self._learning
+        return frozenset(
+            [name for name in names if name in learning.limited and not learning.health_of(name).has_room(now_s)]
+        )
+
     def _names(self, model: str, deployments: Sequence[str]) -> tuple[str, ...]:
         names = self._planned.get(model)
         if names != tuple(deployments):
             names = self._planned[model] = tuple(dict.fromkeys(deployments))
         return names
+
+    def _due_to(self, model: str, reason: Narrowed) -> Sequence[str]:
+        """Return the deployments because of which calls of ``model`` are narrowed, where the reason has any."""
+        names = self._configured.get(model) or self._planned.get(model, ())
+        if reason is Narrowed.COOLING:
+            return [each.deployment for each in not_asked(self._learning.healths, names, (), self._clock())]
+        return [name for name in names if name in self._learning.limited] if reason is Narrowed.RATE_LIMITS else ()
 
     def _forget(self) -> None:
         """Once per slot, drop models that are no longer called: clients may list deployments as a model."""
@@ -356,3 +396,4 @@ class Steering:
         used = {name for names in (*self._configured.values(), *self._planned.values()) for name in names}
         self._learning.keep({*models, *self._configured}, used)
         self._affinity.keep(used)
+        self._narrowings.keep({*models, *self._configured})

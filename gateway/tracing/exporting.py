@@ -38,7 +38,7 @@ Attributes = dict[str, Value]
 # A choice of columns, as an attribute costs 2 µs: the others are in the ledger, by the call's id.
 _CALL = (
     "client", "request_id", "answered_model", "overhead_ms", "prompt_tokens", "completion_tokens", "cost_usd",
-    "duplicate_cost_usd", "alone_ms", "deadline_met", "ttft_ms", "error_kind", "region",
+    "duplicate_cost_usd", "alone_ms", "deadline_met", "ttft_ms", "error_kind", "region", "narrowed", "width_asked",
 )  # fmt: skip
 _ATTEMPT = (
     "connect_ms", "headers_ms", "ttft_ms", "censored_at_ms", "overtaken_at_ms", "predicted_ms", "decode_tps",

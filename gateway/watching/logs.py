@@ -319,6 +319,8 @@ class CallLog:
             line.request_id = record.request_id
         if record.trace is not None:
             line.trace_id = record.trace.trace_id
+        if record.narrowed is not None:
+            line.narrowed = record.narrowed
         if record.answered_model is not None:
             line.answered_model = record.answered_model
         if record.error_kind is not None:
@@ -347,11 +349,13 @@ class _Line(msgspec.Struct, kw_only=True, gc=False):
     client: str | msgspec.UnsetType = msgspec.UNSET
     request_id: str | msgspec.UnsetType = msgspec.UNSET  # the client's id of the request
     trace_id: str | msgspec.UnsetType = msgspec.UNSET
+    narrowed: str | msgspec.UnsetType = msgspec.UNSET  # why fewer attempts were launched than asked for
     answered_model: str | msgspec.UnsetType = msgspec.UNSET  # the fallback that answered
     error_kind: str | msgspec.UnsetType = msgspec.UNSET
     causes: list[str] | msgspec.UnsetType = msgspec.UNSET
     # Event call.finished: The one line of each call: who answered (`winner`), how soon (`ttft_ms`, ms since the request
-    # arrived) and how fast (`decode_tps`, tokens per second). A failed call has `error_kind` and `causes`, with the
+    # arrived) and how fast (`decode_tps`, tokens per second). `narrowed` says why it had fewer attempts than its mode,
+    # width and budget ask for. A failed call has `error_kind` and `causes`, with the
     # reason of each attempt.
     # Do: Nothing. For a failed call see [errors](errors.md). It is not written with `log_level` above `info`.
     event: str = "call.finished"

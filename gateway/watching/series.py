@@ -216,7 +216,7 @@ ERRORS = Family(
 )
 REFUSED = Family(
     "holeshot_refused_launches_total",
-    "Extra attempts that a limit refused.",
+    "Extra attempts that were not launched, by the reason, also those that the plan left out.",
     "counter",
     ("limit", "model"),
 )

@@ -20,6 +20,8 @@ RACED = "endpoint in ('chat.completions', 'completions', 'messages', 'responses'
 
 
 def upgrade() -> None:
+    if op.get_bind().dialect.name == "postgresql":  # in the order in which rows are stored: a later one changes calls
+        op.execute("lock table calls, attempts in access exclusive mode")
     op.add_column("attempts", sa.Column("system_fingerprint", sa.Text))
     _count(BEFORE, RACED)
 

@@ -262,7 +262,7 @@ def race(number: int, began: datetime) -> dict[str, Any]:
     return {**call, **ended, "streamed": True, "replica": "r", "cost_usd": None, "attempts": attempts}
 
 
-AUDITED = {"calls": 50, "n_compared": 50, "calls_with_extra": 50, "basis": "audited"}
+AUDITED = {"calls": 50, "n_compared": 50, "calls_with_extra": 50, "basis": "audited", "verdict": "saved"}
 
 
 @pytest.mark.parametrize(
@@ -274,18 +274,23 @@ AUDITED = {"calls": 50, "n_compared": 50, "calls_with_extra": 50, "basis": "audi
             "Racing saved 128 ms",
         ),
         (
-            AUDITED | sums(35, saved=-200, low=-300, high=-100),
+            AUDITED | {"verdict": "lost"} | sums(35, saved=-200, low=-300, high=-100),
             ("−4.0 ms", "−6.0 ms to −2.0 ms a call"),  # noqa: RUF001 - a true minus sign
             "Racing lost 4.0 ms",
         ),
         (
-            AUDITED | {"basis": "curve"} | sums(14, saved=6400),
-            ("–", "14 of 30 audits"),  # noqa: RUF001 - nothing is known
+            AUDITED | {"verdict": "nothing worth its price", "extra_per_call": 1.0} | sums(3, saved=20, low=0, high=70),
+            ("0.4 ms", "nothing worth its price here: at most 1.4 ms a call. Budget 0.1 would have done"),
+            "Racing saved nothing worth its price here: at most 1.4 ms a call. Budget 0.1 would have done",
+        ),
+        (
+            AUDITED | {"basis": "curve", "verdict": "not yet", "calls_more": 57} | sums(5, saved=6400),
+            ("–", "not yet, about 57 calls more"),  # noqa: RUF001 - nothing is known
             "cannot be told yet",
         ),
         (
-            {"calls": 1, "n_compared": 1, "basis": "seen"} | sums(0, saved=90, low=90, high=90),
-            ("–", "1 of 30 calls"),  # noqa: RUF001 - nothing is known
+            {"calls": 1, "n_compared": 1, "basis": "seen", "verdict": "not yet", "calls_more": 29} | sums(0, saved=90),
+            ("–", "not yet, about 29 calls more"),  # noqa: RUF001 - nothing is known
             "cannot be told yet",
         ),
         (
@@ -294,7 +299,7 @@ AUDITED = {"calls": 50, "n_compared": 50, "calls_with_extra": 50, "basis": "audi
             "None of 5 calls",
         ),
     ],
-    ids=["saved", "lost", "too few audits", "one call", "embeddings"],
+    ids=["saved", "lost", "nothing worth its price", "too few audits", "one call", "embeddings"],
 )
 def test_live_tells_what_racing_saved_as_the_view_of_its_worth_does_or_nothing(
     demo: Installation, visit: Callable[..., Visit], row: dict[str, Any], tile: tuple[str, str], lead: str
@@ -314,6 +319,41 @@ def test_live_tells_what_racing_saved_as_the_view_of_its_worth_does_or_nothing(
     said = page.locator(".stat", has_text="Saved by racing").locator("dd")
     assert said.first.inner_text().replace("\u202f", " ") == tile[0]
     assert lead in seen.open("worth").locator("main p.lead").first.inner_text()
+
+
+def test_models_are_not_added_up(demo: Installation, visit: Callable[..., Visit]) -> None:
+    def see(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        large = told["data"][0] | AUDITED | {"model": "large", "calls": 60} | sums(35, saved=6400, low=5000, high=8200)
+        small = large | {"model": "small", "calls": 50} | sums(35, saved=1600, low=1000, high=2500)
+        told["data"] = [small, large]
+        route.fulfill(response=response, json=told)
+
+    seen = visit(demo)
+    seen.page.route("**/api/race-value*", see)
+    page = seen.open("live")
+    page.locator(".stat", has_text="100 ms to 164 ms a call of large").wait_for()
+    page = seen.open("worth")
+    seen.settle()
+    leads = page.locator("main p.lead").all_inner_texts()
+    assert [lead.partition(" per call")[0] for lead in leads] == ["Racing saved 128 ms", "Racing saved 32 ms"]
+    assert ["for large" in leads[0], "for small" in leads[1]] == [True, True]
+
+
+def test_a_call_says_what_its_audited_first_choice_took_and_does_not_predict_it(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    [(call_id, offset_ms, token_ms)] = demo.rows(
+        "select call_id, launch_offset_ms, token_ms from attempts "
+        "where number = 1 and audited and is_overtaken and token_ms is not null limit 1"
+    )
+    page = visit(demo).open(f"calls/{call_id}")
+    without = page.locator("main dt", has_text="Without racing").locator("xpath=following-sibling::dd[1]")
+    said = without.first.inner_text().replace("\u202f", " ")
+    assert said.endswith(", measured")
+    took_ms = offset_ms + token_ms
+    assert said.startswith(f"{took_ms:.0f} ms" if took_ms < 999.5 else f"{took_ms / 1000:.2f} s")
 
 
 def test_no_audits_are_awaited_of_a_model_of_embeddings(demo: Installation, visit: Callable[..., Visit]) -> None:

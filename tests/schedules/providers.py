@@ -10,6 +10,7 @@ import msgspec
 
 from providers import Answer, ErrorKind, Exchange, Listing, Request, UpstreamError, Usage
 from providers.dialects import Dialect, Loss
+from providers.errors import kind_of_status
 from tests.schedules.loop import ShuffledLoop
 from tests.schedules.scenario import NEVER_S, Behaviour
 
@@ -69,8 +70,13 @@ class Simulated:
         """Return a way to reach it, as a configuration opens one."""
         return SimulatedUpstream(self)
 
+    def behaviour(self, request: Request) -> Behaviour:
+        """Return what it does with its next request."""
+        del request
+        return self.behaviours[len(self.asked) % len(self.behaviours)] if self.behaviours else Behaviour()
+
     def begin(self, request: Request, path: str) -> Asked:
-        behaviour = self.behaviours[len(self.asked) % len(self.behaviours)] if self.behaviours else Behaviour()
+        behaviour = self.behaviour(request)
         asked = Asked(
             tag=f"{self.name}{len(self.asked)}",
             provider=self.name,
@@ -157,12 +163,14 @@ class SimulatedUpstream:
         except asyncio.CancelledError:
             self.provider.over(asked, "cancelled")
             raise
-        if behaviour.refusal is not None:
+        kind = None if behaviour.refusal is None else ErrorKind(behaviour.refusal)
+        status = STATUS.get(kind) if kind is not None else behaviour.status
+        if kind is None and status is not None:
+            kind = kind_of_status(status)
+        if kind is not None:
             self.provider.over(asked, "refused")
-            kind = ErrorKind(behaviour.refusal)
-            raise UpstreamError(
-                kind, f"refused {asked.tag}", status=STATUS.get(kind), retry_after_s=behaviour.retry_after_s
-            )
+            message = f"refused {asked.tag}"
+            raise UpstreamError(kind, message, status=status, retry_after_s=behaviour.retry_after_s)
         asked.opened_at = self.provider.loop.time()
         return asked
 

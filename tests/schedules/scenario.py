@@ -39,6 +39,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
 
     opens_s: float = 0.01  # when its headers come
     refusal: str | None = None  # an error kind, instead of headers
+    status: int | None = None  # likewise, by the status of its HTTP answer
     retry_after_s: float | None = None
     first_s: float = 0.05  # when its first event comes, after the headers
     gap_s: float = 0.02  # between two events

@@ -10,7 +10,7 @@ import hashlib
 import os
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -43,7 +43,7 @@ from gateway.settings.model import RaceSettings
 from gateway.steering.constants import FIRST_EDGE_S
 from gateway.steering.counts import bucket
 from gateway.steering.plans import Launch, Plan
-from providers import Vendor, load_catalog
+from providers import Upstream, Vendor, load_catalog
 from tests.schedules.clients import SimulatedClient
 from tests.schedules.loop import ShuffledLoop
 from tests.schedules.providers import Simulated, SimulatedUpstream
@@ -52,6 +52,7 @@ from tests.schedules.spectators import Look, Spectator
 
 if TYPE_CHECKING:
     from gateway.core.records import OutageRecord
+    from gateway.ledger.store import Store
 
 FIRST_TPS = 10.0  # tok/s at which the buckets of speeds begin
 UNIX_S = 1_800_000_000.0
@@ -267,6 +268,23 @@ def run(scenario: Scenario, *, collect: bool = False, look: Look | None = None) 
     return evidence
 
 
+def virtual_runtime(
+    loop: ShuffledLoop, dice: Random, open_upstream: Callable[..., Upstream], store: "Store", **more: Any
+) -> Runtime:
+    """Return what a gateway gets from outside, on the loop's clock, which stands at ``UNIX_S`` now."""
+    began_s = loop.time()
+    return Runtime(
+        clock=loop.time,
+        unix_clock=lambda: UNIX_S + loop.time() - began_s,
+        utc_now=lambda: datetime.fromtimestamp(UNIX_S + loop.time() - began_s, UTC),
+        random=dice,
+        new_id=lambda: uuid7(int((UNIX_S + loop.time() - began_s) * 1000), dice.getrandbits(74)),
+        open_upstream=open_upstream,
+        store=store,
+        **more,
+    )
+
+
 async def _life(scenario: Scenario, evidence: Evidence, folder: Path, loop: ShuffledLoop, dice: Random) -> None:
     def open_upstream(
         name: str, settings: ProviderSettings, vendor: Vendor | None, secrets: tuple[str, ...] = ()
@@ -275,16 +293,7 @@ async def _life(scenario: Scenario, evidence: Evidence, folder: Path, loop: Shuf
         evidence.upstreams.append(upstream)
         return upstream
 
-    started_s = loop.time()
-    runtime = Runtime(
-        clock=loop.time,
-        unix_clock=lambda: UNIX_S + loop.time() - started_s,
-        utc_now=lambda: datetime.fromtimestamp(UNIX_S + loop.time() - started_s, UTC),
-        random=dice,
-        new_id=lambda: uuid7(int((UNIX_S + loop.time() - started_s) * 1000), dice.getrandbits(74)),
-        open_upstream=open_upstream,
-        store=evidence.store,
-    )
+    runtime = virtual_runtime(loop, dice, open_upstream, evidence.store)
     settings = configured(scenario, folder, 0)
     evidence.limits.append(_limits(settings))
     gateway = evidence.gateway = Gateway(settings, runtime)

@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 
 from gateway.api.context import Phase
-from gateway.app.engine import Runtime
 from gateway.app.gateway import Gateway
 from gateway.core.attempts import AttemptStart, Role
-from gateway.core.ids import uuid7
 from gateway.core.prompt_classes import answer_class
 from gateway.core.records import Decide, Facts, NotProbed, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
 from gateway.probing.prober import TURN_S, Turn
@@ -25,7 +23,7 @@ from tests.app.gateway.running_gateway import write
 from tests.schedules.loop import ShuffledLoop
 from tests.schedules.providers import Simulated
 from tests.schedules.scenario import Behaviour
-from tests.schedules.simulation import FOLDER, UNIX_S, MemoryStore
+from tests.schedules.simulation import FOLDER, UNIX_S, MemoryStore, virtual_runtime
 
 NAMES = ("ada", "bee")
 QUIET_S = 300.0
@@ -143,17 +141,7 @@ async def _living(  # noqa: PLR0917 - called once, above
 ) -> Hours:
     providers = {name: Simulated(name, behaviours.get(name, ()), loop) for name in NAMES}
     book, store = MemoryBook(), MemoryStore([])
-    began = loop.time()
-    runtime = Runtime(
-        clock=loop.time,
-        unix_clock=lambda: UNIX_S + loop.time() - began,
-        utc_now=lambda: datetime.fromtimestamp(UNIX_S + loop.time() - began, UTC),
-        random=dice,
-        new_id=lambda: uuid7(int((UNIX_S + loop.time() - began) * 1000), dice.getrandbits(74)),
-        open_upstream=lambda name, *_: providers[name].open(),
-        store=store,
-        probe_book=book,
-    )
+    runtime = virtual_runtime(loop, dice, lambda name, *_: providers[name].open(), store, probe_book=book)
     price = price or {"input": 1.0, "output": 2.0}
     data = {
         "database_url": "sqlite:////nowhere/holeshot.db",

@@ -1,5 +1,8 @@
 """What a person reads when the gateway has started."""
 
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,6 +48,21 @@ def test_the_examples_send_a_key_where_one_is_needed(fields: dict[str, Any], nee
 
     assert ("Bearer $HOLESHOT_KEY" in text) is needs_key
     assert ("holeshot keys new NAME" in text) is says_how
+
+
+def test_the_first_thing_to_try_is_a_race_to_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    provider = {"a": {"base_url": "http://127.0.0.1:1/v1"}}
+    settings = Settings.model_validate({"providers": provider, "models": {"m": DEPLOYMENTS}})
+
+    text = welcome(settings, "http://127.0.0.1:4000")
+
+    assert text.index(' race "Why race?"') < text.index("curl -N")
+    program = Path(sys.executable).parent / "holeshot"
+    if program.exists():
+        assert f'  {os.path.relpath(program)} race "Why race?"' in text.splitlines()
+    without = welcome(Settings.model_validate({"providers": provider}), "http://127.0.0.1:4000")
+    assert ' race "Why race?"' not in without
 
 
 @pytest.mark.parametrize("is_there", [True, False])

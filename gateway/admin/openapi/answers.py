@@ -295,6 +295,10 @@ _OF_PAGE: Mapping[str, Any] = {
         "window_s": (float, "Attempts launched within so many seconds."),
         "prompt_class": (int, "Of the scores."),
         "deployments": [Made(allOf=[ref("LeaderboardRow"), schema(_BOARD_ROW)])],
+        "narrowed": Made(
+            nullable(ref("Narrowing")),
+            description="Since when most of its calls have fewer attempts than asked for, and why; null: not so.",
+        ),
     },
     "ListedCall": {
         "id": str,
@@ -309,6 +313,11 @@ _OF_PAGE: Mapping[str, Any] = {
         "error_kind": str | None,
         "ttft_ms total_ms": float | None,
         "launched": (int | None, "Attempts."),
+        "width_asked": (
+            int | None,
+            "Attempts that its mode, width and budget would start with; null: it is not raced.",
+        ),
+        "narrowed": (str | None, "Why there were fewer of them, or a later extra one was refused."),
         "deployment": (str | None, "The winner's."),
         "prompt_tokens completion_tokens": int | None,
         "decode_tps": (float | None, "Tokens per second after the first."),

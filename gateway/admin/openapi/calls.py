@@ -70,7 +70,7 @@ _OF_CALLS: Mapping[str, Any] = {
     LOWERED: (str, "Parameters that were lowered to the model's maximum."),
     IGNORED: (str, "Preferences that have no effect here."),
     FALLBACK: (str, "The model that answered instead of the one that was asked for."),
-    NARROWED: (str, "The limit because of which an extra attempt was not launched."),
+    NARROWED: (str, "Why the call had fewer attempts than its mode, width and budget ask for, as in `calls.narrowed`."),
     PLAN_HEADER: (str, "The plan as JSON, if the request asked for it."),
     "x-holeshot-cost-usd": (float, "US dollars at list price; in answers that do not stream, where prices are known."),
     "x-holeshot-ttft-ms": (float, "Milliseconds from the receipt of the request to the first token."),

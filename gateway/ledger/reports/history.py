@@ -539,7 +539,7 @@ async def _table(reader: Reader, sql: str) -> Table:
 @cache
 def _race_value(by: By) -> str:
     """Return the statement of race_value, with ``{windows}`` in it, by model or by client: that of the view."""
-    view = (migrations_folder() / "views" / "0026" / "race_value.sql").read_text("utf-8")
+    view = (migrations_folder() / "views" / "0034" / "race_value.sql").read_text("utf-8")
     statement = view.partition("create view {view} as\n")[2].rstrip()
     if by is By.CLIENT:  # the grouping column is called model inside
         statement = re.sub(r"group by ([rs])\.model\b", r"group by \1.client", statement)

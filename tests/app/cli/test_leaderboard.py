@@ -41,6 +41,21 @@ def test_each_model_is_a_table_of_what_the_gateway_sent(holeshot: Holeshot, site
     assert "won" not in result.output  # nobody sent it
 
 
+def test_models_of_which_nothing_is_known_are_one_line_below_the_others(holeshot: Holeshot, site: Any) -> None:
+    unasked = {"deployment": "groq/embed", "state": "ok", "n": 0, "ttft_p50_ms": None, "error_rate": None}
+    silent = {"model": "embed", "deployments": [unasked]}
+    broken = {"model": "gone", "deployments": [unasked | {"deployment": "groq/gone", "state": "out"}]}
+    site.answers["/leaderboard"] = {"models": [silent, *MODELS["models"], broken]}
+    output = holeshot("leaderboard", "--url", site.url).output
+    assert "groq/x" in output
+    assert "groq/gone" in output
+    assert "groq/embed" not in output
+    assert "nothing measured yet: embed" in output.splitlines()
+
+    site.answers["/leaderboard"] = {"models": [silent]}
+    assert "groq/embed" in holeshot("leaderboard", "--url", site.url).output
+
+
 def full_row(name: str, **changed: object) -> dict[str, object]:
     """A row as a gateway sends it after many calls."""
     row = {

@@ -17,8 +17,9 @@ import pytest
 from structlog.testing import capture_logs
 from typer.testing import Result
 
+from gateway.cli.race_lanes import Lanes
 from gateway.cli.race_run import Question, open_gateway, run_race
-from gateway.cli.race_view import JsonView, Lanes, PlainView, View
+from gateway.cli.race_view import JsonView, PlainView, View
 from gateway.core.calls import Mode
 from gateway.core.errors import ModelNotFound
 from gateway.settings import load
@@ -113,7 +114,8 @@ async def test_piped_on_a_terminal_the_lanes_are_told_beside_the_answer(raced: R
     lines = told.decode().splitlines()
     for name in ("fast/m", "slow/m"):
         assert any(name in line and line.endswith(": launched") for line in lines)
-    assert "2 launched" in lines[-1]
+    assert "2 launched" in lines[-2]
+    assert lines[-1].startswith("the first choice w")  # it won, or was overtaken
 
 
 async def test_the_race_is_in_the_ledger_as_any_other_call(raced: RacedProviders) -> None:
@@ -259,6 +261,7 @@ async def test_on_a_terminal_the_lanes_are_drawn_and_the_answer_stays(raced: Rac
     assert "●" in last
     assert "Hello!" in last
     assert "2 launched" in last
+    assert "the first choice w" in last
 
 
 async def test_a_database_out_of_reach_costs_no_answer(raced: RacedProviders) -> None:

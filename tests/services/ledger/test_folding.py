@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.api.json_body import read_model
 from gateway.core.attempts import AttemptRecord, Outcome
+from gateway.core.calls import CallRecord
 from gateway.core.errors import InvalidRequest
 from gateway.core.records import PROBES
 from gateway.ledger import entries as ledger_entries
@@ -444,15 +445,18 @@ async def test_what_a_process_has_spent_itself_is_not_of_before_its_start(ledger
 
 @pytest.fixture
 def of_0027(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Store attempts with the columns of 0027, which every later schema takes."""
-    added = frozenset({"system_fingerprint"})
-    omitted = {*AttemptRecord.__struct_fields__} - {*ledger_entries.ATTEMPT_COLUMNS}
-    columns = ledger_entries.Columns(AttemptRecord, left_out=added | omitted, json=("price", "itl"))
-    monkeypatch.setattr(ledger_entries, "_ATTEMPTS", columns)
-    monkeypatch.setattr(inserts, "ATTEMPT_COLUMNS", columns.names)
-    now, before = inserts._NAMES["attempts"], ", ".join(columns.names)
-    monkeypatch.setitem(inserts._NAMES, "attempts", before)
-    monkeypatch.setitem(inserts._TAKE_OVER, "attempts", inserts._TAKE_OVER["attempts"].replace(now, before))
+    """Store rows with the columns of 0027, which every later schema takes."""
+    for table, record, names, json, added in (
+        ("attempts", AttemptRecord, "ATTEMPT_COLUMNS", ("price", "itl"), {"system_fingerprint"}),
+        ("calls", CallRecord, "CALL_COLUMNS", ("dropped", "tags"), {"narrowed", "width_asked"}),
+    ):
+        omitted = {*record.__struct_fields__} - {*getattr(ledger_entries, names)}
+        columns = ledger_entries.Columns(record, left_out=frozenset(added | omitted), json=json)
+        monkeypatch.setattr(ledger_entries, f"_{table.upper()}", columns)
+        monkeypatch.setattr(inserts, names, columns.names)
+        now, before = inserts._NAMES[table], ", ".join(columns.names)
+        monkeypatch.setitem(inserts._NAMES, table, before)
+        monkeypatch.setitem(inserts._TAKE_OVER, table, inserts._TAKE_OVER[table].replace(now, before))
 
 
 @pytest.mark.usefixtures("of_0027")

@@ -57,14 +57,14 @@ async def test_the_view_estimates_as_the_simulation_does(ledger_url: str, tmp_pa
     drawn = overtaken(7, 0.3, 1_500, 0.2)
     won_alone = [call(won(new_id(), ttft_ms=300.0), alone_ms=300.0) for _ in range(100)]
     await stored(ledger_url, tmp_path, *map(raced, drawn), *((each, None) for each in won_alone))
-    row, expected = await value(ledger_url), saved(drawn)
+    row, expected = await value(ledger_url), saved(drawn, [300.0] * 100)
     n_audits = sum(each.audited for each in drawn)
     assert (row["basis"], row["n_audits"], row["n_compared"]) == ("audited", n_audits, len(drawn) + 100)
     assert expected.low_ms is not None
     assert expected.high_ms is not None
     assert row["saved_ms"] == pytest.approx(expected.ms, rel=1e-6)
-    assert row["saved_low_ms"] == pytest.approx(expected.low_ms, rel=2e-3)
-    assert row["saved_high_ms"] == pytest.approx(expected.high_ms, rel=2e-3)
+    assert row["saved_low_ms"] == pytest.approx(expected.low_ms, rel=1e-6)
+    assert row["saved_high_ms"] == pytest.approx(expected.high_ms, rel=1e-6)
     assert row["saved_ms_per_call"] == pytest.approx(expected.ms / (len(drawn) + 100))
     assert row["alone_mean_ms"] - row["ttft_mean_ms"] == pytest.approx(row["saved_ms_per_call"])
     assert row["audit_cost_usd"] == n_audits
@@ -120,21 +120,93 @@ async def test_what_was_seen_is_as_sure_as_the_buckets_of_its_quantiles(ledger_u
             assert row[f"{name}_high_ms"] - row[f"{name}_low_ms"] < 0.2 * (truth + 2 * ttft_ms[place])
 
 
-async def test_below_thirty_audits_the_prediction_stands_alone_and_says_so(ledger_url: str, tmp_path: Path) -> None:
-    drawn = [Overtaken(200.0, 1000.0, 900.0, audited=n < 29) for n in range(100)]
+async def test_below_six_audits_the_prediction_stands_alone_and_says_how_many_calls_more(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    drawn = [Overtaken(200.0, 1000.0, 900.0, audited=n < 5) for n in range(100)]
     await stored(ledger_url, tmp_path, *map(raced, drawn))
     row = await value(ledger_url)
-    assert (row["basis"], row["n_audits"], row["saved_ms"]) == ("curve", 29, pytest.approx(70_000))
+    assert (row["basis"], row["n_audits"], row["saved_ms"]) == ("curve", 5, pytest.approx(70_000))
     assert [row[name] for name in ("saved_low_ms", "saved_high_ms", "alone_p50_ms", "saved_p50_ms")] == [None] * 4
+    assert (row["verdict"], row["calls_more"]) == ("not yet", 20)  # one more audit, at five of a hundred calls
+
+
+async def test_below_thirty_audits_there_is_an_interval_but_no_quantile(ledger_url: str, tmp_path: Path) -> None:
+    drawn = [Overtaken(200.0, 1000.0, 900.0, audited=n < 6) for n in range(100)]
+    await stored(ledger_url, tmp_path, *map(raced, drawn))
+    row = await value(ledger_url)
+    assert (row["basis"], row["verdict"], row["saved_ms"]) == ("audited", "saved", pytest.approx(80_000))
+    assert row["saved_low_ms"] < 80_000 < row["saved_high_ms"]
+    assert (row["alone_p50_ms"], row["saved_p50_ms"]) == (None, None)
+
+
+@pytest.mark.parametrize(("extra", "high_ms"), [(True, 4.6), (False, 0.0)])
+async def test_where_nobody_overtakes_racing_saved_nothing_and_that_is_told_within_5_ms_after_200_calls(
+    ledger_url: str, tmp_path: Path, *, extra: bool, high_ms: float
+) -> None:
+    def one() -> tuple[CallRecord, None]:
+        call_id = new_id()
+        loser = attempt(call_id, 2, outcome=Outcome.LOST, censored_at_ms=600.0, cost_usd=1.0)
+        raced_by = (loser,) if extra else ()
+        return call(won(call_id, ttft_ms=600.0), *raced_by, alone_ms=600.0, launched=1 + extra), None
+
+    await stored(ledger_url, tmp_path, *(one() for _ in range(29)))
+    young = await value(ledger_url)
+    assert (young["saved_ms"], young["saved_low_ms"], young["saved_high_ms"]) == (0.0, None, None)
+    assert (young["verdict"], young["calls_more"]) == (("not yet", 1) if extra else (None, None))
+    await stored(ledger_url, tmp_path, *(one() for _ in range(171)))
+    row = await value(ledger_url)
+    assert (row["basis"], row["saved_ms"], row["saved_low_ms"]) == ("seen", 0.0, 0.0)
+    assert row["saved_high_ms_per_call"] == pytest.approx(high_ms, abs=0.1)
+    assert (row["verdict"], row["calls_more"]) == ("nothing worth its price" if extra else None, None)
+
+
+async def test_a_few_overtaken_ones_need_no_audit_to_be_worth_little(ledger_url: str, tmp_path: Path) -> None:
+    drawn = [Overtaken(300.0, 310.0, 320.0, audited=n == 0) for n in range(18)]
+    others = [call(won(new_id(), ttft_ms=300.0), alone_ms=300.0, launched=2) for _ in range(1000)]
+    await stored(ledger_url, tmp_path, *map(raced, drawn), *((each, None) for each in others))
+    row = await value(ledger_url)
+    assert (row["basis"], row["verdict"], row["saved_low_ms"]) == ("curve", "nothing worth its price", 0.0)
+    assert 0.18 < row["saved_high_ms_per_call"] < 3
+
+
+async def test_an_interval_has_a_width_even_where_all_overtaken_ones_were_audited(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    drawn = [Overtaken(200.0, 600.0 + n, 700.0, audited=True) for n in range(20)]
+    others_ms = [300.0] * 40
+    others = [call(won(new_id(), ttft_ms=ms), alone_ms=ms, launched=2) for ms in others_ms]
+    await stored(ledger_url, tmp_path, *map(raced, drawn), *((each, None) for each in others))
+    row, expected = await value(ledger_url), saved(drawn, others_ms)
+    assert (row["saved_ms"], row["saved_low_ms"], row["saved_high_ms"]) == pytest.approx(
+        (expected.ms, expected.low_ms, expected.high_ms), rel=1e-6
+    )
+    assert row["saved_low_ms"] < 0.7 * row["saved_ms"] < 1.4 * row["saved_ms"] < row["saved_high_ms"]
 
 
 async def test_a_failover_that_need_not_be_waited_for_is_worth_that_wait(ledger_url: str, tmp_path: Path) -> None:
-    call_id = new_id()
-    rescued = call(failed(call_id), won(call_id, 2, ttft_ms=1000.0), alone_ms=1300.0)
-    await stored(ledger_url, tmp_path, (rescued, None))
+    def rescued() -> tuple[CallRecord, None]:
+        call_id = new_id()
+        return call(failed(call_id), won(call_id, 2, ttft_ms=1000.0), alone_ms=1300.0, launched=2), None
+
+    await stored(ledger_url, tmp_path, rescued())
     row = await value(ledger_url)
     assert (row["basis"], row["rescued"], row["saved_ms"]) == ("seen", 1, pytest.approx(300))
-    assert (row["saved_low_ms"], row["saved_high_ms"]) == (pytest.approx(300), pytest.approx(300))
+    assert (row["saved_low_ms"], row["calls_more"]) == (None, 29)
+    await stored(ledger_url, tmp_path, *(rescued() for _ in range(39)))
+    row = await value(ledger_url)
+    assert (row["verdict"], row["saved_ms_per_call"]) == ("saved", pytest.approx(300))
+    assert 200 < row["saved_low_ms_per_call"] < 300 < row["saved_high_ms_per_call"] < 430
+
+
+async def test_a_hold_is_taken_off_what_was_saved_and_has_an_interval_of_its_own(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    held = [call(won(new_id(), ttft_ms=500.0), alone_ms=400.0, held_ms=100.0, launched=2) for _ in range(50)]
+    await stored(ledger_url, tmp_path, *((each, None) for each in held))
+    row = await value(ledger_url)
+    assert (row["saved_ms_per_call"], row["verdict"]) == (pytest.approx(-100), "lost")
+    assert row["saved_low_ms_per_call"] < -100 < row["saved_high_ms_per_call"] < 0
 
 
 async def test_a_primary_that_fails_once_overtaken_saves_nothing_and_is_counted(

@@ -7,9 +7,10 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from gateway.cli.race_lanes import Lane, Lanes, read_text, verdict
 from gateway.cli.race_run import Question
-from gateway.cli.race_view import Lane, Lanes, PlainView, RacePicture, read_text, rows, summary
-from gateway.core.attempts import AttemptStart, Outcome, Role
+from gateway.cli.race_view import PlainView, RacePicture, rows, summary
+from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed, Outcome, Role
 from gateway.core.calls import Mode
 from gateway.core.prompt_classes import answer_class
 from gateway.racing import Block, ClientGone, Winner
@@ -232,6 +233,53 @@ def test_the_summary_has_the_figures_that_are_known() -> None:
     assert summary(record) == "TTFT 123 ms · total 12.3 s · 60.0 tok/s · 80 tokens · 2 launched"
     priced = msgspec.structs.replace(record, cost_usd=0.00012, duplicate_cost_usd=0.00002)
     assert summary(priced).endswith("2 launched · $0.000120, losers $0.000020")
+
+
+def ended(*attempts: AttemptRecord, ttft_ms: float, still_running: int = 0, **facts: Any) -> Lanes:
+    """Lanes of a call that has ended; the first ``still_running`` attempts are audited and run on."""
+    lanes = Lanes(lambda: 100.0, Diary())
+    starts = tuple(
+        AttemptStart(each.id, each.number, NOON, each.role, each.provider, each.deployment, each.launch_offset_ms)
+        for each in attempts
+    )
+    done = attempts[still_running:]
+    record = call(*done, ttft_ms=ttft_ms, launched=len(attempts), **facts)
+    lanes.call_started(msgspec.structs.replace(start_of(record), attempts=starts))
+    for each in starts:
+        lanes.attempt_started(NOT_LOOKED_AT, each)
+    lanes.call_finished(record)
+    return lanes
+
+
+def test_a_race_ends_with_what_it_was_worth_against_the_first_choice_alone() -> None:
+    watched = lost("c", 1, outcome=Outcome.SUPERSEDED, ttft_ms=823.0, censored_at_ms=None)
+    fast = won("c", 2, ttft_ms=410.0)
+    assert verdict(ended(watched, fast, ttft_ms=410.0)) == "413 ms sooner than the first choice alone"
+    silent = "more than 490 ms sooner than the first choice alone, which has no token yet"
+    assert verdict(ended(watched, fast, ttft_ms=410.0, still_running=1)) == silent
+    cut = "the first choice was overtaken, and cut before its first token: by how much is not known"
+    assert verdict(ended(lost("c", 1), fast, ttft_ms=410.0)) == cut
+
+
+def test_a_race_that_its_first_choice_won_or_lost_by_a_failure_says_so() -> None:
+    next_one = lost("c", 2, outcome=Outcome.SUPERSEDED, ttft_ms=320.0, launch_offset_ms=3.0, censored_at_ms=None)
+    assert verdict(ended(won("c", 1), next_one, ttft_ms=200.0)) == "the first choice won, 123 ms before the next"
+    assert verdict(ended(won("c", 1), lost("c", 2), ttft_ms=200.0)) == "the first choice won"
+    broken, other = failed("c", 1), won("c", 2, ttft_ms=300.0)
+    assert verdict(ended(broken, other, ttft_ms=300.0, alone_ms=450.0)) == (
+        "the first choice failed: 150 ms sooner than asking another only then"
+    )
+    assert verdict(ended(broken, other, ttft_ms=300.0, alone_ms=300.0)) == (
+        "the first choice failed, and another answered"
+    )
+
+
+def test_a_call_with_one_attempt_is_not_called_a_race_and_one_without_an_answer_was_worth_nothing() -> None:
+    assert verdict(ended(won("c", 1), ttft_ms=200.0)) == "one attempt: nobody raced"
+    narrowed = ended(won("c", 1), ttft_ms=200.0, narrowed=Narrowed.NO_RIVAL_WORTH_IT)
+    assert verdict(narrowed) == "one attempt: nobody raced (no rival worth it)"
+    assert verdict(ended(failed("c", 1), failed("c", 2), ttft_ms=0.0)) is None
+    assert verdict(VirtualRace().lanes) is None
 
 
 def test_the_podium_counts_wins_and_takes_the_ttft_of_all_calls_last() -> None:

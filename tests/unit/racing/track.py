@@ -414,7 +414,9 @@ class Track:
         )
 
     def _permit(self, role: Role) -> bool:
-        assert role not in {Role.PRIMARY, Role.FAILOVER}, "only extra attempts ask the budget"
+        assert role is not Role.PRIMARY, "only attempts beside another one ask the budget"
+        if role in {Role.FAILOVER, Role.PROBE}:
+            return True
         self._permits -= 1
         return self._permits >= 0
 

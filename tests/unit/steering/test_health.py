@@ -1,5 +1,7 @@
 """Cool-down, breaker, being out, price: one deployment on a clock of our own."""
 
+from math import inf
+
 import pytest
 
 from gateway.steering.health import Health, Launches, State
@@ -27,10 +29,20 @@ def test_a_429_cools_for_what_it_asked() -> None:
     assert state(health, 107.0) is State.OK
 
 
-def test_a_429_that_asks_for_nothing_cools_half_a_second_and_none_more_than_a_minute() -> None:
+def test_429s_that_ask_for_nothing_pause_a_second_and_twice_as_long_each_time_until_it_answers() -> None:
+    health, now_s, pauses = Health(), 0.0, []
+    for _ in range(8):
+        health.rate_limited(None, now_s)
+        pauses.append(health.condition(now_s).cooling_s)
+        now_s += pauses[-1]
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    health.delivered(0.5, Q95_S, now_s)
+    health.rate_limited(None, now_s)
+    assert health.condition(now_s).cooling_s == 1.0
+
+
+def test_no_429_pauses_for_more_than_a_minute() -> None:
     health = Health()
-    health.rate_limited(None, now_s=0.0)
-    assert health.condition(0.0).cooling_s == 0.5
     health.rate_limited(3600.0, now_s=0.0)
     assert health.condition(0.0).cooling_s == 60.0
 
@@ -42,15 +54,17 @@ def test_a_shorter_429_does_not_end_a_longer_cool_down() -> None:
     assert health.condition(0.0).cooling_s == 10.0
 
 
-def test_each_429_raises_the_price_which_halves_every_two_minutes() -> None:
+def test_a_429_after_the_pause_of_another_raises_the_price_which_halves_every_two_minutes() -> None:
     health = Health()
     health.rate_limited(None, now_s=0.0)
-    health.rate_limited(None, now_s=0.0)
-    assert health.condition(0.0).price_s == pytest.approx(0.4)
-    assert health.condition(120.0).price_s == pytest.approx(0.2)
+    assert health.condition(0.0).price_s == 0.0  # a lone one may be chance
+    for _ in range(2):
+        health.rate_limited(1.0, now_s=1.0)
+    assert health.condition(1.0).price_s == pytest.approx(0.4)
+    assert health.condition(121.0).price_s == pytest.approx(0.2)
     for _ in range(100):
-        health.rate_limited(None, now_s=120.0)
-    assert health.condition(120.0).price_s == 10.0
+        health.rate_limited(None, now_s=121.0)
+    assert health.condition(121.0).price_s == 10.0
 
 
 def test_four_strikes_in_a_row_open_the_breaker_for_five_seconds() -> None:
@@ -152,35 +166,38 @@ def test_being_out_ends_with_a_reload_or_a_first_token() -> None:
         assert state(health, 1.0) is State.OK
 
 
-def test_a_limit_is_what_was_admitted_in_the_minute_before_a_429_and_is_forgotten_after_ten() -> None:
+def test_a_limit_is_what_was_admitted_before_the_second_of_two_429s_and_is_forgotten_after_five_minutes() -> None:
     health = Health()
-    assert health.limit(0.0) is None
     for number in range(31):
         health.launched(number * 0.5)
-    health.rate_limited(40.0, 15.0)  # the last one
-    assert health.limit(15.0) == 30
-    for number in range(80):
-        health.launched(30.0 + number * 0.1)
-    assert health.limit(40.0) == 110 / 2  # limits may start anew within any sixty seconds
-    assert health.limit(616.0) is None
+    health.rate_limited(5.0, 15.0)  # the last one
+    assert health.limit(15.0) == inf  # one alone is a pause
+    assert health.taken(15.0) == 30
+    health.launched(21.0)
+    health.rate_limited(5.0, 21.0)
+    assert health.limit(21.0) == pytest.approx(30, abs=2)
+    assert health.limit(330.0) == inf
 
 
-def test_a_limit_that_refills_steadily_is_at_least_what_is_admitted() -> None:
+def test_a_limit_is_forgotten_when_clearly_more_passes() -> None:
     health = Health()
-    health.rate_limited(1.0, 0.0)
+    for now_s in (0.0, 2.0):
+        health.launched(now_s)
+        health.rate_limited(1.0, now_s)
+    assert health.limit(2.0) < inf
     for _ in range(80):
         health.launched(30.0)
-    assert health.limit(40.0) == 79
+    assert health.limit(40.0) == inf
 
 
 def test_what_answers_tell_of_a_limit_says_how_large_it_is() -> None:
     health = Health()
-    health.limit_left(0.9, 10.0, in_minute=10)
-    assert health.limit(10.0) is None  # too few launches to tell
+    health.limit_left(0.9, 10.0, in_minute=4)
+    assert health.limit(10.0) == inf  # too few launches to tell
     health.limit_left(0.5, 20.0, in_minute=50)
     health.limit_left(0.4, 21.0, in_minute=61)  # of the minute before as well
     assert health.limit(70.0) == 100
-    assert health.limit(190.0) is None
+    assert health.limit(190.0) == inf
 
 
 def test_launches_are_counted_for_a_minute() -> None:

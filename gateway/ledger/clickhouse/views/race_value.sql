@@ -12,6 +12,7 @@ with asked as (
     countIf(is_compared) as n_compared,
     sumIf(calls.ttft_ms, is_compared) as ttft_ms,
     coalesce(sumIf(calls.alone_ms - calls.ttft_ms, is_compared), 0) as saved_seen_ms,
+    coalesce(sumIf(pow(calls.alone_ms - calls.ttft_ms, 2), is_compared), 0) as saved_seen_squared,
     countIf(is_compared and alone_predicted_ms is not null) as n_sampled,
     coalesce(sumIf(calls.alone_predicted_ms - calls.ttft_ms, is_compared), 0) as predicted_ms,
     countIf(is_compared and alone_age_ms is not null and alone_predicted_ms is null) as n_explored,
@@ -52,7 +53,8 @@ tried as (
     coalesce(sumIf(expected_ms * expected_ms, is_seen), 0) as xx,
     coalesce(sumIf(seen_ms * seen_ms * seen_ms, is_seen and is_drawn), 0) as yyy,
     countIf(is_seen and not is_drawn) as n_explored_seen,
-    avgIf(seen_ms, is_seen and not is_drawn) as explored_ms,
+    coalesce(sumIf(seen_ms, is_seen and not is_drawn), 0) as explored_seen,
+    coalesce(sumIf(seen_ms * seen_ms, is_seen and not is_drawn), 0) as explored_seen_squared,
     sumMapIf(map(bucket, toUInt64(1)), is_seen and is_drawn and came_ms is not null) as drawn_buckets,
     sumMapIf(map(bucket, toUInt64(1)), is_seen and not is_drawn and came_ms is not null) as explored_buckets
   from (
@@ -90,52 +92,74 @@ tried as (
   )
   group by model
 ),
+-- What is made of audits, and the ends of the interval: the view of SQL has the reasons.
 ratio as (
   select
     *,
     n_compared > 0 as is_known,
     toInt64(n + n_explored_seen) as n_audits,
-    n >= 30 and y > 0 and x > 0 as is_audited,
+    n_compared >= 30 and (n_explored_seen >= 6 or 2 * n_explored_seen >= n_explored) as is_enough,
+    n_sampled = 0 or (x > 0 and (n >= 6 or (n_compared >= 30 and 2 * n >= n_sampled))) as is_audited,
+    n_sampled = 0 or (n >= 30 and x > 0 and y > 0) as has_quantiles,
+    is_audited and n > 0 as has_audits,
     multiIf(n_sampled = 0, 'seen', is_audited, 'audited', 'curve') as basis,
-    if(is_audited, y / x, 1) as ratio,
-    coalesce(n_explored * explored_ms, 0) as saved_explored_ms,
-    -- Of what audits saw: the variance of y / x, its own in parts of the squared mean, its third moment in parts of the cubed.
-    if(is_audited, if(n < n_sampled, 1 - n / n_sampled, 0)
-      * (yy - 2 * y / x * xy + y / x * y / x * xx) / (n - 1) * n / (y * y), null) as relative_variance,
-    if(n >= 30 and y > 0 and yy > y * y / n, yy * n / (y * y) - 1, null) as spread,
-    if(n >= 30 and y > 0, (yyy * n / y - 3 * yy) * n / (y * y) + 2, null) as third,
-    if(relative_variance > 0, sqrt(relative_variance), 0) as error,
-    1.96 * error as low_width,
-    (1.96 + if(third > 0 and spread > 0, 3.2 * third / (spread * spread) * sqrt(spread / n), 0)) * error as high_width
+    if(has_audits and x > 0, y / x, 1) as ratio,
+    if(n_sampled > 0, predicted_ms / n_sampled, 0) as each_ms,
+    if(n_explored_seen > 0, n_explored / n_explored_seen, 0) as explored_weight,
+    saved_seen_ms + explored_weight * explored_seen + ratio * predicted_ms as saved_ms,
+    saved_ms + held_ms as gross_ms,
+    if(has_audits, n_sampled * yy / n, 2 * predicted_ms * each_ms) as sampled_squared,
+    saved_seen_squared + explored_weight * explored_seen_squared + sampled_squared as squared,
+    yy - 2 * ratio * xy + ratio * ratio * xx as residual,
+    saved_seen_squared + explored_weight * explored_weight * explored_seen_squared + sampled_squared
+      + if(has_audits and n > 1 and n < n_sampled and residual > 0,
+        (n_sampled - n) / n_sampled * residual * n / (n - 1) * pow(predicted_ms / x, 2), 0) as variance,
+    if(saved_seen_ms <> 0, 1.5 * saved_seen_squared * saved_seen_squared / abs(saved_seen_ms), 0)
+      + if(explored_seen <> 0, 1.5 * explored_weight * explored_seen_squared * explored_seen_squared / explored_seen, 0)
+      + if(has_audits, n_sampled * yyy / n, 0) as cubed,
+    multiIf(not is_audited, 2 * predicted_ms + 4 * each_ms,
+      ratio < 1, 12 * each_ms * (1 - ratio) / (x + 12 * each_ms) * predicted_ms, 0) as more_ms,
+    multiIf(
+      calls_with_extra = 0, 0,
+      squared = 0 and n_sampled > 0, each_ms,
+      squared = 0, least(250, ttft_ms / n_compared / 2),
+      greatest(cubed / squared * variance / squared / 2, if(n_audits < 6, each_ms, 0))) as one_ms,
+    gross_ms + more_ms + one_ms as most_ms,
+    if(gross_ms > 0, variance / (gross_ms * gross_ms), 0) as low_square,
+    if(most_ms > 0, (variance * if(gross_ms > 0, pow(1 + more_ms / gross_ms, 2), 1) + one_ms * one_ms) / (most_ms * most_ms), 0)
+      as high_square,
+    if(n_held > 0, 1.96 * sqrt(2 / n_held), 0) as held_error,
+    multiIf(
+      not is_audited, least(saved_seen_ms, 0),
+      gross_ms > 0, gross_ms * pow(greatest(0, 1 - low_square / 9 - 1.96 * sqrt(low_square) / 3), 3),
+      gross_ms) - held_ms * (1 + held_error) as low_ms,
+    most_ms * pow(1 - high_square / 9 + 1.96 * sqrt(high_square) / 3, 3) - held_ms * (1 - held_error) as high_ms,
+    is_enough and (is_audited or high_ms <= 5 * n_compared or high_ms <= 0.05 * ttft_ms) as is_told,
+    multiIf(
+      n_compared < 30 and (is_audited or n_compared * 6 < 30 * n), 30 - toFloat64(n_compared),
+      is_audited, 1,
+      n > 0, n_compared * (6 - n) / n,
+      n_sampled < 100, toFloat64(n_compared) * 6,
+      null) as more
   from asked
   left join tried using (model)
 ),
 saved as (
   select
     *,
-    saved_seen_ms + saved_explored_ms + ratio * predicted_ms as saved_ms,
-    multiIf(
-      basis = 'seen', saved_ms,
-      basis = 'audited' and high_width < 8,
-        saved_seen_ms + saved_explored_ms + ratio * predicted_ms / pow((16 + low_width) / (16 - low_width), 8),
-      null) as saved_low_ms,
-    multiIf(
-      basis = 'seen', saved_ms,
-      basis = 'audited' and high_width < 8,
-        saved_seen_ms + saved_explored_ms + ratio * predicted_ms * pow((16 + high_width) / (16 - high_width), 8),
-      null) as saved_high_ms,
+    if(is_told, low_ms, null) as saved_low_ms,
+    if(is_told, high_ms, null) as saved_high_ms,
     -- First tokens with racing, and without: an audited primary stands for all that were overtaken.
     mapKeys(ttft_buckets) as ttft_at,
     arraySort(arrayDistinct(arrayConcat(mapKeys(alone_buckets), mapKeys(drawn_buckets), mapKeys(explored_buckets)))) as alone_at,
     arrayCumSum(mapValues(ttft_buckets)) as ttft_reached,
     arrayCumSum(arrayMap(
-      at -> alone_buckets[at] + drawn_buckets[at] * if(n > 0, n_sampled / n, 0)
-        + explored_buckets[at] * if(n_explored_seen > 0, n_explored / n_explored_seen, 0),
+      at -> alone_buckets[at] + drawn_buckets[at] * if(n > 0, n_sampled / n, 0) + explored_buckets[at] * explored_weight,
       alone_at)) as alone_reached,
     -- How far the share of calls below a value may be off, squared, with 95 % confidence: n of n_sampled overtaken calls
     -- were drawn. Two more on either side of the value (Agresti and Coull), as a share of none or of all is never certain.
     arrayMap(
-      drawn -> if(basis = 'audited', 3.8416 * (1 - n / n_sampled) * pow(n_sampled / alone_reached[-1], 2)
+      drawn -> if(has_quantiles and n_sampled > 0, 3.8416 * (1 - n / n_sampled) * pow(n_sampled / alone_reached[-1], 2)
         * (drawn + 2) * (n + 2 - drawn) / pow(n + 4, 3), 0),
       arrayCumSum(arrayMap(at -> drawn_buckets[at], alone_at))) as doubts
   from ratio
@@ -153,12 +177,12 @@ placed as (
     arrayMap((share, place) -> if(place = 0, null,
       10 * exp2(ttft_at[place] / 8) * (1 + (exp2(1 / 8) - 1)
       * (share * ttft_reached[-1] - ttft_reached[place - 1]) / (ttft_reached[place] - ttft_reached[place - 1]))), [0.50, 0.95, 0.99], ttft_places) as ttft,
-    arrayMap((share, place) -> if(place = 0 or basis = 'curve', null,
+    arrayMap((share, place) -> if(place = 0 or not has_quantiles, null,
       10 * exp2(alone_at[place] / 8) * (1 + (exp2(1 / 8) - 1)
       * (share * alone_reached[-1] - alone_reached[place - 1]) / (alone_reached[place] - alone_reached[place - 1]))), [0.50, 0.95, 0.99], alone_places) as alone,
-    arrayMap((low, place) -> if(low = 0 or place = 0 or basis = 'curve', null,
+    arrayMap((low, place) -> if(low = 0 or place = 0 or not has_quantiles, null,
       10 * exp2(alone_at[low] / 8) - 10 * exp2((ttft_at[place] + 1) / 8)), low_places, ttft_places) as saved_low,
-    arrayMap((high, place) -> if(high = 0 or place = 0 or basis = 'curve', null,
+    arrayMap((high, place) -> if(high = 0 or place = 0 or not has_quantiles, null,
       10 * exp2((alone_at[high] + 1) / 8) - 10 * exp2(ttft_at[place] / 8)), high_places, ttft_places) as saved_high
   from saved
 )
@@ -209,5 +233,12 @@ select
   audit_cost_usd,
   if(is_known, n_held, null) as n_held,
   if(is_known, held_ms, null) as held_ms,
-  held_ms / nullif(n_compared, 0) as held_ms_per_call
+  held_ms / nullif(n_compared, 0) as held_ms_per_call,
+  multiIf(
+    not is_known or calls_with_extra = 0, null,
+    not is_told, 'not yet',
+    high_ms < 0, 'lost',
+    high_ms <= 5 * n_compared or high_ms <= 0.01 * ttft_ms, 'nothing worth its price',
+    'saved') as verdict,
+  if(is_known and calls_with_extra > 0 and not is_told, toInt64(round(more + 0.499)), null) as calls_more
 from placed

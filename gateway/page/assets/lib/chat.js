@@ -5,14 +5,14 @@ import { address, asked, refusal } from "./api.js";
 const HEADERS = { "content-type": "application/json" };
 
 /**
- * Ask. `body` is that of v1/chat/completions. `begun(id)` is called with the call's id, `said(text)` with each piece of the
+ * Ask. `body` is that of v1/chat/completions. `begun(id, headers)` is called with the call's id and the answer's headers, `said(text)` with each piece of the
  * answer (a refusal too), `thought(text)` with each piece of reasoning, `called(at, name, text)` with each piece of a tool
  * call. Resolves to the finish reason when the answer is whole; throws an ApiError.
  */
 export async function chat(body, { signal, begun = () => {}, said, thought = () => {}, called = () => {} }) {
   const response = await asked(address("playground"), { method: "POST", headers: HEADERS, body: JSON.stringify(body), signal });
   const id = response.headers.get("x-holeshot-call-id");
-  if (id) begun(id);
+  if (id) begun(id, response.headers);
   if (!response.ok) throw await refusal(response);
   let reason = null;
   const take = (choice, delta) => {

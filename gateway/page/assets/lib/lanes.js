@@ -93,7 +93,7 @@ export class Lanes {
     this.ink = {
       soft: resolved("var(--soft)"), line: resolved("var(--line)"), bad: resolved("var(--bad)"), ink: resolved("var(--ink)"), wash: resolved("var(--sunken)"),
     };
-    this.axis(now, this.visible.length + this.left_out > 0);
+    if (this.visible.length + this.left_out > 0) this.axis(now); // nothing is compared with an axis alone
     for (const call of this.visible) this.call(call, now);
   }
 
@@ -178,8 +178,8 @@ export class Lanes {
     return width;
   }
 
-  /** The axis of time; its lines only where there is something to compare with them. */
-  axis(now, hasLines) {
+  /** The axis of time. */
+  axis(now) {
     const { context, ink } = this;
     const foot = this.height - AXIS;
     const step = [1000, 2000, 5000, 10_000, 15_000, 30_000].find((each) => each * this.scale > 84) ?? 60_000;
@@ -188,12 +188,12 @@ export class Lanes {
     for (let at = Math.floor(now / step) * step; at > now - this.window_ms; at -= step) {
       const x = Math.round(this.x(at)) + 0.5;
       context.strokeStyle = ink.line;
-      if (hasLines) stroke(context, x, 0, x, foot);
+      stroke(context, x, 0, x, foot);
       context.fillStyle = ink.soft;
       if (x > 28) context.fillText(clock(at), x, this.height - AXIS / 2 + 2);
     }
     context.strokeStyle = ink.soft;
-    if (hasLines) stroke(context, Math.round(this.head) + 0.5, 0, Math.round(this.head) + 0.5, foot);
+    stroke(context, Math.round(this.head) + 0.5, 0, Math.round(this.head) + 0.5, foot);
     context.setLineDash([2, 3]);
     context.strokeStyle = ink.bad;
     for (const { at_ms: at, dropped } of this.races.gaps) {

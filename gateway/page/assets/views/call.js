@@ -9,7 +9,7 @@ import { empty, failed, waiting } from "../lib/states.js";
 import { behind, dataTable } from "../lib/table.js";
 import { key, redraw } from "./parts/redraw.js";
 import { timeline } from "./parts/timeline.js";
-import { attemptOutcome, callOutcome, errorWords, roleWords } from "./parts/words.js";
+import { attemptOutcome, callOutcome, errorWords, narrowedWords, roleWords } from "./parts/words.js";
 
 const RUNNING_EVERY_MS = 500;
 const AGAIN_MS = 5000; // after a failure
@@ -142,6 +142,7 @@ function plan(call, attempts) {
   const together = attempts.filter((each) => each.role === "primary" || each.role === "race").length;
   const said = [call.mode === "single" ? "One deployment" : `Mode ${call.mode}`, objective(call.objective)];
   if (together > 1) said.push(`${together} launched together`);
+  if (call.narrowed) said.push(`narrowed: ${narrowedWords(call.narrowed)}`);
   for (const each of attempts) {
     if (each.role === "primary" || each.role === "race") continue;
     said.push(`${roleWords(each.role)} at ${ms(each.launch_offset_ms)}`);
@@ -167,9 +168,19 @@ function stored(source) {
   return h("p", { class: "soft" }, "From memory: its row is on its way to the database.");
 }
 
+/** When the first choice alone would have given the first token: its own one, if it was audited, rather than a prediction. */
+function without(call, attempts) {
+  if (known(call.alone_ms)) return { ms: call.alone_ms, isMeasured: true };
+  const first = attempts.find((each) => each.number === 1);
+  const token = first?.audited && first.is_overtaken ? first.token_ms ?? first.ttft_ms : null;
+  if (known(token)) return { ms: (first.launch_offset_ms ?? 0) + token, isMeasured: true };
+  return { ms: call.alone_predicted_ms, isMeasured: false };
+}
+
 function facts(call, attempts) {
   const winner = attempts.find((each) => each.id === call.winner_attempt_id);
-  const saved = known(call.alone_ms) && known(call.ttft_ms) ? call.alone_ms - call.ttft_ms : null;
+  const alone = without(call, attempts);
+  const saved = alone.isMeasured && known(call.ttft_ms) ? alone.ms - call.ttft_ms : null;
   return [
     ["Request", [
       ["Call id", copied(call.id)],
@@ -189,7 +200,7 @@ function facts(call, attempts) {
       ["First token", ms(call.ttft_ms)],
       ["Whole answer", ms(call.total_ms)],
       ["The gateway's own share", ms(call.overhead_ms)],
-      ["Without racing", known(call.alone_ms) ? ms(call.alone_ms) : known(call.alone_predicted_ms) ? `${ms(call.alone_predicted_ms)}, as predicted` : null],
+      ["Without racing", known(alone.ms) ? `${ms(alone.ms)}, ${alone.isMeasured ? "measured" : "as predicted"}` : null],
       ["Racing saved", saved !== null && saved > 0.5 ? ms(saved) : null],
       ["Deadline", known(call.deadline_ms) ? [ms(call.deadline_ms), { true: "met", false: "missed" }[call.deadline_met]].filter(Boolean).join(", ") : null],
       ["Speed", winner ? tps(winner.decode_tps) : null],

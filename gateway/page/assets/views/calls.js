@@ -8,7 +8,7 @@ import { filter, to } from "../lib/route.js";
 import { empty, failed, waiting } from "../lib/states.js";
 import { table } from "../lib/table.js";
 import { askedWindow, windowChoice, windowWords } from "./parts/windows.js";
-import { callOutcome } from "./parts/words.js";
+import { callOutcome, narrowedWords } from "./parts/words.js";
 
 const EVERY_MS = 4000;
 const TYPED_FOR_MS = 350;
@@ -25,7 +25,8 @@ const COLUMNS = [
   { title: "Deployment", cell: (call) => (call.deployment ? named(call.deployment) : "–") },
   { title: "First token", right: true, cell: (call) => ms(call.ttft_ms) },
   { title: "Total", right: true, cell: (call) => ms(call.total_ms) },
-  { title: "Attempts", right: true, cell: (call) => count(call.launched) },
+  { title: "Attempts", right: true, help: "With the reason where there were fewer than asked for",
+    cell: (call) => [count(call.launched), call.narrowed ? h("span", { class: "soft" }, ` ${narrowedWords(call.narrowed)}`) : null] },
   { title: "Tokens", right: true, help: "Of the prompt → of the answer", cell: (call) => `${count(call.prompt_tokens)} →\u00a0${count(call.completion_tokens)}` },
   { title: "Speed", right: true, cell: (call) => tps(call.decode_tps) },
   { title: "Cost", right: true, cell: (call) => usd(call.cost_usd) },

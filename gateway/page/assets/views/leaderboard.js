@@ -6,9 +6,10 @@ import { fill, h, say } from "../lib/dom.js";
 import { figure, named, selects } from "../lib/figures.js";
 import { count, counted, ms, NOTHING, percent, span, tps, usd } from "../lib/format.js";
 import { axisHead, axisOf, range } from "../lib/range.js";
-import { filter } from "../lib/route.js";
+import { filter, to } from "../lib/route.js";
 import { empty, watching } from "../lib/states.js";
 import { table } from "../lib/table.js";
+import { narrowedLine } from "./parts/words.js";
 
 const EVERY_MS = 3000;
 const STATES = {
@@ -22,6 +23,7 @@ const STATES = {
 /** Show it in `root` until closed. */
 export function view(root, params, session, query) {
   let model = query.get("model") ?? "";
+  const rest = h("p", { class: "soft" });
   const place = h("div");
   const boards = new Map(); // model → board()
   fill(root,
@@ -47,28 +49,47 @@ export function view(root, params, session, query) {
       fill(body, empty("No model is configured", "Name models in the configuration file, or call provider/model directly."));
       return;
     }
-    const shown = standings.map((each) => {
+    const quiet = model ? [] : silent(standings);
+    const shown = standings.filter((each) => !quiet.includes(each)).map((each) => {
       if (!boards.has(each.model)) boards.set(each.model, board(each.model));
       const made = boards.get(each.model);
       made.update(each, plans.get(each.model));
       return made.element;
     });
+    if (quiet.length) shown.push(unasked(quiet.map((each) => each.model)));
     if (shown.length !== body.children.length || shown.some((each, at) => each !== body.children[at])) fill(body, shown);
   }
 
+  /** Links to the boards of models that are not shown; the same element, so that a focus in it stays. */
+  function unasked(names) {
+    if (rest.dataset.names !== names.join()) {
+      rest.dataset.names = names.join();
+      fill(rest, "Nothing measured yet: ", names.flatMap((name, at) => [at ? ", " : null, h("a", { href: to("leaderboard", [], { model: name }) }, name)]));
+    }
+    return rest;
+  }
+
   return { close: looking.close };
+}
+
+/** Models of which neither a call nor a probe told anything, and that are well; if nothing was at all, all but the first. */
+function silent(standings) {
+  const quiet = standings.filter((each) => each.deployments.every((row) => row.state === "ok" && row.n + row.censored + row.rate_limited === 0
+    && row.ttft_p50_ms === null && row.error_rate === null && row.probed_s_ago === null));
+  return quiet.length < standings.length ? quiet : quiet.slice(1);
 }
 
 /** One model: its table, the notes that its marks need, and the plan of its next call. */
 function board(model) {
   let axis = null;
   const head = h("div", { class: "range-head" });
+  const narrow = h("div", { class: "notes" });
   const notes = h("div", { class: "notes" });
   const next = h("div", { class: "next" });
   const summary = h("p");
   let isSpoken = false; // whether anybody was measured by first sentences
   let rows = figures();
-  const element = h("section", { class: "card board", "aria-label": model }, h("header", {}, h("h2", {}, model), summary), rows.element, notes, next);
+  const element = h("section", { class: "card board", "aria-label": model }, h("header", {}, h("h2", {}, model), summary), narrow, rows.element, notes, next);
 
   function figures() {
     return table([
@@ -96,7 +117,7 @@ function board(model) {
     return isSpoken ? { title, cell: (row) => time(row, row[field], row.sentence_biased), sort: (row) => row[field], help } : null;
   }
 
-  function update({ window_s, deployments }, plan) {
+  function update({ window_s, deployments, narrowed }, plan) {
     axis = axisOf(deployments);
     if (isSpoken !== deployments.some((each) => each.sentence_p50_ms !== null)) {
       isSpoken = !isSpoken;
@@ -107,6 +128,7 @@ function board(model) {
     fill(head, h("span", {}, "First token"), axisHead(axis));
     rows.update(deployments.map((row, at) => ({ ...row, place: at + 1 })));
     say(summary, `last ${span(window_s)} · ${counted(deployments.reduce((sum, each) => sum + each.n, 0), "attempt")}`);
+    refill(narrow, narrowed ? [h("p", {}, narrowedLine({ model, narrowed }))] : []);
     refill(notes, legend(deployments));
     refill(next, plan ? planned(plan.explanation) : []);
   }

@@ -1,4 +1,4 @@
-// Races as they happen: lanes that move, main figures, filters, and the last calls as a table.
+// Races as they happen: lanes that move, or the last race while none does; main figures, filters, and the last calls.
 
 import { get } from "../lib/api.js";
 import { fill, h, say } from "../lib/dom.js";
@@ -11,8 +11,11 @@ import { empty, failed } from "../lib/states.js";
 import { table } from "../lib/table.js";
 import { offer } from "./parts/demo.js";
 import { first } from "./parts/first.js";
-import { bounds, parted, perCall, signed, soFar } from "./parts/saving.js";
+import { pictured } from "./parts/running.js";
+import { bounds, isNothing, nothing, parted, perCall, signed, soFar } from "./parts/saving.js";
+import { timeline, worthOf } from "./parts/timeline.js";
 import { askedWindow, windowWords } from "./parts/windows.js";
+import { narrowedLine } from "./parts/words.js";
 
 const WINDOWS = { 6: "6 s", 15: "15 s", 60: "1 min" };
 const OUTCOMES = { won: "Answered", cut: "With a cut", failed: "With a failure", running: "Running" };
@@ -23,7 +26,9 @@ const REMEMBERED = 200; // calls of before the page was opened, at most
 const REMEMBERED_MS = 3_600_000; // for so long: the window of one hour
 const ASKED_EVERY_MS = 30_000; // whether the database still answers
 const AGAIN_MS = 5000; // while it does not
-const NO_WORTH_EVERY_MS = 5000; // until there is a figure
+const STANDINGS_EVERY_MS = 10_000; // whether racing is narrowed, and which deployments there are
+const YOUNG_WORTH_EVERY_MS = 5000; // while each call moves the figure, or there is none
+const YOUNG_CALLS = 1000;
 const WORTH_WINDOW = askedWindow(new URLSearchParams()); // the usual one of the view of racing's worth: its figure is here
 
 /** Show them in `root` until closed. */
@@ -38,14 +43,16 @@ export function view(root, params, session, query) {
   let worth = { figure: NOTHING, note: "not known yet" };
   let valuing = null;
   let asking = null;
+  let standing = null;
   let closed = false;
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
   const canvas = h("canvas", { class: "lanes", tabindex: "0", role: "img", "aria-label": "Races as lanes. The table below has the same calls.", "aria-describedby": "live-keys" });
   const tip = h("div", { class: "tip", hidden: true });
-  const nothing = h("div", { class: "over", hidden: true });
+  const still = h("div", { class: "over", hidden: true }); // in place of the lanes
   const trouble = h("div");
   const away = h("div");
+  const narrowings = h("div", { class: "notes", role: "status" });
   const scope = h("span", { class: "chip" }, "connecting");
   const dense = h("p", { class: "soft", role: "status" });
   const pause = h("button", { type: "button", "aria-pressed": "false", onclick: toggle }, "Pause");
@@ -63,6 +70,8 @@ export function view(root, params, session, query) {
     { title: "Tokens", right: true, cell: (call) => count(call.completion_tokens ?? winnerOf(call)?.tokens) },
   ], { caption: "The last calls", key: (call) => call.id, link: (call) => to("calls", [call.id]), stacks: true, fingerprint });
 
+  const foot = h("footer", { class: "foot" }, seen, key(), dense);
+  const list = h("section", { class: "card last" }, h("header", {}, h("h2", {}, "Last calls"), h("p", {}, "The list stands still while you point at it.")), last.element);
   const deployments = selects("Deployment", known([], asked.deployment), asked.deployment, (value) => choose({ deployment: value }), "All");
   fill(root,
     h("div", { class: "head" }, h("h1", {}, "Live"), scope,
@@ -72,15 +81,15 @@ export function view(root, params, session, query) {
         deployments,
         selects("Outcome", Object.entries(OUTCOMES), outcome, (value) => narrow(value), "All"),
         choice("Time shown", WINDOWS, "15", (value) => widen(value * 1000)), pause)),
-    trouble, away, session.traffic ? offer(session.traffic) : null, figures,
+    trouble, away, narrowings, session.traffic ? offer(session.traffic) : null, figures,
     h("section", { class: "card", "aria-label": "Races" },
-      h("div", { class: "stage" }, canvas, tip, nothing),
-      h("footer", { class: "foot" }, seen, key(), dense),
+      h("div", { class: "stage" }, canvas, tip, still),
+      foot,
       h("p", { id: "live-keys", class: "unseen" }, "Space pauses. Arrow keys choose a call, Enter opens it.")),
-    h("section", { class: "card last" }, h("header", {}, h("h2", {}, "Last calls"), h("p", {}, "The list stands still while you point at it.")), last.element));
+    list);
 
   connect();
-  names();
+  standings();
   value();
   const slow = setInterval(tick, SLOW_MS);
   document.addEventListener("keydown", press);
@@ -96,7 +105,6 @@ export function view(root, params, session, query) {
     races = new Races();
     lanes = new Lanes(canvas, races, { window_ms: lanes?.window_ms ?? 15_000, shown });
     stream = listen(races, asked, heard, state);
-    show(false);
     hold(false); // what is shown begins again
   }
 
@@ -150,6 +158,10 @@ export function view(root, params, session, query) {
   function heard(kind) {
     if (kind === "hello" || kind === "scope" || kind === "gap") said_scope();
     if (kind === "hello") remember(true);
+    if (kind === "hello" && session.traffic && session.calls_ever === false) {
+      session.calls_ever = true; // from now on: so that there is a race to see, without a click
+      session.traffic.ask().catch(() => {}); // its failure is shown as any other
+    }
   }
 
   function state(is, error) {
@@ -175,6 +187,7 @@ export function view(root, params, session, query) {
     if (at - drawn_ms < wait_ms) return;
     drawn_ms = at;
     lanes.draw();
+    if (races.calls.size === 1) stand(); // its picture moves too
   }
 
   /** Once a second: figures, legend, rows. */
@@ -188,7 +201,7 @@ export function view(root, params, session, query) {
       ["Running now", count(running), counted(attempts(), "attempt")],
     ].map(([label, text, note]) => h("div", { class: "stat" }, h("dt", {}, label), h("dd", {}, figure(text)), h("dd", { class: "note" }, note)))));
     const all = [...races.calls.values()].filter(shown);
-    show(lanes.visible.length + lanes.left_out === 0 && races.scope !== null);
+    stand();
     if (!last.element.matches(":hover, :focus-within") && !lanes.stopped_ms) last.update(all.slice(-ROWS).reverse());
     const drawn = [...new Set(lanes.visible.flatMap((call) => call.attempts.map((each) => each.deployment)))].sort();
     const text = drawn.join();
@@ -207,12 +220,25 @@ export function view(root, params, session, query) {
     return sum;
   }
 
-  function show(isEmpty) {
-    const kind = !isEmpty ? "" : session.calls_ever === false && races.calls.size === 0 && !isFiltered() ? "first" : isFiltered() ? "filtered" : "none";
-    if (nothing.dataset.kind === kind) return;
-    nothing.dataset.kind = kind;
-    nothing.hidden = !isEmpty;
-    fill(nothing, kind === "" ? null : kind === "first" ? first(session) : unseen());
+  /** What stands in place of the lanes: the only call, or the last one while no race moves; without any, words. */
+  function stand() {
+    if (races.scope === null) return;
+    const all = [...races.calls.values()].filter((call) => shown(call) && call.attempts.length);
+    if (all.length > 1 && lanes.visible.length + lanes.left_out) return draw("");
+    if (all.length) return draw("race", all.at(-1));
+    return draw(isFiltered() ? "filtered" : session.calls_ever === false ? "first" : "none");
+  }
+
+  function draw(kind, call = null) {
+    const runs = call !== null && call.ended_ms === null;
+    const mark = `${kind} ${call === null ? "" : `${call.id} ${runs ? races.now() : fingerprint(call)}`}`;
+    if (still.dataset.mark === mark) return;
+    still.dataset.mark = mark;
+    still.hidden = kind === "";
+    foot.hidden = kind !== "";
+    list.hidden = kind === "first";
+    canvas.className = { race: "lanes under", first: "lanes low" }[kind] ?? "lanes";
+    fill(still, kind === "" ? null : kind === "race" ? race(call, pictured(races, call)) : kind === "first" ? first(session) : unseen());
   }
 
   function isFiltered() {
@@ -271,9 +297,12 @@ export function view(root, params, session, query) {
     tip.style.top = `${y + 18 + tip.offsetHeight > canvas.clientHeight ? Math.max(4, y - tip.offsetHeight - 10) : y + 18}px`;
   }
 
-  async function names() {
+  /** The lines of models whose racing is narrowed, and the deployments to filter by. */
+  async function standings() {
     try {
       const { models } = await get("leaderboard");
+      const lines = models.filter((each) => !asked.model || each.model === asked.model).map(narrowedLine).filter(Boolean);
+      if (lines.join() !== [...narrowings.children].map((each) => each.textContent).join()) fill(narrowings, lines.map((each) => h("p", {}, each)));
       const all = new Set(models.flatMap((each) => each.deployments.map((row) => row.deployment)));
       const select = deployments.querySelector("select");
       for (const { value } of select.options) all.delete(value);
@@ -281,6 +310,7 @@ export function view(root, params, session, query) {
     } catch {
       // then there is one filter less
     }
+    if (!closed) standing = setTimeout(standings, STANDINGS_EVERY_MS);
   }
 
   async function value() {
@@ -288,15 +318,16 @@ export function view(root, params, session, query) {
     try {
       worth = saved((await get("race-value", { window: WORTH_WINDOW, by: "model" })).data);
     } catch {
-      worth = { figure: NOTHING, note: "not known now" }; // the view of what racing is worth says why
+      worth = { figure: NOTHING, note: "not known now", isYoung: true }; // the view of what racing is worth says why
     }
-    if (!closed) valuing = setTimeout(value, worth.figure === NOTHING ? NO_WORTH_EVERY_MS : WORTH_EVERY_MS);
+    if (!closed) valuing = setTimeout(value, worth.isYoung ? YOUNG_WORTH_EVERY_MS : WORTH_EVERY_MS);
   }
 
   return {
     close() {
       closed = true;
       clearTimeout(asking);
+      clearTimeout(standing);
       stream.close();
       lanes.close();
       cancelAnimationFrame(frame);
@@ -312,12 +343,26 @@ function known(names, chosen) {
   return chosen && !(names ?? []).includes(chosen) ? [...(names ?? []), chosen] : (names ?? []);
 }
 
-/** What racing saved per call: as the view of racing's worth tells it, and nothing until there is an interval. */
+/** What racing saved per call of the busiest model: as the view of racing's worth tells it, and nothing until there is an interval. */
 function saved(rows) {
   const { sure, unsure } = parted(rows);
-  if (!sure.length) return { figure: NOTHING, note: unsure.length ? `not known yet: ${soFar(unsure.sort((a, b) => b.calls - a.calls)[0])}` : rows.some((each) => each.calls > 0) ? "no race yet" : "no call yet" };
-  const { low, mid, high } = perCall(sure);
-  return { figure: signed(mid), note: `${low === high ? "" : `${bounds(low, high)} `}a call, in ${windowWords(WORTH_WINDOW)}` };
+  const [row] = sure.length ? sure : unsure;
+  if (!row) return { figure: NOTHING, note: rows.some((each) => each.calls > 0) ? "no race yet" : "no call yet", isYoung: true };
+  const whose = sure.length + unsure.length > 1 ? ` of ${row.model}` : "";
+  if (!sure.length) return { figure: NOTHING, note: `${soFar(row)}${whose}`, isYoung: true };
+  const { low, mid, high } = perCall(row);
+  const note = isNothing(row) ? nothing(row) : `${low === high ? "" : `${bounds(low, high)} `}a call${whose}, in ${windowWords(WORTH_WINDOW)}`;
+  return { figure: signed(mid), note, isYoung: row.calls < YOUNG_CALLS };
+}
+
+/** A race as a picture, and what it was worth. */
+function race({ id, at_ms: at, model }, { call, attempts, nowMs }) {
+  const worth = worthOf(call, attempts);
+  return h("div", { class: "inside" },
+    h("div", { class: "head" }, h("h2", {}, attempts.length < 2 ? "The last call" : nowMs === null ? "The last race" : "A race"),
+      h("p", {}, `${model}, ${time(new Date(at).toISOString())}${worth ? ": " : ""}`, worth ? h("strong", {}, worth) : null),
+      h("div", { class: "controls" }, h("a", { href: to("calls", [id]) }, "Open the call"))),
+    timeline(call, attempts, nowMs));
 }
 
 function winnerOf(call) {

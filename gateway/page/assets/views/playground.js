@@ -9,7 +9,7 @@ import { to } from "../lib/route.js";
 import { empty, failed } from "../lib/states.js";
 import { watch } from "./parts/running.js";
 import { snippets } from "./parts/snippets.js";
-import { timeline } from "./parts/timeline.js";
+import { timeline, worthOf } from "./parts/timeline.js";
 
 const MODES = { "": "As configured", single: "One provider alone", race: "Race", hedge: "Hedge" };
 const STORED_WITHIN_MS = 5000; // the end of a call is known at once, its costs too
@@ -38,6 +38,7 @@ export function view(root, params, session, query) {
   const answer = h("div", { class: "reply" });
   const race = h("div", { class: "inside" });
   const figures = h("div");
+  const worth = h("p", { role: "status" });
   const link = h("div", { class: "controls" });
   const code = h("pre", { class: "code", tabindex: "0", "aria-label": "The same call for a program" });
   const isViewer = session.user.role === "viewer";
@@ -53,7 +54,7 @@ export function view(root, params, session, query) {
         h("label", { class: "check" }, stream, "Stream the answer"),
         h("div", { class: "controls" }, stop, go))),
       h("section", { class: "card", "aria-labelledby": "play-answer" }, h("header", {}, h("h2", { id: "play-answer" }, "Answer"), link), h("div", { class: "inside" }, answer))),
-    h("section", { class: "card", "aria-labelledby": "play-race" }, h("header", {}, h("h2", { id: "play-race" }, "The race")), figures, race),
+    h("section", { class: "card", "aria-labelledby": "play-race" }, h("header", {}, h("h2", { id: "play-race" }, "The race"), worth), figures, race),
     h("section", { class: "card", "aria-labelledby": "play-code" },
       h("header", {}, h("h2", { id: "play-code" }, "The same for a program"),
         h("div", { class: "controls" }, choice("Language", { curl: "curl", Python: "Python", Node: "Node" }, language, (chosen) => {
@@ -96,6 +97,7 @@ export function view(root, params, session, query) {
     stop.hidden = false;
     fill(trouble);
     fill(figures);
+    fill(worth);
     fill(link);
     fill(race, h("p", { class: "soft" }, "Asking …"));
     const [thoughts, text] = [h("p", { class: "soft", hidden: true }), h("p")];
@@ -152,6 +154,7 @@ export function view(root, params, session, query) {
         const { call, attempts } = found;
         const winner = attempts.find((each) => each.id === call.winner_attempt_id);
         fill(race, timeline(call, attempts, null));
+        fill(worth, worthOf(call, attempts));
         fill(figures, stats(
           ["First token", ms(call.ttft_ms), winner ? winner.deployment : "no deployment answered"],
           ["Whole answer", ms(call.total_ms), `${count(call.launched)} asked`],

@@ -8,7 +8,7 @@ import { to } from "../lib/route.js";
 import { empty, watching } from "../lib/states.js";
 import { behind, dataTable } from "../lib/table.js";
 import { key, redraw } from "./parts/redraw.js";
-import { bounds, FEWEST, isRaced, known, parted, perCall, signed, soFar, total } from "./parts/saving.js";
+import { bounds, isNothing, isRaced, known, nothing, parted, perCall, signed, soFar, total } from "./parts/saving.js";
 import { scale } from "./parts/scale.js";
 import { picture, point, strip, whisker } from "./parts/strips.js";
 import { askedWindow, windowChoice, windowWords } from "./parts/windows.js";
@@ -16,6 +16,7 @@ import { askedWindow, windowChoice, windowWords } from "./parts/windows.js";
 const EVERY_MS = 30_000;
 
 const QUANTILES = ["p50", "p95", "p99"];
+const MOST_LEADS = 5; // models, the busiest first; all are in the pictures
 
 /** Show it in `root` until closed. */
 export function view(root, params, session, address) {
@@ -46,7 +47,7 @@ function draw({ window, models, clients }) {
     headline(models.data, window),
     cards("model", models.data.filter((each) => each.calls > 0), models.sql),
     named.length > 1 || named[0]?.client ? cards("client", named, clients.sql) : null,
-    h("p", { class: "soft prose" }, "Without racing means: what the first choice alone would have taken. It is known where the first choice answered; where it was overtaken, a random share of the losers is not cut but audited, and the rest is estimated from these. Intervals are of 95 %. Costs are list prices; an attempt that was cut costs at least what was sent, at most the answer it might have been billed for."),
+    h("p", { class: "soft prose" }, "Without racing means: what the first choice alone would have taken. Where nobody overtook the first choice, racing saved nothing; where it was overtaken, a random share of the losers is not cut but audited, and the rest is estimated from these. Intervals are of 95 %, of what racing saves such calls. Costs are list prices; an attempt that was cut costs at least what was sent, at most the answer it might have been billed for."),
   ];
 }
 
@@ -57,30 +58,32 @@ function headline(rows, window) {
     return h("p", { class: "lead" }, `None of ${counted(total(rows, "calls"), "call")} in ${windowWords(window)} had a second attempt, so racing saved and cost nothing. `,
       h("a", { href: to("leaderboard") }, "The leaderboard"), " says why.");
   }
-  return [sure.length ? surely(sure, unsure, window) : null, unsure.length ? unsurely(unsure, sure.length > 0) : null];
+  return [sure.slice(0, MOST_LEADS).map((row) => surely(row, rows.length > 1, window)), unsure.length ? unsurely(unsure, sure.length > 0) : null];
 }
 
-function surely(rows, unsure, window) {
-  const calls = total(rows, "calls");
-  const { low, mid, high, saved_ms } = perCall(rows);
-  const cost = costs(rows);
-  const where = unsure.length ? `, for ${rows.map((each) => each.model).join(", ")}` : "";
-  const isNothing = low <= 0 && high >= 0;
-  const first = isNothing
-    ? [`Racing saved nothing${low === high ? "" : " that can be told from chance"}: `, h("b", {}, `${signed(mid)} per call`), interval(low, high)]
-    : [`Racing ${mid < 0 ? "lost" : "saved"} `, h("b", {}, `${ms(Math.abs(mid))} per call`), interval(low, high)];
-  const money = cost === null ? [", at unknown prices"] : [" and cost ", h("b", {}, `${dollars(cost.low, cost.high)} more`)];
-  const hours = saved_ms / 3_600_000;
-  return h("div", { class: "headline" }, h("p", { class: "lead" }, first, money, `${where}.`),
-    h("p", { class: "soft" }, `${counted(calls, "call")} in ${windowWords(window)}, ${percent(total(rows, "calls_with_extra") / calls)} of them with a second attempt. `,
-      !isNothing && hours > 0 ? `In all ${waiting(saved_ms)} of waiting` : "",
-      !isNothing && hours > 0 && cost !== null && cost.high > 0 ? `, at ${dollars(cost.low / hours, cost.high / hours)} an hour.` : !isNothing && hours > 0 ? "." : ""));
+/** One model's worth: models are not added up, as one that gains nothing would hide behind another. */
+function surely(row, isOneOfMany, window) {
+  const { low, mid, high } = perCall(row);
+  const cost = costs(row);
+  const where = isOneOfMany ? `, for ${row.model}` : "";
+  const isUnsure = low <= 0 && high >= 0 && mid !== 0;
+  const first = isNothing(row)
+    ? [`Racing saved ${nothing(row)}`]
+    : isUnsure
+      ? ["Racing saved nothing that can be told from chance: ", h("b", {}, `${signed(mid)} per call`), interval(low, high)]
+      : [`Racing ${mid < 0 ? "lost" : "saved"} `, h("b", {}, `${ms(Math.abs(mid))} per call`), interval(low, high)];
+  const money = cost === null ? ["at unknown prices"] : ["it cost ", h("b", {}, `${dollars(cost.low, cost.high)} more`)];
+  const hours = isNothing(row) || isUnsure ? 0 : row.saved_ms / 3_600_000;
+  return h("div", { class: "headline" }, h("p", { class: "lead" }, first, where, "; ", money, "."),
+    h("p", { class: "soft" }, `${counted(row.calls, "call")} in ${windowWords(window)}, ${percent(row.calls_with_extra / row.calls)} of them with a second attempt. `,
+      hours > 0 ? `In all ${waiting(row.saved_ms)} of waiting` : "",
+      hours > 0 && cost !== null && cost.high > 0 ? `, at ${dollars(cost.low / hours, cost.high / hours)} an hour.` : hours > 0 ? "." : ""));
 }
 
 function unsurely(rows, isMore) {
   const names = rows.map((each) => `${each.model} (${soFar(each)})`).join(", ");
-  return h("p", { class: isMore ? "soft" : "lead" }, isMore ? "Not in these figures, as too little was seen: " : "Racing's worth cannot be told yet: too little was seen. ", isMore ? `${names}. ` : `So far: ${names}. `,
-    "An audited loser runs on until its first token; a random share of races has one. More calls bring them.");
+  return h("p", { class: isMore ? "soft" : "lead" }, isMore ? "Not told of all: " : "Racing's worth cannot be told yet: ", `${names}. `,
+    "Where another overtook the first choice, a random share of the losers is audited: it runs on until its first token. More calls bring more of them.");
 }
 
 function cards(by, rows, sql) {
@@ -124,7 +127,7 @@ function savings(rows, name) {
     const [low, mid, high] = [each.saved_low_ms_per_call, each.saved_ms_per_call, each.saved_high_ms_per_call];
     const isSure = sure.includes(each);
     return strip(name(each), isSure ? [whisker(low, high, axis), point(mid, axis)] : [], axis,
-      isSure ? `${signed(mid)}${interval(low, high)}` : isRaced(each) ? `not known yet: ${soFar(each)}` : "not raced");
+      isSure ? `${signed(mid)}${interval(low, high)}${isNothing(each) ? ", nothing worth its price" : ""}` : isRaced(each) ? soFar(each) : "not raced");
   }));
 }
 
@@ -147,6 +150,7 @@ function figures(by, name, rows) {
     ["With a second attempt", (each) => count(each.calls_with_extra)],
     ["First choice overtaken", (each) => count(each.overtaken)],
     ["Rescued", (each) => count(each.rescued)],
+    ["Verdict", (each) => (isRaced(each) ? (each.verdict === "not yet" ? soFar(each) : each.verdict) : null) ?? "–"],
     ["Basis", (each) => basis(each)],
     ["Saved per call", (each) => signed(each.saved_ms_per_call)],
     ["Interval", (each) => (known(each.saved_low_ms_per_call) ? bounds(each.saved_low_ms_per_call, each.saved_high_ms_per_call) : "–")],
@@ -164,15 +168,15 @@ function figures(by, name, rows) {
 }
 
 function basis(each) {
-  return { seen: "seen", audited: `${counted(each.n_audits, "audit")}`, curve: `too few audits (${count(each.n_audits ?? 0)} of ${FEWEST})` }[each.basis] ?? "–";
+  return { seen: "seen", audited: `${counted(each.n_audits, "audit")}`, curve: `predicted, ${counted(each.n_audits ?? 0, "audit")}` }[each.basis] ?? "–";
 }
 
-function costs(rows) {
-  const priced = rows.filter((each) => known(each.duplicate_cost_low_usd) && known(each.duplicate_cost_high_usd));
-  return priced.length ? { low: total(priced, "duplicate_cost_low_usd"), high: total(priced, "duplicate_cost_high_usd") } : null;
+function costs(row) {
+  const [low, high] = [row.duplicate_cost_low_usd, row.duplicate_cost_high_usd];
+  return known(low) && known(high) ? { low, high } : null;
 }
 
-/** An interval in words: none where all was seen, no end where audits are too few to tell one. */
+/** An interval in words; no end where audits are too few to tell one. */
 function interval(low, high) {
   if (!known(low) || low === high) return "";
   return known(high) ? ` (${bounds(low, high)})` : ` (at least ${signed(low)})`;

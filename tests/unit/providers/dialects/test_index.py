@@ -17,7 +17,7 @@ EXCEPTIONS: Mapping[str, frozenset[str]] = {
     "it speaks chat, as a client or as a server": frozenset(
         {
             "gateway/cli/race_run.py",
-            "gateway/cli/race_view.py",
+            "gateway/cli/race_lanes.py",
             "gateway/admin/routes.py",  # its playground
             "gateway/admin/explain.py",
             "gateway/admin/openapi/page_api.py",

@@ -3,6 +3,7 @@
 import { chat } from "../../lib/chat.js";
 import { h, say } from "../../lib/dom.js";
 import { counted } from "../../lib/format.js";
+import { narrowedWords } from "./words.js";
 
 const PER_SECOND = 3;
 const CALLS = 180; // one minute
@@ -18,6 +19,7 @@ export class Traffic extends EventTarget {
     this.running = false;
     this.sent = 0;
     this.failed = 0;
+    this.alone = new Map(); // why calls had one attempt, "" if nobody said → how many
     this.due = 0; // calls that wait until another one has ended
     this.open = 0; // calls that have not ended
     this.timer = null;
@@ -26,6 +28,7 @@ export class Traffic extends EventTarget {
   start() {
     if (this.running) return;
     [this.sent, this.failed, this.due, this.running] = [0, 0, 0, true];
+    this.alone.clear();
     this.next();
   }
 
@@ -45,20 +48,32 @@ export class Traffic extends EventTarget {
 
   async send() {
     if (!this.running || !this.due || this.open >= MOST_AT_ONCE) return;
-    const content = PROMPTS[this.sent % PROMPTS.length];
+    const prompt = PROMPTS[this.sent % PROMPTS.length];
     this.due -= 1;
     this.sent += 1;
     this.open += 1;
     if (this.sent === CALLS) this.stop();
     this.tell();
     try {
-      await chat({ model: this.model, stream: true, max_tokens: MOST_TOKENS, messages: [{ role: "user", content }] }, { said: () => {} });
+      await this.ask(prompt);
     } catch {
       this.failed += 1;
     }
     this.open -= 1;
     this.tell();
     this.send();
+  }
+
+  /** One call; it counts only where it was sent. Rejects if it fails. */
+  ask(content = PROMPTS[0]) {
+    return chat({ model: this.model, stream: true, max_tokens: MOST_TOKENS, messages: [{ role: "user", content }] }, {
+      said: () => {},
+      begun: (id, headers) => {
+        if (headers.get("x-holeshot-launched") !== "1") return;
+        const why = headers.get("x-holeshot-narrowed") ?? "";
+        this.alone.set(why, (this.alone.get(why) ?? 0) + 1);
+      },
+    });
   }
 
   tell() {
@@ -76,9 +91,9 @@ export function offer(traffic) {
   function draw() {
     isShown ||= element.isConnected;
     if (isShown && !element.isConnected) traffic.removeEventListener("changed", draw);
-    const failed = traffic.failed ? `, ${traffic.failed} failed` : "";
-    if (traffic.running) say(words, `Demo traffic: ${traffic.sent} of ${counted(CALLS, "call")}${failed}.`);
-    else if (traffic.sent) say(words, `Demo traffic: ${counted(traffic.sent, "call")} sent${failed}.`);
+    const more = `${traffic.failed ? `, ${traffic.failed} failed` : ""}${lone(traffic.alone)}`;
+    if (traffic.running) say(words, `Demo traffic: ${traffic.sent} of ${counted(CALLS, "call")}${more}.`);
+    else if (traffic.sent) say(words, `Demo traffic: ${counted(traffic.sent, "call")} sent${more}.`);
     else say(words, "This is the demo: no provider key was found, so simulated providers race.");
     say(button, traffic.running ? "Stop" : traffic.sent ? "Send more" : `Send ${PER_SECOND} calls a second for a minute`);
     button.className = traffic.running || traffic.sent ? "" : "primary";
@@ -87,4 +102,11 @@ export function offer(traffic) {
   traffic.addEventListener("changed", draw);
   draw();
   return element;
+}
+
+/** How many calls had one attempt, and why: `, 7 with one attempt (no rival worth it 4, cooling 3)`. */
+function lone(alone) {
+  const all = [...alone.values()].reduce((sum, each) => sum + each, 0);
+  const why = [...alone].filter(([reason]) => reason).map(([reason, times]) => `${narrowedWords(reason)} ${times}`);
+  return all ? `, ${all} with one attempt${why.length ? ` (${why.join(", ")})` : ""}` : "";
 }

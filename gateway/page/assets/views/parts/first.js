@@ -1,9 +1,8 @@
-// The first visit: nobody has called yet. What to do, and a button that does it.
+// The first visit: nobody has called yet. What to do, and a button that does it; the demo has its own.
 
 import { chat } from "../../lib/chat.js";
 import { fill, h } from "../../lib/dom.js";
 import { copies } from "../../lib/figures.js";
-import { to } from "../../lib/route.js";
 import { failed } from "../../lib/states.js";
 import { baseUrl } from "./snippets.js";
 
@@ -13,8 +12,8 @@ const APART_MS = 400;
 /** Words for an empty ledger, with a button that sends three calls. */
 export function first(session) {
   const trouble = h("div");
-  const may = session.user.role !== "viewer" && session.models.length > 0;
-  const button = h("button", { type: "button", class: session.traffic ? null : "primary", onclick: send }, "Send three calls");
+  const may = session.user.role !== "viewer" && session.models.length > 0 && !session.traffic;
+  const button = h("button", { type: "button", class: "primary", onclick: send }, "Send three calls");
 
   async function send() {
     button.disabled = true;
@@ -32,5 +31,5 @@ export function first(session) {
     h("p", {}, "Point an OpenAI SDK at ", h("code", {}, baseUrl()), " ", copies(baseUrl),
       session.authentication === "key" ? " with a gateway key, " : " (any key), ",
       session.models.length ? ["and the model ", h("code", {}, session.models[0]), ". Each call appears here the moment it begins."] : "and name a model in the configuration file."),
-    trouble, h("div", { class: "controls" }, may ? button : null, h("a", { class: "button", href: to("playground") }, "Open the playground")));
+    trouble, may ? h("div", { class: "controls" }, button) : null);
 }

@@ -4,7 +4,7 @@ import { listen, Races } from "../../lib/races.js";
 
 const GREETED_MS = 1500; // for the stream to begin: without it a call is seen only when it has ended
 
-/** Watch races of `model`. Resolves to {call(id), now(), close()} once the stream has begun, or has had its time. */
+/** Watch races of `model`. Resolves to {call(id), close()} once the stream has begun, or has had its time; `call(id)` is null while nothing is known. */
 export async function watch(model) {
   const races = new Races();
   let greeted = () => {};
@@ -17,13 +17,16 @@ export async function watch(model) {
   return { call: (id) => found(races, id), close: () => stream.close() };
 }
 
-/** `{call, attempts, nowMs}` as parts/timeline.js draws it; null while nothing is known. */
 function found(races, id) {
   const call = races.calls.get(id);
-  if (call === undefined || !call.attempts.length) return null;
+  return call === undefined || !call.attempts.length ? null : pictured(races, call);
+}
+
+/** `{call, attempts, nowMs}` as parts/timeline.js draws it, of a call of `races` that has attempts. */
+export function pictured(races, call) {
   const isOver = call.ended_ms !== null;
   return {
-    call: { ttft_ms: call.ttft_ms ?? null, total_ms: isOver ? call.total_ms : null },
+    call: { ttft_ms: call.ttft_ms ?? null, total_ms: isOver ? call.total_ms : null, narrowed: call.narrowed ?? null },
     attempts: call.attempts.map(row),
     nowMs: isOver ? null : Math.max(0, races.now() - call.at_ms),
   };

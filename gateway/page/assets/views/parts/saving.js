@@ -1,41 +1,41 @@
 // What racing saved per call, and how sure that is: for the view of racing's worth, and for Live.
 
-import { ms } from "../../lib/format.js";
+import { counted, ms } from "../../lib/format.js";
 
-export const FEWEST = 30; // audits, or calls of which all was seen: of fewer no figure is told (docs/sql.md, race_value)
+const FEWEST = 30; // calls: of fewer no figure is told (docs/sql.md, race_value)
+const LITTLE = 0.1; // extra attempts a call, which are enough where rivals gain nothing
 
 /** Whether a row's calls are of a kind that is raced: embeddings are not, and more of them tell nothing. */
 export function isRaced(row) {
   return row.n_compared > 0 || row.calls_with_extra > 0;
 }
 
-/** Rows of api/race-value that have an interval, and those with raced calls that have none yet. */
+/** Rows of api/race-value that have an interval, the busiest first, and those with raced calls that have none yet. */
 export function parted(rows) {
-  const called = rows.filter((each) => each.calls > 0 && isRaced(each));
-  const sure = called.filter((each) => known(each.saved_low_ms) && known(each.saved_high_ms) && enough(each) >= FEWEST);
+  const called = rows.filter((each) => each.calls > 0 && isRaced(each)).sort((a, b) => b.calls - a.calls);
+  const sure = called.filter((each) => known(each.saved_low_ms) && known(each.saved_high_ms) && each.n_compared >= FEWEST);
   return { sure, unsure: called.filter((each) => !sure.includes(each)) };
 }
 
-/** On how much a row's figure rests: audits, or calls where nothing had to be estimated. */
-export function enough(row) {
-  return (row.basis === "seen" ? row.n_compared : row.n_audits) ?? 0;
-}
-
-/** How much is there of what is needed, in words: `14 of 30 audits`. */
+/** How many calls more are needed, in words. */
 export function soFar(row) {
-  return `${enough(row)} of ${FEWEST} ${row.basis === "seen" ? "calls" : "audits"}`;
+  if (known(row.calls_more)) return `not yet, about ${counted(row.calls_more, "call")} more`;
+  return row.n_compared >= FEWEST ? "not yet, no loser was audited" : `not yet, ${counted(Math.max(1, FEWEST - (row.n_compared ?? 0)), "call")} more`;
 }
 
-/**
- * Milliseconds saved per call, over rows that have an interval: `{ low, mid, high, saved_ms }`. Errors of models are
- * independent, so they add as squares.
- */
-export function perCall(rows) {
-  const calls = total(rows, "n_compared");
-  const saved_ms = total(rows, "saved_ms");
-  const below = Math.hypot(...rows.map((each) => each.saved_ms - each.saved_low_ms));
-  const above = Math.hypot(...rows.map((each) => each.saved_high_ms - each.saved_ms));
-  return { low: (saved_ms - below) / calls, mid: saved_ms / calls, high: (saved_ms + above) / calls, saved_ms };
+/** Milliseconds saved per call, of a row that has an interval: `{ low, mid, high }`. */
+export function perCall(row) {
+  return { low: row.saved_low_ms / row.n_compared, mid: row.saved_ms / row.n_compared, high: row.saved_high_ms / row.n_compared };
+}
+
+/** Whether a row with an interval says that racing is not worth its price: by more than chance, as the database says it. */
+export function isNothing(row) {
+  return row.verdict === "nothing worth its price";
+}
+
+/** That in words, with what would have been enough. */
+export function nothing(row) {
+  return `nothing worth its price here: at most ${ms(Math.max(0, perCall(row).high))} a call${row.extra_per_call > LITTLE ? `. Budget ${LITTLE} would have done` : ""}`;
 }
 
 export function total(rows, column) {

@@ -5,7 +5,9 @@ import { h } from "../../lib/dom.js";
 import { named } from "../../lib/figures.js";
 import { ms, tps } from "../../lib/format.js";
 import { scale } from "./scale.js";
-import { attemptOutcome, roleWords } from "./words.js";
+import { attemptOutcome, narrowedWords, roleWords } from "./words.js";
+
+const SAME_MS = 0.5;
 
 /** Draw them. `nowMs` is the age of a call that runs, else null. */
 export function timeline(call, attempts, nowMs) {
@@ -14,7 +16,31 @@ export function timeline(call, attempts, nowMs) {
   return h("div", { class: "timeline" },
     h("ol", {}, attempts.map((each, at) => h("li", { class: "lane" }, lane(call, each, ends[at], axis)))),
     h("div", { class: "lane", "aria-hidden": "true" }, h("span"), h("div", { class: "axis" }, axis.ticks.map((tick) => h("span", { style: { left: axis.at(tick) } }, tick ? ms(tick) : "0")))),
-    legend(call));
+    legend(call, attempts.some((each) => known(each.headers_ms))));
+}
+
+/** What a race was worth against its first choice alone, as far as is known: `413 ms sooner than …`; null without an answer. */
+export function worthOf(call, attempts) {
+  const primary = attempts.find((each) => each.role === "primary");
+  if (!known(call.ttft_ms) || !primary) return null; // the row of one that is audited comes after its call's
+  if ((call.launched ?? attempts.length) < 2) return `one attempt: nobody raced${call.narrowed ? ` (${narrowedWords(call.narrowed)})` : ""}`;
+  const others = attempts.filter((each) => each !== primary);
+  const at = firstAt(primary);
+  if (at === null) {
+    if (!primary.outcome) return known(call.total_ms) ? `more than ${ms(call.total_ms - call.ttft_ms)} sooner than the first choice alone, which has no token yet` : null;
+    if (!primary.error_kind) return "the first choice was overtaken, and cut before its first token: by how much is not known";
+    const saved = (call.alone_ms ?? 0) - call.ttft_ms;
+    return saved > SAME_MS ? `the first choice failed: ${ms(saved)} sooner than asking another only then` : "the first choice failed, and another answered";
+  }
+  if (at > call.ttft_ms + SAME_MS) return `${ms(at - call.ttft_ms)} sooner than the first choice alone`;
+  const later = others.map(firstAt).filter((each) => each !== null);
+  return later.length ? `the first choice won, ${ms(Math.max(0, Math.min(...later) - call.ttft_ms))} before the next` : "the first choice won";
+}
+
+/** When an attempt had what can win its call, in ms of the call; null if it never had. */
+function firstAt(attempt) {
+  const first = firstToken(attempt);
+  return first === null ? null : attempt.launch_offset_ms + first;
 }
 
 function lane(call, attempt, end, axis) {
@@ -27,8 +53,8 @@ function lane(call, attempt, end, axis) {
     h("div", { class: "who" }, h("b", {}, named(attempt.deployment)), h("small", {}, roleWords(attempt.role))),
     h("div", { class: "track", "aria-hidden": "true", style: { "--lane": colourOf(attempt.deployment) } },
       axis.ticks.map((tick) => h("i", { class: "rule", style: { left: axis.at(tick) } })),
-      part("until-headers", begin, begin + (headers ?? first ?? end - begin)),
-      headers === null || headers === undefined ? null : part("until-token", begin + headers, first === null ? end : begin + first),
+      headers === undefined ? null : part("until-headers", begin, begin + (headers ?? first ?? end - begin)), // while it runs they are not told
+      headers === null ? null : part("until-token", begin + (headers ?? 0), first === null ? end : begin + first),
       first === null ? null : part(`answer ${kind}`, begin + first, end),
       h("i", { class: "mark launch", style: { left: axis.at(begin) } }),
       first === null ? null : h("i", { class: "mark first", style: { left: axis.at(begin + first) } }),
@@ -46,8 +72,8 @@ function figures(attempt, first) {
   return said.join(" · ");
 }
 
-function legend(call) {
-  const items = [["until-headers", "until the headers"], ["until-token", "until the first token"], ["answer good", "tokens"]];
+function legend(call, hasHeaders) {
+  const items = [...(hasHeaders ? [["until-headers", "until the headers"]] : []), ["until-token", "until the first token"], ["answer good", "tokens"]];
   return h("p", { class: "key-line", "aria-hidden": "true" }, items.map(([name, words]) => h("span", {}, h("i", { class: `swatch-part ${name}` }), words)),
     known(call.ttft_ms) ? h("span", {}, h("i", { class: "swatch-part claim" }), "the client's first token") : null);
 }

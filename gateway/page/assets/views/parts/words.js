@@ -1,5 +1,7 @@
 // What codes of the ledger mean, in words.
 
+import { time } from "../../lib/format.js";
+
 const CALL_ERRORS = {
   all_providers_failed: "every provider failed",
   no_valid_answer: "no answer was valid",
@@ -106,4 +108,14 @@ export function callOutcome({ status_code: status, error_kind: error }) {
   if (status === 499) return { sign: "↩", words: error && error !== "client_disconnected" ? errorWords(error) : "client left", kind: "left" };
   if (status < 400 && !error) return { sign: "✓", words: "answered", kind: "good" };
   return { sign: "✕", words: `${status} ${errorWords(error)}`.trim(), kind: "bad" };
+}
+
+/** Since when most calls of a model have fewer attempts than asked for, and why; null if they have not. */
+export function narrowedLine({ model, narrowed }) {
+  return narrowed ? `${model}: racing narrowed since ${time(narrowed.since)}: ${narrowed.why}` : null;
+}
+
+/** Why a call had fewer attempts than asked for. */
+export function narrowedWords(reason) {
+  return reason.replaceAll("_", " ");
 }
