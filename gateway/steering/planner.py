@@ -306,7 +306,13 @@ class Draft:
             return Why.CROWDED
         if self._is_billed_in_full(rival):
             return Why.BILLED
-        saves_s = worth_s(self._lineup, self._primary, rival, kept=self._kept, holds=self._terms.holds)
+        holds = self._terms.holds
+        # A fast decoder without measurements looks like a slow one; where answers are held, any other may be one.
+        if self._lineup.after_s and not all(
+            [each.estimate.speed_known for each in (self._others if holds else [rival])]
+        ):
+            return None
+        saves_s = worth_s(self._lineup, self._primary, rival, kept=self._kept, holds=holds)
         if saves_s >= (least_s := floor_s(self._primary, self.race)):
             return None
         self.worth_s = saves_s, least_s
