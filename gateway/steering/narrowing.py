@@ -70,16 +70,16 @@ class Narrowings:
         self._due_to = due_to
         self._clock = clock
         self._unix_clock = unix_clock
-        self._models: dict[str, _Recent] = {}  # those of which a recent call was narrowed
+        self.models: dict[str, _Recent] = {}  # those of which a recent call was narrowed
 
     def call_finished(self, record: CallRecord) -> None:
         """Count a call; log when the state of its model changes."""
         model, reason = record.answered_model or record.model, record.narrowed
-        recent = self._models.get(model)
+        recent = self.models.get(model)
         if recent is None:
             if reason is None:  # the usual case
                 return
-            recent = self._models[model] = _Recent()
+            recent = self.models[model] = _Recent()
         now_s = self._clock()
         if reason is not None or (record.width_asked or 1) > 1:
             recent.reasons.append(reason)
@@ -89,11 +89,11 @@ class Narrowings:
         elif recent.told is not None and now_s - recent.held_at_s >= ENDS_AFTER_S:
             self._widened(model, recent)
         if recent.told is None and not any(recent.reasons):
-            del self._models[model]
+            del self.models[model]
 
     def of(self, model: str) -> Narrowing | None:
         """Return the state of a model; None if its calls are not narrowed, or there was none for a minute."""
-        recent = self._models.get(model)
+        recent = self.models.get(model)
         if recent is None or recent.told is None or self._clock() - recent.held_at_s >= ENDS_AFTER_S:
             return None
         reason, since = recent.told
@@ -101,7 +101,7 @@ class Narrowings:
 
     def keep(self, models: Container[str]) -> None:
         """Forget all other models."""
-        self._models = {model: recent for model, recent in self._models.items() if model in models}
+        self.models = {model: recent for model, recent in self.models.items() if model in models}
 
     def _narrowed(self, model: str, recent: _Recent, reason: Narrowed, now_s: float) -> None:
         told = recent.told

@@ -308,9 +308,7 @@ class Draft:
             return Why.BILLED
         holds = self._terms.holds
         # A fast decoder without measurements looks like a slow one; where answers are held, any other may be one.
-        if self._lineup.after_s and not all(
-            [each.estimate.speed_known for each in (self._others if holds else [rival])]
-        ):
+        if self._lineup.after_s and not all(each.estimate.speed_known for each in (self._others if holds else [rival])):
             return None
         saves_s = worth_s(self._lineup, self._primary, rival, kept=self._kept, holds=holds)
         if saves_s >= (least_s := floor_s(self._primary, self.race)):

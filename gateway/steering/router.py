@@ -217,7 +217,8 @@ class Steering:
     def call_finished(self, record: CallRecord) -> None:
         """Learn the lengths of answers, and whether racing is narrowed."""
         self._learning.call_finished(record)
-        self._narrowings.call_finished(record)
+        if record.narrowed is not None or self._narrowings.models:
+            self._narrowings.call_finished(record)
 
     def health_of(self, deployment: str) -> Health:
         """Return the health of a deployment as this replica sees it."""
@@ -379,7 +380,10 @@ class Steering:
         names = self._configured.get(model) or self._planned.get(model, ())
         if reason is Narrowed.COOLING:
             return [each.deployment for each in not_asked(self._learning.healths, names, (), self._clock())]
-        return [name for name in names if name in self._learning.limited] if reason is Narrowed.RATE_LIMITS else ()
+        if reason is not Narrowed.RATE_LIMITS:
+            return ()
+        full = self._full(names, self._clock()) or self._learning.limited  # else only all together have no room
+        return [name for name in names if name in full]
 
     def _forget(self) -> None:
         """Once per slot, drop models that are no longer called: clients may list deployments as a model."""
