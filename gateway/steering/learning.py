@@ -547,18 +547,16 @@ class Learning:
         field = cut(deployment, api, age_s / factor)
         self._suspects.hold_back(model, deployment, field, unix_s)
         estimate = self._snapshots.at(model, api, size).of(deployment)
+        reason = None
         if not is_lost:
             reason = self._suspects.left(deployment, estimate, loser.client, corrected_s)
-            if reason is not None and health.open_breaker(now_s):
-                self._strikes.struck(deployment, loser.provider, opened=True, ago_s=ago_s)
-                self._opened(deployment, reason, model, ago_s)
-            return
-        if loser.role is Role.PRIMARY and corrected_s >= estimate.q95_s:
+        elif loser.role is Role.PRIMARY and corrected_s >= estimate.q95_s:
             self._strike(model, loser, "hangs", ago_s)
         elif self._suspects.is_silent(deployment, estimate, corrected_s / factor):
-            health.open_breaker(now_s)
+            reason = "silent"
+        if reason is not None and health.open_breaker(now_s):
             self._strikes.struck(deployment, loser.provider, opened=True, ago_s=ago_s)
-            self._opened(deployment, "silent", model, ago_s)
+            self._opened(deployment, reason, model, ago_s)
 
     def _judged(self, model: str, attempt: AttemptRecord) -> None:
         assert attempt.judged_as is not None

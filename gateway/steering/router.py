@@ -85,9 +85,7 @@ class Steering:
         self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model
         self._planned: dict[str, tuple[str, ...]] = {}  # by model, of the last plan: clients may list deployments
         self._payers: dict[str, str] = {}  # by model: the model whose budget applies instead of its own
-        self.refused_by: str | None = (
-            None  # budget, rate_limits, usd_per_day or extra_usd_per_call: the last ``permit``
-        )
+        self.refused_by: Narrowed | None = None  # the limit that refused the last ``permit``
         self._slot = 0
         self._round = self._refreshed()
 
@@ -174,9 +172,7 @@ class Steering:
         """
         now_s = self._clock()
         room, _ = self._room(model, self._planned.get(model, ()), now_s)
-        if launch.deployment in self._learning.limited and not self._learning.health_of(launch.deployment).has_room(
-            now_s
-        ):
+        if self._full((launch.deployment,), now_s):
             room = 0.0
         limit = self.refused_by = self._budgets.draw(
             model, launch.role, race, cost_usd=cost_usd, payer=payer or model, room=room, now_s=now_s
