@@ -194,7 +194,7 @@ PRICE_MIN_S = 0.001  # bound: less is treated as 0
 LIMIT_KEPT_S = 300.0
 LIMIT_USED = 0.9  # world limited: of what rate limits let through: primaries and extra attempts together
 # world limited: admitted in the minute before a 429: so many show an account that others may have, too
-WARY_FROM = 50
+WARY_FROM = 30
 LIMIT_GROWS = 1.25  # world limited, ratelimit: the factor by which more is tried each minute than was admitted lately
 TOLD_FROM = 5  # statistics: launches in a minute, from which on what is left of a limit says how large it is
 # vendors: a 429 with a shorter wait is of a limit that refills steadily, with a longer one of a window
