@@ -114,8 +114,8 @@ class Narrowings:
             # Event race.narrowed: Most calls of `model` have fewer attempts than their mode, width and budget ask for,
             # since `since`; `reason` is a value of `calls.narrowed`, and `why` says it in words. It is written once
             # when that begins, and again if the reason changes; as a warning where a limit or a fault is the reason.
-            # Do: See the [reasons](../policy.md#fewer-attempts): raise the limit that is named, or nothing if it is as you
-            # want it.
+            # Do: See the [reasons](../policy.md#fewer-attempts): raise the limit that is named, or nothing if it is as
+            # you want it.
             if reason in _EXPECTED:
                 get_logger().info("race.narrowed", **facts)
             else:
