@@ -32,6 +32,7 @@ from gateway.steering.constants import (
     RESCUE_FACTOR,
     RESCUE_MAX_S,
     RESCUE_MIN_S,
+    WORTH_HELD,
 )
 from gateway.steering.health import State, probe_limit_s
 from gateway.steering.plans import Launch, Offer, Plan, Why
@@ -308,12 +309,13 @@ class Draft:
             return Why.BILLED
         holds = self._terms.holds
         # A fast decoder without measurements looks like a slow one; where answers are held, any other may be one.
-        if self._lineup.after_s and not all(
-            [each.estimate.speed_known for each in (self._others if holds else [rival])]
-        ):
+        unsure = self._others if holds else (rival,)
+        if self._lineup.after_s and not all(each.estimate.speed_known for each in unsure):
             return None
         saves_s = worth_s(self._lineup, self._primary, rival, kept=self._kept, holds=holds)
-        if saves_s >= (least_s := floor_s(self._primary, self.race)):
+        least_s = floor_s(self._primary, self.race)
+        # The sum of what held answers gain leaves out faults, in which a second one helps.
+        if saves_s >= (WORTH_HELD * least_s if holds else least_s):
             return None
         self.worth_s = saves_s, least_s
         return Why.WORTH
