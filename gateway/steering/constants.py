@@ -94,6 +94,7 @@ HEDGE_MIN_S = 0.05  # tuned: earliest hedge
 HEDGE_MAX_S = 10.0  # tuned: latest hedge
 # world constant: of the primary's mean TTFT: what an attempt from the start must save at least; less is not felt
 WORTH_SHARE = 0.01
+WORTH_HELD = 0.2  # world region, flapping: the part of this floor that holds for answers that are held
 # judgement: shares of the primary's first tokens after which a hedge may start if a second has a value
 VALUED_STARTS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
 # world correlated: of the seconds that independent attempts would save, until audits say how many it is

@@ -17,20 +17,6 @@ RECENT = 20  # calls that could have been narrowed; racing is narrowed if half o
 FEWEST = 5  # narrowed calls, so that it is never told after one or two
 ENDS_AFTER_S = 60.0  # without that: calls that alternate would else be told one by one
 
-# In words, with the deployments it is due to: "a/x is", "a/x and b/x are", or a word for those that are not known.
-_WHY = {
-    Narrowed.STATEFUL: "requests change something at the provider, so they are never sent twice",
-    Narrowed.LONG_PROMPT: "prompts are longer than max_prompt_tokens",
-    Narrowed.UNFIT: "other deployments cannot answer these requests",
-    Narrowed.COOLING: "{who} not available: after a 429, broken or out",
-    Narrowed.CAPACITY: "other deployments have no free seat",
-    Narrowed.RATE_LIMITS: "{who} rate-limited",
-    Narrowed.USD: "usd_per_day is used up",
-    Narrowed.USD_PER_CALL: "extra_usd_per_call is used up",
-    Narrowed.BUDGET: "the budget for extra attempts is used up",
-    Narrowed.PROBE: "second attempts probe a broken deployment",
-    Narrowed.NO_RIVAL_WORTH_IT: "no other deployment is expected to save enough time",
-}
 # What the requests themselves or the policy want: nobody has to do anything.
 _EXPECTED = {
     Narrowed.STATEFUL, Narrowed.LONG_PROMPT, Narrowed.UNFIT, Narrowed.PROBE, Narrowed.NO_RIVAL_WORTH_IT,
@@ -133,5 +119,4 @@ class Narrowings:
 
     def _why(self, model: str, reason: Narrowed) -> str:
         names = self._due_to(model, reason)
-        who = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'}" if names else "other deployments are"
-        return _WHY[reason].format(who=who)
+        return reason.in_words(f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'}" if names else None)
