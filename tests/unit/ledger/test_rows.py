@@ -128,6 +128,7 @@ def test_a_call_that_never_ended_is_interrupted_and_so_are_its_attempts() -> Non
     rows = Rows(Started(start))
     call = dict(zip(CALL_COLUMNS, rows.calls[0], strict=True))
     assert (call["status_code"], call["error_kind"], call["launched"]) == (500, "interrupted", 2)
+    assert call["extras"] == 1
     assert (call["total_ms"], call["winner_attempt_id"], call["cost_usd"]) == (None, None, None)
     assert (call["request_id"], call["answered_model"], call["dropped"]) == ("mine", None, None)
     assert (call["api"], call["size_class"]) == (start.endpoint, start.prompt_class % 10)
