@@ -92,6 +92,8 @@ def attempt_record(
     reported, error = measurement.reported, ending.error
     tokens, tools = measurement.tokens(), reported.tool_calls
     gaps = measurement.gaps.figures() if measurement.meaningful else None
+    text_gap_s = measurement.text_gap_s  # as ``milliseconds`` rounds, without a call
+    text_gap_max_ms = None if text_gap_s == -inf else round(max(0.0, text_gap_s) * 1_000_000) / 1000
     secrets = exchange.secrets if exchange is not None else ()
     return AttemptRecord(
         id=start.id,
@@ -139,7 +141,7 @@ def attempt_record(
         itl_p50_ms=gaps.p50_ms if gaps is not None else None,
         itl_p95_ms=gaps.p95_ms if gaps is not None else None,
         itl_max_ms=gaps.max_ms if gaps is not None else None,
-        text_gap_max_ms=None if measurement.text_gap_s == -inf else milliseconds(max(0.0, measurement.text_gap_s)),
+        text_gap_max_ms=text_gap_max_ms,
         speech_pause_ms=None if measurement.pause_s is None else milliseconds(measurement.pause_s),
         itl=gaps.counts if gaps is not None else None,
         model=start.model,
