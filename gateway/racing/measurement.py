@@ -367,6 +367,8 @@ class Measurement:
         self.last_at = now
         if self.text_at is not None and now - self.text_at > self.text_gap_s:
             self.text_gap_s = now - self.text_at
+        if number > 1 and self.text_gap_s < 0.0:
+            self.text_gap_s = 0.0  # between those that arrived together
         self.text_at = now
 
     def blocked(self, seconds: float) -> None:
