@@ -102,7 +102,9 @@ class Draft:
         self.asked = self.raced = 0  # further attempts at the start: of the settings, and of what limits leave
         self.offer: Offer | None = None  # the further attempt that is worth its cost
         self.long_prompt = terms.prompt_tokens > race.max_prompt_tokens
-        self.launches = [Launch(primary.deployment, 0.0, Role.PRIMARY, why=why)]
+        self.explores = why is Why.TRIAL  # an attempt is watched, though it should lose
+        watch_s = probe_limit_s(primary.estimate.well_q95_s) if self.explores else None
+        self.launches = [Launch(primary.deployment, 0.0, Role.PRIMARY, self.explores, why, watch_s)]
         self.reasons = ["long prompt: hedged"] if self.long_prompt else []
         self._primary = primary
         self._others = others
@@ -116,10 +118,6 @@ class Draft:
         self._terms = terms
         self.cost_first = terms.objective is Objective.COST
         self.random = random
-        self.explores = why is Why.TRIAL
-        if self.explores:
-            watch_s = probe_limit_s(primary.estimate.well_q95_s)
-            self.launches[0] = msgspec.structs.replace(self.launches[0], audited=True, watch_s=watch_s)
 
     def add_others(self, canary: Candidate | None, tokens: float, *, probes: bool, configured: int) -> float | None:
         """Add all further attempts; return the start of the first rescue, None if two may never run at once.
