@@ -1,8 +1,10 @@
 """Which attempts ran beside another one of their call, and how many; and how long an answer's text paused.
 
 ``launched - 1`` counts what replaced a failed attempt too. Sums and views have ``extras`` from now on, and that of rows
-of older versions, which is unknown.
+of older versions, which is unknown. The verdict on racing's worth is 'saved' only where it surely saved something.
 """
+
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -33,9 +35,11 @@ def upgrade() -> None:
     op.add_column("attempts", sa.Column("is_extra", sa.Boolean))
     op.add_column("attempts", sa.Column("text_gap_max_ms", sa.Double))
     _count(dict(COUNTED.values()))
+    _make_views(revision)
 
 
 def downgrade() -> None:
+    _make_views("0034")
     if op.get_bind().dialect.name == "postgresql":  # likewise
         op.execute("lock table calls, attempts in access exclusive mode")
     _count({now: before for before, now in COUNTED.values()})
@@ -58,3 +62,19 @@ def _count(instead: dict[str, str]) -> None:
     if not is_postgres:
         op.execute("drop trigger roll_up")
     bind.exec_driver_sql(definition)
+
+
+def _make_views(of_revision: str) -> None:
+    views, sums = _revision("0024"), _revision("0007")
+    text = views._file(of_revision, "race_value")  # noqa: SLF001 - of the same views
+    for span in _revision("0034").SPANS:
+        name, windows = (f"race_value_{span}", sums.windows(span)) if span else ("race_value", views.ALL_TIME)
+        views._make(name, sums.defined(text, name, windows, ""))  # noqa: SLF001 - likewise
+
+
+def _revision(name: str) -> Any:
+    """Return the module of a revision."""
+    script = op.get_context().script
+    if script is None:
+        raise RuntimeError("a revision of its own has no others to ask")
+    return script.get_revision(name).module
