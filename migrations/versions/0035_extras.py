@@ -69,7 +69,7 @@ def _make_views(of_revision: str) -> None:
     text = views._file(of_revision, "race_value")  # noqa: SLF001 - of the same views
     for span in _revision("0034").SPANS:
         name, windows = (f"race_value_{span}", sums.windows(span)) if span else ("race_value", views.ALL_TIME)
-        views._make(name, sums.defined(text, name, windows, ""))  # noqa: SLF001 - likewise
+        views._make(name, sums.defined(text, name, windows, ""))
 
 
 def _revision(name: str) -> Any:
