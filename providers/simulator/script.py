@@ -147,6 +147,12 @@ class Gate(msgspec.Struct, frozen=True):
     event: asyncio.Event
 
 
+class Pause(msgspec.Struct, frozen=True):
+    """Wait so many seconds."""
+
+    seconds: float
+
+
 class Hang(msgspec.Struct, frozen=True):
     """Wait until the client hangs up."""
 
@@ -170,6 +176,7 @@ Step = (
     | Done
     | ErrorEvent
     | Gate
+    | Pause
     | Hang
     | Drop
 )
@@ -199,6 +206,8 @@ class Performance(ABC):
             match step:
                 case Gate(opened):
                     await opened.wait()
+                case Pause(seconds):
+                    await asyncio.sleep(seconds)
                 case Hang():
                     await asyncio.Event().wait()
                 case Drop():
@@ -428,6 +437,11 @@ class ScriptedProvider:
         """Use ``script`` for the next request. Several such scripts are used in their order."""
         self._once.append(script)
 
+    def script_for(self, body: Any) -> Sequence[Step]:
+        """Return the script for a request with this body; other providers may look at it."""
+        del body
+        return self._once.popleft() if self._once else self.script
+
     async def reach(self, **at_least: int) -> None:
         """Wait until every named count is at least the given number: ``await provider.reach(requests=2)``."""
         await self._tally.reach(**at_least)
@@ -454,7 +468,7 @@ class ScriptedProvider:
     async def _receive(self, request: web.Request) -> tuple[Sequence[Step], Any]:
         body = msgspec.json.decode(await request.read())
         self._keep(request, body)
-        return (self._once.popleft() if self._once else self.script), body
+        return self.script_for(body), body
 
     def _keep(self, request: web.Request, body: Any) -> None:
         headers = {name.lower(): value for name, value in request.headers.items()}
