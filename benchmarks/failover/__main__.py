@@ -3,7 +3,8 @@
     python -m benchmarks.failover [--faults silence cut] [--setups single] [--json] [--write]
 
 One gateway in its own process, two scripted providers for each cell, real sockets, default time-outs. The one that the
-gateway asks first fails; its well first tokens take 0.3 s, the other's 0.6 s, and an answer has 60 words. Two minutes.
+gateway asks first fails; its usual first token takes 0.3 s, the other's a little longer, and an answer has 60 words.
+It takes two minutes.
 
   pass     the whole text, once: its first token within 10.5 s (1.8 s where first tokens of 0.3 s are known), no pause
            over 15 s in it, at most two requests of a call to the provider that fails. After an outage the first choice

@@ -13,7 +13,18 @@ import aiohttp
 import msgspec
 import yaml
 
-from benchmarks.failover.faults import FAULTS, LIMIT_S, SETUPS, WORDS, Fault, Outcome, Setup, Verdict, judged_in_turn
+from benchmarks.failover.faults import (
+    FAULTS,
+    LIMIT_S,
+    SETUPS,
+    WELL,
+    WORDS,
+    Fault,
+    Outcome,
+    Setup,
+    Verdict,
+    judged_in_turn,
+)
 from benchmarks.harness.gateways import environment, gateway_command
 from benchmarks.harness.servers import fetch, running, wait_until_listening
 from providers.simulator.script import (
@@ -38,6 +49,7 @@ from tests.services.servers import free_port
 TEXT = " ".join(f"word{number}" for number in range(1, WORDS + 1))
 APART_S = 0.3  # between the beginnings of two cells, so that they do not wait for the processor
 WARMING = 4  # calls at a time
+START_S = 180.0  # with as many models, on a busy machine
 
 
 def script(behaviour: Behaviour, begun: str) -> list[Step]:
@@ -107,8 +119,7 @@ class Cell:
         self.first = self.first or provider
         is_first = provider is self.first
         if self.began_s is None:
-            well = Fault(first=(Behaviour(),)).behaviour(0, is_first=False)
-            return msgspec.structs.replace(well, first_s=well.first_s / 2) if is_first else well
+            return WELL if is_first else self.fault.other
         found = self.fault.behaviour(provider.since_fault, is_first=is_first)
         if found.recovers_s is not None and time.monotonic() - self.began_s >= found.recovers_s:
             return msgspec.structs.replace(found, status=None, recovers_s=None)
@@ -214,7 +225,7 @@ async def serving(cells: Sequence[Cell]) -> AsyncIterator[str]:
         told = {**environment(), "HOLESHOT_LAME_DUCK_S": "0"}
         process = processes.enter_context(running(gateway_command(config), told))
         await asyncio.to_thread(wait_until_listening, process, port)
-        await asyncio.to_thread(fetch, port, "/health/ready")  # it answers once it has started
+        await asyncio.to_thread(fetch, port, "/health/ready", limit_s=START_S)  # it answers once it has started
         yield f"http://127.0.0.1:{port}"
 
 

@@ -13,15 +13,15 @@ from msgspec.structs import replace
 from tests.schedules.scenario import NEVER_S, Behaviour
 
 FIRST_TOKEN_S = 10.5  # where nothing is known of a model it may be late for 10 s
-KNOWN_S = 1.8  # where first tokens of 0.3 s are known: three times their q95, the other's own, and 0.2 s
+KNOWN_S = 1.8  # where first tokens of 0.3 s are known: three times their q95, the other's own, and 0.4 s
 STANDS_STILL_S = 15.0  # a pause in the text: 12 s until it is noticed, and the other's first token
 LIMIT_S = 65.0  # then a call has not ended
 REFUSED_S = 2.0  # until the error where nobody can answer
 MOST_ASKED = 2  # requests of one call to the provider that fails
 WORDS = 60
-OTHER_FIRST_S = 0.6
 
 WELL = Behaviour(opens_s=0.02, first_s=0.28, gap_s=0.015, tokens=WORDS, prose=True)
+SLOWER = replace(WELL, first_s=0.32)
 HANGS = replace(WELL, opens_s=NEVER_S)
 UNAVAILABLE = replace(WELL, status=503, says="The model is overloaded.")
 CUT = replace(WELL, breaks_at=41)
@@ -32,7 +32,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """What the provider that is asked first does with its requests in turn; the last one for all that follow."""
 
     first: tuple[Behaviour, ...]
-    other: Behaviour = WELL
+    other: Behaviour = SLOWER
     known: int = 0  # calls before it, which go well
     calls: int = 1
     every_s: float = 4.0  # between the beginnings of two calls
@@ -41,9 +41,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
     def behaviour(self, number: int, *, is_first: bool) -> Behaviour:
         """Return what is done with a provider's request of this number, from 0."""
-        if is_first:
-            return self.first[min(number, len(self.first) - 1)]
-        return replace(self.other, first_s=OTHER_FIRST_S) if self.other.first_s == WELL.first_s else self.other
+        return self.first[min(number, len(self.first) - 1)] if is_first else self.other
 
 
 FAULTS: Mapping[str, Fault] = {
@@ -66,8 +64,10 @@ FAULTS: Mapping[str, Fault] = {
     "a content filter": Fault(
         first=(replace(WELL, refusal="bad_request", says="The prompt was blocked by the content filter."),)
     ),
-    "cut at word 40, and the other refuses a begun answer": Fault(first=(CUT,), other=replace(WELL, habit="refuses")),
-    "503 for 60 s": Fault(first=(replace(UNAVAILABLE, recovers_s=60.0),), known=5, calls=25),
+    "cut at word 40, and the other refuses a begun answer": Fault(first=(CUT,), other=replace(SLOWER, habit="refuses")),
+    "503 for 60 s": Fault(
+        first=(replace(UNAVAILABLE, recovers_s=60.0),), other=replace(WELL, first_s=0.58), known=5, calls=25
+    ),
     "503 of all": Fault(first=(UNAVAILABLE,), other=UNAVAILABLE, nobody=True),
 }
 BACK_WITHIN_S = 30.0  # of its recovery the first choice answers again

@@ -22,7 +22,7 @@ def happened(fault: Fault, setup: str, first: str, other: str, *, well: tuple[in
     for name, before in zip((first, other), well, strict=True):
         is_first = name == first
         found = [fault.behaviour(number, is_first=is_first) for number in range(MOST_REQUESTS)]
-        behaviours[name] = (*[WELL_EVERYWHERE.behaviour(0, is_first=is_first)] * before, *found)
+        behaviours[name] = (*[WELL if is_first else fault.other] * before, *found)
     names = (first, other) if SETUPS[setup].fallback else sorted((first, other))
     models = SETUPS[setup].models(NAME, *names)
     for model in models.values():
@@ -46,7 +46,8 @@ def verdict(fault: Fault, setup: str) -> Verdict:
     other = "bee" if first == "ada" else "ada"
     well = (0, 0)
     if fault.known:  # the same draws again: as many of these requests go well
-        before = happened(msgspec.structs.replace(WELL_EVERYWHERE, known=fault.known - 1), setup, first, other)
+        healthy = msgspec.structs.replace(fault, first=(WELL,), known=fault.known - 1, calls=1)
+        before = happened(healthy, setup, first, other)
         well = len(before.providers[first].asked), len(before.providers[other].asked)
     evidence = happened(fault, setup, first, other, well=well)
     failing = evidence.providers[first].asked[well[0] :]
