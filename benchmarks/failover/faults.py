@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.schedules.scenario import NEVER_S, Behaviour
 
 FIRST_TOKEN_S = 10.5  # where nothing is known of a model it may be late for 10 s
-KNOWN_S = 1.8  # where first tokens of 0.3 s are known: three times their q95, the other's own, and 0.4 s
+KNOWN_S = 1.8  # where first tokens of 0.3 s are known, and this is exact
 STANDS_STILL_S = 15.0  # a pause in the text: 12 s until it is noticed, and the other's first token
 LIMIT_S = 65.0  # then a call has not ended
 REFUSED_S = 2.0  # until the error where nobody can answer
@@ -112,7 +112,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     status: int | None
     text: str
     is_whole: bool  # a finish reason, and [DONE]
-    has_error: bool
+    error: str | None  # its code
     ttft_s: float | None
     end_s: float | None  # None: it was not waited for
     pause_s: float = 0.0  # the longest in the text
@@ -132,15 +132,15 @@ def judged(fault: Fault, outcome: Outcome, texts: Collection[str]) -> Verdict:
     text_is_right = outcome.text in texts
     if outcome.end_s is None or outcome.end_s > LIMIT_S:
         return Verdict("fail", f"no end within {LIMIT_S:g} s")
-    if outcome.is_whole and not outcome.has_error:
+    if outcome.is_whole and outcome.error is None:
         return _answered(fault, outcome) if text_is_right else Verdict("fail", "another text, and no error")
-    if not outcome.has_error:
+    if outcome.error is None:
         return Verdict("fail", "cut, and no error")
     if not any(each.startswith(outcome.text) for each in texts):
         return Verdict("fail", "a wrong text, and an error")
     if fault.nobody and outcome.end_s <= REFUSED_S and not outcome.text:
         return Verdict("pass")
-    return Verdict("safe", "an error")
+    return Verdict("safe", f"an error, {outcome.error}")
 
 
 def _answered(fault: Fault, outcome: Outcome) -> Verdict:

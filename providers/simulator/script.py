@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
@@ -405,6 +405,7 @@ class ScriptedProvider:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.script: Sequence[Step] = answer("Hello", " there", "!") if script is None else script
+        self.answers: Callable[[Any], Sequence[Step]] | None = None  # the script by a request's body, instead
         self.base_url = ""
         self.received: list[Received] = []
         self._once: deque[Sequence[Step]] = deque()
@@ -437,11 +438,6 @@ class ScriptedProvider:
         """Use ``script`` for the next request. Several such scripts are used in their order."""
         self._once.append(script)
 
-    def script_for(self, body: Any) -> Sequence[Step]:
-        """Return the script for a request with this body; other providers may look at it."""
-        del body
-        return self._once.popleft() if self._once else self.script
-
     async def reach(self, **at_least: int) -> None:
         """Wait until every named count is at least the given number: ``await provider.reach(requests=2)``."""
         await self._tally.reach(**at_least)
@@ -468,7 +464,9 @@ class ScriptedProvider:
     async def _receive(self, request: web.Request) -> tuple[Sequence[Step], Any]:
         body = msgspec.json.decode(await request.read())
         self._keep(request, body)
-        return self.script_for(body), body
+        if self._once:
+            return self._once.popleft(), body
+        return (self.script if self.answers is None else self.answers(body)), body
 
     def _keep(self, request: web.Request, body: Any) -> None:
         headers = {name.lower(): value for name, value in request.headers.items()}

@@ -61,13 +61,15 @@ def verdict(fault: Fault, setup: str) -> Verdict:
 def outcome(evidence: Evidence, number: int, first: str) -> Outcome:
     seen = evidence.clients[0].seen[number]
     record = next(each for each in evidence.witness.finished if each.request_id == seen.name)
-    said: list[dict[str, Any]] = [msgspec.json.decode(data) for data in re.findall(rb"(?m)^data: (\{.*)$", seen.body)]
+    said: list[dict[str, Any]] = [
+        msgspec.json.decode(data) for data in re.findall(rb"(?m)^(?:data: )?(\{.*)$", seen.body)
+    ]
     choices = [choice for chunk in said for choice in chunk.get("choices", ())]
     return Outcome(
         status=seen.status,
         text="".join(choice["delta"].get("content") or "" for choice in choices),
         is_whole=any(choice["finish_reason"] for choice in choices) and b"[DONE]" in seen.body,
-        has_error=seen.status != 200 or any("error" in chunk for chunk in said),
+        error=next((str(chunk["error"]["code"]) for chunk in said if "error" in chunk), None),
         ttft_s=None if record.ttft_ms is None else record.ttft_ms / 1000,
         end_s=record.total_ms / 1000,
         asked_first=sum(each.call == seen.name for each in evidence.providers[first].asked),
@@ -98,10 +100,10 @@ def test_a_client_has_the_whole_answer_or_an_error_where_nobody_continues_it(fau
 
 
 def test_an_answer_that_looks_whole_and_is_not_fails() -> None:
-    part = Outcome(status=200, text="a b", is_whole=True, has_error=False, ttft_s=0.1, end_s=0.2)
+    part = Outcome(status=200, text="a b", is_whole=True, error=None, ttft_s=0.1, end_s=0.2)
     cases = {
         "fail": part,
-        "safe": msgspec.structs.replace(part, has_error=True),
+        "safe": msgspec.structs.replace(part, error="disconnected"),
         "pass": msgspec.structs.replace(part, text="a b c"),
         "partial": msgspec.structs.replace(part, text="a b c", ttft_s=11.0, end_s=11.1),
     }
@@ -112,5 +114,5 @@ def test_an_answer_that_looks_whole_and_is_not_fails() -> None:
 
 @pytest.mark.parametrize("change", [{"end_s": None}, {"end_s": 66.0}, {"is_whole": False}, {"text": "a x"}])
 def test_no_end_no_error_and_wrong_text_fail(change: dict[str, Any]) -> None:
-    outcome = Outcome(status=200, text="a b c", is_whole=True, has_error=False, ttft_s=0.1, end_s=0.2)
+    outcome = Outcome(status=200, text="a b c", is_whole=True, error=None, ttft_s=0.1, end_s=0.2)
     assert judged(FAULTS["silence"], msgspec.structs.replace(outcome, **change), {"a b c"}).word == "fail"
