@@ -172,11 +172,13 @@ async def _one(running: RunningGateway, api: str, kind: str, models: Sequence[Sp
     seen = asyncio.Event()
     thoughts = _thinking(api) if kind == "thinks first" and api != "completions" else []
     breaks = BREAKS[dice.choice(list(BREAKS))]
-    running["first"].script = [*thoughts, *SAYS[api](_pieces(delivered, dice)), Gate(seen), *breaks]
+    breaking = [*thoughts, *SAYS[api](_pieces(delivered, dice)), Gate(seen), *breaks]
+    first = Spoken(api, answer, "exactly", models[0].way, dice)  # asked again, if another breaks
+    running["first"].answers = lambda body: first.script(body) if begun_in(body) else breaking
     for name, model in zip(NAMES[1:], models, strict=True):
         running[name].answers = model.script
     text, is_whole = await _told(running, api, seen)
-    rights = {answer} | models[0].whole | models[1].whole
+    rights = {answer}.union(first.whole, *[model.whole for model in models])
     if is_whole:
         if text in rights:
             return "whole"
