@@ -66,7 +66,7 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "cut at word 40, and the other refuses a begun answer": Fault(first=(CUT,), other=replace(SLOWER, habit="refuses")),
     "503 for 60 s": Fault(
-        first=(replace(UNAVAILABLE, recovers_s=60.0),), other=replace(WELL, first_s=0.58), known=5, calls=25
+        first=(replace(UNAVAILABLE, recovers_s=60.0),), other=replace(WELL, first_s=0.58), known=20, calls=25
     ),
     "503 of all": Fault(first=(UNAVAILABLE,), other=UNAVAILABLE, nobody=True),
 }

@@ -161,7 +161,7 @@ async def _of_api(api: str, calls: int, place: Path, seed: int) -> Found:
                 if end in {"spaces", "wrong"}:
                     sys.stderr.write(f"{end}: {api}, {kind}, {habits}, {way}\n")
                 found[api, kind, can, end] += 1
-        sys.stderr.write(f"{api}: {at + BATCH:,} of {calls:,}\n")
+        sys.stderr.write(f"{api}: {min(at + BATCH, calls):,} of {calls:,}\n")
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from benchmarks.failover.faults import FAULTS, SETUPS, WELL, Fault, Outcome, Verdict, judged, judged_in_turn
+from benchmarks.failover.faults import FAULTS, SETUPS, WELL, Fault, Outcome, Verdict, judged_in_turn
 from tests.schedules.scenario import Ask, Behaviour, Client, Scenario
 from tests.schedules.simulation import Evidence, run
 
@@ -79,7 +79,7 @@ def outcome(evidence: Evidence, number: int, first: str) -> Outcome:
 BREAKS = ("cut at word 40", "an event that is not JSON", "silence from word 20 on")
 TAKES_OVER = "race of two, `takeover`"
 WITH_FALLBACKS = tuple(name for name, setup in SETUPS.items() if setup.fallback)
-# They end by time-outs of two minutes.
+# These are not as they should be: they end by time-outs of two minutes; and the first choice is back after 34 s.
 OPEN = {(BREAKS[2], setup) for setup in SETUPS} | {("503 for 60 s", "`single`")}
 OPEN |= {(fault, setup) for fault in FAULTS if "first token" in fault or fault == "silence" for setup in WITH_FALLBACKS}
 
@@ -97,22 +97,3 @@ def wanted(fault: str, setup: str) -> str:
 def test_a_client_has_the_whole_answer_or_an_error_where_nobody_continues_it(fault: str, setup: str) -> None:
     seen = verdict(FAULTS[fault], setup)
     assert seen.word == wanted(fault, setup), seen.why
-
-
-def test_an_answer_that_looks_whole_and_is_not_fails() -> None:
-    part = Outcome(status=200, text="a b", is_whole=True, error=None, ttft_s=0.1, end_s=0.2)
-    cases = {
-        "fail": part,
-        "safe": msgspec.structs.replace(part, error="disconnected"),
-        "pass": msgspec.structs.replace(part, text="a b c"),
-        "partial": msgspec.structs.replace(part, text="a b c", ttft_s=11.0, end_s=11.1),
-    }
-    assert {word: judged(FAULTS["silence"], each, {"a b c"}).word for word, each in cases.items()} == {
-        word: word for word in cases
-    }
-
-
-@pytest.mark.parametrize("change", [{"end_s": None}, {"end_s": 66.0}, {"is_whole": False}, {"text": "a x"}])
-def test_no_end_no_error_and_wrong_text_fail(change: dict[str, Any]) -> None:
-    outcome = Outcome(status=200, text="a b c", is_whole=True, error=None, ttft_s=0.1, end_s=0.2)
-    assert judged(FAULTS["silence"], msgspec.structs.replace(outcome, **change), {"a b c"}).word == "fail"
