@@ -32,6 +32,7 @@ from gateway.steering.constants import (
     RESCUE_FACTOR,
     RESCUE_MAX_S,
     RESCUE_MIN_S,
+    TRIAL_HEDGED_S,
     WORTH_HELD,
 )
 from gateway.steering.health import State, probe_limit_s
@@ -101,7 +102,9 @@ class Draft:
         self.asked = self.raced = 0  # further attempts at the start: of the settings, and of what limits leave
         self.offer: Offer | None = None  # the further attempt that is worth its cost
         self.long_prompt = terms.prompt_tokens > race.max_prompt_tokens
-        self.launches = [Launch(primary.deployment, 0.0, Role.PRIMARY, why=why)]
+        self.explores = why is Why.TRIAL  # an attempt is watched, though it should lose
+        watch_s = probe_limit_s(primary.estimate.well_q95_s) if self.explores else None
+        self.launches = [Launch(primary.deployment, 0.0, Role.PRIMARY, self.explores, why, watch_s)]
         self.reasons = ["long prompt: hedged"] if self.long_prompt else []
         self._primary = primary
         self._others = others
@@ -115,7 +118,6 @@ class Draft:
         self._terms = terms
         self.cost_first = terms.objective is Objective.COST
         self.random = random
-        self.explores = False
 
     def add_others(self, canary: Candidate | None, tokens: float, *, probes: bool, configured: int) -> float | None:
         """Add all further attempts; return the start of the first rescue, None if two may never run at once.
@@ -123,7 +125,11 @@ class Draft:
         ``canary`` is the one drawn to be tried.
         """
         lineup, race = self._lineup, self.race
+        # A broken canary is tried in its turn: its configured share says how often.
+        probe = canary if canary is not None and canary.condition.probe_due else lineup.probe
         if self.strategy.in_turn:
+            if probe is not None and (race.budget > 0 or probes) and not self._terms.stateful:
+                self._explore(probe, Why.PROBE)
             if race.budget > 0:
                 self.add_rescues_of_one()
             if self._terms.asked is not None:
@@ -134,8 +140,7 @@ class Draft:
             self.ask()
         else:
             if race.budget > 0 or probes:
-                # A broken canary is tried in its turn: its configured share says how often.
-                self.add_second(canary if canary is not None and canary.condition.probe_due else lineup.probe, tokens)
+                self.add_second(probe, tokens)
             number = max(configured, len(lineup.candidates)) - len(lineup.canaries)
             self.add_late_and_raced(alone=not self._others and number <= 1)
         rescue_s = self.add_rescues(lineup.reserve)
@@ -352,7 +357,8 @@ class Draft:
             self._launch(spare, min(NEXT_AT_LATEST_S, number * rescue_s), Role.HEDGE, Why.RESCUE)
 
     def _rescue_s(self) -> float:
-        return min(RESCUE_MAX_S, max(RESCUE_MIN_S, RESCUE_FACTOR * self._primary.estimate.q95_s))
+        most_s = TRIAL_HEDGED_S if self._why is Why.TRIAL else RESCUE_MAX_S
+        return min(most_s, max(RESCUE_MIN_S, RESCUE_FACTOR * self._primary.estimate.q95_s))
 
     def audit(self, share: float) -> None:
         """Draw whether attempts that start at once are watched to their first token if they lose.
@@ -478,6 +484,8 @@ def plan(
         chosen, weights_up_to = lineup.eligible(held) if held else (lineup.near, lineup.weights_up_to)
         primary = _draw(chosen, weights_up_to, random)
         why = Why.DRAWN if chosen is lineup.near else Why.CACHE_WARM
+    if primary.condition.trial_in_s == 0.0:
+        why = Why.TRIAL
     others = [each for each in lineup.ranked if each is not primary]
     draft = Draft(
         primary,
@@ -493,10 +501,7 @@ def plan(
         unlimited=unlimited,
     )
     rescue_s = draft.add_others(canary, tokens, probes=probes, configured=configured)
-    width_asked: int = 1
-    narrowed: Narrowed | None = None
-    if draft.asked:
-        width_asked, narrowed = draft.narrowed(limit, configured)
+    width_asked, narrowed = draft.narrowed(limit, configured) if draft.asked else (1, None)
     planned = {launch.deployment for launch in draft.launches}
     last = (*others, *lineup.reserve, *lineup.tripped) if lineup.reserve or lineup.tripped else others
     return Plan(
