@@ -10,7 +10,6 @@ from gateway.settings import RaceSettings
 from gateway.steering.constants import (
     BURST_CALLS,
     BURST_TOKENS,
-    HEDGE_MAX_S,
     HEDGE_MIN_S,
     HEDGE_SHARE,
     LIMIT_GROWS,
@@ -488,4 +487,4 @@ def hedge_quantile(budget: float) -> float:
 
 def hedged_at_s(quantile_s: float) -> float:
     """Return when a hedge starts that waits for this quantile of the primary, in seconds."""
-    return min(HEDGE_MAX_S, max(HEDGE_MIN_S, quantile_s))
+    return max(HEDGE_MIN_S, quantile_s)

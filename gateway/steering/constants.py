@@ -91,7 +91,6 @@ HEADROOM_WINDOW_S = 60.0  # vendors: limits are per minute and refill steadily: 
 COLD_EVENTS = 3  # tuned: with fewer first tokens a primary is unknown and gets company at once; the same for its speed
 HEDGE_SHARE = 0.1  # tuned: hedging at the 90 % quantile costs this much; a larger budget is used for races
 HEDGE_MIN_S = 0.05  # tuned: earliest hedge
-HEDGE_MAX_S = 10.0  # tuned: latest hedge
 # world constant: of the primary's mean TTFT: what an attempt from the start must save at least; less is not felt
 WORTH_SHARE = 0.01
 WORTH_HELD = 0.2  # world region, flapping: the part of this floor that holds for answers that are held
@@ -103,8 +102,10 @@ KEPT_STEP = 0.05  # bound: steps of that share, so that lineups can be kept
 KEPT_MEMORY = 1000  # judgement: audits; then those before count half
 RESCUE_FACTOR = 2.0  # world halfhang: times the primary's q95: then it counts as hanging
 RESCUE_MIN_S = 0.6  # world halfhang: earliest rescue
-RESCUE_MAX_S = 15.0  # tuned: latest first rescue
-NEXT_AT_LATEST_S = 20.0  # bound: the next candidate starts by then, whatever the estimates are
+RESCUE_UNKNOWN_S = 7.3  # bound: twice the q95 of the fixed prior: the least with fewer than KNOWN_EVENTS first tokens
+LATE_FACTOR = 3.0  # judgement: times the q90 of first tokens: then another model is asked beside this one
+LATE_QUANTILE = 0.9  # judgement: the q95 collapses where one attempt in twenty hangs
+LATE_UNKNOWN_S = 10.0  # judgement: the least with fewer than KNOWN_EVENTS first tokens
 LINEUPS_KEPT = 4096  # bound: combinations of model, sizes of prompt and answer, objective and usable deployments
 LINEUPS_WARMED = 100  # bound: of one model: takes some milliseconds
 # bound: after its last use a lineup is still updated in the background when there are new standings

@@ -18,11 +18,9 @@ from gateway.steering.constants import (
     EXPLORE_SHARE,
     HEDGE_SHARE,
     MEETS_QUANTILE,
-    NEXT_AT_LATEST_S,
     RESCUE_FACTOR,
-    RESCUE_MAX_S,
-    RESCUE_MIN_S,
 )
+from gateway.steering.estimates import Estimate
 from gateway.steering.health import State
 from gateway.steering.plans import Explanation, Launch, Plan, Prospect, Start, Why
 
@@ -185,7 +183,7 @@ def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, known
         **facts,
     )
     if launch.why is Why.RESCUE and launch.delay_s > cast("float", facts["rescue_s"]):
-        why += f"; the second rescue at twice that, {NEXT_AT_LATEST_S:g} s at most"
+        why += "; the second rescue at twice that"
     return Start(launch.deployment, round(launch.delay_s, 4), launch.role, launch.audited, is_extra, why)
 
 
@@ -234,7 +232,7 @@ def _facts(
         "chosen": _chosen(known.chances[primary], len(known.near)),
         "near": len(known.near),
         "share": 1.0 - min(race.budget, HEDGE_SHARE),
-        "hangs": _hangs(estimate.q95_s),
+        "hangs": _hangs(estimate),
         "offer": _offered(plan, race),
         "rescue_s": min((each.delay_s for each in plan.launches if each.why is Why.RESCUE), default=0.0),
     }
@@ -258,18 +256,16 @@ def _chosen(share: float, near: int) -> str:
     return "chosen for its score" if share >= _ALL else f"chosen for its score, for {share:.0%} of such calls"
 
 
-def _hangs(q95_s: float) -> str:
+def _hangs(estimate: Estimate) -> str:
     """Return when the primary counts as hanging, with the figures of which that is made."""
-    if not isfinite(q95_s):
-        return f"the primary often has no first token; a rescue starts after {RESCUE_MAX_S:g} s"
-    after_s = RESCUE_FACTOR * q95_s
-    limit = ""
-    if after_s < RESCUE_MIN_S:
-        limit = f", but {RESCUE_MIN_S:g} s at least"
-    elif after_s > RESCUE_MAX_S:
-        limit = f", but {RESCUE_MAX_S:g} s at most"
-    usual = f"95% of the primary's first tokens come within {q95_s:.2f} s"
-    return f"{usual}; it counts as hanging after {RESCUE_FACTOR:g} times that{limit}"
+    q95_s = estimate.answered_s(0.95)
+    usual = f"95% of the primary's first tokens come within {q95_s:.2f} s" if q95_s else "nothing is known of the model"
+    least = f", but {estimate.hangs_s:g} s at least" if estimate.hangs_s > RESCUE_FACTOR * q95_s else ""
+    return (
+        f"{usual}; it counts as hanging after {RESCUE_FACTOR:g} times that{least}"
+        if q95_s
+        else (f"{usual}; the primary counts as hanging after {estimate.hangs_s:g} s")
+    )
 
 
 def _bill(plan: Plan, by_name: Mapping[str, Candidate], costs: Mapping[str, float]) -> dict[str, float]:

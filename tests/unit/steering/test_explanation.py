@@ -95,7 +95,7 @@ def test_each_launch_names_the_rule_behind_it() -> None:
     [
         (0.02, 0.6, "after 2 times that, but 0.6 s at least"),
         (0.6, None, "after 2 times that"),
-        (18.0, 15.0, "after 2 times that, but 15 s at most"),
+        (18.0, None, "after 2 times that"),
     ],
 )
 def test_a_rescue_is_told_with_the_figures_of_which_its_start_is_made(
@@ -117,7 +117,7 @@ def test_the_second_rescue_is_told_apart_from_the_first() -> None:
     launches = explained(replica.plan(explain=True)).launches
     first, second = (each for each in launches if each.why.startswith("rescue"))
     assert second.delay_s > first.delay_s
-    assert second.why == f"{first.why}; the second rescue at twice that, 20 s at most"
+    assert second.why == f"{first.why}; the second rescue at twice that"
 
 
 def test_deployments_that_share_calls_are_told_with_their_share() -> None:
