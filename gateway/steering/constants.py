@@ -102,7 +102,7 @@ KEPT_STEP = 0.05  # bound: steps of that share, so that lineups can be kept
 KEPT_MEMORY = 1000  # judgement: audits; then those before count half
 RESCUE_FACTOR = 2.0  # world halfhang: times the primary's q95: then it counts as hanging
 RESCUE_MIN_S = 0.6  # world halfhang: earliest rescue
-RESCUE_UNKNOWN_S = 7.3  # bound: twice the q95 of the fixed prior: the least with fewer than KNOWN_EVENTS first tokens
+RESCUE_UNKNOWN_S = 7.3  # bound: twice the fixed prior's q95: latest rescue where nothing is known, or where some hang
 LATE_FACTOR = 3.0  # judgement: times the q90 of first tokens: then another model is asked beside this one
 LATE_QUANTILE = 0.9  # judgement: the q95 collapses where one attempt in twenty hangs
 LATE_UNKNOWN_S = 10.0  # judgement: the least with fewer than KNOWN_EVENTS first tokens
@@ -141,6 +141,9 @@ HOME_SLACK = 4.0  # judgement: attempts; likewise
 # The budget
 BURST_CALLS = 20.0  # judgement: dollars are saved for this many calls: a burst, but not the sum of a night
 BURST_TOKENS = 20.0  # tuned: extra attempts that a quiet model has saved; the bucket starts full
+# judgement: rescues a call that no budget has to pay for; with more of them all its deployments are slow
+RESCUED_SHARE = 0.25
+RESCUED_OF = 200  # judgement: calls of a model
 # judgement: added to ln(value of a second) when in an hour nothing of a mean hour's dollars is spent: follows the load
 # of hours, not faults of minutes, in which more should be spent
 PACE_GAIN = 1.6

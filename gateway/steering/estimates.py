@@ -81,9 +81,11 @@ class Estimate(msgspec.Struct, frozen=True):
     def hangs_s(self) -> float:
         """The age at which an attempt without a first token counts as hanging, in seconds: another is asked beside it.
 
-        Twice the q95 of attempts that answer; while little is known not under that of the prior, 7.3 s.
+        Twice the q95; where that is more than three times the q90 of those that answer, some hang or a few are late,
+        and it is at most the 7.3 s of an unknown deployment.
         """
-        return max(RESCUE_MIN_S if self.is_known else RESCUE_UNKNOWN_S, RESCUE_FACTOR * self.answered_s(0.95))
+        most_s = max(RESCUE_UNKNOWN_S, LATE_FACTOR * self.answered_s(LATE_QUANTILE))
+        return max(RESCUE_MIN_S, min(RESCUE_FACTOR * self.q95_s, most_s))
 
     @property
     def overdue_s(self) -> float:

@@ -11,6 +11,7 @@ from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Objective
 from gateway.settings import RaceSettings
 from gateway.steering.affinity import Held
+from gateway.steering.budget import Budget
 from gateway.steering.candidates import Candidate, Lineup, Terms, Tier, costs_usd, preference
 from gateway.steering.constants import (
     COLD_EVENTS,
@@ -19,6 +20,8 @@ from gateway.steering.constants import (
     HEDGE_SHARE,
     MEETS_QUANTILE,
     RESCUE_FACTOR,
+    RESCUED_OF,
+    RESCUED_SHARE,
 )
 from gateway.steering.estimates import Estimate
 from gateway.steering.health import State
@@ -34,16 +37,13 @@ def explained(
     held: Held,
     home: Candidate | None = None,
     answer_tokens: float,
-    tokens: float,
-    usd: float = 0.0,
+    budget: Budget,
 ) -> Explanation:
-    """Explain ``plan``, made from ``lineup`` with ``tokens`` in the budget and ``held`` of the prompt in caches.
-
-    ``usd`` are the saved dollars, if extra attempts are limited by cost.
+    """Explain ``plan``, made from ``lineup`` with this ``budget`` and ``held`` of the prompt in caches.
 
     ``home`` is the prompt's rendezvous deployment, if no cache is known to hold it.
     """
-    by_name = {each.deployment: each for each in lineup.candidates}
+    tokens, by_name = budget.tokens, {each.deployment: each for each in lineup.candidates}
     known = _Known(
         _chances(lineup, held, home),
         frozenset(each.deployment for each in lineup.near),
@@ -68,7 +68,7 @@ def explained(
         budget_tokens=round(tokens, 2),
         value_usd_per_s=race.value_usd_per_s or None,
         extra_usd_per_call=race.extra_usd_per_call,
-        budget_usd=None if race.extra_usd_per_call is None else usd,
+        budget_usd=None if race.extra_usd_per_call is None else budget.usd,
         **_bill(plan, by_name, known.costs),
         deployments=tuple(_prospect(each, race, terms, known) for each in ranked),
         excluded=terms.excluded or {},
@@ -78,7 +78,7 @@ def explained(
         ),
         rest=plan.rest,
         retry_after_s=plan.retry_after_s,
-        notes=(*plan.reasons, *_too_little(plan), *_full(lineup, terms), *_waiting(race, terms)),
+        notes=(*plan.reasons, *_too_little(plan), *_full(lineup, terms), *_waiting(race, terms), *_rescues(budget)),
         width_asked=plan.width_asked,
         narrowed=plan.narrowed,
     )
@@ -96,6 +96,13 @@ def _too_little(plan: Plan) -> tuple[str, ...]:
     saves_ms, floor_ms = (1000 * max(0.0, seconds) for seconds in plan.worth_s)
     saves = f"the best should save {saves_ms:.0f} ms, below the floor of {floor_ms:.0f} ms (race.worth_ms)"
     return (f"no extra attempt at the start: {saves}",)
+
+
+def _rescues(budget: Budget) -> tuple[str, ...]:
+    if not budget.rescues:
+        return ()
+    most = RESCUED_SHARE * RESCUED_OF
+    return (f"{budget.rescues} rescues in the last {RESCUED_OF} calls; the budget pays for those beyond {most:g}",)
 
 
 def _waiting(race: RaceSettings, terms: Terms) -> tuple[str, ...]:
@@ -258,14 +265,12 @@ def _chosen(share: float, near: int) -> str:
 
 def _hangs(estimate: Estimate) -> str:
     """Return when the primary counts as hanging, with the figures of which that is made."""
-    q95_s = estimate.answered_s(0.95)
-    usual = f"95% of the primary's first tokens come within {q95_s:.2f} s" if q95_s else "nothing is known of the model"
-    least = f", but {estimate.hangs_s:g} s at least" if estimate.hangs_s > RESCUE_FACTOR * q95_s else ""
-    return (
-        f"{usual}; it counts as hanging after {RESCUE_FACTOR:g} times that{least}"
-        if q95_s
-        else (f"{usual}; the primary counts as hanging after {estimate.hangs_s:g} s")
-    )
+    after_s, q95_s = estimate.hangs_s, estimate.q95_s
+    if after_s < RESCUE_FACTOR * q95_s:
+        return f"most of the primary's first tokens come much sooner; it counts as hanging after {after_s:.2f} s"
+    least = f", but {after_s:g} s at least" if after_s > RESCUE_FACTOR * q95_s else ""
+    usual = f"95% of the primary's first tokens come within {q95_s:.2f} s"
+    return f"{usual}; it counts as hanging after {RESCUE_FACTOR:g} times that{least}"
 
 
 def _bill(plan: Plan, by_name: Mapping[str, Candidate], costs: Mapping[str, float]) -> dict[str, float]:

@@ -102,13 +102,34 @@ def test_a_rescue_is_told_with_the_figures_of_which_its_start_is_made(
     usual_s: float, starts_s: float | None, words: str
 ) -> None:
     replica = VirtualReplica(("a", "b"))
-    replica.warm_up(a=usual_s, b=usual_s * 3)
+    replica.warm_up(100, a=usual_s, b=usual_s * 1.5)
     plan = explained(replica.plan(explain=True, mode=Mode.SINGLE))
     rescue = next(start for start in plan.launches if "rescue" in start.why)
     within = re.search(r"first tokens come within (\d+\.\d\d) s", rescue.why)
     assert within is not None
     assert rescue.why.endswith(words)
     assert rescue.delay_s == pytest.approx(2 * float(within[1]) if starts_s is None else starts_s, rel=0.02)
+
+
+def test_where_some_hang_the_start_of_a_rescue_is_told_as_it_is() -> None:
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(100, a=0.5, b=9.0)
+    for _ in range(12):
+        replica.lose("a", 1.3)
+        replica.warm_up(1, a=0.5)
+    rescue = next(
+        start for start in explained(replica.plan(explain=True, mode=Mode.SINGLE)).launches if "rescue" in start.why
+    )
+    assert rescue.delay_s == 7.3
+    assert rescue.why.endswith("it counts as hanging after 7.30 s")
+
+
+def test_rescues_of_late_are_told() -> None:
+    replica = VirtualReplica()
+    assert not any("rescues" in note for note in explained(replica.plan(explain=True)).notes)
+    replica.permit(Role.FAILOVER, 1.0)
+    told = "1 rescues in the last 200 calls; the budget pays for those beyond 50"
+    assert told in explained(replica.plan(explain=True)).notes
 
 
 def test_the_second_rescue_is_told_apart_from_the_first() -> None:

@@ -9,10 +9,11 @@ from gateway.core.attempts import Outcome, Role
 from gateway.core.calls import Mode, Objective
 from gateway.core.prompt_classes import MeasuredApi, PromptClass, answer_class
 from gateway.settings import RaceSettings
+from gateway.steering.budget import Budget
 from gateway.steering.candidates import Terms
 from gateway.steering.constants import BURST_TOKENS
 from gateway.steering.leaderboard import Leaderboard, Row
-from gateway.steering.plans import Plan
+from gateway.steering.plans import Launch, Plan
 from providers import ErrorKind
 from tests.unit.steering.virtual_replica import MODEL, SHORT, VirtualReplica
 
@@ -495,3 +496,47 @@ def test_who_nothing_is_known_of_is_tried_soon() -> None:
     replica.now_s += 1.0
     later = [launch.role for _ in range(100) for launch in replica.plan().launches]
     assert later.count(Role.EXPLORE) < 10
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.1])
+def test_rescues_are_at_most_a_quarter_of_a_models_calls(ratio: float) -> None:
+    budget = Budget()
+    rescues = []
+    for _ in range(1000):
+        budget.accrue(ratio)
+        rescues.append(sum(budget.draw(Role.FAILOVER, ratio) for _ in range(2)))
+    assert sum(rescues) == 250
+    assert max(sum(rescues[since : since + 200]) for since in range(800)) == 50
+
+
+def test_the_budget_pays_for_rescues_beyond_that() -> None:
+    budget = Budget()
+    for _ in range(100):
+        budget.accrue(1.0)
+        budget.draw(Role.FAILOVER, 1.0)
+    assert budget.tokens == BURST_TOKENS - 1.0  # all were paid for
+    for _ in range(200):
+        budget.accrue(1.0)
+    assert sum(budget.draw(Role.FAILOVER, 1.0) for _ in range(100)) == 50
+
+
+def test_rescues_leave_less_for_races_but_owe_no_more_than_a_burst() -> None:
+    replica = VirtualReplica()
+    for _ in range(25):
+        assert replica.permit(Role.FAILOVER, 0.1)
+    assert not replica.permit(Role.RACE, 0.1)
+    assert replica.steering.extra_attempts_left(MODEL) == -5.0
+    for _ in range(25):
+        assert replica.permit(Role.FAILOVER, 0.1)
+    assert replica.steering.extra_attempts_left(MODEL) == -20.0
+
+
+def test_dollars_never_refuse_a_call_s_first_rescue_but_its_second_one() -> None:
+    replica = VirtualReplica()
+    race = RaceSettings(budget=1.0, extra_usd_per_call=0.001)
+    rescue = Launch("b", 0.6, Role.FAILOVER)
+    assert replica.steering.permit(MODEL, rescue, race, cost_usd=1.0, is_needed=True)
+    assert not replica.steering.permit(MODEL, rescue, race, cost_usd=1.0)
+    assert not replica.steering.permit(
+        MODEL, Launch("b", 0.0, Role.RACE), race, cost_usd=0.0001
+    )  # it is paid off first
