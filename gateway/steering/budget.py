@@ -40,9 +40,8 @@ class Budget:
     hedges never start. Exploration may overdraw by one burst. So any number of calls uses at most ``ratio`` tokens per
     call and two bursts.
 
-    Rescues, which start beside an attempt that hangs, take one as well but are not refused: after them there are fewer
-    races, and the tokens may fall below 0, by one burst. That holds for a share of the latest calls; beyond it they
-    are refused like any other extra attempt, and wait.
+    Rescues, which start beside an attempt that hangs, take none for a share of the latest calls; beyond it they are
+    extra attempts like any other: the budget pays for them, or they wait.
 
     If ``extra_usd_per_call`` is set, dollars are counted as well. They start at 0, so any number of calls spends at
     most that amount per call, plus the last attempt.
@@ -64,10 +63,11 @@ class Budget:
         return len(self._rescued)
 
     def rescue(self, ratio: float) -> bool:
-        """Whether an attempt may start beside one that hangs; if so, charge it."""
-        if self.rescues >= RESCUED_SHARE * RESCUED_OF and not (ratio > 0 and self.tokens >= 1.0):
-            return False
-        self.tokens = max(-BURST_TOKENS, self.tokens - 1.0)
+        """Whether an attempt may start beside one that hangs; if so, count it, and charge it if there were many."""
+        if self.rescues >= RESCUED_SHARE * RESCUED_OF:
+            if ratio <= 0 or self.tokens < 1.0:
+                return False
+            self.tokens -= 1.0
         self._rescued.append(self._calls)
         return True
 

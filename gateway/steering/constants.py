@@ -169,6 +169,7 @@ SILENCE = 14.0
 DOUBTED_KEPT = 256  # bound: samples of a deployment since its last first token, which may belong to a fault
 KNOWN_EVENTS = 10.0  # judgement: of a deployment in memory; silence counts against it only with so many
 LEFT_ALONE = 12  # judgement: clients in a row that gave up on a silent deployment, if all are one or it is unknown
+UNANSWERED = 12  # judgement: late attempts in a row that open an unknown one's breaker: it may just be slow
 LEFT_UNKNOWN_S = 5.0  # judgement: half the wait for an unknown one; a client that leaves sooner proves nothing
 OPEN_S = 5.0  # tuned: doubled at each opening; a recovered one gets its calls back within half a minute
 OPEN_MAX_S = 20.0  # world hang, longhang: longest opening

@@ -113,13 +113,12 @@ def test_a_rescue_is_told_with_the_figures_of_which_its_start_is_made(
 
 def test_where_some_hang_the_start_of_a_rescue_is_told_as_it_is() -> None:
     replica = VirtualReplica(("a", "b"))
-    replica.warm_up(100, a=0.5, b=9.0)
+    replica.warm_up(a=0.5, b=9.0)
     for _ in range(12):
         replica.lose("a", 1.3)
-        replica.warm_up(1, a=0.5)
-    rescue = next(
-        start for start in explained(replica.plan(explain=True, mode=Mode.SINGLE)).launches if "rescue" in start.why
-    )
+        replica.warm_up(12, a=0.5)
+    plan = explained(replica.plan(explain=True, mode=Mode.SINGLE))
+    rescue = next(start for start in plan.launches if "rescue" in start.why)
     assert rescue.delay_s == 7.3
     assert rescue.why.endswith("it counts as hanging after 7.30 s")
 
