@@ -196,8 +196,6 @@ class _Suspect:
 class SuspectSamples:
     """What may belong to a fault, by deployment. ``count`` adds a model's counts at a Unix time."""
 
-    __slots__ = ("_count", "_suspects")
-
     def __init__(self, count: Callable[[str, Counts, float], None]) -> None:
         self._count = count
         self._suspects: dict[str, _Suspect] = {}
@@ -548,11 +546,10 @@ class Learning:
         factor = self._snapshots.sizing(model, api, deployment).factor(size)
         field = cut(deployment, api, age_s / factor)
         estimate = self._snapshots.at(model, api, size).of(deployment)
-        late_from_s = estimate.q95_s if estimate.is_known else estimate.hangs_s
-        is_late = is_lost and loser.role is Role.PRIMARY and corrected_s >= late_from_s
+        is_late = corrected_s >= (estimate.q95_s if estimate.is_known else estimate.hangs_s)
+        is_late = is_late and is_lost and loser.role is Role.PRIMARY
         reason = None
-        if is_late and not estimate.is_known:
-            # It may just be slow: others are preferred at once, and it is broken only if many never answer.
+        if is_late and not estimate.is_known:  # it may just be slow: others are preferred at once
             self._count(model, {field: 1.0}, unix_s)
             reason = "hangs" if self._suspects.hangs(deployment) else None
         else:
