@@ -183,8 +183,9 @@ LATE_MIN_S = 0.25
 OWN_TURNS = 4.0
 OWN_SHARE = 0.5  # judgement: of a timeout's length: with so much delay of our own it is no strike
 PROBE_WATCH_S = 30.0  # bound: the maximum for probes
-# judgement: half-open without a probe (calls in mode single never probe): then it is used again on trial
+# judgement: half-open without a probe (no call, or none with a budget): then one call uses it again on trial
 UNPROBED_S = 60.0
+TRIAL_HEDGED_S = 1.0  # judgement: latest start of another one beside a trial: the call waits for nothing that may hang
 OUT_PROBE_EVERY_S = 60.0  # bound: a rejected key or unknown model is corrected by an operator, if at all
 
 # Strikes across replicas

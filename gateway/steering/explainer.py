@@ -24,7 +24,7 @@ from gateway.steering.constants import (
     RESCUED_SHARE,
 )
 from gateway.steering.estimates import Estimate
-from gateway.steering.health import State
+from gateway.steering.health import Condition, State
 from gateway.steering.plans import Explanation, Launch, Plan, Prospect, Start, Why
 
 
@@ -38,8 +38,11 @@ def explained(
     home: Candidate | None = None,
     answer_tokens: float,
     budget: Budget,
+    probes: bool = False,
 ) -> Explanation:
     """Explain ``plan``, made from ``lineup`` with this ``budget`` and ``held`` of the prompt in caches.
+
+    ``probes``: whether such calls probe.
 
     ``home`` is the prompt's rendezvous deployment, if no cache is known to hold it.
     """
@@ -49,6 +52,7 @@ def explained(
         frozenset(each.deployment for each in lineup.near),
         held,
         costs_usd(by_name, answer_tokens, terms),
+        probes and not terms.stateful,
     )
     facts = _facts(plan, by_name, race, known, tokens) if plan.launches else {}
     ranked = sorted(
@@ -118,6 +122,7 @@ class _Known(msgspec.Struct, frozen=True):
     near: frozenset[str]
     held: Held
     costs: Mapping[str, float]
+    probes: bool
 
 
 def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Known) -> Prospect:
@@ -147,7 +152,7 @@ def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Kn
         canary=candidate.canary or None,
         held_bytes=known.held.get(name),
         score_s=round(candidate.score_s, 4),
-        passed_over=_passed_over(candidate, race, terms),
+        passed_over=_passed_over(candidate, race, terms, probes=known.probes),
         near=name in known.near,
         draw=round(known.chances.get(name, 0.0), 4),
     )
@@ -156,9 +161,9 @@ def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Kn
 _NO_SLOT = "no slot of max_in_flight_fleet is leased here and free"
 
 
-def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms) -> str | None:
+def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms, *, probes: bool) -> str | None:
     if candidate.condition.state is not State.OK:
-        return str(candidate.condition.state)
+        return f"{candidate.condition.state}{_asked_again(candidate.condition, probes=probes)}"
     if candidate.tier >= Tier.FLAWED:
         name = candidate.deployment
         full = _NO_SLOT if name in terms.leased else "max_in_flight requests are in flight"
@@ -170,6 +175,19 @@ def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms) -> str 
     if race.min_tok_s is not None and candidate.estimate.slower_than(race.min_tok_s):
         return f"decodes below min_tok_s {race.min_tok_s:g}"
     return f"too often later than ttft_ms {race.ttft_ms:g}"
+
+
+def _asked_again(condition: Condition, *, probes: bool) -> str:
+    """Return when a deployment that is left out is asked again."""
+    if condition.state is State.COOLING or condition.probe_in_s is None:
+        return ""
+    if probes:
+        return (
+            f": the next probe is due in {condition.probe_in_s:.0f} s" if condition.probe_in_s else ": a probe is due"
+        )
+    if condition.trial_in_s is None:
+        return ": with a budget of 0 no call probes it"
+    return f": with a budget of 0 no call probes it, and one uses it again on trial in {condition.trial_in_s:.0f} s"
 
 
 def _full(lineup: Lineup, terms: Terms) -> Iterator[str]:
@@ -302,6 +320,7 @@ _WORDS = {
     Why.RENDEZVOUS: "rendezvous: no cache is known to hold this prompt; of {near} that are about equally good, every"
     " replica sends prompts that begin with the same 4 KB to this one",
     Why.FLAWED: f"flawed: a last resort for such calls, but {EXPLORE_FLAWED_SHARE:.0%} of them see if it has recovered",
+    Why.TRIAL: "trial: it was broken, nothing has probed it for a minute, and one call has to show if it has recovered",
     Why.PROBE: "probe: it was broken and may have recovered",
     Why.EXPLORE: "explore: it was not asked for the longest time, and had {events:.1f} first tokens lately;"
     f" {EXPLORE_SHARE:.0%} of the calls ask such a one",

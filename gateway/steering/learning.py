@@ -184,8 +184,6 @@ _LEAST_SHARE = 0.01  # of attempts that take longer than any age: a single one p
 class _Suspect:
     """One deployment since its last timely first token."""
 
-    __slots__ = ("held_back", "leavers", "silence", "unanswered")
-
     def __init__(self) -> None:
         self.held_back: deque[tuple[str, str, float]] = deque()  # model, field, time
         self.leavers: list[str | None] = []  # clients that left after waiting too long
@@ -439,8 +437,9 @@ class Learning:
                 self.limited.add(attempt.deployment)
         unix_s = self._unix_clock() - ago_s if launched is None else launched.unix_s
         counts = of_end(attempt, prompt_class)
-        if not prompt_class.is_answer:
-            counts |= of_api(attempt.deployment, prompt_class.api, counts)
+        if attempt.outcome.failed or not prompt_class.is_answer:
+            fault_is_known = attempt.outcome.failed and not health.is_in_use
+            counts |= of_api(attempt.deployment, prompt_class.api, counts, while_down=fault_is_known)
         self._count(model, counts, unix_s)
         if attempt.audited and attempt.predicted_ms is not None:
             self.kept_of(model).learn(attempt)

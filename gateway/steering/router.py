@@ -30,7 +30,7 @@ from gateway.steering.learning import Lateness, Learning, NeverLate, OwnDelay
 from gateway.steering.narrowing import Narrowings
 from gateway.steering.outages import Outages, Strikes
 from gateway.steering.planner import home_of
-from gateway.steering.plans import Explanation, Launch, Plan
+from gateway.steering.plans import Explanation, Launch, Plan, Why
 from gateway.steering.prediction import size_of
 from gateway.steering.snapshots import Snapshots, recollect
 
@@ -115,10 +115,11 @@ class Steering:
         if race.extra_usd_per_call is not None:
             budget.earn(race.extra_usd_per_call)
         plan = self._planned_for(model, deployments, race, terms, prompt_class, budget=budget, explain=explain)
-        now_s = self._clock()
-        for launch in plan.launches:
-            if launch.role in EXPLORING:
-                self._learning.health_of(launch.deployment).probed(now_s, launch.watch_s)
+        if plan.explores:
+            now_s = self._clock()
+            for launch in plan.launches:
+                if launch.role in EXPLORING or launch.why is Why.TRIAL:
+                    self._learning.health_of(launch.deployment).probed(now_s, launch.watch_s)
         self._forget()
         return plan
 
@@ -352,7 +353,17 @@ class Steering:
             plan = msgspec.structs.replace(plan, reasons=(*plan.reasons, *unusual))
         if explain:
             answer = expected_tokens(standings, terms)
-            told = explained(plan, lineup, race, terms, held=held, home=home, answer_tokens=answer, budget=budget)
+            told = explained(
+                plan,
+                lineup,
+                race,
+                terms,
+                held=held,
+                home=home,
+                answer_tokens=answer,
+                budget=budget,
+                probes=probes or race.budget > 0,
+            )
             plan = msgspec.structs.replace(plan, explanation=told)
         return plan
 

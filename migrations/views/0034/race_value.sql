@@ -13,7 +13,7 @@
 -- as audits (n_audits) are too few. Below 30 of these there are no quantiles without racing.
 -- A wait of more than 30 s counts as 30 s, a primary that fails once overtaken (of audited ones n_audits_failed) as no
 -- saving. ttft_...: with racing, alone_...: without, of the same calls (n_compared).
--- extra_per_call: attempts beyond the first of each call. overtaken: calls answered by another attempt than the primary.
+-- extra_per_call: attempts that started while another one of their call ran (calls.extras). overtaken: calls answered by another attempt than the primary.
 -- rescued: calls answered although the primary failed. cost_usd: all attempts, as far as prices are known;
 -- duplicate_cost_usd: what racing added; abandoned_cost: of answers whose clients left; audit_cost_usd: overtaken
 -- attempts that were watched on, part of duplicate_cost_usd. low and high: at least and at most.

@@ -196,6 +196,28 @@ def test_whoever_is_passed_over_is_told_why() -> None:
     assert prospect(late, "a").passed_over == "too often later than ttft_ms 100"
 
 
+def test_of_a_broken_deployment_it_is_told_when_it_is_asked_again() -> None:
+    replica = VirtualReplica(("a", "b", "c"))
+    replica.warm_up(a=0.1, b=0.3, c=0.3)
+    for _ in range(4):
+        replica.fail("a")
+    replica.fail("b", ErrorKind.PROVIDER_AUTH, status_code=401)
+    replica.now_s += 1.0
+
+    def told(name: str, budget: float) -> str | None:
+        return prospect(explained(replica.plan(explain=True, mode=Mode.SINGLE, budget=budget)), name).passed_over
+
+    assert told("a", 1.0) == "open: the next probe is due in 4 s"
+    assert told("b", 1.0) == "out: the next probe is due in 59 s"
+    assert told("a", 0.0) == "open: with a budget of 0 no call probes it, and one uses it again on trial in 64 s"
+    assert told("b", 0.0) == "out: with a budget of 0 no call probes it"
+    replica.now_s += 4.0
+    assert told("a", 1.0) == "half-open: a probe is due"
+    replica.now_s += 100.0
+    trial = explained(replica.plan(explain=True, mode=Mode.SINGLE, budget=0.0)).launches[0]
+    assert (trial.deployment, trial.why.partition(":")[0]) == ("a", "trial")
+
+
 def test_when_nobody_may_be_asked_the_wait_is_explained() -> None:
     replica = VirtualReplica(("a",))
     replica.fail("a", ErrorKind.RATE_LIMITED, retry_after_s=9.0)

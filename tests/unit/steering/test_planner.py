@@ -228,8 +228,8 @@ def test_with_all_out_one_is_asked_so_that_the_client_learns_why() -> None:
 
 
 def test_single_is_one_at_a_time_unless_it_hangs_and_the_budget_allows_a_rescue_and_another_one() -> None:
-    probe = candidate("x", 0.1, state=State.HALF_OPEN, probe_due=True)
-    made = planned(A, B, C, probe, mode=Mode.SINGLE, draws=(ALWAYS,))
+    broken = candidate("x", 0.1, state=State.HALF_OPEN)
+    made = planned(A, B, C, broken, mode=Mode.SINGLE, draws=(ALWAYS,))
     assert launched(made) == [
         ("a", 0.0, Role.PRIMARY),
         ("b", 2 * A.estimate.q95_s, Role.HEDGE),
@@ -237,9 +237,18 @@ def test_single_is_one_at_a_time_unless_it_hangs_and_the_budget_allows_a_rescue_
     ]  # a hedge draws on the budget
     assert made.rest == ("x",)
     assert made.rescue_s is None
-    made = planned(A, B, C, probe, mode=Mode.SINGLE, budget=0.0, draws=(ALWAYS,))
+    made = planned(A, B, C, broken, mode=Mode.SINGLE, budget=0.0, draws=(ALWAYS,))
     assert launched(made) == [("a", 0.0, Role.PRIMARY)]
     assert made.rest == ("b", "c", "x")
+
+
+def test_single_probes_a_broken_deployment_beside_its_call_and_a_budget_of_nothing_does_not() -> None:
+    probe = candidate("x", 0.1, state=State.HALF_OPEN, probe_due=True)
+    made = planned(A, B, probe, mode=Mode.SINGLE)
+    assert started(made) == [("a", Role.PRIMARY), ("x", Role.PROBE)]
+    assert launched(made)[2] == ("b", 2 * A.estimate.q95_s, Role.HEDGE)  # at its usual time
+    assert (made.width_asked, made.narrowed) == (1, None)
+    assert started(planned(A, B, probe, mode=Mode.SINGLE, budget=0.0)) == [("a", Role.PRIMARY)]
 
 
 def test_race_starts_as_many_as_its_width_at_once() -> None:

@@ -4,9 +4,9 @@ with asked as (
   select
     model,
     count() as calls,
-    countIf(calls.launched > 1) as calls_with_extra,
+    countIf(coalesce(calls.extras, calls.launched - 1) > 0) as calls_with_extra,
     sum(calls.launched) as launched,
-    sum(greatest(calls.launched - 1, 0)) as extra,
+    sum(coalesce(calls.extras, greatest(calls.launched - 1, 0))) as extra,
     sum(calls.abandoned_cost_low_usd) as abandoned_cost_low_usd,
     sum(calls.abandoned_cost_high_usd) as abandoned_cost_high_usd,
     countIf(is_compared) as n_compared,
