@@ -3,8 +3,11 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from gateway.api.call_context import CallContext
 from gateway.api.headers import PLAN_HEADER, written
@@ -16,7 +19,17 @@ from gateway.core.race_failures import NotAsked, RaceFailed, RejectedByProvider,
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.limits import Begun, LimitReached, Payer, Use
-from gateway.racing import Broken, Kept, OpenCall, Services, Sink, Takeover, Unanswered, delivered_of
+from gateway.racing import (
+    Broken,
+    Kept,
+    OpenCall,
+    Race,
+    Services,
+    Sink,
+    Takeover,
+    Unanswered,
+    delivered_of,
+)
 from gateway.settings import Cause
 from gateway.steering import Plan
 
@@ -95,41 +108,50 @@ class FallbackChain:
             self.entry = plan_model(asked, None)
             self._set_headers(self.entry)
         except ApiError as error:
-            found = self._after(error, asked)
-            if found is None:
+            if not self.advance([(asked, error)]):
                 raise
-            self.entry = found
         self._first_call = self.entry.call
 
-    def advance(self, error: ApiError) -> bool:
-        """Move on to the next model after ``error``; return whether there is one."""
-        following = self._after(error, self.entry.model.name)
+    def advance(self, errors: Sequence[tuple[str, ApiError]]) -> bool:
+        """Move on to the next model after the ``errors``, pairs with their model; return whether there is one."""
+        causes = [(name, cause) for name, error in errors if (cause := cause_of(error)) is not None]
+        following = self._first_usable(causes) if causes else None
         if following is not None:
-            self.entry = following
+            self.use(following)
         return following is not None
 
-    def _after(self, error: ApiError, failed: str) -> PlannedCall | None:
-        """Build the call for the first usable fallback of the model ``failed``; None if there is none."""
-        for name in self._names(error, failed):
+    @property
+    def may_run_beside(self) -> bool:
+        """Whether another model may be asked beside the current one."""
+        model, call = self.entry.model, self.entry.call
+        return bool(model.fallbacks or self._wanted) and self._may_fall_back and not call.stateful
+
+    def beside(self, late: str) -> PlannedCall | None:
+        """Build the call for the next model, which is asked beside the model ``late``; None if there is none."""
+        return self._first_usable([(late, Cause.FAILED)])
+
+    def use(self, entry: PlannedCall) -> None:
+        """Let the fallback of ``entry`` be the current model."""
+        self.entry = entry
+        self._set_headers(entry)
+        self.response_headers[FALLBACK] = entry.model.name
+
+    def _first_usable(self, causes: Sequence[tuple[str, Cause]]) -> PlannedCall | None:
+        """Build the call for the first usable fallback of models that could not answer; None if there is none."""
+        for name in self._names(causes):
             if name in self._tried:
                 continue
             self._tried.add(name)
-            try:
-                entry = self._plan_model(name, self._first_call)
-            except ApiError:
-                continue
-            self._set_headers(entry)
-            self.response_headers[FALLBACK] = name
-            return entry
+            with suppress(ApiError):
+                return self._plan_model(name, self._first_call)
         return None
 
-    def _names(self, error: ApiError, failed: str) -> Iterator[str]:
-        cause = cause_of(error)
-        if cause is None or not self._may_fall_back:
+    def _names(self, causes: Sequence[tuple[str, Cause]]) -> Iterator[str]:
+        if not self._may_fall_back:
             return
+        self._failed += [each for each in causes if each not in self._failed]
         if self._first_call is None or not is_passed_on(self.entry.model):  # else OpenRouter uses the request's
             yield from self._wanted
-        self._failed.append((failed, cause))
         for name, why in self._failed:  # the whole list of the first model before those of its fallbacks
             model = self._fleet.models.get(name)
             if model is not None:
@@ -204,6 +226,7 @@ class CallRunner:
         self.entry: PlannedCall = self._fallbacks.entry  # the current model's
         self.response_headers = self._fallbacks.response_headers  # besides those of the answer
         self._limit_headers: dict[str, str] = {}  # with the remaining amounts of limits
+        self._failed: list[tuple[PlannedCall, Unanswered]] = []  # of the races that ran beside each other
         self.open_call = OpenCall(
             services or context.services,
             self.entry.call,
@@ -243,25 +266,79 @@ class CallRunner:
 
     async def gather(self, sink: Sink, entry: PlannedCall) -> CallRecord | Unanswered:
         """Race a model's deployments for an answer that is committed at its end. For ``run``."""
-        ending = await prepared_race(self._context, entry, self.open_call, sink, self.response_headers).run()
+        race = prepared_race(self._context, entry, self.open_call, sink, self.response_headers)
+        ending = await self._hedged(race, race.run, sink, entry)
         assert not isinstance(ending, Broken)  # an answer that breaks is replaced until its end
         return ending
 
     async def stream(self, sink: "ClientSink", entry: PlannedCall) -> CallRecord | Unanswered:
         """Race a model's deployments for a streamed answer; with takeover, others may finish it. For ``run``."""
         call, model, plan, open_call = entry.call, entry.model, entry.plan, self.open_call
-        sink.delivered = delivered_of(call, model, open_call)
-        ending: CallRecord | Unanswered | Broken
+
+        def keep(used: PlannedCall) -> None:
+            sink.delivered = delivered_of(used.call, used.model, open_call)
+
+        keep(entry)
         if model.takeover.slow is not None and sink.delivered is not None:
             from gateway.racing import Rescue  # noqa: PLC0415 - memory: off by default
 
             rescue = Rescue(call, model, plan, open_call, sink)
-            ending = await rescue.run(prepared_race(self._context, entry, open_call, rescue, self.response_headers))
+            race = prepared_race(self._context, entry, open_call, rescue, self.response_headers)
+            ending = await self._hedged(race, partial(rescue.run, race), sink, entry, keep)
         else:
-            ending = await prepared_race(self._context, entry, open_call, sink, self.response_headers).run()
+            race = prepared_race(self._context, entry, open_call, sink, self.response_headers)
+            ending = await self._hedged(race, race.run, sink, entry, keep)
         while isinstance(ending, Broken):
-            ending = await Takeover(call, model, plan, open_call, sink).finish(ending)
+            entry = self.entry  # of the model whose answer has begun
+            ending = await Takeover(entry.call, entry.model, entry.plan, open_call, sink).finish(ending)
         return ending
+
+    async def _hedged(
+        self,
+        race: Race,
+        run: Callable[[], Awaitable[CallRecord | Unanswered | Broken]],
+        sink: Sink,
+        entry: PlannedCall,
+        on_use: Callable[[PlannedCall], None] = lambda _: None,
+    ) -> CallRecord | Unanswered | Broken:
+        """Run a model's race and, when its answer is late, those of its fallbacks beside it.
+
+        ``on_use`` is called with the fallback whose answer is about to begin.
+        """
+        if not self._fallbacks.may_run_beside:
+            return await run()
+        from gateway.racing import Beside, Lane, plan_beside  # noqa: PLC0415 - memory: most calls have no fallback
+
+        late, entries = entry.model.name, {race: entry}  # the model that is late, and the models of the races
+
+        async def begin() -> Lane | None:
+            nonlocal late
+            while (following := self._fallbacks.beside(late)) is not None:
+                late = following.model.name
+                following = msgspec.structs.replace(following, plan=plan_beside(following.plan))
+                if await self._holds(following):
+                    headers: dict[str, str] = {}
+                    other = prepared_race(self._context, following, self.open_call, sink, headers, beside=True)
+                    entries[other] = following
+                    return Lane(other, other.run, following.plan.late_s)
+            return None
+
+        def on_won(other: Race) -> None:
+            self._use(entries[other])
+            on_use(self.entry)
+
+        beside = Beside(self.open_call, Lane(race, run, entry.plan.late_s), begin=begin, on_won=on_won)
+        ending = await beside.run()
+        if isinstance(ending, Unanswered):
+            self._failed += [(entries[each], its) for each, its in beside.unanswered]
+        return ending
+
+    def _use(self, entry: PlannedCall) -> None:
+        """Let the fallback of ``entry`` answer the call."""
+        self._fallbacks.use(entry)
+        self.entry = entry
+        self.open_call.continue_as(entry.call)
+        self.response_headers.update(self._limit_headers)
 
     async def _hold(self) -> None:
         """Reserve the expected use of limits; if a model has no money left, move on to its fallback.
@@ -281,7 +358,7 @@ class CallRunner:
                     begun=self._begun,
                 )
             except LimitReached as error:
-                if not error.of_model or not self._fallbacks.advance(error):
+                if not error.of_model or not self._fallbacks.advance([(entry.model.name, error)]):
                     raise
                 self.entry = self._fallbacks.entry
                 self.open_call.continue_as(self.entry.call)
@@ -290,27 +367,32 @@ class CallRunner:
                 self.response_headers.update(held)
                 return
 
-    async def _advance(self, error: ApiError) -> bool:
+    async def _holds(self, entry: PlannedCall) -> bool:
+        """Hold a fallback's expected use of its limits; return whether they allow the call."""
+        if is_counted(entry.call, entry.model):
+            try:
+                await self._context.limits.hold_fallback(entry.call.id, payer_of(entry), use_of(entry))
+            except LimitReached:
+                return False
+        return True
+
+    async def _advance(self, errors: Sequence[tuple[str, ApiError]]) -> bool:
         """Move on to the next model whose limits allow the call; return whether there is one."""
-        while self._fallbacks.advance(error):
-            self.entry = entry = self._fallbacks.entry
-            if is_counted(entry.call, entry.model):
-                try:
-                    await self._context.limits.hold_fallback(entry.call.id, payer_of(entry), use_of(entry))
-                except LimitReached:
-                    continue
-            self.response_headers.update(self._limit_headers)
-            return True
+        while self._fallbacks.advance(errors):
+            if await self._holds(self._fallbacks.entry):
+                self._use(self._fallbacks.entry)
+                return True
         return False
 
     async def _run(self, run: Run) -> "CallRecord | web.Response":
+        failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with their errors
         while isinstance(ending := await run(self.entry), Unanswered):
-            entry = self.entry
-            out = self._context.steering.not_asked(entry.names, {*ending.full, *ending.asked})
-            error = total_failure(entry.model, entry.plan, ending, out)
-            if await self._advance(error):
-                self.open_call.continue_as(self.entry.call)
+            endings, self._failed = self._failed or [(self.entry, ending)], []
+            errors = [(entry.model.name, self._total_failure(entry, its)) for entry, its in endings]
+            failed += errors
+            if await self._advance(errors):
                 continue
+            error = all_failed(failed)
             error.headers.update({"x-holeshot-call-id": self.call.id, **self.response_headers})
             if (own := self._answer_here(error)) is not None:
                 own.headers.update(error.headers)
@@ -320,9 +402,26 @@ class CallRunner:
             raise error
         return ending
 
+    def _total_failure(self, entry: PlannedCall, ending: Unanswered) -> ApiError:
+        """Return one error for all the failures at the model of ``entry``."""
+        out = self._context.steering.not_asked(entry.names, {*ending.full, *ending.asked})
+        return total_failure(entry.model, entry.plan, ending, out)
+
 
 def total_failure(model: Model, plan: Plan, ending: Unanswered, out: Sequence[NotAsked]) -> ApiError:
     """Return one error for all the failures at ``model``; ``out``: deployments that were not tried."""
     if not (plan.launches or plan.rest):
         return all_cooling(model.name, out, plan.retry_after_s or 1.0)
     return race_failed(model.name, ending.failures, full=ending.full, out=out, adhoc=model.adhoc)
+
+
+def all_failed(failed: Sequence[tuple[str, ApiError]]) -> ApiError:
+    """Return one error for all models that could not answer: the last one's, whose message has those of all.
+
+    It is the first one's if any calls the request invalid: whether the model asked for does so is what counts.
+    """
+    errors = [error for _, error in failed]
+    found = errors[0] if any(isinstance(error, RejectedByProvider) for error in errors) else errors[-1]
+    if len(errors) > 1:
+        found.message = "; ".join(f"model {name!r}: {error.message}" for name, error in failed)
+    return found

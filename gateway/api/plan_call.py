@@ -171,18 +171,26 @@ def resolved_objective(objective: Objective, *, streamed: bool, for_program: boo
 
 
 def prepared_race(
-    context: CallContext, entry: PlannedCall, open_call: OpenCall, sink: Sink, response_headers: dict[str, str]
+    context: CallContext,
+    entry: PlannedCall,
+    open_call: OpenCall,
+    sink: Sink,
+    response_headers: dict[str, str],
+    *,
+    beside: bool = False,
 ) -> Race:
     """Return the race that runs the entry's plan.
 
     Why it has fewer attempts than asked for is noted in ``open_call`` and ``response_headers``: by the plan, or when
-    an extra attempt is due and a limit refuses it.
+    an extra attempt is due and a limit refuses it. ``beside``: another model's race runs, and these are that one's.
     """
     steering, model, plan = context.steering, entry.model, entry.plan
-    open_call.width_asked, open_call.narrowed = plan.width_asked, None
+    if not beside:
+        open_call.width_asked, open_call.narrowed = plan.width_asked, None
 
     def narrow(reason: Narrowed) -> None:
-        open_call.narrowed = response_headers[NARROWED] = reason.before(open_call.narrowed)
+        if not beside:
+            open_call.narrowed = response_headers[NARROWED] = reason.before(open_call.narrowed)
 
     def on_slot_refused(_: Launch) -> None:
         context.services.seats.refused(model.name)
@@ -195,11 +203,12 @@ def prepared_race(
             narrow(Narrowed(steering.refused_by))
         return permitted
 
-    if plan.narrowed is not None:
+    if plan.narrowed is not None and not beside:
         steering.left_out(model.name, plan)
         narrow(plan.narrowed)
 
-    return Race(open_call, model, plan, sink, may_launch=may_launch, on_slot_refused=on_slot_refused)
+    call = entry.call
+    return Race(open_call, model, plan, sink, may_launch=may_launch, on_slot_refused=on_slot_refused, call=call)
 
 
 def remember_prefix(context: CallContext, entry: PlannedCall, record: CallRecord) -> None:

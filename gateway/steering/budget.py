@@ -28,7 +28,8 @@ from gateway.steering.constants import (
 )
 from gateway.steering.health import Health, Launches
 
-FREE = frozenset({Role.PRIMARY, Role.FAILOVER, Role.PROBE})  # a call needs one of these anyway, or does not wait for it
+# A call needs one of these anyway, or does not wait for it.
+FREE = frozenset({Role.PRIMARY, Role.FAILOVER, Role.FALLBACK, Role.PROBE})
 
 
 class Budget:

@@ -511,7 +511,8 @@ def a_rival_answers_when_its_winner_breaks(evidence: Evidence) -> Iterator[str]:
         if [row for row in kept if row not in of_model] or len(kept) > keeps:
             yield f"call {call.id}: kept {[row.deployment for row in kept]}"
         behind = [row for row in of_model if row.is_overtaken and row.finish_reason is None]
-        if keeps and behind and not kept:
+        is_alone = all(row.role is not Role.FALLBACK for row in rows)  # else another model may have overtaken it
+        if keeps and behind and not kept and is_alone:
             yield f"call {call.id}: {[row.deployment for row in behind]} lost, and none of them was kept"
         for row in kept:
             source = asked.get(row.provider_request_id or "")
