@@ -30,7 +30,7 @@ from gateway.racing import (
     Unanswered,
     delivered_of,
 )
-from gateway.settings import Cause
+from gateway.settings import DEAR_FALLBACK, Cause, FallbackAfter
 from gateway.steering import Plan
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ class FallbackChain:
         self._wanted = wanted
         self._plan_model = plan_model
         self._may_fall_back = may_fall_back
+        self._asked = asked
         self._tried = {asked}
         self._failed: list[tuple[str, Cause]] = []  # models that could not answer, with the cause
         self._first_call: Call | None = None  # its id and times are kept by the calls for fallbacks
@@ -120,15 +121,34 @@ class FallbackChain:
             self.use(following)
         return following is not None
 
-    @property
-    def may_run_beside(self) -> bool:
-        """Whether another model may be asked beside the current one."""
-        model, call = self.entry.model, self.entry.call
-        return bool(model.fallbacks or self._wanted) and self._may_fall_back and not call.stateful
+    def late_s(self, entry: PlannedCall) -> float | None:
+        """Return when the next model is asked beside that of ``entry``, seconds after its start; None: never.
+
+        A call that changes something at a provider is never sent to another one meanwhile.
+        """
+        if (
+            not (entry.model.fallbacks or self._wanted or self._failed)
+            or not self._may_fall_back
+            or entry.call.stateful
+        ):
+            return None
+        for name, after in self._listed([*self._failed, (entry.model.name, Cause.FAILED)]):
+            if name in self._tried or after == "failure":
+                continue
+            if after != "auto":
+                return after
+            return entry.plan.late_s * (2.0 if self._is_dear(name, entry.model) else 1.0)
+        return None
+
+    def _is_dear(self, name: str, model: Model) -> bool:
+        """Whether the model ``name`` costs over ten times as much as ``model``."""
+        other = self._fleet.models.get(name)
+        usd, than_usd = None if other is None else other.mean_price_usd, model.mean_price_usd
+        return usd is not None and than_usd is not None and usd > DEAR_FALLBACK * than_usd
 
     def beside(self, late: str) -> PlannedCall | None:
         """Build the call for the next model, which is asked beside the model ``late``; None if there is none."""
-        return self._first_usable([(late, Cause.FAILED)])
+        return self._first_usable([(late, Cause.FAILED)], beside=True)
 
     def use(self, entry: PlannedCall) -> None:
         """Let the fallback of ``entry`` be the current model."""
@@ -136,26 +156,32 @@ class FallbackChain:
         self._set_headers(entry)
         self.response_headers[FALLBACK] = entry.model.name
 
-    def _first_usable(self, causes: Sequence[tuple[str, Cause]]) -> PlannedCall | None:
-        """Build the call for the first usable fallback of models that could not answer; None if there is none."""
-        for name in self._names(causes):
-            if name in self._tried:
+    def _first_usable(self, causes: Sequence[tuple[str, Cause]], *, beside: bool = False) -> PlannedCall | None:
+        """Build the call for the first usable fallback of models that could not answer; None if there is none.
+
+        ``beside``: they run, and only those are asked that need no failure.
+        """
+        self._failed += [each for each in causes if each not in self._failed]
+        for name, after in self._listed(self._failed):
+            if name in self._tried or (beside and after == "failure"):
                 continue
             self._tried.add(name)
             with suppress(ApiError):
                 return self._plan_model(name, self._first_call)
         return None
 
-    def _names(self, causes: Sequence[tuple[str, Cause]]) -> Iterator[str]:
+    def _listed(self, failed: Sequence[tuple[str, Cause]]) -> Iterator[tuple[str, FallbackAfter]]:
+        """Yield the fallbacks in their order, each with when it is asked beside a late model."""
         if not self._may_fall_back:
             return
-        self._failed += [each for each in causes if each not in self._failed]
         if self._first_call is None or not is_passed_on(self.entry.model):  # else OpenRouter uses the request's
-            yield from self._wanted
-        for name, why in self._failed:  # the whole list of the first model before those of its fallbacks
+            asked = self._fleet.models.get(self._asked)
+            yield from ((name, "auto" if asked is None else asked.fallback_after) for name in self._wanted)
+        for name, why in failed:  # the whole list of the first model before those of its fallbacks
             model = self._fleet.models.get(name)
-            if model is not None:
-                yield from (each.model for each in model.fallbacks if why in each.causes)
+            for each in () if model is None else model.fallbacks:
+                if why in each.causes and model is not None:
+                    yield each.model, each.fallback_after or model.fallback_after
 
     def _set_headers(self, entry: PlannedCall) -> None:
         self.response_headers.clear()
@@ -305,8 +331,11 @@ class CallRunner:
 
         ``on_use`` is called with the fallback whose answer is about to begin.
         """
-        if not self._fallbacks.may_run_beside:
+        late_s = self._fallbacks.late_s(entry)
+        if late_s is None:
             return await run()
+        if len(self._context.steering.not_asked(entry.names, ())) == len(entry.names):
+            late_s = 0.0  # all are broken: the next model is asked at once
         from gateway.racing import Beside, Lane, plan_beside  # noqa: PLC0415 - memory: most calls have no fallback
 
         late, entries = entry.model.name, {race: entry}  # the model that is late, and the models of the races
@@ -320,14 +349,14 @@ class CallRunner:
                     headers: dict[str, str] = {}
                     other = prepared_race(self._context, following, self.open_call, sink, headers, beside=True)
                     entries[other] = following
-                    return Lane(other, other.run, following.plan.late_s)
+                    return Lane(other, other.run, self._fallbacks.late_s(following))
             return None
 
         def on_won(other: Race) -> None:
             self._use(entries[other])
             on_use(self.entry)
 
-        beside = Beside(self.open_call, Lane(race, run, entry.plan.late_s), begin=begin, on_won=on_won)
+        beside = Beside(self.open_call, Lane(race, run, late_s), begin=begin, on_won=on_won)
         ending = await beside.run()
         if isinstance(ending, Unanswered):
             self._failed += [(entries[each], its) for each, its in beside.unanswered]

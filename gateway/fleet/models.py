@@ -7,7 +7,7 @@ from math import inf
 import msgspec
 
 from gateway.core.errors import InvalidRequest
-from gateway.settings import FallbackSettings, ModelSettings, Profile, RaceSettings, TakeoverSettings
+from gateway.settings import FallbackAfter, FallbackSettings, ModelSettings, Profile, RaceSettings, TakeoverSettings
 from providers import UNKNOWN, Api, Capabilities, MaskedRecord, Price, Upstream
 from providers.dialects import PIVOT, Dialect, ParameterNames, SystemPrompt, Way, raw_json
 
@@ -228,10 +228,17 @@ class Model(msgspec.Struct, frozen=True):
     usd_per_day: float | None = None  # of all calls
     dearest: Price | None = None  # the highest known price, if another deployment's is unknown
     fallbacks: tuple[FallbackSettings, ...] = ()
+    fallback_after: FallbackAfter = "auto"
     keepalive_s: float | None = None
     takeover: TakeoverSettings = TakeoverSettings()
     parameters: Parameters | None = None  # defaults, maximums and system prefix of requests
     profiles: Mapping[Profile, "Model"] = {}  # the same model under each profile: its race and timeouts
+
+    @property
+    def mean_price_usd(self) -> float | None:
+        """The mean price of its deployments for a token of the prompt and one of the answer; None if none is known."""
+        totals = [price.input_usd + price.output_usd for price in self.prices.values()]
+        return sum(totals) / len(totals) if totals else None
 
     def under(self, profile: Profile | None) -> "Model":
         """Return the model under ``profile``; as configured if that is None or its own profile."""

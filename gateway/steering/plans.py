@@ -7,7 +7,7 @@ import msgspec
 
 from gateway.core.attempts import Narrowed, Role
 from gateway.core.calls import Mode, Objective
-from gateway.steering.constants import LATE_EVENTS, LATE_FACTOR, LATE_MIN_S, LATE_QUANTILE, LATE_UNKNOWN_S
+from gateway.steering.constants import BESIDE_EVENTS, BESIDE_FACTOR, BESIDE_MIN_S, BESIDE_QUANTILE, BESIDE_UNKNOWN_S
 from gateway.steering.estimates import Estimate
 
 # An explanation: a plan with all its numbers and the reason for each launch, for the operator. Times are seconds,
@@ -170,11 +170,11 @@ class Plan(msgspec.Struct, frozen=True):
     def is_known(self) -> bool:
         """Whether enough first tokens of the primary were seen to tell when it is late."""
         primary = self.primary
-        return primary is not None and max(primary.events, primary.usual_events) >= LATE_EVENTS
+        return primary is not None and max(primary.events, primary.usual_events) >= BESIDE_EVENTS
 
     @property
     def late_s(self) -> float:
         """When another model is asked beside this one, as its first token is late: seconds after the start."""
         if self.primary is None or not self.is_known:
-            return LATE_UNKNOWN_S
-        return max(LATE_MIN_S, LATE_FACTOR * self.primary.quantile_s(LATE_QUANTILE))
+            return BESIDE_UNKNOWN_S
+        return max(BESIDE_MIN_S, BESIDE_FACTOR * self.primary.quantile_s(BESIDE_QUANTILE))

@@ -102,3 +102,13 @@ def test_a_client_that_leaves_stops_the_requests_of_both_models(leaves_s: float)
     assert {str(each.outcome) for each in call.attempts} == {"client_gone"}
     assert {each.model for each in call.attempts} == ({"lone"} if leaves_s < 10 else {"lone", "spare"})
     assert call.total_ms == pytest.approx(leaves_s * 1000, abs=100)
+
+
+def test_beside_a_model_that_is_broken_the_next_one_is_asked_at_once() -> None:
+    refuses = Behaviour(refusal="server_error")
+    evidence = ask(*[refuses] * 12, SILENT, calls=13)
+    last = evidence.witness.finished[-1]
+    assert (last.answered_model, last.status_code) == ("spare", 200)
+    assert last.ttft_ms is not None
+    assert last.ttft_ms <= 500
+    assert [str(each.role) for each in last.attempts if each.model == "spare"] == ["fallback"]
