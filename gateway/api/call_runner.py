@@ -111,7 +111,9 @@ class FallbackChain:
         except ApiError as error:
             if not self.advance([(asked, error)]):
                 raise
-        self._first_call = self.entry.call
+        self._first_call = call = self.entry.call
+        # Whether another model may be asked beside a late one. No call is sent to two that changes something there.
+        self.hedges = bool(wanted or self.entry.model.fallbacks or self._failed) and not call.stateful and may_fall_back
 
     def advance(self, errors: Sequence[tuple[str, ApiError]]) -> bool:
         """Move on to the next model after the ``errors``, pairs with their model; return whether there is one."""
@@ -122,16 +124,7 @@ class FallbackChain:
         return following is not None
 
     def late_s(self, entry: PlannedCall) -> float | None:
-        """Return when the next model is asked beside that of ``entry``, seconds after its start; None: never.
-
-        A call that changes something at a provider is never sent to another one meanwhile.
-        """
-        if (
-            not (entry.model.fallbacks or self._wanted or self._failed)
-            or not self._may_fall_back
-            or entry.call.stateful
-        ):
-            return None
+        """Return when the next model is asked beside that of ``entry``, seconds after its start; None: never."""
         for name, after in self._listed([*self._failed, (entry.model.name, Cause.FAILED)]):
             if name in self._tried or after == "failure":
                 continue
@@ -153,6 +146,7 @@ class FallbackChain:
     def use(self, entry: PlannedCall) -> None:
         """Let the fallback of ``entry`` be the current model."""
         self.entry = entry
+        self.hedges = not entry.call.stateful
         self._set_headers(entry)
         self.response_headers[FALLBACK] = entry.model.name
 
@@ -293,18 +287,19 @@ class CallRunner:
     async def gather(self, sink: Sink, entry: PlannedCall) -> CallRecord | Unanswered:
         """Race a model's deployments for an answer that is committed at its end. For ``run``."""
         race = prepared_race(self._context, entry, self.open_call, sink, self.response_headers)
-        ending = await self._hedged(race, race.run, sink, entry)
+        ending = await (self._hedged(race, race.run, sink, entry) if self._fallbacks.hedges else race.run())
         assert not isinstance(ending, Broken)  # an answer that breaks is replaced until its end
         return ending
 
     async def stream(self, sink: "ClientSink", entry: PlannedCall) -> CallRecord | Unanswered:
         """Race a model's deployments for a streamed answer; with takeover, others may finish it. For ``run``."""
         call, model, plan, open_call = entry.call, entry.model, entry.plan, self.open_call
+        sink.delivered = delivered_of(call, model, open_call)
 
         def keep(used: PlannedCall) -> None:
             sink.delivered = delivered_of(used.call, used.model, open_call)
 
-        keep(entry)
+        ending: CallRecord | Unanswered | Broken
         if model.takeover.slow is not None and sink.delivered is not None:
             from gateway.racing import Rescue  # noqa: PLC0415 - memory: off by default
 
@@ -313,7 +308,7 @@ class CallRunner:
             ending = await self._hedged(race, partial(rescue.run, race), sink, entry, keep)
         else:
             race = prepared_race(self._context, entry, open_call, sink, self.response_headers)
-            ending = await self._hedged(race, race.run, sink, entry, keep)
+            ending = await (self._hedged(race, race.run, sink, entry, keep) if self._fallbacks.hedges else race.run())
         while isinstance(ending, Broken):
             entry = self.entry  # of the model whose answer has begun
             ending = await Takeover(entry.call, entry.model, entry.plan, open_call, sink).finish(ending)
