@@ -200,7 +200,7 @@ def prepared_race(
         cost_usd = plan.cost_usd.get(launch.deployment)
         permitted = steering.permit(model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer)
         if steering.refused_by is not None:
-            narrow(Narrowed(steering.refused_by))
+            narrow(steering.refused_by)
         return permitted
 
     if plan.narrowed is not None and not beside:
