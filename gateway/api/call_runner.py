@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gateway.api.call_context import CallContext
-from gateway.api.headers import PLAN_HEADER, written
+from gateway.api.headers import NARROWED, PLAN_HEADER, written
 from gateway.api.plan_call import PlanCall, PlannedCall, is_counted, prepared_race
 from gateway.api.preferences import Preferences, is_passed_on
 from gateway.core.calls import Call, CallRecord
@@ -103,6 +103,7 @@ class FallbackChain:
         self._may_fall_back = may_fall_back
         self._asked = asked
         self._tried = {asked}
+        self._only_after_failure: set[str] = set()  # not asked beside a late model, as that may not pay for them
         self._failed: list[tuple[str, Cause]] = []  # models that could not answer, with the cause
         self._first_call: Call | None = None  # its id and times are kept by the calls for fallbacks
         try:
@@ -130,10 +131,10 @@ class FallbackChain:
                 continue
             if after != "auto":
                 return after
-            return entry.plan.late_s * (2.0 if self._is_dear(name, entry.model) else 1.0)
+            return entry.plan.late_s * (2.0 if self.is_dear(name, entry.model) else 1.0)
         return None
 
-    def _is_dear(self, name: str, model: Model) -> bool:
+    def is_dear(self, name: str, model: Model) -> bool:
         """Whether the model ``name`` costs over ten times as much as ``model``."""
         other = self._fleet.models.get(name)
         usd, than_usd = None if other is None else other.mean_price_usd, model.mean_price_usd
@@ -142,6 +143,11 @@ class FallbackChain:
     def beside(self, late: str) -> PlannedCall | None:
         """Build the call for the next model, which is asked beside the model ``late``; None if there is none."""
         return self._first_usable([(late, Cause.FAILED)], beside=True)
+
+    def keep(self, name: str) -> None:
+        """Ask the model ``name`` only after a failure: the late model may not pay for it."""
+        self._tried.discard(name)
+        self._only_after_failure.add(name)
 
     def use(self, entry: PlannedCall) -> None:
         """Let the fallback of ``entry`` be the current model."""
@@ -157,7 +163,7 @@ class FallbackChain:
         """
         self._failed += [each for each in causes if each not in self._failed]
         for name, after in self._listed(self._failed):
-            if name in self._tried or (beside and after == "failure"):
+            if name in self._tried or (beside and (after == "failure" or name in self._only_after_failure)):
                 continue
             self._tried.add(name)
             with suppress(ApiError):
@@ -340,7 +346,9 @@ class CallRunner:
             while (following := self._fallbacks.beside(late)) is not None:
                 late = following.model.name
                 following = msgspec.structs.replace(following, plan=plan_beside(following.plan))
-                if await self._holds(following):
+                if await self._holds(following) and self._permits(
+                    following, entry, is_second=len(entries) > 1 or race.is_rescued
+                ):
                     headers: dict[str, str] = {}
                     other = prepared_race(self._context, following, self.open_call, sink, headers, beside=True)
                     entries[other] = following
@@ -356,6 +364,28 @@ class CallRunner:
         if isinstance(ending, Unanswered):
             self._failed += [(entries[each], its) for each, its in beside.unanswered]
         return ending
+
+    def _permits(self, fallback: PlannedCall, late: PlannedCall, *, is_second: bool) -> bool:
+        """Charge a fallback to the late model beside which it starts; return whether that may pay for it.
+
+        For money it is refused only if the call has had a rescue already, or if it costs over ten times as much.
+        """
+        steering, model, open_call = self._context.steering, late.model, self.open_call
+        if not fallback.plan.launches:
+            return True
+        launch, costs = fallback.plan.launches[0], fallback.plan.cost_usd
+        is_permitted = steering.permit(
+            model.name,
+            launch,
+            model.race,
+            cost_usd=costs.get(launch.deployment),
+            payer=model.payer,
+            is_needed=not (is_second or self._fallbacks.is_dear(fallback.model.name, model)),
+        )
+        if steering.refused_by is not None:
+            self._fallbacks.keep(fallback.model.name)
+            open_call.narrowed = self.response_headers[NARROWED] = steering.refused_by.before(open_call.narrowed)
+        return is_permitted
 
     def _use(self, entry: PlannedCall) -> None:
         """Let the fallback of ``entry`` answer the call."""

@@ -131,7 +131,7 @@ def plan_call(
         answer_kind=call.answer_kind,
         bills_losers=model.bills_losers,
         leased=seats.leased,
-        is_counted=is_counted(call, model),
+        is_counted=is_counted(call, model) or instead_of is not None,  # a fallback may run beside the other model
         holds=model.race.holds(streamed=asked.stream),
         stateful=asked.stateful,
         asked=None if race_asked is model.race else race_asked,

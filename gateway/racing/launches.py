@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 EXTRA_ROLES = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE})  # these use the budget; replacing a failure does not
 
-_BESIDE = frozenset(
-    {Role.FAILOVER, Role.PROBE, Role.FALLBACK}
-)  # a planned one starts beside another attempt, whatever the budget
+_BESIDE = frozenset({Role.FAILOVER, Role.PROBE})  # a planned one starts beside another attempt, whatever the budget
 
 RESCUES = 2  # maximum of candidates that are launched, in turn, because the first attempt hangs
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from gateway.core.attempts import Outcome, WinOn
+from gateway.core.attempts import Outcome, Role, WinOn
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError
 from gateway.core.log import get_logger
@@ -330,6 +330,12 @@ class Race:
     def attempts(self) -> Sequence[Attempt]:
         """The attempts so far, in the order of launch."""
         return tuple(self._attempts.all)
+
+    @property
+    def is_rescued(self) -> bool:
+        """Whether a rescue runs beside an attempt that hangs."""
+        active = self._attempts.active
+        return len(active) > 1 and any(attempt.start.role is Role.FAILOVER for attempt in active)
 
     def stop(self, reason: type[ApiError]) -> None:
         """End the race: another race records the call, which ends with this error."""

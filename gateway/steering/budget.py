@@ -29,7 +29,7 @@ from gateway.steering.constants import (
 from gateway.steering.health import Health, Launches
 
 # A call needs one of these anyway, or does not wait for it.
-FREE = frozenset({Role.PRIMARY, Role.FAILOVER, Role.FALLBACK, Role.PROBE})
+FREE = frozenset({Role.PRIMARY, Role.FAILOVER, Role.PROBE})
 
 
 class Budget:
@@ -37,7 +37,7 @@ class Budget:
 
     Every call adds ``ratio`` tokens, up to 20. An extra attempt takes one when it starts, not when it is planned: most
     hedges never start. Exploration may overdraw by one burst. So any number of calls uses at most ``ratio`` tokens per
-    call and two bursts.
+    call and two bursts. A fallback beside a late model may overdraw as well: after it there are fewer races.
 
     If ``extra_usd_per_call`` is set, dollars are counted as well. They start at 0, so any number of calls spends at
     most that amount per call, plus the last attempt.
@@ -56,6 +56,9 @@ class Budget:
     def draw(self, role: Role, ratio: float) -> bool:
         """Whether an attempt in this role may start now; if so, charge it."""
         if role in FREE:
+            return True
+        if role is Role.FALLBACK:
+            self.tokens = max(-BURST_TOKENS, self.tokens - 1.0)
             return True
         floor = 1.0 - BURST_TOKENS if role is Role.EXPLORE else 1.0
         if ratio <= 0 or self.tokens < floor:
@@ -436,23 +439,27 @@ class Budgets:
         cost_usd: float | None,
         payer: str,
         room: float = inf,
+        is_needed: bool = False,
         now_s: float,
     ) -> Narrowed | None:
         """Charge an attempt that starts beside another one now; return the limit that refuses it, None if it may start.
 
         ``room`` is what rate limits leave for extra attempts in a minute. Rescues and probes are never refused, but
-        count there.
+        count there. A fallback runs at another model's deployments: only dollars may refuse it, unless it is needed.
         """
         extra = self._extra_of(model)
         if role in FREE:
             extra.add(now_s)
             return None
         limit, budget = self.exceeded_limit(race, cost_usd=cost_usd, payer=payer), self.of(payer)
-        if limit is None and extra.in_minute(now_s) >= room:
+        if role is Role.FALLBACK:
+            limit = None if is_needed else limit
+        elif limit is None and extra.in_minute(now_s) >= room:
             limit = Narrowed.RATE_LIMITS
         if limit is not None or not budget.draw(role, race.budget):
             return limit or Narrowed.BUDGET
-        extra.add(now_s)
+        if role is not Role.FALLBACK:
+            extra.add(now_s)
         if cost_usd is not None and race.usd_per_day is not None:
             self._spending.charge(payer, cost_usd)
             if (pace := self._paces.get(model)) is not None:

@@ -163,19 +163,33 @@ class Steering:
         self._affinity.served(model, prefix, deployment, cached_tokens, self._clock())
 
     def permit(
-        self, model: str, launch: Launch, race: RaceSettings, *, cost_usd: float | None, payer: str | None = None
+        self,
+        model: str,
+        launch: Launch,
+        race: RaceSettings,
+        *,
+        cost_usd: float | None,
+        payer: str | None = None,
+        is_needed: bool = False,
     ) -> bool:
         """Whether an attempt may start now; if it is extra, charge it to the model, or to ``payer``, if given.
 
         Called when the attempt would start. ``cost_usd`` is its maximum cost at list price (``Plan.cost_usd``), None if
-        no price of the model is known.
+        no price of the model is known. ``is_needed``: a fallback is charged, and not refused.
         """
         now_s = self._clock()
         room, _ = self._room(model, self._planned.get(model, ()), now_s)
         if self._full((launch.deployment,), now_s):
             room = 0.0
         limit = self.refused_by = self._budgets.draw(
-            model, launch.role, race, cost_usd=cost_usd, payer=payer or model, room=room, now_s=now_s
+            model,
+            launch.role,
+            race,
+            cost_usd=cost_usd,
+            payer=payer or model,
+            room=room,
+            is_needed=is_needed,
+            now_s=now_s,
         )
         if limit is not None and self._on_refused is not None:
             self._on_refused(model, limit)

@@ -362,6 +362,8 @@ def the_budget_is_as_recounted(evidence: Evidence) -> Iterator[str]:
             if tokens < floor or ratio <= 0:
                 yield f"{model}: an extra attempt with {tokens} left at {ratio}"
             left[model] = tokens - 1.0
+        elif granted and role is Role.FALLBACK:
+            left[model] = max(-BURST_TOKENS, tokens - 1.0)
     for model, tokens in left.items():
         if abs(evidence.budget_left.get(model, tokens) - tokens) > 1e-6:
             yield f"{model}: {evidence.budget_left[model]} left, recounted {tokens}"

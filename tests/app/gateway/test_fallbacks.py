@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Delta, Drop, Gate, Hang, Status, answer
+from providers.simulator.script import Delta, Drop, Gate, Status, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read
 
 OTHER = "other"
@@ -137,46 +137,6 @@ async def test_after_the_first_byte_nobody_else_answers(serve: Serve) -> None:
             said = await response.read()
         assert b'"error"' in said
         assert len(running["beta"].received) == 0
-
-
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-async def test_a_silent_model_is_answered_for_by_the_next_one_while_it_runs(serve: Serve, stream: bool) -> None:
-    config = falling_back(fallback_after=0.05)
-    async with serve(alpha=[Hang()], beta=answer("Hi"), config=config) as running:
-        assert await answered_by(running, stream=stream) == (200, OTHER)
-        call = await running.call()
-        assert (call["model"], call["answered_model"], call["launched"]) == (MODEL, OTHER, 2)
-        won = await running.rows("select role, deployment, model from attempts where outcome = 'won'")
-        assert [tuple(row.values()) for row in won] == [("fallback", "beta/n", OTHER)]
-
-
-async def test_a_client_that_leaves_stops_the_late_model_and_the_one_beside_it(serve: Serve) -> None:
-    config = falling_back(fallback_after=0.05)
-    async with serve(alpha=[Hang()], beta=[Hang()], config=config) as running:
-        asked = asyncio.create_task(answered_by(running, stream=True))
-        await running["beta"].requested.wait()
-        asked.cancel()
-        await asyncio.wait({asked})
-        await running["alpha"].disconnected.wait()
-        await running["beta"].disconnected.wait()
-        assert (await running.call())["status_code"] == 499
-        assert await running.outcomes() == {"alpha": "client_gone", "beta": "client_gone"}
-
-
-async def test_a_fallback_for_failures_only_is_not_asked_beside_a_late_model(serve: Serve) -> None:
-    config = falling_back(fallback_after="failure")
-    config["models"][MODEL]["timeouts"] = {"ttft_timeout_s": 0.1}
-    async with serve(alpha=[Hang()], beta=answer("Hi"), config=config) as running:
-        assert await answered_by(running) == (200, OTHER)
-        assert await running.outcomes() == {"alpha": "timeout", "beta": "won"}
-
-
-async def test_a_call_that_is_stored_is_never_sent_to_two_models(serve: Serve) -> None:
-    config = falling_back(fallback_after=0.05)
-    config["models"][MODEL]["timeouts"] = {"ttft_timeout_s": 0.2}
-    async with serve(alpha=[Hang()], beta=answer("Hi"), config=config) as running:
-        assert (await answered_by(running, store=True))[0] == 200
-        assert await running.outcomes() == {"alpha": "timeout", "beta": "won"}
 
 
 async def test_models_named_by_the_request_are_tried_in_order(serve: Serve) -> None:
