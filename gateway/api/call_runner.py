@@ -124,15 +124,9 @@ class FallbackChain:
             self.use(following)
         return following is not None
 
-    def late_s(self, entry: PlannedCall) -> float | None:
-        """Return when the next model is asked beside that of ``entry``, seconds after its start; None: never."""
-        for name, after in self._listed([*self._failed, (entry.model.name, Cause.FAILED)]):
-            if name in self._tried or after == "failure":
-                continue
-            if after != "auto":
-                return after
-            return entry.plan.late_s * (2.0 if self.is_dear(name, entry.model) else 1.0)
-        return None
+    def after(self, late: str) -> tuple[str, FallbackAfter] | None:
+        """Return the model that is asked beside the model ``late``, and when; None if there is none."""
+        return next(self._waiting([*self._failed, (late, Cause.FAILED)], beside=True), None)
 
     def is_dear(self, name: str, model: Model) -> bool:
         """Whether the model ``name`` costs over ten times as much as ``model``."""
@@ -162,13 +156,18 @@ class FallbackChain:
         ``beside``: they run, and only those are asked that need no failure.
         """
         self._failed += [each for each in causes if each not in self._failed]
-        for name, after in self._listed(self._failed):
-            if name in self._tried or (beside and (after == "failure" or name in self._only_after_failure)):
-                continue
+        for name, _ in self._waiting(self._failed, beside=beside):
             self._tried.add(name)
             with suppress(ApiError):
                 return self._plan_model(name, self._first_call)
         return None
+
+    def _waiting(self, failed: Sequence[tuple[str, Cause]], *, beside: bool) -> Iterator[tuple[str, FallbackAfter]]:
+        """Yield the fallbacks that were not tried yet; ``beside``: without those that need a failure."""
+        for name, after in self._listed(failed):
+            needs_failure = after == "failure" or name in self._only_after_failure
+            if name not in self._tried and not (beside and needs_failure):
+                yield name, after
 
     def _listed(self, failed: Sequence[tuple[str, Cause]]) -> Iterator[tuple[str, FallbackAfter]]:
         """Yield the fallbacks in their order, each with when it is asked beside a late model."""
@@ -210,6 +209,8 @@ def use_of(entry: PlannedCall) -> Use:
     return Use(prompt_tokens, prompt_tokens + plan.answer_tokens, usd)
 
 
+DEAR_WAITS = 2.0  # times as long as another waits a fallback that costs over ten times as much
+
 # Runs the call at one model: returns the record if a deployment answered, else why none did.
 Run = Callable[[PlannedCall], Awaitable[CallRecord | Unanswered]]
 
@@ -243,6 +244,7 @@ class CallRunner:
         """
         fleet = context.fleet
         self._context = context
+        self._fleet = fleet
         self._answer_here = answer_here
         self._begun = begun
         self._fallbacks = FallbackChain(
@@ -332,7 +334,7 @@ class CallRunner:
 
         ``on_use`` is called with the fallback whose answer is about to begin.
         """
-        late_s = self._fallbacks.late_s(entry)
+        late_s = self._late_s(entry)
         if late_s is None:
             return await run()
         if len(self._context.steering.not_asked(entry.names, ())) == len(entry.names):
@@ -352,7 +354,7 @@ class CallRunner:
                     headers: dict[str, str] = {}
                     other = prepared_race(self._context, following, self.open_call, sink, headers, beside=True)
                     entries[other] = following
-                    return Lane(other, other.run, self._fallbacks.late_s(following))
+                    return Lane(other, other.run, self._late_s(following))
             return None
 
         def on_won(other: Race) -> None:
@@ -364,6 +366,29 @@ class CallRunner:
         if isinstance(ending, Unanswered):
             self._failed += [(entries[each], its) for each, its in beside.unanswered]
         return ending
+
+    def _late_s(self, entry: PlannedCall) -> float | None:
+        """Return when the next model is asked beside that of ``entry``, seconds after its start; None: never.
+
+        With a deadline it is asked in time for nine of ten of its first tokens to meet it, where they can, but not
+        before three of four of the late model's would have come: they are not doubled.
+        """
+        following, call, late_s = self._fallbacks.after(entry.model.name), entry.call, entry.plan.late_s
+        if following is None:
+            return None
+        name, after = following
+        if after not in {"auto", "failure"}:
+            return float(after)
+        if self._fallbacks.is_dear(name, entry.model):
+            return DEAR_WAITS * late_s
+        if call.deadline_at is None:
+            return late_s
+        left_s = call.deadline_at - self.open_call.services.clock()
+        model = self._fleet.models.get(name)
+        names = () if model is None else tuple(model.deployments)
+        takes_s = self._context.steering.first_token_s(name, names, call.prompt_class, call.prompt_tokens)
+        start_s = left_s - (left_s / 2 if takes_s is None else takes_s)
+        return late_s if start_s <= 0 else min(late_s, max(start_s, entry.plan.mostly_s))
 
     def _permits(self, fallback: PlannedCall, late: PlannedCall, *, is_second: bool) -> bool:
         """Charge a fallback to the late model beside which it starts; return whether that may pay for it.

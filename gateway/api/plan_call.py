@@ -85,6 +85,9 @@ def plan_call(
         tags=origin.tags,
         prompt_tokens=resolved.needs.prompt_tokens,
     )
+    deadline_ms = model.race.ttft_ms  # a fallback has that of the model asked for, where there is one
+    if instead_of is not None and instead_of.deadline_ms is not None:
+        deadline_ms = instead_of.deadline_ms
     asked_kind, win_on = answer_kind(resolved.fields, asked.dialect), model.race.win_on
     if win_on is not WinOn.ANY:
         several = answers_asked(resolved.fields, asked.dialect) > 1
@@ -112,7 +115,7 @@ def plan_call(
         stateful=asked.stateful,
         kind=kind,
         answer_kind=asked_kind,
-        deadline_ms=model.race.ttft_ms,
+        deadline_ms=deadline_ms,
         is_restricted=resolved.is_restricted,
     )
     prefix = _prefix(resolved.fields, asked) if model.race.cache_affinity else None

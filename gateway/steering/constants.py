@@ -106,6 +106,7 @@ RESCUE_MIN_S = 0.6  # world halfhang: earliest rescue
 RESCUE_MAX_S = 15.0  # tuned: latest first rescue
 BESIDE_FACTOR = 3.0  # judgement: times the primary's quantile; then another model is asked beside it
 BESIDE_QUANTILE = 0.9  # judgement: of its first tokens; that of 95 % collapses where one call in twenty hangs
+BESIDE_IN_TIME_QUANTILE = 0.75  # judgement: of its first tokens; for a deadline another model starts no earlier
 BESIDE_MIN_S = 0.6  # judgement: earliest other model
 BESIDE_EVENTS = 10.0  # bound: with fewer first tokens nothing is known of the quantile
 BESIDE_UNKNOWN_S = 10.0  # bound: start of the other model where nothing is known

@@ -7,7 +7,14 @@ import msgspec
 
 from gateway.core.attempts import Narrowed, Role
 from gateway.core.calls import Mode, Objective
-from gateway.steering.constants import BESIDE_EVENTS, BESIDE_FACTOR, BESIDE_MIN_S, BESIDE_QUANTILE, BESIDE_UNKNOWN_S
+from gateway.steering.constants import (
+    BESIDE_EVENTS,
+    BESIDE_FACTOR,
+    BESIDE_IN_TIME_QUANTILE,
+    BESIDE_MIN_S,
+    BESIDE_QUANTILE,
+    BESIDE_UNKNOWN_S,
+)
 from gateway.steering.estimates import Estimate
 
 # An explanation: a plan with all its numbers and the reason for each launch, for the operator. Times are seconds,
@@ -112,6 +119,11 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     narrowed: Narrowed | None = None  # what stands in the way; None: nothing
 
 
+def is_known(estimate: Estimate) -> bool:
+    """Whether enough first tokens of a deployment were seen to tell when one is late."""
+    return max(estimate.events, estimate.usual_events) >= BESIDE_EVENTS
+
+
 class Launch(msgspec.Struct, frozen=True):
     """An attempt that starts ``delay_s`` after the call began, unless the call is over by then."""
 
@@ -169,8 +181,12 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def is_known(self) -> bool:
         """Whether enough first tokens of the primary were seen to tell when it is late."""
-        primary = self.primary
-        return primary is not None and max(primary.events, primary.usual_events) >= BESIDE_EVENTS
+        return self.primary is not None and is_known(self.primary)
+
+    @property
+    def mostly_s(self) -> float:
+        """By when three of four of the primary's first tokens come, seconds after the start; 0 if that is not known."""
+        return 0.0 if self.primary is None or not self.is_known else self.primary.quantile_s(BESIDE_IN_TIME_QUANTILE)
 
     @property
     def late_s(self) -> float:

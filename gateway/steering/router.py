@@ -22,7 +22,7 @@ from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix
 from gateway.steering.board import Board, slot_of
 from gateway.steering.budget import Budget, Budgets, Spending, within
 from gateway.steering.candidates import Lineups, Terms, costs_usd, expected_tokens
-from gateway.steering.constants import REFRESH_MOST_S
+from gateway.steering.constants import BESIDE_QUANTILE, REFRESH_MOST_S
 from gateway.steering.explainer import explained
 from gateway.steering.health import Condition, Health
 from gateway.steering.leaderboard import Leaderboard, not_asked, of_gateway, read_window
@@ -30,7 +30,7 @@ from gateway.steering.learning import Lateness, Learning, NeverLate, OwnDelay
 from gateway.steering.narrowing import Narrowings
 from gateway.steering.outages import Outages, Strikes
 from gateway.steering.planner import home_of
-from gateway.steering.plans import Explanation, Launch, Plan
+from gateway.steering.plans import Explanation, Launch, Plan, is_known
 from gateway.steering.prediction import size_of
 from gateway.steering.snapshots import Snapshots, recollect
 
@@ -154,6 +154,14 @@ class Steering:
         plan = self._planned_for(model, deployments, race, terms, prompt_class, budget=budget, explain=True)
         assert plan.explanation is not None
         return plan.explanation
+
+    def first_token_s(
+        self, model: str, deployments: Iterable[str], prompt_class: PromptClass, prompt_tokens: int
+    ) -> float | None:
+        """Return by when nine of ten first tokens of the fastest deployment come, seconds; None if not known."""
+        standings = self._snapshots.of(model, prompt_class, prompt_tokens)
+        known = [each for each in map(standings.of, deployments) if is_known(each)]
+        return min((each.quantile_s(BESIDE_QUANTILE) for each in known), default=None)
 
     def served(self, model: str, prefix: Prefix, deployment: str, cached_tokens: int | None) -> None:
         """Record that ``deployment`` answered a prompt with this prefix, and how much of it was cached.

@@ -112,3 +112,20 @@ def test_beside_a_model_that_is_broken_the_next_one_is_asked_at_once() -> None:
     assert last.ttft_ms is not None
     assert last.ttft_ms <= 500
     assert [str(each.role) for each in last.attempts if each.model == "spare"] == ["fallback"]
+
+
+def test_a_deadline_starts_the_next_model_early_enough_to_meet_it() -> None:
+    evidence = ask(SILENT, fields={"deadline_ms": 3000.0})
+    [call] = evidence.witness.finished
+    assert (call.answered_model, call.deadline_ms, call.deadline_met) == ("spare", 3000.0, True)
+    assert call.ttft_ms == pytest.approx(1900, abs=100)  # nothing is known of either: after half of the time
+
+
+def test_a_deadline_starts_the_next_model_not_before_most_answers_have_come() -> None:
+    usual = Behaviour(first_s=4.0)
+    evidence = ask(*[usual] * 40, SILENT, calls=41, fields={"deadline_ms": 7000.0})
+    *before, last = evidence.witness.finished
+    assert {call.launched for call in before[15:]} == {1}
+    assert (last.answered_model, last.deadline_met) == ("spare", True)
+    assert last.ttft_ms is not None
+    assert 4400 < last.ttft_ms < 6900  # its own lateness is 12 s

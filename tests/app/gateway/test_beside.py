@@ -258,3 +258,12 @@ async def test_racer_asks_the_next_model_beside_a_late_one() -> None:
         stream = racer.stream(MODEL, "Why?")
         assert "".join([chunk.text async for chunk in stream]) == "Hello"
         assert stream.winner == "beta/n"
+
+
+async def test_a_deadline_asks_the_next_model_so_early_that_it_can_meet_it(serve: Serve) -> None:
+    config = falling_back(fallback_after="auto", race={"mode": "single", "ttft_ms": 1000})
+    async with serve(alpha=[Hang()], beta=None, config=config) as running:
+        async with running.chat() as response:  # else it would be asked after 10 s
+            assert "x-holeshot-deadline-met" in response.headers
+            assert (response.status, response.headers["x-holeshot-fallback"]) == (200, OTHER)
+        assert (await running.call())["deadline_ms"] == 1000
