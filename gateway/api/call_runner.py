@@ -30,7 +30,7 @@ from gateway.racing import (
     Unanswered,
     delivered_of,
 )
-from gateway.settings import DEAR_FALLBACK, Cause, FallbackAfter
+from gateway.settings import Cause, FallbackAfter
 from gateway.steering import Plan
 
 if TYPE_CHECKING:
@@ -128,12 +128,6 @@ class FallbackChain:
         """Return the model that is asked beside the model ``late``, and when; None if there is none."""
         return next(self._waiting([*self._failed, (late, Cause.FAILED)], beside=True), None)
 
-    def is_dear(self, name: str, model: Model) -> bool:
-        """Whether the model ``name`` costs over ten times as much as ``model``."""
-        other = self._fleet.models.get(name)
-        usd, than_usd = None if other is None else other.mean_price_usd, model.mean_price_usd
-        return usd is not None and than_usd is not None and usd > DEAR_FALLBACK * than_usd
-
     def beside(self, late: str) -> PlannedCall | None:
         """Build the call for the next model, which is asked beside the model ``late``; None if there is none."""
         return self._first_usable([(late, Cause.FAILED)], beside=True)
@@ -209,7 +203,7 @@ def use_of(entry: PlannedCall) -> Use:
     return Use(prompt_tokens, prompt_tokens + plan.answer_tokens, usd)
 
 
-DEAR_WAITS = 2.0  # times as long as another waits a fallback that costs over ten times as much
+SEAT_PATIENCE_S = 2.0  # where all deployments are full, the next model is asked after this wait for a seat
 
 # Runs the call at one model: returns the record if a deployment answered, else why none did.
 Run = Callable[[PlannedCall], Awaitable[CallRecord | Unanswered]]
@@ -339,6 +333,9 @@ class CallRunner:
             return await run()
         if len(self._context.steering.not_asked(entry.names, ())) == len(entry.names):
             late_s = 0.0  # all are broken: the next model is asked at once
+        elif self._all_full(entry):
+            late_s = min(late_s, SEAT_PATIENCE_S)
+        self._explain(entry, late_s)
         from gateway.racing import Beside, Lane, plan_beside  # noqa: PLC0415 - memory: most calls have no fallback
 
         late, entries = entry.model.name, {race: entry}  # the model that is late, and the models of the races
@@ -347,7 +344,7 @@ class CallRunner:
             nonlocal late
             while (following := self._fallbacks.beside(late)) is not None:
                 late = following.model.name
-                following = msgspec.structs.replace(following, plan=plan_beside(following.plan))
+                following = msgspec.structs.replace(following, plan=plan_beside(following.plan, entry.model.name))
                 if await self._holds(following) and self._permits(
                     following, entry, is_second=len(entries) > 1 or race.is_rescued
                 ):
@@ -373,22 +370,31 @@ class CallRunner:
         With a deadline it is asked in time for nine of ten of its first tokens to meet it, where they can, but not
         before three of four of the late model's would have come: they are not doubled.
         """
-        following, call, late_s = self._fallbacks.after(entry.model.name), entry.call, entry.plan.late_s
+        following = self._fallbacks.after(entry.model.name)
         if following is None:
             return None
-        name, after = following
-        if after not in {"auto", "failure"}:
-            return float(after)
-        if self._fallbacks.is_dear(name, entry.model):
-            return DEAR_WAITS * late_s
-        if call.deadline_at is None:
-            return late_s
-        left_s = call.deadline_at - self.open_call.services.clock()
+        (name, after), call = following, entry.call
         model = self._fleet.models.get(name)
-        names = () if model is None else tuple(model.deployments)
-        takes_s = self._context.steering.first_token_s(name, names, call.prompt_class, call.prompt_tokens)
-        start_s = left_s - (left_s / 2 if takes_s is None else takes_s)
-        return late_s if start_s <= 0 else min(late_s, max(start_s, entry.plan.mostly_s))
+        late_s = entry.model.waits_s(after, entry.plan.late_s, model)
+        if late_s is not None and after == "auto" and call.deadline_at is not None and not entry.model.is_dear(model):
+            left_s = call.deadline_at - self.open_call.services.clock()
+            names = () if model is None else tuple(model.deployments)
+            takes_s = self._context.steering.first_token_s(name, names, call.prompt_class, call.prompt_tokens)
+            start_s = left_s - (left_s / 2 if takes_s is None else takes_s)
+            late_s = late_s if start_s <= 0 else min(late_s, max(start_s, entry.plan.mostly_s))
+        return late_s
+
+    def _all_full(self, entry: PlannedCall) -> bool:
+        """Whether no deployment of the model has a free seat."""
+        lines = self._context.services.seats.lines
+        return bool(lines) and all(name in lines and not lines[name].has_room for name in entry.names)
+
+    def _explain(self, entry: PlannedCall, late_s: float) -> None:
+        """Say in the plan's header which model is asked beside that of ``entry``, and when."""
+        told = entry.plan.explanation
+        if told is not None and (following := self._fallbacks.after(entry.model.name)) is not None:
+            told = msgspec.structs.replace(told, late_s=late_s, fallback=following[0])
+            self.response_headers[PLAN_HEADER] = written(told)
 
     def _permits(self, fallback: PlannedCall, late: PlannedCall, *, is_second: bool) -> bool:
         """Charge a fallback to the late model beside which it starts; return whether that may pay for it.
@@ -405,7 +411,7 @@ class CallRunner:
             model.race,
             cost_usd=costs.get(launch.deployment),
             payer=model.payer,
-            is_needed=not (is_second or self._fallbacks.is_dear(fallback.model.name, model)),
+            is_needed=not (is_second or model.is_dear(fallback.model)),
         )
         if steering.refused_by is not None:
             self._fallbacks.keep(fallback.model.name)

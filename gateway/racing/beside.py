@@ -30,18 +30,26 @@ class Lane(msgspec.Struct, frozen=True):
     late_s: float | None = None
 
 
-def plan_beside(plan: Plan) -> Plan:
-    """Return the plan of a model that runs beside a late one: without the extra attempts of its start."""
+def plan_beside(plan: Plan, late: str) -> Plan:
+    """Return the plan of a model that runs beside the model ``late``: without the extra attempts of its start."""
     if not plan.launches:
         return plan
     first, *others = plan.launches
     later = [each for each in others if each.delay_s > 0]
     left = [each.deployment for each in others if each.delay_s <= 0]
+    if (told := plan.explanation) is not None:
+        starts = (
+            msgspec.structs.replace(told.launches[0], role=Role.FALLBACK, audited=False, extra=True, why=Role.FALLBACK),
+            *(each for each in told.launches[1:] if each.delay_s > 0),
+        )
+        notes = (*told.notes, f"asked beside model {late!r}, as its answer was late")
+        told = msgspec.structs.replace(told, launches=starts, notes=notes, rest=(*left, *told.rest))
     return msgspec.structs.replace(
         plan,
         launches=(msgspec.structs.replace(first, role=Role.FALLBACK, audited=False), *later),
         rest=(*left, *plan.rest),
         explores=False,
+        explanation=told,
     )
 
 

@@ -117,6 +117,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]  # what is unusual about this plan
     width_asked: int = 1  # attempts that mode, width and budget would start with the call if nothing stood in the way
     narrowed: Narrowed | None = None  # what stands in the way; None: nothing
+    late_s: float | None = None  # then its first token is late, and the fallback is asked beside it
+    fallback: str | None = None  # the model that is asked then, where the call may fall back
 
 
 def is_known(estimate: Estimate) -> bool:

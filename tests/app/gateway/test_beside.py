@@ -1,6 +1,7 @@
 """Another model is asked beside one whose answer is late, over real sockets. The first token of either wins."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -22,6 +23,7 @@ from providers.simulator.script import (
     answer,
 )
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.gateway.test_explain import holeshot
 
 OTHER, THIRD = "other", "third"
 SOON = 0.05
@@ -267,3 +269,19 @@ async def test_a_deadline_asks_the_next_model_so_early_that_it_can_meet_it(serve
             assert "x-holeshot-deadline-met" in response.headers
             assert (response.status, response.headers["x-holeshot-fallback"]) == (200, OTHER)
         assert (await running.call())["deadline_ms"] == 1000
+
+
+async def test_the_plan_says_when_which_model_is_asked_beside_a_late_one(serve: Serve) -> None:
+    want = {"x-holeshot-plan": "1"}
+    async with serve(alpha=None, beta=None, config=falling_back(fallback_after="auto")) as running:
+        async with running.chat(want) as response:
+            plan = json.loads(response.headers["x-holeshot-plan"])
+            assert (plan["late_s"], plan["fallback"]) == (10.0, OTHER)
+        explained = await holeshot(running, "explain", MODEL)
+        assert "late after 10.0 s: then model other beside" in explained.stdout
+        assert "late after" not in (await holeshot(running, "explain", OTHER)).stdout
+    async with serve(alpha=[Hang()], beta=None, config=falling_back()) as running, running.chat(want) as response:
+        plan = json.loads(response.headers["x-holeshot-plan"])
+        [start] = plan["launches"]
+        assert (start["deployment"], start["role"], start["why"]) == ("beta/n", "fallback", "fallback")
+        assert plan["notes"][-1] == f"asked beside model '{MODEL}', as its answer was late"
