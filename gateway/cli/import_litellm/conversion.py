@@ -259,7 +259,7 @@ class Fallbacks:
 
 
 def _is_alone(model: Mapping[str, Any]) -> bool:
-    """Whether a model has nobody who could answer while its deployment is silent."""
+    """Whether no other deployment could answer for a model while its own is silent."""
     fallbacks = model.get("fallbacks", ())
     helps = any(isinstance(each, str) or Cause.FAILED in each["causes"] for each in fallbacks)
     return len(model["deployments"]) == 1 and not helps
