@@ -129,3 +129,21 @@ def test_a_deadline_starts_the_next_model_not_before_most_answers_have_come() ->
     assert (last.answered_model, last.deadline_met) == ("spare", True)
     assert last.ttft_ms is not None
     assert 4400 < last.ttft_ms < 6900  # its own lateness is 12 s
+
+
+def test_where_all_places_are_taken_the_next_model_is_asked_after_two_seconds() -> None:
+    evidence = run(
+        Scenario(
+            seed=1,
+            ttft_s=120.0,
+            queue_timeout_s=30.0,
+            max_in_flight={"ada": 1},
+            behaviours={"ada": (Behaviour(first_s=8.0),), "cid": (WELL,), "dot": (WELL,)},
+            clients=tuple(Client(at_s=at_s, asks=(Ask(model=LONE_MODEL),)) for at_s in (0.1, 1.0)),
+        )
+    )
+    assert not wrong(evidence)
+    second, first = evidence.witness.finished
+    assert (first.answered_model, second.answered_model, second.launched) == (None, "spare", 1)
+    assert second.ttft_ms == pytest.approx(2410, abs=50)
+    assert [str(each.role) for each in second.attempts] == ["fallback"]
