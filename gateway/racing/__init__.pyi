@@ -2,6 +2,9 @@ from .answer import AnswerStream as AnswerStream
 from .attempt import Attempt as Attempt
 from .attempt import drain as drain
 from .attempt import open_exchange as open_exchange
+from .beside import Beside as Beside
+from .beside import Lane as Lane
+from .beside import plan_beside as plan_beside
 from .call import Broken as Broken
 from .call import Kept as Kept
 from .call import OpenCall as OpenCall

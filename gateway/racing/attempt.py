@@ -224,7 +224,7 @@ class Attempt:
         self.failed_at: float | None = None
         self.claimed_at: float | None = None  # when it bid with its first token: it may be held or have lost
         # Text that is added to the client's prompt has an unknown length.
-        prompt_bytes = None if start.continues or deployment.extra_body else race.open_call.call.inline_bytes
+        prompt_bytes = None if start.continues or deployment.extra_body else race.call.inline_bytes
         self.measurement = Measurement(at, most_tokens(deployment.capabilities), prompt_bytes)
         self.overtaken: Overtaken | None = None
         self.exchange: Exchange | None = None

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from gateway.core.attempts import Outcome, Role, WinOn
-from gateway.core.calls import CallRecord
+from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError
 from gateway.core.log import get_logger
 from gateway.fleet.models import Model
@@ -56,11 +56,13 @@ class Phase(Enum):
 class Claim:
     """Times of one race, by the gateway's clock."""
 
-    __slots__ = ("_open_call", "_overhead_ms", "claimed_at", "held")
+    __slots__ = ("_call", "_open_call", "_overhead_ms", "before", "claimed_at", "held")
 
-    def __init__(self, open_call: OpenCall) -> None:
+    def __init__(self, open_call: OpenCall, call: Call) -> None:
         self.claimed_at: float | None = None
         self.held: Held | None = None  # the hold that the win has ended
+        self.before: Sequence[Attempt] = ()  # those of the late model beside whose race this one has won
+        self._call = call
         self._open_call = open_call
         self._overhead_ms: float | None = None
 
@@ -70,7 +72,7 @@ class Claim:
         own_s = open_call.own_s + max(0.0, open_call.services.clock() - now)
         self._overhead_ms = milliseconds(own_s)
         return Winner(
-            call=open_call.call,
+            call=self._call,
             provider=attempt.deployment.provider,
             deployment=attempt.deployment.name,
             launched=open_call.launched,
@@ -101,8 +103,9 @@ class Claim:
         # After a hold, the client's first token is not the provider's but the moment of release.
         first_at = self.claimed_at if winner is not None and winner.measurement.meaningful else None
         since_received_ms = self._open_call.since_received_ms
-        streamed = self._open_call.call.streamed
+        streamed = self._call.streamed
         held = None if winner is None else self.held
+        attempts = self.before or attempts
         is_first = bool(attempts) and attempts[0].start.number == 1  # of all the call's models
         return Times(
             None if first_at is None else since_received_ms(first_at),
@@ -117,7 +120,8 @@ class Claim:
 class Race:
     """Runs one plan for one call. Use once: ``await Race(...).run()``.
 
-    ``may_launch`` is called for each extra launch when it is due; ``on_slot_refused`` if it gets no seat.
+    ``may_launch`` is called for each extra launch when it is due; ``on_slot_refused`` if it gets no seat. ``call`` is
+    as built for ``model``, if that is not yet the model of the open call.
     """
 
     def __init__(
@@ -129,9 +133,10 @@ class Race:
         *,
         may_launch: Callable[[Launch], bool],
         on_slot_refused: Callable[[Launch], None] = lambda _: None,
+        call: Call | None = None,
     ) -> None:
         self.open_call = open_call
-        self.call = open_call.call
+        self.call = call or open_call.call
         self.sink = sink
         self.loop = open_call.services.tasks.loop
         self.winner: Attempt | None = None
@@ -155,7 +160,7 @@ class Race:
         self._hold = Hold(decode_s, self.release, self.loop, clock=services.clock, deadline_at=at)
         self._failures: list[tuple[str, UpstreamError]] = []
         self._ending: Unanswered | Broken | Exception = Unanswered()  # unless the call is recorded
-        self._claim = Claim(open_call)
+        self._claim = Claim(open_call, self.call)
 
     async def run(self) -> CallRecord | Unanswered | Broken:
         """Run to the end; return the call's record, which was passed to the recorder, or why there is none."""
@@ -323,6 +328,34 @@ class Race:
             attempt.cut(Outcome.LOST)
         self._fail()
 
+    @property
+    def attempts(self) -> Sequence[Attempt]:
+        """The attempts so far, in the order of launch."""
+        return tuple(self._attempts.all)
+
+    @property
+    def is_rescued(self) -> bool:
+        """Whether a rescue runs beside an attempt that hangs."""
+        active = self._attempts.active
+        return len(active) > 1 and any(attempt.start.role is Role.FAILOVER for attempt in active)
+
+    def stop(self, reason: type[ApiError]) -> None:
+        """End the race: another race records the call, which ends with this error."""
+        self._hold.end()
+        self._attempts.cut_all(reason)
+        self._finish()
+
+    def give_way(self) -> None:
+        """End the race without an answer: that of another model has won."""
+        if self.phase is not Phase.OVER:
+            self._hold.end()
+            self._attempts.overtaken(None, self.open_call.services.clock())
+            self._finish()
+
+    def follow(self, attempts: Sequence[Attempt]) -> None:
+        """Set the attempts of the late model beside whose race this one has won."""
+        self._claim.before = attempts
+
     async def _break_off(self, attempt: Attempt, error: UpstreamError) -> None:
         """End the race with a part of an answer. If no other deployment may finish it, the client gets an error."""
         self.open_call.services.outbox.drain()
@@ -399,6 +432,8 @@ class Race:
 
     def _win(self, attempt: Attempt, now: float) -> None:
         self.winner = attempt
+        if self.open_call.rivals is not None:
+            self.open_call.rivals.won(self)
         self._claim.claimed_at, self._claim.held = now, None
         if self._hold.leader is not None:
             self._claim.held = self._hold.held(now)
@@ -430,11 +465,14 @@ class Race:
         if self._made_replacements is not None:
             self._made_replacements.forget()
         self._attempts.forget()
+        self._claim.before = ()
         self.winner = None
 
     def _abort(self, reason: type[ApiError]) -> None:
         """Stop all attempts, and record the call with this error."""
         self._attempts.cut_all(reason)
+        if self.open_call.rivals is not None:
+            self.open_call.rivals.stop(self, reason)
         self._close(reason.status, reason.code)
 
     def _close(self, status_code: int, error_kind: str | None) -> None:

@@ -128,7 +128,7 @@ class Rescue:
 
     async def run(self, race: Race) -> CallRecord | Unanswered | Broken:
         """Run the race whose sink this is; return the end of its answer, or of the continuation."""
-        self._race, self._open_call.rescue = race, self
+        self._race = race
         try:
             ending = await race.run()
             if self._continuing is not None and self._state in {State.HOLDING, State.PASSED}:
@@ -139,7 +139,9 @@ class Rescue:
                     return continued
             return ending
         finally:
-            self._open_call.rescue = self._race = None
+            self._race = None
+            if self._open_call.rescue is self:
+                self._open_call.rescue = None
             if self._timer is not None:
                 self._timer.cancel()
             try:
@@ -168,6 +170,7 @@ class Rescue:
 
     async def begin(self, winner: Winner) -> Forward | None:
         """Start the answer, and watch it."""
+        self._open_call.rescue = self
         self._forward = await self._sink.begin(winner)
         if self._delivered.obstacle is None:
             self._open_call.services.rescues.earn(self._slow.budget)

@@ -38,7 +38,7 @@ class Budget:
 
     Every call adds ``ratio`` tokens, up to 20. An extra attempt takes one when it starts, not when it is planned: most
     hedges never start. Exploration may overdraw by one burst. So any number of calls uses at most ``ratio`` tokens per
-    call and two bursts.
+    call and two bursts. A fallback beside a late model may overdraw as well: after it there are fewer races.
 
     Rescues, which start beside an attempt that hangs, take none for a share of the latest calls; beyond it they are
     extra attempts like any other: the budget pays for them, or they wait.
@@ -82,6 +82,11 @@ class Budget:
             return True
         if role is Role.FAILOVER:
             return self.rescue(ratio)
+        if role is Role.FALLBACK:
+            if not self.rescue(ratio):
+                return False
+            self.tokens = max(-BURST_TOKENS, self.tokens - 1.0)
+            return True
         floor = 1.0 - BURST_TOKENS if role is Role.EXPLORE else 1.0
         if ratio <= 0 or self.tokens < floor:
             return False
@@ -467,20 +472,22 @@ class Budgets:
         """Charge an attempt that starts beside another one now; return the limit that refuses it, None if it may start.
 
         ``room`` is what rate limits leave for extra attempts in a minute: rescues and probes are not refused by it, but
-        count there. ``is_needed``: the call's first rescue, which no limit in dollars refuses.
+        count there; a fallback runs at another model's deployments. ``is_needed``: the call's first rescue or fallback,
+        which no limit in dollars refuses.
         """
         extra = self._extra_of(model)
         if role in FREE:
             extra.add(now_s)
             return None
         limit, budget = self.exceeded_limit(race, cost_usd=cost_usd, payer=payer), self.of(payer)
-        if role is Role.FAILOVER:
+        if role is Role.FAILOVER or role is Role.FALLBACK:
             limit = None if is_needed else limit
         elif limit is None and extra.in_minute(now_s) >= room:
             limit = Narrowed.RATE_LIMITS
         if limit is not None or not budget.draw(role, race.budget):
             return limit or Narrowed.BUDGET
-        extra.add(now_s)
+        if role is not Role.FALLBACK:
+            extra.add(now_s)
         if cost_usd is not None and race.usd_per_day is not None:
             self._spending.charge(payer, cost_usd)
             if (pace := self._paces.get(model)) is not None:

@@ -85,6 +85,8 @@ def explained(
         notes=(*plan.reasons, *_too_little(plan), *_full(lineup, terms), *_waiting(race, terms), *_rescues(budget)),
         width_asked=plan.width_asked,
         narrowed=plan.narrowed,
+        late_s=round(plan.late_s, 3),
+        fallback=None,  # the planner does not know of other models
     )
 
 

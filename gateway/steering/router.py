@@ -22,7 +22,7 @@ from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix
 from gateway.steering.board import Board, slot_of
 from gateway.steering.budget import Budget, Budgets, Spending, within
 from gateway.steering.candidates import Lineups, Terms, costs_usd, expected_tokens
-from gateway.steering.constants import REFRESH_MOST_S
+from gateway.steering.constants import LATE_QUANTILE, REFRESH_MOST_S
 from gateway.steering.explainer import explained
 from gateway.steering.health import Condition, Health
 from gateway.steering.leaderboard import Leaderboard, not_asked, of_gateway, read_window
@@ -156,6 +156,14 @@ class Steering:
         assert plan.explanation is not None
         return plan.explanation
 
+    def first_token_s(
+        self, model: str, deployments: Iterable[str], prompt_class: PromptClass, prompt_tokens: int
+    ) -> float | None:
+        """Return by when nine of ten first tokens of the fastest deployment come, seconds; None if not known."""
+        standings = self._snapshots.of(model, prompt_class, prompt_tokens)
+        known = [each for each in map(standings.of, deployments) if each.is_known]
+        return min((each.answered_s(LATE_QUANTILE) for each in known), default=None)
+
     def served(self, model: str, prefix: Prefix, deployment: str, cached_tokens: int | None) -> None:
         """Record that ``deployment`` answered a prompt with this prefix, and how much of it was cached.
 
@@ -176,7 +184,8 @@ class Steering:
         """Whether an attempt may start now; if it is extra, charge it to the model, or to ``payer``, if given.
 
         Called when the attempt would start. ``cost_usd`` is its maximum cost at list price (``Plan.cost_usd``), None if
-        no price of the model is known. ``is_needed``: the call's first rescue, which no limit in dollars refuses.
+        no price of the model is known. ``is_needed``: the call's first rescue or fallback, which no limit in dollars
+        refuses.
         """
         now_s = self._clock()
         room, _ = self._room(model, self._planned.get(model, ()), now_s)
