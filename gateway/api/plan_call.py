@@ -10,7 +10,7 @@ from gateway.api.fitting import ResolvedModel
 from gateway.api.headers import NARROWED
 from gateway.api.overrides import with_override
 from gateway.api.request import ParsedRequest
-from gateway.core.attempts import AnswerKind, Narrowed, WinOn
+from gateway.core.attempts import AnswerKind, Narrowed, Role, WinOn
 from gateway.core.calls import Call, CallRecord, Kind, Mode, Objective
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
@@ -199,9 +199,16 @@ def prepared_race(
         context.services.seats.refused(model.name)
         narrow(Narrowed.CAPACITY)
 
+    is_rescued = False
+
     def may_launch(launch: Launch) -> bool:
-        cost_usd = plan.cost_usd.get(launch.deployment)
-        permitted = steering.permit(model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer)
+        nonlocal is_rescued
+        cost_usd, rescues = plan.cost_usd.get(launch.deployment), launch.role is Role.FAILOVER
+        is_needed = rescues and not is_rescued
+        permitted = steering.permit(
+            model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer, is_needed=is_needed
+        )
+        is_rescued |= rescues and permitted
         if steering.refused_by is not None:
             narrow(steering.refused_by)
         return permitted

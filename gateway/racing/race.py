@@ -270,10 +270,12 @@ class Race:
             if self.phase is Phase.RUNNING:  # if the backup fails too, it is replaced
                 self._schedule.schedule_rescues()
         elif self.phase is Phase.RUNNING:  # else another has an answer; a release may just have made the held one win
-            self._go_on_after(error, was_ahead=was_ahead)
+            self._go_on_after(attempt, error, was_ahead=was_ahead)
 
-    def _go_on_after(self, error: UpstreamError, *, was_ahead: bool) -> None:
+    def _go_on_after(self, attempt: Attempt, error: UpstreamError, *, was_ahead: bool) -> None:
         """Replace an attempt that failed; end the race if no other is left."""
+        if attempt.start.role is Role.PROBE and self._schedule.is_in_turn and self._attempts.active:
+            return  # the call did not wait for it
         is_replaced = self._add_one() if error.kind is ErrorKind.INVALID_ANSWER else self._replace()
         if not is_replaced and not self._attempts.active:
             self._fail()

@@ -7,14 +7,7 @@ import msgspec
 
 from gateway.core.attempts import Narrowed, Role
 from gateway.core.calls import Mode, Objective
-from gateway.steering.constants import (
-    BESIDE_EVENTS,
-    BESIDE_FACTOR,
-    BESIDE_IN_TIME_QUANTILE,
-    BESIDE_MIN_S,
-    BESIDE_QUANTILE,
-    BESIDE_UNKNOWN_S,
-)
+from gateway.steering.constants import IN_TIME_QUANTILE, LATE_UNKNOWN_S
 from gateway.steering.estimates import Estimate
 
 # An explanation: a plan with all its numbers and the reason for each launch, for the operator. Times are seconds,
@@ -30,6 +23,7 @@ class Why(StrEnum):
     CACHE_WARM = "cache warm"  # the primary: near the best, and its cache should hold most of the prompt
     RENDEZVOUS = "rendezvous"  # the primary: selected by the prompt's first bytes, the same in every replica
     FLAWED = "flawed"  # the primary: its answers had more flaws than its peers', and may be good again
+    TRIAL = "trial"  # the primary: broken, and not probed for so long that one call has to show if it has recovered
     PROBE = "probe"  # broken or out, may have recovered
     EXPLORE = "explore"  # the deployment used longest ago
     COLD_START = "cold start"  # the primary is new
@@ -121,11 +115,6 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     fallback: str | None = None  # the model that is asked then, where the call may fall back
 
 
-def is_known(estimate: Estimate) -> bool:
-    """Whether enough first tokens of a deployment were seen to tell when one is late."""
-    return max(estimate.events, estimate.usual_events) >= BESIDE_EVENTS
-
-
 class Launch(msgspec.Struct, frozen=True):
     """An attempt that starts ``delay_s`` after the call began, unless the call is over by then."""
 
@@ -183,16 +172,14 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def is_known(self) -> bool:
         """Whether enough first tokens of the primary were seen to tell when it is late."""
-        return self.primary is not None and is_known(self.primary)
+        return self.primary is not None and self.primary.is_known
 
     @property
     def mostly_s(self) -> float:
         """By when three of four of the primary's first tokens come, seconds after the start; 0 if that is not known."""
-        return 0.0 if self.primary is None or not self.is_known else self.primary.quantile_s(BESIDE_IN_TIME_QUANTILE)
+        return 0.0 if self.primary is None or not self.is_known else self.primary.quantile_s(IN_TIME_QUANTILE)
 
     @property
     def late_s(self) -> float:
         """When another model is asked beside this one, as its first token is late: seconds after the start."""
-        if self.primary is None or not self.is_known:
-            return BESIDE_UNKNOWN_S
-        return max(BESIDE_MIN_S, BESIDE_FACTOR * self.primary.quantile_s(BESIDE_QUANTILE))
+        return LATE_UNKNOWN_S if self.primary is None else self.primary.overdue_s

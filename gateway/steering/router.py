@@ -22,7 +22,7 @@ from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix
 from gateway.steering.board import Board, slot_of
 from gateway.steering.budget import Budget, Budgets, Spending, within
 from gateway.steering.candidates import Lineups, Terms, costs_usd, expected_tokens
-from gateway.steering.constants import BESIDE_QUANTILE, REFRESH_MOST_S
+from gateway.steering.constants import LATE_QUANTILE, REFRESH_MOST_S
 from gateway.steering.explainer import explained
 from gateway.steering.health import Condition, Health
 from gateway.steering.leaderboard import Leaderboard, not_asked, of_gateway, read_window
@@ -30,7 +30,7 @@ from gateway.steering.learning import Lateness, Learning, NeverLate, OwnDelay
 from gateway.steering.narrowing import Narrowings
 from gateway.steering.outages import Outages, Strikes
 from gateway.steering.planner import home_of
-from gateway.steering.plans import Explanation, Launch, Plan, is_known
+from gateway.steering.plans import Explanation, Launch, Plan, Why
 from gateway.steering.prediction import size_of
 from gateway.steering.snapshots import Snapshots, recollect
 
@@ -115,10 +115,11 @@ class Steering:
         if race.extra_usd_per_call is not None:
             budget.earn(race.extra_usd_per_call)
         plan = self._planned_for(model, deployments, race, terms, prompt_class, budget=budget, explain=explain)
-        now_s = self._clock()
-        for launch in plan.launches:
-            if launch.role in EXPLORING:
-                self._learning.health_of(launch.deployment).probed(now_s, launch.watch_s)
+        if plan.explores:
+            now_s = self._clock()
+            for launch in plan.launches:
+                if launch.role in EXPLORING or launch.why is Why.TRIAL:
+                    self._learning.health_of(launch.deployment).probed(now_s, launch.watch_s)
         self._forget()
         return plan
 
@@ -160,8 +161,8 @@ class Steering:
     ) -> float | None:
         """Return by when nine of ten first tokens of the fastest deployment come, seconds; None if not known."""
         standings = self._snapshots.of(model, prompt_class, prompt_tokens)
-        known = [each for each in map(standings.of, deployments) if is_known(each)]
-        return min((each.quantile_s(BESIDE_QUANTILE) for each in known), default=None)
+        known = [each for each in map(standings.of, deployments) if each.is_known]
+        return min((each.quantile_s(LATE_QUANTILE) for each in known), default=None)
 
     def served(self, model: str, prefix: Prefix, deployment: str, cached_tokens: int | None) -> None:
         """Record that ``deployment`` answered a prompt with this prefix, and how much of it was cached.
@@ -183,7 +184,7 @@ class Steering:
         """Whether an attempt may start now; if it is extra, charge it to the model, or to ``payer``, if given.
 
         Called when the attempt would start. ``cost_usd`` is its maximum cost at list price (``Plan.cost_usd``), None if
-        no price of the model is known. ``is_needed``: a fallback is charged, and not refused.
+        no price of the model is known. ``is_needed``: the call's first rescue, which no limit in dollars refuses.
         """
         now_s = self._clock()
         room, _ = self._room(model, self._planned.get(model, ()), now_s)
@@ -361,7 +362,15 @@ class Steering:
         if explain:
             answer = expected_tokens(standings, terms)
             told = explained(
-                plan, lineup, race, terms, held=held, home=home, answer_tokens=answer, tokens=tokens, usd=budget.usd
+                plan,
+                lineup,
+                race,
+                terms,
+                held=held,
+                home=home,
+                answer_tokens=answer,
+                budget=budget,
+                probes=probes or race.budget > 0,
             )
             plan = msgspec.structs.replace(plan, explanation=told)
         return plan
