@@ -480,7 +480,7 @@ class Budgets:
             extra.add(now_s)
             return None
         limit, budget = self.exceeded_limit(race, cost_usd=cost_usd, payer=payer), self.of(payer)
-        if role is Role.FAILOVER or role is Role.FALLBACK:
+        if role in {Role.FAILOVER, Role.FALLBACK}:
             limit = None if is_needed else limit
         elif limit is None and extra.in_minute(now_s) >= room:
             limit = Narrowed.RATE_LIMITS

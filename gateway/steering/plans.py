@@ -7,7 +7,7 @@ import msgspec
 
 from gateway.core.attempts import Narrowed, Role
 from gateway.core.calls import Mode, Objective
-from gateway.steering.constants import LATE_MOSTLY, LATE_UNKNOWN_S
+from gateway.steering.constants import IN_TIME_QUANTILE, LATE_UNKNOWN_S
 from gateway.steering.estimates import Estimate
 
 # An explanation: a plan with all its numbers and the reason for each launch, for the operator. Times are seconds,
@@ -170,9 +170,14 @@ class Plan(msgspec.Struct, frozen=True):
     narrowed: Narrowed | None = None
 
     @property
+    def is_known(self) -> bool:
+        """Whether enough first tokens of the primary were seen to tell when it is late."""
+        return self.primary is not None and self.primary.is_known
+
+    @property
     def mostly_s(self) -> float:
         """By when three of four of the primary's first tokens come, seconds after the start; 0 if that is not known."""
-        return 0.0 if self.primary is None or not self.primary.is_known else self.primary.quantile_s(LATE_MOSTLY)
+        return 0.0 if self.primary is None or not self.is_known else self.primary.quantile_s(IN_TIME_QUANTILE)
 
     @property
     def late_s(self) -> float:

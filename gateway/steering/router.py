@@ -184,8 +184,7 @@ class Steering:
         """Whether an attempt may start now; if it is extra, charge it to the model, or to ``payer``, if given.
 
         Called when the attempt would start. ``cost_usd`` is its maximum cost at list price (``Plan.cost_usd``), None if
-        no price of the model is known. ``is_needed``: the call's first rescue or fallback, which no limit in dollars
-        refuses.
+        no price of the model is known. ``is_needed``: the call's first rescue, which no limit in dollars refuses.
         """
         now_s = self._clock()
         room, _ = self._room(model, self._planned.get(model, ()), now_s)

@@ -128,7 +128,7 @@ def test_a_deadline_starts_the_next_model_not_before_most_answers_have_come() ->
     assert {call.launched for call in before[15:]} == {1}
     assert (last.answered_model, last.deadline_met) == ("spare", True)
     assert last.ttft_ms is not None
-    assert 4400 < last.ttft_ms < 6900  # its own lateness is 12 s
+    assert 4400 < last.ttft_ms < 7000  # its own lateness is 12 s
 
 
 def test_where_all_places_are_taken_the_next_model_is_asked_after_two_seconds() -> None:
