@@ -29,7 +29,7 @@ from gateway.racing.measurement import (
 from gateway.racing.reader import Block
 from gateway.racing.records import Ending, attempt_record, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
-from gateway.racing.timeouts import AttemptClocks
+from gateway.racing.timeouts import AttemptClocks, came
 from gateway.racing.validation import UNJUDGED, Judgement
 from providers import ErrorKind, Exchange, Request, SendCount, TranslatedExchange, UpstreamError, events
 from providers.dialects import translations
@@ -117,8 +117,9 @@ async def open_exchange(
 
     def unsaid(block: bytes) -> None:
         with suppress(UpstreamError):  # behind the answer's end anything may stand
-            if any(read_event(event.data, secrets).meaningful for event in events(block)):
-                clocks.heard()
+            for event in events(block):
+                if (chunk := read_event(event.data, secrets)).meaningful:
+                    clocks.heard(came(chunk))
 
     return TranslatedExchange(exchange, translations(spoken, call.dialect, call.fields, secrets), unsaid)
 

@@ -6,12 +6,34 @@ stores its time. When the timer fires, it checks that time and, if it is too ear
 
 import asyncio
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, Protocol
 
 from gateway.fleet.models import Clocks
 from providers import ErrorKind, UpstreamError
+from providers.dialects import Chunk
 
 FINISH_GRACE_S = 5.0  # time for usage and [DONE] after a finish reason; the answer itself is complete
+
+TEXT_S = 60.0  # how long a stream may stand still after text, unless ``stall_timeout_s`` is more than twice as long
+
+
+class Came(Enum):
+    """What came last in a stream: what may follow, and how soon, depends on it."""
+
+    TEXT = "text"
+    THINKING = "thinking"
+    OTHER = "other"  # a call of a tool, which some vendors send only at its end, or the boundary of a block
+
+    __hash__ = object.__hash__  # Enum's own is a Python call
+
+
+def came(chunk: Chunk) -> Came:
+    """Return the kind of an event that is not ``idle``."""
+    if chunk.reasoning:
+        return Came.THINKING
+    is_text = chunk.answer and chunk.text_chars and not (chunk.tools or chunk.names or chunk.of_tool)
+    return Came.TEXT if is_text else Came.OTHER
 
 
 class AttemptClocks:
@@ -21,6 +43,7 @@ class AttemptClocks:
     """
 
     __slots__ = (
+        "_came",
         "_clock",
         "_clocks",
         "_due",
@@ -32,6 +55,7 @@ class AttemptClocks:
         "_quiet_since",
         "_started",
         "_task",
+        "_text_s",
         "_timer",
     )
 
@@ -44,22 +68,24 @@ class AttemptClocks:
         self._loop = loop
         self._started = self._quiet_since = clock()
         self._first_token = False
+        self._came = Came.OTHER
+        self._text_s = min(clocks.stall_s, max(TEXT_S, clocks.stall_s / 2))
         self._paused_at: float | None = None
         self._finishing = False
         self._expired: UpstreamError | None = None
         self._due = 0.0  # when the timer fires
         self._timer: asyncio.TimerHandle | None = self._sleep(self._next()[0])
 
-    def event(self, now: float, *, meaningful: bool) -> None:
+    def event(self, now: float, came: Came, *, meaningful: bool) -> None:
         """Record an event (not a comment or ping). The first meaningful one ends the first-token timeout."""
         self._quiet_since = now
-        if meaningful and not self._first_token:
+        self._came = came
+        if meaningful:
             self._first_token = True
-            self._rearm()
 
-    def heard(self) -> None:
+    def heard(self, came: Came) -> None:
         """Record that the provider sent something meaningful which the client is not shown, or not yet."""
-        self.event(self._clock(), meaningful=True)
+        self.event(self._clock(), came, meaningful=True)
 
     def finish(self) -> None:
         """Record a finish reason: the rest must arrive within ``FINISH_GRACE_S``."""
@@ -103,7 +129,8 @@ class AttemptClocks:
         if not self._first_token:
             due = (self._started + clocks.ttft_s, ErrorKind.TTFT_TIMEOUT, clocks.ttft_s)
         else:
-            quiet_s = min(clocks.stall_s, FINISH_GRACE_S) if self._finishing else clocks.stall_s
+            quiet_s = self._text_s if self._came is Came.TEXT else clocks.stall_s
+            quiet_s = min(quiet_s, FINISH_GRACE_S) if self._finishing else quiet_s
             since = self._quiet_since if self._paused_at is None else self._clock()
             due = (since + quiet_s, ErrorKind.STALL_TIMEOUT, quiet_s)
         if clocks.total_s is not None and self._started + clocks.total_s < due[0]:
@@ -111,8 +138,10 @@ class AttemptClocks:
         return due
 
     def _sleep(self, until: float) -> asyncio.TimerHandle:
-        self._due = until
-        return self._loop.call_later(until - self._clock(), self._fire)
+        # Not later than text may stand still: then no event has to set the timer earlier.
+        now = self._clock()
+        self._due = min(until, now + self._text_s)
+        return self._loop.call_later(self._due - now, self._fire)
 
     def _rearm(self) -> None:
         """Fire earlier if necessary; a timer that fires too early is set again."""

@@ -1,0 +1,156 @@
+"""Streams that stand still: what is life, and how long each kind of silence may last."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.core.calls import CallRecord
+from gateway.fleet.models import Clocks
+from providers.dialects import CHAT, COMPLETIONS, GEMINI, MESSAGES, RESPONSES, Dialect
+from tests.unit.racing.test_several import candidate
+from tests.unit.racing.track import DONE, FINISH, Step, Timetable, Track, delta, event
+from tests.unit.racing.virtual_time import run
+
+PATIENT = Clocks(connect_s=5.0, ttft_s=1000.0, stall_s=120.0, total_s=None)
+QUICK = Clocks(connect_s=5.0, ttft_s=1000.0, stall_s=10.0, total_s=None)
+
+
+def named(type_: str, **fields: Any) -> bytes:
+    return f"event: {type_}\n".encode() + event(type=type_, **fields)
+
+
+def answered(
+    dialect: Dialect, steps: Sequence[tuple[float, Step]], clocks: Clocks = PATIENT, spoken: Dialect | None = None
+) -> CallRecord:
+    """Return the record of a call whose only deployment answers in ``spoken``, by default the client's own dialect."""
+    track = Track(Timetable("a", steps), clocks=clocks)
+    track._call_options["dialect"] = dialect
+    speaking = msgspec.structs.replace(track.model.deployments["a"], speaks=(spoken or dialect,))
+    track.model = msgspec.structs.replace(track.model, deployments={"a": speaking})
+    return run(track.run())
+
+
+def block_start(**block: Any) -> bytes:
+    return named("content_block_start", index=0, content_block=block)
+
+
+def block_delta(**piece: Any) -> bytes:
+    return named("content_block_delta", index=0, delta=piece)
+
+
+def argument(piece: str) -> bytes:
+    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": piece}}
+    return delta(tool_calls=[call])
+
+
+TEXT_OF = {
+    CHAT: delta("So"),
+    COMPLETIONS: event(id="c1", model="m", choices=[{"index": 0, "text": "So"}]),
+    GEMINI: candidate(0, "So"),
+    MESSAGES: block_delta(type="text_delta", text="So"),
+    RESPONSES: named("response.output_text.delta", output_index=0, delta="So"),
+}
+NOTHING = [
+    b": ping\n\n",
+    b"event: ping\n\n",
+    b"data: {}\n\n",
+    b"event: ping\ndata: {}\n\n",
+    named("ping"),
+    named("keepalive"),
+]
+OWN = [
+    (CHAT, event(id="c1", object="chat.completion.chunk", model="m", choices=[])),
+    (COMPLETIONS, event(id="c1", model="m", choices=[])),
+    (GEMINI, event(responseId="r", modelVersion="m")),
+    (MESSAGES, named("content_block_delta", index=0)),
+    (MESSAGES, named("from_the_future", x=1)),
+    (RESPONSES, named("response.in_progress", response={"id": "r", "status": "in_progress"})),
+    (RESPONSES, named("response.output_text.delta", output_index=0, delta="")),
+]
+
+
+@pytest.mark.parametrize(("dialect", "nothing"), [*((dialect, each) for dialect in TEXT_OF for each in NOTHING), *OWN])
+def test_events_that_say_nothing_never_put_off_a_stall(dialect: Dialect, nothing: bytes) -> None:
+    steps = [(0.1, TEXT_OF[dialect]), *((float(second), nothing) for second in range(1, 60))]
+    record = answered(dialect, steps, QUICK)
+    assert (record.error_kind, record.total_ms) == ("stall_timeout", pytest.approx(10_100))
+
+
+TRANSLATED = [CHAT, GEMINI, MESSAGES, RESPONSES]
+
+
+@pytest.mark.parametrize(
+    ("client", "server"), [(one, other) for one in TRANSLATED for other in TRANSLATED if one is not other]
+)
+def test_events_that_say_nothing_never_put_off_a_stall_in_a_translation(client: Dialect, server: Dialect) -> None:
+    begin = block_start(type="text", text="") if server is MESSAGES else b""
+    nothing = [(float(second), NOTHING[second % len(NOTHING)]) for second in range(1, 60)]
+    record = answered(client, [(0.1, begin + TEXT_OF[server]), *nothing], QUICK, server)
+    assert (record.error_kind, record.total_ms) == ("stall_timeout", pytest.approx(10_100))
+
+
+LIFE = [
+    (CHAT, delta(reasoning_content="hm")),
+    (CHAT, argument("1")),
+    (GEMINI, event(usageMetadata={"promptTokenCount": 3, "thoughtsTokenCount": 40})),
+    (MESSAGES, block_delta(type="thinking_delta", thinking="hm")),
+    (MESSAGES, block_delta(type="signature_delta", signature="x")),
+    (MESSAGES, named("content_block_stop", index=0)),
+    (MESSAGES, block_start(type="server_tool_use", name="web_search")),
+    (RESPONSES, named("response.web_search_call.searching", output_index=0)),
+    (RESPONSES, named("response.output_item.done", output_index=0, item={"type": "reasoning"})),
+]
+
+
+@pytest.mark.parametrize(("dialect", "life"), LIFE)
+def test_an_event_that_shows_the_answer_going_on_puts_off_a_stall(dialect: Dialect, life: bytes) -> None:
+    record = answered(dialect, [(0.1, TEXT_OF[dialect]), (9.0, life)], QUICK)
+    assert (record.error_kind, record.total_ms) == ("stall_timeout", pytest.approx(19_000))
+
+
+AFTER = [
+    (CHAT, [delta("So")], 60),
+    (CHAT, [delta(reasoning_content="hm")], 120),
+    (CHAT, [delta("So"), delta(reasoning_content="hm")], 120),
+    (CHAT, [delta("So"), argument('{"x":')], 120),
+    (CHAT, [argument('{"x":'), delta("So")], 60),
+    (MESSAGES, [TEXT_OF[MESSAGES]], 60),
+    (MESSAGES, [TEXT_OF[MESSAGES], named("content_block_stop", index=0)], 120),
+    (MESSAGES, [TEXT_OF[MESSAGES], block_start(type="tool_use", id="t", name="f")], 120),
+    (MESSAGES, [block_start(type="server_tool_use", name="web_search")], 120),
+    (RESPONSES, [TEXT_OF[RESPONSES]], 60),
+    (RESPONSES, [TEXT_OF[RESPONSES], named("response.web_search_call.searching", output_index=0)], 120),
+    (COMPLETIONS, [TEXT_OF[COMPLETIONS]], 60),
+    (GEMINI, [TEXT_OF[GEMINI]], 60),
+]
+
+
+@pytest.mark.parametrize(("dialect", "events", "limit_s"), AFTER)
+def test_how_long_a_stream_may_stand_still_depends_on_what_came_last(
+    dialect: Dialect, events: list[bytes], limit_s: float
+) -> None:
+    record = answered(dialect, [(float(number), each) for number, each in enumerate(events, start=1)])
+    assert (record.error_kind, record.total_ms) == ("stall_timeout", pytest.approx(1000 * (len(events) + limit_s)))
+
+
+def test_text_in_one_read_is_recognised_as_text_and_as_what_follows_it() -> None:
+    texts = [(float(number), delta("So")) for number in range(1, 9)]
+    assert answered(CHAT, texts).total_ms == pytest.approx(68_000)
+    assert answered(CHAT, [*texts, (9.0, delta("on") * 30 + argument("{"))]).total_ms == pytest.approx(129_000)
+
+
+@pytest.mark.parametrize(("stall_s", "limit_s"), [(5, 5), (30, 30), (60, 60), (90, 60), (120, 60), (600, 300)])
+def test_the_setting_is_the_ceiling_and_text_has_sixty_seconds_or_half_of_a_more_patient_one(
+    stall_s: float, limit_s: float
+) -> None:
+    clocks = msgspec.structs.replace(PATIENT, stall_s=float(stall_s))
+    assert answered(CHAT, [(1.0, delta("So"))], clocks).total_ms == pytest.approx(1000 * (1 + limit_s))
+    thinks = answered(CHAT, [(1.0, delta(reasoning_content="hm"))], clocks)
+    assert thinks.total_ms == pytest.approx(1000 * (1 + stall_s))
+
+
+def test_an_end_that_comes_late_is_no_stall() -> None:
+    record = answered(CHAT, [(1.0, delta("So")), (59.0, FINISH), (60.0, DONE), (60.0, None)])
+    assert (record.status_code, record.error_kind) == (200, None)
