@@ -238,11 +238,14 @@ class Attempt:
         """Send the request, bid, and forward the answer. Raises nothing but a cancellation."""
         assert self.task is not None  # no local variable: it would be a reference cycle
         race = self.race
-        clocks = AttemptClocks(self.deployment.clocks, self.task, race.open_call.services.clock, race.loop)
+        services = race.open_call.services
+        pauses = services.pauses[self.deployment.name]
+        clocks = AttemptClocks(self.deployment.clocks, self.task, services.clock, race.loop, pauses)
         try:
             try:
                 exchange, answer = await self._ask(clocks)
                 if await self._read(exchange, answer, clocks):
+                    pauses.streams += 1
                     await self._end(exchange, answer)
             except UpstreamError as error:
                 clocks.stop()

@@ -5,7 +5,8 @@ stores its time. When the timer fires, it checks that time and, if it is too ear
 """
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ from providers.dialects import Chunk
 
 FINISH_GRACE_S = 5.0  # time for usage and [DONE] after a finish reason; the answer itself is complete
 
-TEXT_S = 60.0  # how long a stream may stand still after text, unless ``stall_timeout_s`` is more than twice as long
+TEXT_S = 60.0  # how long a stream may stand still after text, unless its deployment is known to pause for longer
 
 
 class Came(Enum):
@@ -36,6 +37,68 @@ def came(chunk: Chunk) -> Came:
     return Came.TEXT if is_text else Came.OTHER
 
 
+# How long the streams of each deployment pause after text, learnt in this process: a pause that is long for its
+# deployment is noticed, and another deployment is asked beside it.
+
+LATEST = 300  # streams whose pauses count
+FEWEST = 100  # streams from which the pauses of a deployment are known,
+UNKNOWN_S = 12.0  # and before that
+TIMES = 1.5  # the longest pause
+LEAST_S, MOST_S = 3.0, 30.0
+LONG_S = LEAST_S / TIMES  # shorter pauses change nothing
+MOST_NOTICED, AMONG = 2, 50  # streams: a deployment with more notices has changed; for so many ``MOST_S`` holds
+NOTICED_S: Mapping[Came, float] = {Came.THINKING: 120.0, Came.OTHER: 60.0}
+MOST_DEPLOYMENTS = 1000  # clients may name their own
+
+
+class Pauses:
+    """The long pauses after text of one deployment's latest streams."""
+
+    __slots__ = ("_long", "_noticed", "streams")
+
+    def __init__(self) -> None:
+        self.streams = 0  # that came to their end: counted by whoever reads them
+        self._long: deque[tuple[int, float]] = deque()  # stream and seconds, ever shorter: the first is the longest
+        self._noticed: deque[int] = deque(maxlen=MOST_NOTICED)  # how many streams had ended at the latest notices
+
+    def recovered(self, pause_s: float) -> None:
+        """Count a pause longer than ``LONG_S`` after which the stream went on."""
+        while self._long and self._long[-1][1] <= pause_s:
+            self._long.pop()
+        self._long.append((self.streams, pause_s))
+
+    def noticed(self) -> None:
+        """Count a pause after which another deployment was asked."""
+        self._noticed.append(self.streams)
+
+    @property
+    def longest_s(self) -> float:
+        """The longest pause from which one of the latest streams recovered; 0 if none was longer than ``LONG_S``."""
+        while self._long and self._long[0][0] <= self.streams - LATEST:
+            self._long.popleft()
+        return self._long[0][1] if self._long else 0.0
+
+    def noticed_s(self, came: Came) -> float:
+        """Return after how many seconds of silence another deployment should be asked."""
+        if came is not Came.TEXT:
+            return NOTICED_S[came]
+        if len(self._noticed) == MOST_NOTICED and self._noticed[0] > self.streams - AMONG:
+            return MOST_S
+        least_s = LEAST_S if self.streams >= FEWEST else UNKNOWN_S
+        return min(MOST_S, max(least_s, TIMES * self.longest_s))
+
+
+class PausesByDeployment(dict[str, Pauses]):
+    """The pauses of all deployments in this process; beyond ``MOST_DEPLOYMENTS`` nothing is kept."""
+
+    def __missing__(self, deployment: str) -> Pauses:
+        """Return the pauses of a deployment that none are known of, and keep them."""
+        pauses = Pauses()
+        if len(self) < MOST_DEPLOYMENTS:
+            self[deployment] = pauses
+        return pauses
+
+
 class AttemptClocks:
     """Cancels ``task`` when a timeout expires, and stores which one in ``expired``.
 
@@ -52,16 +115,22 @@ class AttemptClocks:
         "_first_token",
         "_loop",
         "_paused_at",
+        "_pauses",
         "_quiet_since",
         "_started",
         "_task",
-        "_text_s",
         "_timer",
     )
 
     def __init__(
-        self, clocks: Clocks, task: asyncio.Task[None], clock: Callable[[], float], loop: asyncio.AbstractEventLoop
+        self,
+        clocks: Clocks,
+        task: asyncio.Task[None],
+        clock: Callable[[], float],
+        loop: asyncio.AbstractEventLoop,
+        pauses: Pauses,
     ) -> None:
+        """``pauses``: of its deployment."""
         self._clocks = clocks
         self._task: asyncio.Task[None] | None = task
         self._clock = clock
@@ -69,7 +138,7 @@ class AttemptClocks:
         self._started = self._quiet_since = clock()
         self._first_token = False
         self._came = Came.OTHER
-        self._text_s = min(clocks.stall_s, max(TEXT_S, clocks.stall_s / 2))
+        self._pauses = pauses
         self._paused_at: float | None = None
         self._finishing = False
         self._expired: UpstreamError | None = None
@@ -78,6 +147,8 @@ class AttemptClocks:
 
     def event(self, now: float, came: Came, *, meaningful: bool) -> None:
         """Record an event (not a comment or ping). The first meaningful one ends the first-token timeout."""
+        if now - self._quiet_since > LONG_S and self._came is Came.TEXT:
+            self._pauses.recovered(now - self._quiet_since)
         self._quiet_since = now
         self._came = came
         if meaningful:
@@ -129,7 +200,9 @@ class AttemptClocks:
         if not self._first_token:
             due = (self._started + clocks.ttft_s, ErrorKind.TTFT_TIMEOUT, clocks.ttft_s)
         else:
-            quiet_s = self._text_s if self._came is Came.TEXT else clocks.stall_s
+            quiet_s = clocks.stall_s
+            if self._came is Came.TEXT:
+                quiet_s = min(quiet_s, max(TEXT_S, quiet_s / 2, 2 * self._pauses.longest_s))
             quiet_s = min(quiet_s, FINISH_GRACE_S) if self._finishing else quiet_s
             since = self._quiet_since if self._paused_at is None else self._clock()
             due = (since + quiet_s, ErrorKind.STALL_TIMEOUT, quiet_s)
@@ -140,7 +213,7 @@ class AttemptClocks:
     def _sleep(self, until: float) -> asyncio.TimerHandle:
         # Not later than text may stand still: then no event has to set the timer earlier.
         now = self._clock()
-        self._due = min(until, now + self._text_s)
+        self._due = min(until, now + min(TEXT_S, self._clocks.stall_s))
         return self._loop.call_later(self._due - now, self._fire)
 
     def _rearm(self) -> None:

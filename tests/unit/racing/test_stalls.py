@@ -8,6 +8,7 @@ import pytest
 
 from gateway.core.calls import CallRecord
 from gateway.fleet.models import Clocks
+from gateway.racing.timeouts import Pauses
 from providers.dialects import CHAT, COMPLETIONS, GEMINI, MESSAGES, RESPONSES, Dialect
 from tests.unit.racing.test_several import candidate
 from tests.unit.racing.track import DONE, FINISH, Step, Timetable, Track, delta, event
@@ -154,3 +155,32 @@ def test_the_setting_is_the_ceiling_and_text_has_sixty_seconds_or_half_of_a_more
 def test_an_end_that_comes_late_is_no_stall() -> None:
     record = answered(CHAT, [(1.0, delta("So")), (59.0, FINISH), (60.0, DONE), (60.0, None)])
     assert (record.status_code, record.error_kind) == (200, None)
+
+
+async def pauses_of(track: Track, *recovered_s: float) -> tuple[CallRecord, Pauses]:
+    """Return the record of a call, and the pauses of its deployment, which had these before."""
+    race = track.race()
+    pauses = race.open_call.services.pauses["a"]
+    for pause_s in recovered_s:
+        pauses.recovered(pause_s)
+    ending = await race.run()
+    assert isinstance(ending, CallRecord)
+    return ending, pauses
+
+
+def test_twice_the_longest_pause_that_the_deployment_recovered_from_is_waited_for() -> None:
+    for longest_s, limit_s in ((29.0, 60.0), (40.0, 80.0), (90.0, 120.0)):
+        record, _ = run(pauses_of(Track(Timetable("a", [(1.0, delta("So"))]), clocks=PATIENT), longest_s))
+        assert record.total_ms == pytest.approx(1000 * (1 + limit_s))
+
+
+def test_pauses_after_text_are_learnt_from_streams_that_go_on() -> None:
+    thinks, text, end = delta(reasoning_content="hm"), delta("So"), [(60.0, FINISH), (60.0, DONE), (60.0, None)]
+    steps: list[tuple[float, Step]] = [(1.0, thinks), (20.0, text), (25.0, text), (33.0, thinks), (60.0, text), *end]
+    _, pauses = run(pauses_of(Track(Timetable("a", steps), clocks=PATIENT)))
+    assert (pauses.longest_s, pauses.streams) == (pytest.approx(8.0), 1)
+
+
+def test_a_stream_that_is_cut_for_standing_still_teaches_no_patience() -> None:
+    _, pauses = run(pauses_of(Track(Timetable("a", [(1.0, delta("So"))]), clocks=PATIENT)))
+    assert (pauses.longest_s, pauses.streams) == (0.0, 0)

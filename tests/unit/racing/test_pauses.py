@@ -1,0 +1,95 @@
+"""After how long a stream that stands still is noticed: by the pauses of its deployment's latest streams."""
+
+import pytest
+
+from benchmarks.takeover.stalls import CHANGES, changes, fleet, known_s, quantile, together, unknown_s
+from gateway.racing.timeouts import (
+    AMONG,
+    FEWEST,
+    LATEST,
+    LEAST_S,
+    MOST_DEPLOYMENTS,
+    MOST_S,
+    UNKNOWN_S,
+    Came,
+    Pauses,
+    PausesByDeployment,
+)
+
+
+def known(*pauses_s: float, streams: int = FEWEST) -> Pauses:
+    """Return the pauses of a deployment with so many streams, the first of which had these."""
+    pauses = Pauses()
+    for pause_s in pauses_s:
+        pauses.recovered(pause_s)
+    pauses.streams += streams
+    return pauses
+
+
+def test_a_deployment_is_known_by_a_hundred_streams() -> None:
+    assert known(streams=99).noticed_s(Came.TEXT) == 12.0
+    assert known(streams=100).noticed_s(Came.TEXT) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("longest_s", "noticed_s"), [(2.1, 3.15), (4.0, 6.0), (10.0, 15.0), (19.0, 28.5), (25.0, MOST_S)]
+)
+def test_half_as_long_again_as_the_longest_pause_is_noticed(longest_s: float, noticed_s: float) -> None:
+    assert known(2.05, longest_s, 2.01).noticed_s(Came.TEXT) == pytest.approx(noticed_s)
+
+
+def test_a_pause_of_a_little_known_deployment_is_learnt_at_once() -> None:
+    assert known(10.0, streams=1).noticed_s(Came.TEXT) == pytest.approx(15.0)
+
+
+def test_a_long_pause_is_forgotten_and_the_next_longest_counts_then() -> None:
+    pauses = known(9.0, streams=LATEST // 2)
+    pauses.recovered(4.0)
+    pauses.streams += LATEST // 2 - 1
+    assert pauses.longest_s == 9.0
+    pauses.streams += 1
+    assert pauses.longest_s == 4.0
+    pauses.streams += LATEST
+    assert (pauses.longest_s, pauses.noticed_s(Came.TEXT)) == (0.0, LEAST_S)
+
+
+def test_thoughts_and_calls_of_tools_have_limits_that_are_not_learnt() -> None:
+    assert [known(20.0).noticed_s(came) for came in (Came.THINKING, Came.OTHER)] == [120.0, 60.0]
+
+
+def test_a_deployment_that_is_noticed_twice_is_given_time_to_be_learnt_anew() -> None:
+    pauses = known()
+    pauses.noticed()
+    assert pauses.noticed_s(Came.TEXT) == LEAST_S
+    pauses.noticed()
+    assert pauses.noticed_s(Came.TEXT) == MOST_S
+    pauses.streams += AMONG
+    assert pauses.noticed_s(Came.TEXT) == LEAST_S
+
+
+def test_names_that_clients_make_up_fill_no_memory() -> None:
+    pauses = PausesByDeployment()
+    for number in range(MOST_DEPLOYMENTS):
+        assert pauses[f"d{number}"] is pauses[f"d{number}"]
+    assert pauses["one more"] is not pauses["one more"]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_in_a_fleet_one_healthy_stream_in_a_thousand_is_noticed_and_stopped_ones_within_seconds(seed: int) -> None:
+    results = fleet(60_000, seed)
+    for found in results.values():
+        assert len(found.false) <= found.streams / 1_000
+    found = together(results)
+    assert len(found.false) <= found.streams / 2_000
+    assert quantile(known_s(found), 0.5) <= 4.7
+    assert quantile(known_s(found), 0.9) <= 10.0
+    assert quantile(known_s(results["steady"]), 0.9) <= 6.0
+    assert max(unknown_s(found)) <= UNKNOWN_S
+
+
+def test_a_deployment_that_changes_is_noticed_twice_at_most_before_it_is_learnt() -> None:
+    for name, (mean, most, later) in changes(seed=1, runs=5).items():
+        assert name in CHANGES
+        assert most <= (3 if name == "ten times slower" else 2), name  # its pauses may be longer than any limit
+        assert mean <= 2.5, name
+        assert later <= 3, name
