@@ -312,7 +312,7 @@ def _row(name: str, found: Found) -> dict[str, object]:
         "in 1,000": 1000 * len(found.false) / found.streams,
         "half": quantile(seconds, 0.5),
         "nine of ten": quantile(seconds, 0.9),
-        "little known": max(unknown_s(found), default=0.0),
+        "little known": max(unknown_s(found), default="none stopped"),
     }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gateway.api.call_context import CallContext
 from gateway.api.headers import PLAN_HEADER, written
-from gateway.api.plan_call import PlanCall, PlannedCall, is_counted, prepared_race
+from gateway.api.plan_call import PlanCall, PlannedCall, is_counted, permits, prepared_race
 from gateway.api.preferences import Preferences, is_passed_on
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
@@ -252,10 +252,10 @@ class CallRunner:
         call, model, plan, open_call = entry.call, entry.model, entry.plan, self.open_call
         sink.delivered = delivered_of(call, model, open_call)
         ending: CallRecord | Unanswered | Broken
-        if model.takeover.slow is not None and sink.delivered is not None:
+        if sink.delivered is not None:
             from gateway.racing import Rescue  # noqa: PLC0415 - memory: off by default
 
-            rescue = Rescue(call, model, plan, open_call, sink)
+            rescue = Rescue(call, model, plan, open_call, sink, may_launch=partial(permits, self._context, entry))
             ending = await rescue.run(prepared_race(self._context, entry, open_call, rescue, self.response_headers))
         else:
             ending = await prepared_race(self._context, entry, open_call, sink, self.response_headers).run()

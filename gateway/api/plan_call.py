@@ -189,8 +189,7 @@ def prepared_race(
         narrow(Narrowed.CAPACITY)
 
     def may_launch(launch: Launch) -> bool:
-        cost_usd = plan.cost_usd.get(launch.deployment)
-        permitted = steering.permit(model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer)
+        permitted = permits(context, entry, launch)
         if steering.refused_by is not None:
             narrow(Narrowed(steering.refused_by))
         return permitted
@@ -200,6 +199,13 @@ def prepared_race(
         narrow(plan.narrowed)
 
     return Race(open_call, model, plan, sink, may_launch=may_launch, on_slot_refused=on_slot_refused)
+
+
+def permits(context: CallContext, entry: PlannedCall, launch: Launch) -> bool:
+    """Whether an attempt may start now; if it is extra, charge it."""
+    model = entry.model
+    cost_usd = entry.plan.cost_usd.get(launch.deployment)
+    return context.steering.permit(model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer)
 
 
 def remember_prefix(context: CallContext, entry: PlannedCall, record: CallRecord) -> None:

@@ -29,7 +29,7 @@ from gateway.racing.measurement import (
 from gateway.racing.reader import Block
 from gateway.racing.records import Ending, attempt_record, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
-from gateway.racing.timeouts import AttemptClocks, came
+from gateway.racing.timeouts import AttemptClocks, Came, came
 from gateway.racing.validation import UNJUDGED, Judgement
 from providers import ErrorKind, Exchange, Request, SendCount, TranslatedExchange, UpstreamError, events
 from providers.dialects import translations
@@ -300,6 +300,10 @@ class Attempt:
         """Return the time of the delta that it can bid with; None before it."""
         win_on, measurement = self.race.call.win_on, self.measurement  # the common case is read without a call
         return measurement.first_at if win_on is WinOn.ANY else measurement.claims_at(win_on)
+
+    def silence(self) -> tuple[Came, float]:
+        """Return what came last in its answer, and for how many seconds it is silent."""
+        return (Came.OTHER, 0.0) if self._answer is None else self._answer.silence()
 
     def so_far(self) -> AttemptRecord:
         """Return the record that the attempt would have if it were cut now."""

@@ -296,7 +296,7 @@ class Race:
             return None
         return Broken(winner.so_far(), error, self._claim.times(self._attempts.all, winner))
 
-    def supersede(self, error: UpstreamError) -> Broken | None:
+    def supersede(self, error: UpstreamError, outcome: Outcome) -> Broken | None:
         """Cut the winner and end the race without a record: another deployment continues the answer.
 
         Returns the delivered part as an answer that broke off with ``error``; None if the race was over.
@@ -305,7 +305,7 @@ class Race:
         if winner is None or self.phase is Phase.OVER or winner.ending is not None:
             return None
         times = self._claim.times(self._attempts.all, winner)
-        winner.cut(Outcome.SUPERSEDED)
+        winner.cut(outcome, None if outcome is Outcome.SUPERSEDED else error)
         self.open_call.services.outbox.drain()
         assert winner.record is not None  # built by the outbox
         broken = Broken(winner.record, error, times)

@@ -177,6 +177,10 @@ class AttemptClocks:
         self._paused_at = None
         return paused_s
 
+    def silence(self) -> tuple[Came, float]:
+        """Return what came last, and for how many seconds the provider is silent; 0 while its client does not read."""
+        return self._came, 0.0 if self._paused_at is not None else self._clock() - self._quiet_since
+
     def stop(self) -> None:
         """Cancel the timer."""
         if self._timer is not None:
