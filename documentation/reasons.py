@@ -345,9 +345,9 @@ REASONS: Mapping[str, Reasons] = {
         ),
         "worth_ms": (
             "With mode auto and without such a value, a further attempt starts with its call only where it should save"
-            " so many milliseconds, and at least 1 % of the time to first token; else it waits as a hedge. So a model"
-            " whose rivals never win is not raced, whatever its budget. 0: the budget alone decides. A request may set"
-            " a higher one, not a lower one."
+            " so many milliseconds, and at least 1 % of the time to first token (a fifth of that for held answers);"
+            " else it is a hedge. So a model whose rivals never win is not raced, whatever its budget. 0: the budget"
+            " alone decides. A request may set a higher one, not a lower one."
         ),
         "win_on": (
             "What wins: `any` first token, `answer` (thinking alone does not win), `sentence` (a clause that can be"

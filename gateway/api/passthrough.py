@@ -20,7 +20,8 @@ from gateway.api.context import BEGUN, CONTEXT, Context
 from gateway.api.endpoint import Endpoint
 from gateway.api.fitting import IGNORED, in_order, policy_violation
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, is_set, size_class
-from gateway.api.overrides import HEADER, RaceOverride, with_override
+from gateway.api.overrides import HEADER, with_override
+from gateway.api.overrides import NOTHING as NO_OVERRIDE
 from gateway.api.passthrough_requests import (
     RelayedApi,
     RelayedRequest,
@@ -117,7 +118,7 @@ def plan_relay(
         is_counted=is_counted(call, model),
         stateful=True,
         # Nobody expects a race of them, but whoever asks for one is told.
-        asked=None if asked.race == RaceOverride() else with_override(found, asked.race, client, stateful=False).race,
+        asked=None if asked.race == NO_OVERRIDE else with_override(found, asked.race, client, stateful=False).race,
     )
     plan = context.steering.plan(
         model.name, able, model.race, terms, call.prompt_class, explain=origin.explain, payer=model.payer

@@ -191,7 +191,7 @@ def prepared_race(
     def may_launch(launch: Launch) -> bool:
         permitted = permits(context, entry, launch)
         if steering.refused_by is not None:
-            narrow(Narrowed(steering.refused_by))
+            narrow(steering.refused_by)
         return permitted
 
     if plan.narrowed is not None:

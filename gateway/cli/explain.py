@@ -8,6 +8,7 @@ import typer
 
 from gateway.cli.configuration import LOCAL_URL, KeyOption, UrlOption
 from gateway.cli.terminal import UNKNOWN, fail, prose, write_json, write_table
+from gateway.core.attempts import Narrowed
 
 # The gateway's names, and the headings; a gateway of another version may send more or fewer.
 _LAUNCHES = {"delay_s": "after s", "deployment": "deployment", "role": "role", "extra": "extra", "why": "why"}
@@ -38,19 +39,6 @@ _DEPLOYMENTS = {
     "passed_over": "passed over",
 }
 _FLOORS = {"ttft_ms": "the first token within {} ms", "min_tok_s": "{} tok/s"}
-_NARROWED = {
-    "stateful": "it changes something at the provider, so it is never sent twice",
-    "long_prompt": "the prompt is longer than max_prompt_tokens, so it is hedged instead",
-    "unfit": "other deployments cannot answer this request, or it left them out",
-    "cooling": "others pause after a 429, are broken or out",
-    "max_in_flight": "others have no free seat",
-    "rate_limits": "the others' rate limits leave no room for an extra attempt",
-    "usd_per_day": "the day's dollars do not pay for it",
-    "extra_usd_per_call": "the dollars for extra attempts do not pay for it",
-    "budget": "there is no budget for extra attempts",
-    "probe": "the call tries a deployment that was broken or flawed instead",
-    "no_rival_worth_it": "no other should save enough time",
-}
 _SHARES = frozenset({"draw", "error_rate", "headroom", "canary"})
 
 
@@ -169,7 +157,7 @@ def _write(explained: Mapping[str, Any]) -> None:
 
 def _notes(plan: Mapping[str, Any]) -> Iterator[str]:
     if (narrowed := plan.get("narrowed")) is not None:
-        reason = _NARROWED.get(narrowed, narrowed)
+        reason = Narrowed(narrowed).in_words()
         yield f"narrowed ({narrowed}): {_text(plan, 'width_asked')} attempts were asked for at the start, but {reason}"
     for note in plan.get("notes", ()):
         yield f"note: {note}"

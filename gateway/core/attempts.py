@@ -60,8 +60,25 @@ class Narrowed(StrEnum):
         """Return the one of the two that is told."""
         return self if other is None or _RANKS[self] < _RANKS[other] else other
 
+    def in_words(self, who: str | None = None) -> str:
+        """Return it as the end of a sentence; ``who`` are the deployments it is due to: "a/x is", "a/x and b/x are"."""
+        return _IN_WORDS[self].format(who=who or "other deployments are")
+
 
 _RANKS = {reason: rank for rank, reason in enumerate(Narrowed)}
+_IN_WORDS = {
+    Narrowed.STATEFUL: "requests change something at the provider, so they are never sent twice",
+    Narrowed.LONG_PROMPT: "prompts are longer than max_prompt_tokens",
+    Narrowed.UNFIT: "other deployments cannot answer these requests",
+    Narrowed.COOLING: "{who} not available: after a 429, broken or out",
+    Narrowed.CAPACITY: "other deployments have no free seat",
+    Narrowed.RATE_LIMITS: "{who} rate-limited",
+    Narrowed.USD: "usd_per_day is used up",
+    Narrowed.USD_PER_CALL: "extra_usd_per_call is used up",
+    Narrowed.BUDGET: "the budget for extra attempts is used up",
+    Narrowed.PROBE: "second attempts probe a broken deployment",
+    Narrowed.NO_RIVAL_WORTH_IT: "no other deployment is expected to save enough time",
+}
 
 EXPLORING = frozenset({Role.EXPLORE, Role.PROBE})  # launched to learn about their deployments
 

@@ -16,7 +16,8 @@ class OutageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     model: str | None  # the model whose call detected it; None: other replicas have reported it
     began_at: datetime
     ended_at: datetime | None = None  # None: it lasts, or its process was killed and left no spool
-    reason: str | None  # the kind of the last error, or "slow", "hangs", "silent", "other replicas"
+    # The kind of the last error, or "slow", "hangs", "silent", "other replicas", "12 clients left …"
+    reason: str | None
     replica: str
 
 

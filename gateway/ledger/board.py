@@ -117,10 +117,12 @@ _OF_ATTEMPT = (
     "call_id, number, deployment, provider, role, launch_offset_ms, audited, outcome, token_ms, censored_at_ms,"
     " overtaken_at_ms, decode_tps, cost_usd, cost_low_usd, cost_high_usd, price, headers_ms"
 )
-# Calls that were raced, or could have been: without invalid requests and APIs that are not raced.
+# Calls that were raced, or could have been: without invalid requests, APIs that are not raced, and calls
+# that something kept from being raced as their settings say.
 _PLAYABLE = (
     "launched > 0 and total_ms is not null and prompt_class < 10 and answered_model is null"
     " and status_code not in (400, 401, 403, 404, 413, 422)"
+    " and (narrowed is null or narrowed = 'no_rival_worth_it')"
 )
 
 

@@ -31,9 +31,8 @@ class LaunchSchedule:
     """The pending launches and the candidates of one race.
 
     ``may_launch`` returns whether the budget allows an extra launch; rescues and probes are only counted. ``launch`` is
-    called when a launch is due,
-    ``on_no_slot`` when a rescue is due but its deployment has no free seat, ``on_slot_refused`` for each extra launch
-    that gets no seat.
+    called when a launch is due, ``on_no_slot`` when a rescue is due but its deployment has no free seat,
+    ``on_slot_refused`` for each extra launch that gets no seat.
     """
 
     def __init__(

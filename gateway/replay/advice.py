@@ -13,6 +13,7 @@ from gateway.replay.replay import Replayed
 from gateway.replay.sample import AUDITS_FOR_TAIL, Need
 
 FEW_CALLS = 1_000  # with fewer, the intervals of p95 are wide, and the advice says so
+FELT = 0.01  # share of single's p95: a setting that surely takes off no more is not worth an attempt
 WORTH = 0.1  # share of single's p95: the reduction that one more attempt per call must bring
 _SOON_DAYS = 7  # if the audits suffice within this time at the present rate, no change is advised
 
@@ -28,7 +29,7 @@ class Advice(Struct, frozen=True):
 def advice(replayed: Replayed) -> Advice:
     """Return the setting that is worth its attempts: each further one reduces the p95 of single by a tenth."""
     found = _advice(replayed)
-    if found.setting is None or replayed.calls >= FEW_CALLS:
+    if replayed.note is not None or not replayed.is_enough or replayed.calls >= FEW_CALLS:
         return found
     return replace(found, why=f"{found.why} These are only {replayed.calls} calls, so the intervals are wide.")
 
@@ -38,26 +39,49 @@ def _advice(replayed: Replayed) -> Advice:
     if replayed.note is not None or not replayed.is_enough or not known:
         return Advice(None, _audit_more(replayed.needs), missing(replayed))
     single = known[0]
+    if len(known) == 1:
+        return Advice(None, {}, f"Only {single.setting} is known: calls under another setting would have to be seen.")
     best = min(known, key=_p95)
-    if (best.saved_p95_ms.low or 0.0) <= 0 or best is single:
-        return Advice(single.setting, single.race, "No setting has a p95 that is surely below that of single.")
     whole = _p95(single) - _p95(best)
+    if (best.saved_p95_ms.low or 0.0) <= 0:
+        if (best.saved_p95_ms.high or 0.0) <= FELT * _p95(single):
+            return Advice(single.setting, single.race, f"No setting has a p95 below that of single.{_price(single)}")
+        return Advice(None, {}, f"Not sure yet: {_range(best)} off the p95 of single ({_p95(single):,.0f} ms).")
     chosen = max(known, key=lambda each: -_p95(each) / _p95(single) - WORTH * each.attempts)
     if chosen is single:
         words = f"{best.setting.capitalize()} would take {whole:,.0f} ms off its p95 ({_p95(single):,.0f} ms)"
-        return Advice(
-            single.setting, single.race, f"{words}, which is little for {best.attempts:.2f} attempts per call."
-        )
+        words = f"{words}, which is little for {best.attempts:.2f} attempts per call.{_price(best, single)}"
+        return Advice(single.setting, single.race, words)
     words = (
         f"It takes {_p95(single) - _p95(chosen):,.0f} ms off the p95 of single"
         f" ({_p95(single):,.0f} ms), for {chosen.attempts - single.attempts:.2f} more attempts per call."
+        f"{_price(chosen, single)}"
     )
     if chosen is not best:
         words += (
             f" {best.setting.capitalize()} would take {whole:,.0f} ms off it, for"
-            f" {best.attempts - single.attempts:.2f}."
+            f" {best.attempts - single.attempts:.2f}.{_price(best, single)}"
         )
     return Advice(chosen.setting, chosen.race, words)
+
+
+def _range(best: Outcome) -> str:
+    found = best.saved_p95_ms
+    return f"{best.setting} would take between {found.low or 0.0:,.0f} and {found.high or 0.0:,.0f} ms"
+
+
+def _price(of: Outcome, single: Outcome | None = None) -> str:
+    """Return what a thousand calls cost, or how much more than with ``single``, in words; empty without prices."""
+    low, high = of.cost_low_usd, of.cost_high_usd
+    if low is None or high is None:
+        return ""
+    if single is None:
+        return f" It costs ${1000 * high:,.2f} per 1,000 calls."
+    if single.cost_low_usd is None or single.cost_high_usd is None:
+        return ""
+    least, most = 1000 * (low - single.cost_low_usd), 1000 * (high - single.cost_high_usd)
+    spread = f"${least:,.2f}" if f"{least:.2f}" == f"{most:.2f}" else f"${least:,.2f} to ${most:,.2f}"
+    return f" {of.setting.capitalize()} costs {spread} more per 1,000 calls than single."
 
 
 def missing(replayed: Replayed) -> str:
@@ -116,6 +140,8 @@ ASSUMPTIONS = (
     "More attempts would not have made the providers slower.",
     "A loser that was cut would have gone on like audited ones that were overtaken at about the same age.",
     "A third attempt of a call depends on the other two as these on each other, by a Gaussian copula with one factor.",
+    "Calls in which something stood in the way of a race are left out: limits, seats, dollars, or the call itself.",
+    "With a budget, attempts start as often as it pays; the gateway leaves out those that should save too little.",
     "Hedges start at their quantile of the whole window; the gateway takes that of the last minutes.",
     "Rescues of hanging calls are left out; a wait of more than 30 s counts as 30 s.",
     "Answers are as long as they were; whole answers of losers take what their deployments' answers usually take.",

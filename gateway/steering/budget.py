@@ -436,7 +436,7 @@ class Budgets:
         payer: str,
         room: float = inf,
         now_s: float,
-    ) -> str | None:
+    ) -> Narrowed | None:
         """Charge an attempt that starts beside another one now; return the limit that refuses it, None if it may start.
 
         ``room`` is what rate limits leave for extra attempts in a minute. Rescues and probes are never refused, but
@@ -460,14 +460,14 @@ class Budgets:
             budget.pay(cost_usd)
         return None
 
-    def exceeded_limit(self, race: RaceSettings, *, cost_usd: float | None, payer: str) -> str | None:
+    def exceeded_limit(self, race: RaceSettings, *, cost_usd: float | None, payer: str) -> Narrowed | None:
         """Return the limit on dollars that an attempt would exceed; None for none, or without a known price."""
         if cost_usd is None:
             return None
         if race.usd_per_day is not None and not self._spending.may_spend(payer, cost_usd, race.usd_per_day):
-            return "usd_per_day"
+            return Narrowed.USD
         per_call = race.extra_usd_per_call
-        return None if per_call is None or self.of(payer).affords(cost_usd, per_call) else "extra_usd_per_call"
+        return None if per_call is None or self.of(payer).affords(cost_usd, per_call) else Narrowed.USD_PER_CALL
 
 
 # What a budget for extra attempts buys: hedges first, then races. Shared by the planner and the replay.

@@ -94,6 +94,7 @@ HEDGE_MIN_S = 0.05  # tuned: earliest hedge
 HEDGE_MAX_S = 10.0  # tuned: latest hedge
 # world constant: of the primary's mean TTFT: what an attempt from the start must save at least; less is not felt
 WORTH_SHARE = 0.01
+WORTH_HELD = 0.2  # world region, flapping: the part of this floor that holds for answers that are held
 # judgement: shares of the primary's first tokens after which a hedge may start if a second has a value
 VALUED_STARTS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
 # world correlated: of the seconds that independent attempts would save, until audits say how many it is
@@ -163,6 +164,8 @@ HAIR = 1.25
 SILENCE = 14.0
 DOUBTED_KEPT = 256  # bound: samples of a deployment since its last first token, which may belong to a fault
 KNOWN_EVENTS = 10.0  # judgement: of a deployment in memory; silence counts against it only with so many
+LEFT_ALONE = 12  # judgement: clients in a row that gave up on a silent deployment, if all are one or it is unknown
+LEFT_UNKNOWN_S = 5.0  # judgement: half the wait for an unknown one; a client that leaves sooner proves nothing
 OPEN_S = 5.0  # tuned: doubled at each opening; a recovered one gets its calls back within half a minute
 OPEN_MAX_S = 20.0  # world hang, longhang: longest opening
 PROBE_EVERY_S = 3.0  # tuned: a half-open deployment is tried by one request at a time
@@ -192,7 +195,7 @@ PRICE_MIN_S = 0.001  # bound: less is treated as 0
 LIMIT_KEPT_S = 300.0
 LIMIT_USED = 0.9  # world limited: of what rate limits let through: primaries and extra attempts together
 # world limited: admitted in the minute before a 429: so many show an account that others may have, too
-WARY_FROM = 20
+WARY_FROM = 30
 LIMIT_GROWS = 1.25  # world limited, ratelimit: the factor by which more is tried each minute than was admitted lately
 TOLD_FROM = 5  # statistics: launches in a minute, from which on what is left of a limit says how large it is
 # vendors: a 429 with a shorter wait is of a limit that refills steadily, with a longer one of a window

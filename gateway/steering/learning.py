@@ -17,11 +17,14 @@ from gateway.steering.constants import (
     DOUBTED_KEPT,
     HAIR,
     KNOWN_EVENTS,
+    LEFT_ALONE,
+    LEFT_UNKNOWN_S,
     OWN_SHARE,
     OWN_TURNS,
     PRIOR_EVENTS,
     SILENCE,
     STALL_FROM_S,
+    STRIKES,
 )
 from gateway.steering.counts import (
     OUTPUT_TOKENS,
@@ -180,10 +183,11 @@ _LEAST_SHARE = 0.01  # of attempts that take longer than any age: a single one p
 class SuspectSamples:
     """Samples of each deployment since its last timely first token. ``count`` adds a model's counts at a Unix time."""
 
-    __slots__ = ("_count", "_held_back", "_silence")
+    __slots__ = ("_count", "_held_back", "_leavers", "_silence")
 
     def __init__(self, count: Callable[[str, Counts, float], None]) -> None:
         self._count = count
+        self._leavers: dict[str, list[str | None]] = {}  # by deployment: who left after waiting too long
         self._held_back: dict[str, deque[tuple[str, str, float]]] = {}  # by deployment: model, field, time
         self._silence: dict[str, float] = {}  # by deployment: -ln p of its silence
 
@@ -210,9 +214,25 @@ class SuspectSamples:
         self._silence[deployment] = silence
         return silence >= SILENCE
 
+    def left(self, deployment: str, estimate: Estimate, client: str | None, age_s: float) -> str | None:
+        """Count a client that left without a first token after ``age_s`` seconds; return the reason if it is a fault.
+
+        Only clients that waited clearly longer than usual count. Where several did, as many as failures open the
+        breaker; a client alone (without names all are one), or where nothing is known, needs three times as many.
+        """
+        is_known = max(estimate.events, estimate.usual_events) >= KNOWN_EVENTS
+        if age_s < (late_s(estimate.well_q95_s) if is_known else LEFT_UNKNOWN_S):
+            return None
+        leavers = self._leavers.setdefault(deployment, [])
+        leavers.append(client)
+        if len(leavers) < (STRIKES if is_known and len(set(leavers)) > 1 else LEFT_ALONE):
+            return None
+        return f"{len(leavers)} clients left before a first token"
+
     def confirm(self, deployment: str) -> None:
         """Count the samples held back: the deployment is healthy."""
         self._silence.pop(deployment, None)
+        self._leavers.pop(deployment, None)
         for model, field, unix_s in self._held_back.pop(deployment, ()):
             self._count(model, {field: 1.0}, unix_s)
 
@@ -220,10 +240,12 @@ class SuspectSamples:
         """Discard the samples held back: they belong to a fault."""
         self._held_back.pop(deployment, None)
         self._silence.pop(deployment, None)
+        self._leavers.pop(deployment, None)
 
     def forget_others(self, deployments: AbstractSet[str]) -> None:
         """Forget all deployments except these."""
         self._silence = {name: each for name, each in self._silence.items() if name in deployments}
+        self._leavers = {name: each for name, each in self._leavers.items() if name in deployments}
         self._held_back = {name: each for name, each in self._held_back.items() if name in deployments}
 
 
@@ -524,15 +546,17 @@ class Learning:
         factor = self._snapshots.sizing(model, api, deployment).factor(size)
         field = cut(deployment, api, age_s / factor)
         self._suspects.hold_back(model, deployment, field, unix_s)
-        if not is_lost:
-            return
         estimate = self._snapshots.at(model, api, size).of(deployment)
-        if loser.role is Role.PRIMARY and corrected_s >= estimate.q95_s:
+        reason = None
+        if not is_lost:
+            reason = self._suspects.left(deployment, estimate, loser.client, corrected_s)
+        elif loser.role is Role.PRIMARY and corrected_s >= estimate.q95_s:
             self._strike(model, loser, "hangs", ago_s)
         elif self._suspects.is_silent(deployment, estimate, corrected_s / factor):
-            health.open_breaker(now_s)
+            reason = "silent"
+        if reason is not None and health.open_breaker(now_s):
             self._strikes.struck(deployment, loser.provider, opened=True, ago_s=ago_s)
-            self._opened(deployment, "silent", model, ago_s)
+            self._opened(deployment, reason, model, ago_s)
 
     def _judged(self, model: str, attempt: AttemptRecord) -> None:
         assert attempt.judged_as is not None

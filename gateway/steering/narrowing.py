@@ -17,20 +17,6 @@ RECENT = 20  # calls that could have been narrowed; racing is narrowed if half o
 FEWEST = 5  # narrowed calls, so that it is never told after one or two
 ENDS_AFTER_S = 60.0  # without that: calls that alternate would else be told one by one
 
-# In words, with the deployments it is due to: "a/x is", "a/x and b/x are", or a word for those that are not known.
-_WHY = {
-    Narrowed.STATEFUL: "requests change something at the provider, so they are never sent twice",
-    Narrowed.LONG_PROMPT: "prompts are longer than max_prompt_tokens",
-    Narrowed.UNFIT: "other deployments cannot answer these requests",
-    Narrowed.COOLING: "{who} not available: after a 429, broken or out",
-    Narrowed.CAPACITY: "other deployments have no free seat",
-    Narrowed.RATE_LIMITS: "{who} rate-limited",
-    Narrowed.USD: "usd_per_day is used up",
-    Narrowed.USD_PER_CALL: "extra_usd_per_call is used up",
-    Narrowed.BUDGET: "the budget for extra attempts is used up",
-    Narrowed.PROBE: "second attempts probe a broken deployment",
-    Narrowed.NO_RIVAL_WORTH_IT: "no other deployment is expected to save enough time",
-}
 # What the requests themselves or the policy want: nobody has to do anything.
 _EXPECTED = {
     Narrowed.STATEFUL, Narrowed.LONG_PROMPT, Narrowed.UNFIT, Narrowed.PROBE, Narrowed.NO_RIVAL_WORTH_IT,
@@ -70,16 +56,16 @@ class Narrowings:
         self._due_to = due_to
         self._clock = clock
         self._unix_clock = unix_clock
-        self._models: dict[str, _Recent] = {}  # those of which a recent call was narrowed
+        self.models: dict[str, _Recent] = {}  # those of which a recent call was narrowed
 
     def call_finished(self, record: CallRecord) -> None:
         """Count a call; log when the state of its model changes."""
         model, reason = record.answered_model or record.model, record.narrowed
-        recent = self._models.get(model)
+        recent = self.models.get(model)
         if recent is None:
             if reason is None:  # the usual case
                 return
-            recent = self._models[model] = _Recent()
+            recent = self.models[model] = _Recent()
         now_s = self._clock()
         if reason is not None or (record.width_asked or 1) > 1:
             recent.reasons.append(reason)
@@ -89,11 +75,11 @@ class Narrowings:
         elif recent.told is not None and now_s - recent.held_at_s >= ENDS_AFTER_S:
             self._widened(model, recent)
         if recent.told is None and not any(recent.reasons):
-            del self._models[model]
+            del self.models[model]
 
     def of(self, model: str) -> Narrowing | None:
         """Return the state of a model; None if its calls are not narrowed, or there was none for a minute."""
-        recent = self._models.get(model)
+        recent = self.models.get(model)
         if recent is None or recent.told is None or self._clock() - recent.held_at_s >= ENDS_AFTER_S:
             return None
         reason, since = recent.told
@@ -101,7 +87,7 @@ class Narrowings:
 
     def keep(self, models: Container[str]) -> None:
         """Forget all other models."""
-        self._models = {model: recent for model, recent in self._models.items() if model in models}
+        self.models = {model: recent for model, recent in self.models.items() if model in models}
 
     def _narrowed(self, model: str, recent: _Recent, reason: Narrowed, now_s: float) -> None:
         told = recent.told
@@ -114,7 +100,8 @@ class Narrowings:
             # Event race.narrowed: Most calls of `model` have fewer attempts than their mode, width and budget ask for,
             # since `since`; `reason` is a value of `calls.narrowed`, and `why` says it in words. It is written once
             # when that begins, and again if the reason changes; as a warning where a limit or a fault is the reason.
-            # Do: See the [reasons](ledger.md#calls): raise the limit that is named, or nothing if it is as you want it.
+            # Do: See the [reasons](../policy.md#fewer-attempts): raise the limit that is named, or nothing if it is as
+            # you want it.
             if reason in _EXPECTED:
                 get_logger().info("race.narrowed", **facts)
             else:
@@ -132,5 +119,4 @@ class Narrowings:
 
     def _why(self, model: str, reason: Narrowed) -> str:
         names = self._due_to(model, reason)
-        who = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'}" if names else "other deployments are"
-        return _WHY[reason].format(who=who)
+        return reason.in_words(f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'}" if names else None)

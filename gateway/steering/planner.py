@@ -32,6 +32,7 @@ from gateway.steering.constants import (
     RESCUE_FACTOR,
     RESCUE_MAX_S,
     RESCUE_MIN_S,
+    WORTH_HELD,
 )
 from gateway.steering.health import State, probe_limit_s
 from gateway.steering.plans import Launch, Offer, Plan, Why
@@ -196,7 +197,8 @@ class Draft:
 
         ``alone``: the model has one deployment, which races itself only if the mode says so.
         """
-        if not self._is_spent and self.strategy.waits_for_the_deadline(self.race, self.cost_first):
+        timed = self.cost_first or self.race.ttft_ms is not None
+        if timed and not self._is_spent and self.strategy.waits_for_the_deadline(self.race, self.cost_first):
             in_time = [each for each, _ in self._rivals(late=True)]
             if self._add_before_the_deadline(in_time) or self.cost_first:
                 return
@@ -222,18 +224,21 @@ class Draft:
         elif self._unlimited is not None:
             self.asked = strategy.asks(race.model_copy(update={"budget": self._unlimited}), drawn)
 
-    def width_asked(self, configured: int) -> int:
-        """Return the number of attempts that should start with the call; at most one for each deployment."""
-        canaries = len(self._lineup.canaries) - (self._primary.canary > 0)  # each is only for its share of the calls
-        most = max(configured, len(self._lineup.candidates)) - canaries
-        races_itself = most == 1 and STRATEGIES[(self._terms.asked or self.race).mode].races_itself
-        return 1 + (self.asked if races_itself else min(self.asked, most - 1))
+    def narrowed(self, limit: Narrowed | None, configured: int) -> tuple[int, Narrowed | None]:
+        """Return how many attempts should start with the call, and why fewer do; None if enough do.
 
-    def narrowed(self, width_asked: int, limit: Narrowed | None, configured: int) -> Narrowed | None:
-        """Return why fewer attempts start with the call; None if enough do. A probe is for its deployment only."""
+        There is at most one for each deployment; a probe is for its deployment only.
+        """
         launches, primary, candidates = self.launches, self._primary, self._lineup.candidates
-        if sum([each.delay_s == 0 and each.role is not Role.PROBE for each in launches]) >= width_asked:
-            return None
+        canaries = len(self._lineup.canaries) - (primary.canary > 0)  # each is only for its share of the calls
+        most = max(configured, len(candidates)) - canaries
+        races_itself = most == 1 and STRATEGIES[(self._terms.asked or self.race).mode].races_itself
+        width_asked = 1 + (self.asked if races_itself else min(self.asked, most - 1))
+        started = 0
+        for each in launches:
+            started += each.delay_s == 0 and each.role is not Role.PROBE
+        if started >= width_asked:
+            return width_asked, None
         able = [each for each in self._others if each.tier <= primary.tier and each.tier < Tier.FULL]
         rivals = [each for each in able if each.deployment not in self._full] if self._full else able
         lacks = len(rivals) < width_asked - 1
@@ -251,7 +256,7 @@ class Draft:
         }
         if limit is not None and (self.raced < self.asked or self._is_spent or limit is Narrowed.USD):
             holds[limit] = True
-        return next((reason for reason in Narrowed if holds.get(reason)), Narrowed.NO_RIVAL_WORTH_IT)
+        return width_asked, next((each for each in Narrowed if holds.get(each)), Narrowed.NO_RIVAL_WORTH_IT)
 
     def _is_valued(self) -> bool:
         """Add the attempt with the highest value minus cost, if positive; return False if no price is known."""
@@ -306,8 +311,15 @@ class Draft:
             return Why.CROWDED
         if self._is_billed_in_full(rival):
             return Why.BILLED
-        saves_s = worth_s(self._lineup, self._primary, rival, kept=self._kept, holds=self._terms.holds)
-        if saves_s >= (least_s := floor_s(self._primary, self.race)):
+        holds = self._terms.holds
+        # A fast decoder without measurements looks like a slow one; where answers are held, any other may be one.
+        unsure = self._others if holds else [rival]
+        if self._lineup.after_s and not all(each.estimate.speed_known for each in unsure):
+            return None
+        saves_s = worth_s(self._lineup, self._primary, rival, kept=self._kept, holds=holds)
+        least_s = floor_s(self._primary, self.race)
+        # The sum of what held answers gain leaves out faults, in which a second one helps.
+        if saves_s >= (WORTH_HELD * least_s if holds else least_s):
             return None
         self.worth_s = saves_s, least_s
         return Why.WORTH
@@ -479,10 +491,10 @@ def plan(
         unlimited=unlimited,
     )
     rescue_s = draft.add_others(canary, tokens, probes=probes, configured=configured)
-    width_asked, narrowed = 1, None
+    width_asked: int = 1
+    narrowed: Narrowed | None = None
     if draft.asked:
-        width_asked = draft.width_asked(configured)
-        narrowed = draft.narrowed(width_asked, limit, configured)
+        width_asked, narrowed = draft.narrowed(limit, configured)
     planned = {launch.deployment for launch in draft.launches}
     last = (*others, *lineup.reserve, *lineup.tripped) if lineup.reserve or lineup.tripped else others
     return Plan(

@@ -85,9 +85,7 @@ class Steering:
         self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model
         self._planned: dict[str, tuple[str, ...]] = {}  # by model, of the last plan: clients may list deployments
         self._payers: dict[str, str] = {}  # by model: the model whose budget applies instead of its own
-        self.refused_by: str | None = (
-            None  # budget, rate_limits, usd_per_day or extra_usd_per_call: the last ``permit``
-        )
+        self.refused_by: Narrowed | None = None  # the limit that refused the last ``permit``
         self._slot = 0
         self._round = self._refreshed()
 
@@ -174,9 +172,7 @@ class Steering:
         """
         now_s = self._clock()
         room, _ = self._room(model, self._planned.get(model, ()), now_s)
-        if launch.deployment in self._learning.limited and not self._learning.health_of(launch.deployment).has_room(
-            now_s
-        ):
+        if self._full((launch.deployment,), now_s):
             room = 0.0
         limit = self.refused_by = self._budgets.draw(
             model, launch.role, race, cost_usd=cost_usd, payer=payer or model, room=room, now_s=now_s
@@ -217,7 +213,8 @@ class Steering:
     def call_finished(self, record: CallRecord) -> None:
         """Learn the lengths of answers, and whether racing is narrowed."""
         self._learning.call_finished(record)
-        self._narrowings.call_finished(record)
+        if record.narrowed is not None or self._narrowings.models:
+            self._narrowings.call_finished(record)
 
     def health_of(self, deployment: str) -> Health:
         """Return the health of a deployment as this replica sees it."""
@@ -379,7 +376,10 @@ class Steering:
         names = self._configured.get(model) or self._planned.get(model, ())
         if reason is Narrowed.COOLING:
             return [each.deployment for each in not_asked(self._learning.healths, names, (), self._clock())]
-        return [name for name in names if name in self._learning.limited] if reason is Narrowed.RATE_LIMITS else ()
+        if reason is not Narrowed.RATE_LIMITS:
+            return ()
+        full = self._full(names, self._clock()) or self._learning.limited  # else only all together have no room
+        return [name for name in names if name in full]
 
     def _forget(self) -> None:
         """Once per slot, drop models that are no longer called: clients may list deployments as a model."""

@@ -59,7 +59,7 @@ def worth_s(lineup: Lineup, primary: Candidate, racer: Candidate, *, kept: float
         if holds:
             known, _, _ = _saved_s(lineup, primary, racer, 0.0, kept=kept, holds=True)
         else:
-            known = lineup.gain_s(primary, racer, kept=kept)
+            known = kept * lineup.gain_s(primary, racer)
         lineup.worths_s[key] = known
     return known
 

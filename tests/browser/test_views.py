@@ -379,3 +379,25 @@ def test_every_view_is_reached_by_keyboard(demo: Installation, visit: Callable[.
         page.keyboard.press("Tab")
         reached.append(page.evaluate("() => document.activeElement.innerText"))
     assert set(names) <= set(reached)
+
+
+def test_a_model_whose_racing_is_narrowed_says_since_when_and_why(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    def narrow(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        told["models"][0]["narrowed"] = {
+            "reason": "rate_limits", "since": "2026-01-02T19:46:00Z", "why": "small/x is rate-limited",
+        }  # fmt: skip
+        route.fulfill(response=response, json=told)
+
+    seen = visit(demo)
+    seen.page.route("**/api/leaderboard*", narrow)
+    for view in ("live", "leaderboard"):
+        page = seen.open(view)
+        line = page.locator(".notes p", has_text="racing narrowed since")
+        line.first.wait_for()
+        assert line.all_inner_texts()[0].endswith(": small/x is rate-limited"), view
+        assert seen.overflow_px() <= 0, view
+    assert seen.complaints == []

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
 
@@ -46,6 +47,28 @@ async def test_hanging_up_before_the_first_token_stops_all_of_the_race(serve: Se
     assert (call["status_code"], call["error_kind"], call["winner_attempt_id"]) == (499, "client_disconnected", None)
     assert {row["outcome"] for row in attempts} == {"client_gone"}
     assert all(row["censored_at_ms"] > 0 and row["ttft_ms"] is None for row in attempts)
+
+
+async def test_clients_that_give_up_on_a_silent_provider_are_an_outage_in_sql_and_in_the_report(serve: Serve) -> None:
+    async def gives_up() -> None:
+        with pytest.raises(TimeoutError):
+            async with running.http.post(
+                f"{running.url}/v1/chat/completions",
+                json=chat_body(stream=True),
+                timeout=aiohttp.ClientTimeout(total=1.0),
+            ) as response:
+                await response.read()
+
+    async with serve(alpha=[Hang()]) as running:
+        running.prefer("alpha")
+        await asyncio.gather(*[gives_up() for _ in range(12)])
+        await running["alpha"].reach(disconnects_before_first_token=12)
+        rows = await running.rows("select deployment, reason, ended_at from outages")
+        async with running.get("/api/history?window=1h") as response:
+            report = await response.json()
+    said = "12 clients left before a first token"
+    assert rows == [{"deployment": "alpha/m", "reason": said, "ended_at": None}]
+    assert [(each["deployment"], each["reason"]) for each in report["outages"]] == [("alpha/m", said)]
 
 
 async def test_hanging_up_in_the_middle_of_the_stream_stops_the_winner(serve: Serve) -> None:

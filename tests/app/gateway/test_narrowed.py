@@ -34,10 +34,12 @@ async def refuse_once(running: RunningGateway) -> None:
 
 
 async def limit(running: RunningGateway) -> None:
-    """Have the rival seen at its rate limit, twice, in minutes that have passed."""
-    steering = running.gateway.steering
-    for ago_s in (200.0, 100.0):
-        steering.health_of("slow/m").rate_limited(None, time.monotonic() - ago_s)
+    """Have the rival known to admit ten requests a minute, which it has had."""
+    steering, now_s = running.gateway.steering, time.monotonic()
+    health = steering.health_of("slow/m")
+    for ago_s in (200.0, 5.0):
+        health.launches.add(now_s - ago_s - 5.0, 11)
+        health.rate_limited(None, now_s - ago_s)
     steering._learning.limited.add("slow/m")
 
 

@@ -516,7 +516,7 @@ async def test_a_fold_makes_the_sums_that_the_triggers_before_made(postgres_url:
     }
     for table, found in folded.items():
         for one, other in zip(found, triggered[table], strict=True):
-            assert one == {
+            assert {name: one[name] for name in other} == {  # sums that came later are in the first only
                 name: pytest.approx(value) if isinstance(value, float) else value for name, value in other.items()
             }, table
     await migrate(postgres_url)

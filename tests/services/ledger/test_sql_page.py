@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from sqlalchemy import Connection, inspect
 
@@ -87,6 +88,8 @@ def rows() -> list[CallRecord]:
                 tokens_source=TokensSource.REPORTED, alone_ms=winner.ttft_ms, ttft_ms=winner.ttft_ms,
             )
         )  # fmt: skip
+    paused = call(won(new_id(), started_at=lately()), started_at=lately(), tags={}, narrowed="cooling", width_asked=2)
+    made.append(msgspec.structs.replace(paused, id="019a0000-0000-7000-8000-000000000000"))
     old = lately(days=9)
     made.append(call(won(new_id(), started_at=old, ttft_ms=900.0, token_ms=900.0), started_at=old, tags={}))
     gone = attempt(new_id(), outcome=Outcome.CLIENT_GONE, censored_at_ms=900.0, started_at=lately())
@@ -246,7 +249,7 @@ async def test_the_error_budget_is_half_a_percent_of_a_month_s_calls(filled_url:
 
 async def test_what_clients_spent_adds_up(filled_url: str) -> None:
     [row] = await answers(filled_url, "Which client spends most?")
-    assert row["calls"] == 123
+    assert row["calls"] == 124
     assert row["usd"] == pytest.approx(120 * 0.0015)
     assert (row["at_least"], row["at_most"]) == (pytest.approx(120 * 0.001), pytest.approx(120 * 0.002))
 

@@ -125,6 +125,24 @@ def test_a_racer_without_room_is_left_out_and_waits_for_nobody() -> None:
     assert not seats.lines["full"].waiting
 
 
+def test_racers_of_a_call_that_waits_because_all_are_full_are_left_out() -> None:
+    one, other, seats = server("one"), server("other"), limited(one=1, other=1)
+    for line in seats.lines.values():
+        line.take()
+
+    async def wait_for_one() -> object:
+        race = asyncio.create_task(track.run())
+        await asyncio.sleep(1.0)
+        seats.lines["one"].give_back()
+        return await race
+
+    track = Track(one, other, seats=seats, permits=0)
+    record = run(wait_for_one())
+    assert isinstance(record, CallRecord)
+    assert [(each.deployment, each.role) for each in record.attempts] == [("one", Role.PRIMARY)]
+    assert track.full == ["other"]
+
+
 def test_an_extra_attempt_leaves_the_last_seat_to_a_call_that_has_none() -> None:
     upstream, seats = server("a", ttft=1.0, total=1.0), limited(a=2)
     racing_itself = Track(upstream, launches=[("a", 0.0, Role.PRIMARY), ("a", 0.0, Role.RACE)], seats=seats)

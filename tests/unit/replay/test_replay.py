@@ -6,14 +6,16 @@ from math import inf, sqrt
 from random import Random
 from statistics import fmean
 
+import msgspec
 import pytest
 
 from benchmarks.replay.worlds import RATE_S, WORLDS, Drawing, World, ledger, truth
 from gateway.replay.advice import advice, yaml
+from gateway.replay.draws import Outcome
 from gateway.replay.replay import Replayed, replay
 from gateway.replay.rows import CAP_MS, Call, Try
 from gateway.replay.sample import AUDITS_FOR_TAIL, audits, margins, needs, sampled
-from gateway.replay.settings import Ordered, settings
+from gateway.replay.settings import Figure, Ordered, settings
 from gateway.replay.world import Drawn, loadings, play
 
 SHARED = next(each for each in WORLDS if each.name == "shared 60 %")
@@ -218,3 +220,33 @@ def test_a_wider_race_must_be_worth_its_attempts() -> None:
     assert p95 is not None
     assert saved / p95 >= 0.1 * (chosen.attempts - single.attempts)
     assert sqrt(found.correlation or 0.0) > 0.5
+
+
+def test_each_advice_has_its_price() -> None:
+    rows, _ = calls(SHARED, 9_000, 0.5, seed=2)
+    found = answered(rows)
+    assert found.outcomes[0].cost_low_usd is None or "per 1,000 calls" in advice(found).why
+    priced = [
+        msgspec.structs.replace(each, cost_low_usd=0.001 * n, cost_high_usd=0.0015 * n)
+        for n, each in enumerate(found.outcomes, start=1)
+    ]
+    assert "more per 1,000 calls than single" in advice(msgspec.structs.replace(found, outcomes=tuple(priced))).why
+
+
+def decided(low_ms: float, high_ms: float, settings_known: int = 2) -> str | None:
+    """The setting advised where the race of two takes so much off the p95 of one attempt, 1,000 ms."""
+    rows, _ = calls(PLAIN, 3_000, 1.0)
+    found = answered(rows)
+    single, *_, two, _ = found.outcomes
+
+    def with_p95(outcome: Outcome, ms: float, saved: Figure) -> Outcome:
+        return msgspec.structs.replace(outcome, ttft={**outcome.ttft, "p95": Figure(ms, ms, ms)}, saved_p95_ms=saved)
+
+    both = with_p95(single, 1000.0, Figure(0.0, 0.0, 0.0)), with_p95(two, 900.0, Figure(100.0, low_ms, high_ms))
+    return advice(msgspec.structs.replace(found, outcomes=both[:settings_known])).setting
+
+
+def test_what_is_not_known_yet_is_no_advice() -> None:
+    assert decided(-50.0, 250.0) is None  # neither surely better, nor surely as good
+    assert decided(0.0, 5.0) == "single"
+    assert decided(-50.0, 250.0, settings_known=1) is None

@@ -21,8 +21,8 @@ async def store_races(library: Library, folder: Path, hours: float) -> None:
     """Store raced calls of two clients, each with a model of its own that has the client's name."""
     draw, now = Random(3), datetime.now(UTC)  # views have the database's clock, and a suite takes its time
     records = []
-    for name, number in (("alice", 400), ("bob", 30)):
-        for drawn in overtaken(7, 0.3, number, 0.3):
+    for name, number, audited in (("alice", 400, 0.3), ("bob", 30, 0.1)):
+        for drawn in overtaken(7, 0.3, number, audited):
             at = now - timedelta(hours=hours * draw.random())
             record, late = raced(drawn, client=name, model=name, cost_usd=3.0)
             attempts = tuple(
