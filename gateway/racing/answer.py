@@ -8,7 +8,7 @@ from gateway.racing.measurement import Measurement
 from gateway.racing.reader import AnswerReader, AnswerText, Block, joined, truncated
 from gateway.racing.sinks import Forward, Sink
 from gateway.racing.speech import Speech
-from gateway.racing.timeouts import AttemptClocks, Came
+from gateway.racing.timeouts import AttemptClocks
 from gateway.racing.validation import UNJUDGED, Judgement, Validity, answers_asked, judge
 from providers import ErrorKind, UpstreamError
 
@@ -95,10 +95,6 @@ class AnswerStream:
         speech.came(now, is_over=is_over, is_spoken=is_spoken)
         if speech.began_at is not None:
             measurement.spoken_at, measurement.pause_s = speech.began_at, speech.pause_s
-
-    def silence(self) -> tuple[Came, float]:
-        """Return what came last, and for how many seconds the provider is silent."""
-        return self._clocks.silence()
 
     def check_whole(self) -> None:
         """Check an answer that has ended.

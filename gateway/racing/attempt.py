@@ -29,7 +29,7 @@ from gateway.racing.measurement import (
 from gateway.racing.reader import Block
 from gateway.racing.records import Ending, attempt_record, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
-from gateway.racing.timeouts import AttemptClocks, Came, came
+from gateway.racing.timeouts import AttemptClocks, came
 from gateway.racing.validation import UNJUDGED, Judgement
 from providers import ErrorKind, Exchange, Request, SendCount, TranslatedExchange, UpstreamError, events
 from providers.dialects import translations
@@ -183,6 +183,12 @@ class RaceHandle(Protocol[Attempt_contra]):
     def was_kept(self, attempt: Attempt_contra) -> bool | None:
         """Whether ``attempt`` was ever the backup; None if this race keeps none."""
 
+    def stands_still(self, attempt: Attempt_contra) -> bool:
+        """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked."""
+
+    def goes_on(self, attempt: Attempt_contra) -> None:
+        """Cut whoever was asked beside ``attempt``, which was silent: it has more of its answer."""
+
     async def begin(self, attempt: Attempt_contra, now: float) -> Forward | None:
         """Start the answer of an attempt that has won with a first token at ``now``."""
 
@@ -210,7 +216,7 @@ class Attempt:
 
     __slots__ = (
         "__weakref__", "_answer", "_hold_over", "_sendings", "_watch", "claimed_at", "deployment", "ending", "exchange",
-        "failed_at", "measurement", "overtaken", "race", "record", "seat", "start", "state", "task",
+        "failed_at", "measurement", "overtaken", "race", "record", "seat", "start", "state", "still", "task",
     )  # fmt: skip
 
     def __init__(self, race: "RaceHandle[Attempt]", deployment: Deployment, start: AttemptStart, at: float) -> None:
@@ -218,6 +224,7 @@ class Attempt:
         self.start = start
         self.state = State.ASKED
         self.task: asyncio.Task[None] | None = None
+        self.still = False  # whether it is silent in its answer, for longer than usual there
         self.ending: Ending | None = None  # set once; nothing is measured after that
         self.record: AttemptRecord | None = None  # built from ``ending`` when it is reported to recorders
         self.failed_at: float | None = None
@@ -240,7 +247,7 @@ class Attempt:
         race = self.race
         services = race.open_call.services
         pauses = services.pauses[self.deployment.name]
-        clocks = AttemptClocks(self.deployment.clocks, self.task, services.clock, race.loop, pauses)
+        clocks = AttemptClocks(self.deployment.clocks, self.task, services.clock, race.loop, pauses, silenced=self)
         try:
             try:
                 exchange, answer = await self._ask(clocks)
@@ -301,9 +308,15 @@ class Attempt:
         win_on, measurement = self.race.call.win_on, self.measurement  # the common case is read without a call
         return measurement.first_at if win_on is WinOn.ANY else measurement.claims_at(win_on)
 
-    def silence(self) -> tuple[Came, float]:
-        """Return what came last in its answer, and for how many seconds it is silent."""
-        return (Came.OTHER, 0.0) if self._answer is None else self._answer.silence()
+    def stands_still(self) -> bool:
+        """Note that it is silent in the middle of its answer; return whether another deployment was asked beside it."""
+        self.still = True
+        return self.race.stands_still(self)
+
+    def goes_on(self) -> None:
+        """Note that it has gone on."""
+        self.still = False
+        self.race.goes_on(self)
 
     def so_far(self) -> AttemptRecord:
         """Return the record that the attempt would have if it were cut now."""

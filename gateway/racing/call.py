@@ -6,7 +6,7 @@ loser may end later: then its row follows.
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -56,7 +56,10 @@ class Broken(msgspec.Struct, frozen=True):
 
 
 class Rescuing(Protocol):
-    """The rescue of an answer that nearly stopped, by another deployment."""
+    """The rescue of an answer that stands still or nearly stopped, by another deployment."""
+
+    def stands_still(self, attempt: Any) -> bool:
+        """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked."""
 
     def settle(self) -> None:
         """Stop the continuation that runs beside the attempt that is about to end the call."""

@@ -23,7 +23,6 @@ from gateway.racing.race import Race
 from gateway.racing.reader import Block
 from gateway.racing.sinks import ClientGone, Forward, Winner
 from gateway.racing.takeover import CANDIDATES, COMMENT_S, ClientSink, Running, Takeover, again_tokens, in_time
-from gateway.racing.timeouts import Came, Pauses
 from gateway.steering import Launch, Plan
 from providers import ErrorKind, UpstreamError
 from providers.dialects import Begun
@@ -70,10 +69,14 @@ class Slowness:
         ``paused_s``: the total time for which its client did not read.
         """
         if tokens > self._tokens:
-            gap_s = max(0.0, at - self._seen_at - (paused_s - self._paused_s))
+            # The client may have paused since ``at``: what is not part of this gap is left to the next one.
+            since_s = max(0.0, at - self._seen_at)
+            paused_within_s = min(since_s, paused_s - self._paused_s)
+            gap_s = since_s - paused_within_s
             expected_s = (tokens - self._tokens) * self._token_s
             self._late_s = max(0.0, self._late_s + min(gap_s, self._longest_s) - expected_s)
-            self._tokens, self._seen_at, self._paused_s = tokens, at, paused_s
+            self._tokens, self._seen_at = tokens, at
+            self._paused_s += paused_within_s
         gap_s = max(0.0, now - self._seen_at - (paused_s - self._paused_s))
         return self._late_s + max(0.0, min(gap_s, self._longest_s) - self._token_s) >= self._patience_s
 
@@ -187,10 +190,9 @@ class Rescue:
     async def begin(self, winner: Winner) -> Forward | None:
         """Start the answer, and watch it."""
         self._forward = await self._sink.begin(winner)
-        if self._delivered.obstacle is None:
-            if self._slow is not None:
-                self._open_call.services.rescues.earn(self._slow.budget)
-            self._sleep(self._tick_s(self._pauses(winner.deployment).noticed_s(Came.TEXT)))
+        if self._delivered.obstacle is None and self._slow is not None:
+            self._open_call.services.rescues.earn(self._slow.budget)
+            self._sleep()
         return None if self._forward is None else self._forward_events
 
     async def write(self, block: Block) -> None:
@@ -237,41 +239,35 @@ class Rescue:
 
     # The watch of the stream, and the start of a continuation.
 
-    def _sleep(self, seconds: float) -> None:
-        self._due = self._clock() + seconds
-        self._timer = self._open_call.services.tasks.loop.call_later(seconds, self._tick)
+    def stands_still(self, attempt: Attempt) -> bool:
+        """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked."""
+        if self._race is None or attempt is not self._race.winner or not self._may_start:
+            return False
+        self._stands_still = True
+        return self._start_continuation()
 
-    def _tick_s(self, seconds: float) -> float:
-        """Return the time until the next look at a stream that may be silent for so many seconds more."""
-        return seconds if self._slow is None else min(seconds, TICK_S)
+    @property
+    def _may_start(self) -> bool:
+        return self._state is State.WATCHING and not self._is_whole() and self._delivered.obstacle is None
 
-    def _pauses(self, deployment: str) -> Pauses:
-        return self._open_call.services.pauses[deployment]
+    def _sleep(self) -> None:
+        self._due = self._clock() + TICK_S
+        self._timer = self._open_call.services.tasks.loop.call_later(TICK_S, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
         winner = None if self._race is None else self._race.winner
-        if winner is None or self._state is not State.WATCHING or self._is_whole() or self._delivered.obstacle:
+        if winner is None or not self._may_start:
             return
         now = self._clock()
         late_s = max(0.0, now - self._due)  # data that arrived meanwhile may not have been read
         self._paused_s += late_s
-        if (
-            self._write_lock.locked() or late_s >= TICK_S
-        ):  # a client that does not read: the pause is added when it does
-            self._sleep(TICK_S)
-            return
-        pauses, (came, silent_s) = self._pauses(winner.deployment.name), winner.silence()
-        if (limit_s := pauses.noticed_s(came)) <= silent_s:
-            self._stands_still = True
-            if self._start_continuation():
-                pauses.noticed()
-        elif self._is_slow(winner, now):
-            self._slow = None
-            if not self._start_continuation():
-                self._sleep(limit_s - silent_s)
-        else:
-            self._sleep(self._tick_s(min(limit_s - silent_s, pauses.noticed_s(Came.TEXT))))
+        # The pause of a client that does not read is added when it does.
+        if not self._write_lock.locked() and late_s < TICK_S and self._is_slow(winner, now):
+            self._slow, self._stands_still = None, False
+            self._start_continuation()
+        elif self._slow is not None:
+            self._sleep()
 
     def _is_slow(self, winner: Attempt, now: float) -> bool:
         """Whether the stream is slow, and others are known to be fast enough."""

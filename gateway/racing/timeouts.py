@@ -16,6 +16,10 @@ from providers.dialects import Chunk
 
 FINISH_GRACE_S = 5.0  # time for usage and [DONE] after a finish reason; the answer itself is complete
 
+BUSY_S = 0.5  # a timer that is so late has waited for the event loop: data that arrived may not have been read yet
+SOON_S = 0.001  # what is due so soon is due now: clocks are rounded
+AGAIN_S = 5.0  # between two looks at a silence, as another deployment may be asked only then
+
 TEXT_S = 60.0  # how long a stream may stand still after text, unless its deployment is known to pause for longer
 
 
@@ -99,10 +103,21 @@ class PausesByDeployment(dict[str, Pauses]):
         return pauses
 
 
+class Silenced(Protocol):
+    """Is told when a stream stands still in the middle of its answer, long before that is an error."""
+
+    def stands_still(self) -> bool:
+        """Return whether another deployment was asked; called again every ``AGAIN_S`` while the silence lasts."""
+
+    def goes_on(self) -> None:
+        """Note that the stream goes on after ``stands_still``."""
+
+
 class AttemptClocks:
     """Cancels ``task`` when a timeout expires, and stores which one in ``expired``.
 
-    The owner converts the cancellation into an error, as ``asyncio.timeout`` does: see ``take_expiry``.
+    The owner converts the cancellation into an error, as ``asyncio.timeout`` does: see ``take_expiry``. ``silenced``,
+    if it is set, is told of a silence that is long for the deployment.
     """
 
     __slots__ = (
@@ -117,7 +132,9 @@ class AttemptClocks:
         "_paused_at",
         "_pauses",
         "_quiet_since",
+        "_silenced",
         "_started",
+        "_still",
         "_task",
         "_timer",
     )
@@ -129,6 +146,8 @@ class AttemptClocks:
         clock: Callable[[], float],
         loop: asyncio.AbstractEventLoop,
         pauses: Pauses,
+        *,
+        silenced: Silenced | None = None,
     ) -> None:
         """``pauses``: of its deployment."""
         self._clocks = clocks
@@ -141,14 +160,16 @@ class AttemptClocks:
         self._pauses = pauses
         self._paused_at: float | None = None
         self._finishing = False
+        self._still = False  # whether ``silenced`` was told of this silence
+        self._silenced = silenced
         self._expired: UpstreamError | None = None
         self._due = 0.0  # when the timer fires
-        self._timer: asyncio.TimerHandle | None = self._sleep(self._next()[0])
+        self._timer: asyncio.TimerHandle | None = self._sleep(self._next()[0], LEAST_S)
 
     def event(self, now: float, came: Came, *, meaningful: bool) -> None:
         """Record an event (not a comment or ping). The first meaningful one ends the first-token timeout."""
-        if now - self._quiet_since > LONG_S and self._came is Came.TEXT:
-            self._pauses.recovered(now - self._quiet_since)
+        if now - self._quiet_since > LONG_S:
+            self._resumed(now - self._quiet_since)
         self._quiet_since = now
         self._came = came
         if meaningful:
@@ -177,9 +198,13 @@ class AttemptClocks:
         self._paused_at = None
         return paused_s
 
-    def silence(self) -> tuple[Came, float]:
-        """Return what came last, and for how many seconds the provider is silent; 0 while its client does not read."""
-        return self._came, 0.0 if self._paused_at is not None else self._clock() - self._quiet_since
+    def _resumed(self, pause_s: float) -> None:
+        """Learn from a pause after which the stream goes on."""
+        if self._came is Came.TEXT:
+            self._pauses.recovered(pause_s)
+        if self._still and self._silenced is not None:
+            self._still = False
+            self._silenced.goes_on()
 
     def stop(self) -> None:
         """Cancel the timer."""
@@ -190,7 +215,7 @@ class AttemptClocks:
     def forget(self) -> None:
         """Stop, and break the reference cycle exception → frame → clock → task."""
         self.stop()
-        self._task = None
+        self._task = self._silenced = None
 
     def take_expiry(self) -> UpstreamError | None:
         """Return the timeout behind a cancellation and uncancel the task; None if it has another cause."""
@@ -214,10 +239,10 @@ class AttemptClocks:
             due = (self._started + clocks.total_s, ErrorKind.TOTAL_TIMEOUT, clocks.total_s)
         return due
 
-    def _sleep(self, until: float) -> asyncio.TimerHandle:
-        # Not later than text may stand still: then no event has to set the timer earlier.
+    def _sleep(self, until: float, most_s: float) -> asyncio.TimerHandle:
+        # Not later than a silence after text may be noticed: then no event has to set the timer earlier.
         now = self._clock()
-        self._due = min(until, now + min(TEXT_S, self._clocks.stall_s))
+        self._due = min(until, now + min(most_s, self._clocks.stall_s))
         return self._loop.call_later(self._due - now, self._fire)
 
     def _rearm(self) -> None:
@@ -225,17 +250,36 @@ class AttemptClocks:
         due = self._next()[0]
         if self._timer is not None and due < self._due:
             self._timer.cancel()
-            self._timer = self._sleep(due)
+            self._timer = self._sleep(due, LEAST_S)
 
     def _fire(self) -> None:
         at, kind, limit_s = self._next()
-        if at > self._clock():
-            self._timer = self._sleep(at)
+        now = self._clock()
+        if at > now:
+            most_s = self._look(now)
+            if self._timer is not None:  # else it was stopped meanwhile
+                self._timer = self._sleep(at, most_s)
             return
         self._timer = None
         self._expired = UpstreamError(kind, f"no {_WAITED_FOR[kind]} within {limit_s:g} s")
         if self._task is not None:
             self._task.cancel()
+
+    def _look(self, now: float) -> float:
+        """Tell of a silence that is long for the deployment; return the seconds until the next look."""
+        pauses = self._pauses
+        after_text_s = pauses.noticed_s(Came.TEXT)
+        if self._silenced is None or not self._first_token or self._finishing or self._paused_at is not None:
+            return after_text_s
+        left_s = pauses.noticed_s(self._came) - (now - self._quiet_since)
+        if left_s > SOON_S:
+            return min(after_text_s, left_s)
+        if now - self._due >= BUSY_S:
+            return BUSY_S
+        self._still = True
+        if self._silenced.stands_still() and self._came is Came.TEXT:
+            pauses.noticed()
+        return AGAIN_S
 
 
 _WAITED_FOR = {

@@ -6,9 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from gateway.core.attempts import Role, WinOn
 from gateway.core.calls import CallRecord
 from gateway.fleet.models import Clocks
-from gateway.racing.timeouts import Pauses
+from gateway.racing.sinks import GatheringSink
+from gateway.racing.timeouts import UNKNOWN_S, Pauses
+from providers import ErrorKind, UpstreamError
 from providers.dialects import CHAT, COMPLETIONS, GEMINI, MESSAGES, RESPONSES, Dialect
 from tests.unit.racing.test_several import candidate
 from tests.unit.racing.track import DONE, FINISH, Step, Timetable, Track, delta, event
@@ -184,3 +187,119 @@ def test_pauses_after_text_are_learnt_from_streams_that_go_on() -> None:
 def test_a_stream_that_is_cut_for_standing_still_teaches_no_patience() -> None:
     _, pauses = run(pauses_of(Track(Timetable("a", [(1.0, delta("So"))]), clocks=PATIENT)))
     assert (pauses.longest_s, pauses.streams) == (0.0, 0)
+
+
+# Where the client has seen nothing, another is asked beside a silent one, and the first with more goes on.
+
+END: list[tuple[float, Step]] = [(0.3, FINISH), (0.4, DONE), (0.4, None)]
+OTHER: list[tuple[float, Step]] = [(0.2, delta("other")), *END]
+
+
+def whole(
+    *steps: tuple[float, Step],
+    rival: Sequence[tuple[float, Step]] = OTHER,
+    more: Sequence[Sequence[tuple[float, Step]]] = (),
+    **options: Any,
+) -> Track:
+    """Return a race for a whole answer, at a deployment with these steps, while ``rival`` and ``more`` stand by."""
+    others = [Timetable(name, each) for name, each in zip("bcd", [rival, *more], strict=False)]
+    return Track(
+        Timetable("a", steps),
+        *others,
+        launches=[("a", 0.0, Role.PRIMARY)],
+        rest=[each.name for each in others],
+        sink=GatheringSink(CHAT),
+        streamed=False,
+        **options,
+    )
+
+
+def text(track: Track) -> str:
+    assert isinstance(track.sink, GatheringSink)
+    return str(msgspec.json.decode(track.sink.body())["choices"][0]["message"]["content"])
+
+
+def outcomes(track: Track) -> list[str]:
+    return [
+        f"{each.deployment} {each.role} {each.outcome}"
+        for each in sorted(track.recorder.ended, key=lambda each: each.number)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("last", "noticed_s"), [(delta("So"), UNKNOWN_S), (argument("{"), 60.0), (delta(reasoning_content="hm"), 120.0)]
+)
+def test_a_silent_whole_answer_is_given_by_another(last: bytes, noticed_s: float) -> None:
+    track = whole((1.0, delta("So")), (1.1, last), clocks=msgspec.structs.replace(PATIENT, stall_s=300.0))
+    record = run(track.run())
+    assert (text(track), record.error_kind) == ("other", None)
+    assert outcomes(track) == ["a primary stalled", "b failover won"]
+    assert record.total_ms == pytest.approx(1000 * (1.1 + noticed_s + 0.4))
+    assert track.upstreams["a"].aborts == 1
+
+
+def test_a_whole_answer_that_goes_on_first_is_kept_and_its_rival_is_cut() -> None:
+    track = whole((1.0, delta("So")), (13.1, delta(" on")), *((13.1 + at, step) for at, step in END))
+    run(track.run())
+    assert text(track) == "So on"
+    assert outcomes(track) == ["a primary won", "b failover lost"]
+    assert track.upstreams["b"].aborts == 1
+
+
+def test_a_whole_answer_may_stand_still_twice() -> None:
+    steps = [(1.0, delta("So")), (13.1, delta(" on"))]
+    track = whole(*steps, rival=[(0.5, delta("other")), *((0.5 + at, step) for at, step in END)])
+    run(track.run())
+    assert text(track) == "other"
+    assert outcomes(track) == ["a primary stalled", "b failover lost", "b failover won"]
+
+
+def test_a_rival_that_fails_is_replaced_at_once() -> None:
+    track = whole((1.0, delta("So")), rival=[(0.5, UpstreamError(ErrorKind.DISCONNECTED, "reset"))], more=[OTHER])
+    record = run(track.run())
+    assert text(track) == "other"
+    assert outcomes(track) == ["a primary stalled", "b failover failed", "c failover won"]
+    assert record.total_ms == pytest.approx(1000 * (1.0 + UNKNOWN_S + 0.5 + 0.4))
+
+
+def test_who_has_failed_at_last_leaves_the_silent_one_its_rival() -> None:
+    slow = [(60.0, delta("other")), *((60.0 + at, step) for at, step in END)]
+    track = whole((1.0, delta("So")), rival=slow, more=[OTHER])
+    record = run(track.run())
+    assert text(track) == "other"
+    assert outcomes(track) == ["a primary stalled", "b failover won"]
+    assert record.total_ms == pytest.approx(1000 * (1.0 + UNKNOWN_S + 60.4))
+
+
+def test_a_silent_whole_answer_ends_at_its_limit_where_the_rival_is_silent_too() -> None:
+    track = whole((1.0, delta("So")), rival=[(500.0, None)], clocks=msgspec.structs.replace(PATIENT, ttft_s=100.0))
+    with pytest.raises(Exception, match="first token"):
+        run(track.run())
+    assert outcomes(track) == ["a primary stalled", "b failover timeout"]
+
+
+def test_a_rival_that_a_limit_refuses_is_asked_for_again_while_the_silence_lasts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Role] = []
+
+    def refused(_: Track, role: Role) -> bool:
+        asked.append(role)
+        return False
+
+    monkeypatch.setattr(Track, "_permit", refused)
+    track = whole((1.0, delta("So")), (20.0, delta(" on")), (20.1, FINISH), (20.1, DONE), (20.1, None))
+    record = run(track.run())
+    assert (text(track), record.total_ms) == ("So on", pytest.approx(20_100))
+    assert asked == [Role.FAILOVER] * 2
+
+
+def test_an_attempt_that_only_thinks_gets_a_rival_where_only_an_answer_wins() -> None:
+    track = whole(
+        (1.0, delta(reasoning_content="hm")),
+        win_on=WinOn.ANSWER,
+        clocks=msgspec.structs.replace(PATIENT, stall_s=300.0),
+    )
+    record = run(track.run())
+    assert text(track) == "other"
+    assert record.total_ms == pytest.approx(121_400)
