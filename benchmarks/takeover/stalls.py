@@ -76,7 +76,7 @@ def buffered(dice: random.Random) -> Text:
 
 
 FLEET: Mapping[str, tuple[int, Callable[[random.Random], Text], str]] = {  # deployments, streams, where described
-    "steady": (5, steady, "arize.com, What Is Inter-Token Latency"),
+    "steady": (8, steady, "arize.com, What Is Inter-Token Latency"),
     "waits for prompts of others": (2, prefilled, "vLLM, Optimization and tuning: chunked prefill"),
     "preempted at times": (2, preempted, "vLLM, Optimization and tuning: preemption"),
     "read by a content filter": (2, filtered, "Azure OpenAI, Content streaming"),
@@ -136,7 +136,7 @@ class Deployment:
             limit_s = yield from self._silence(pause_s)
             if limit_s < pause_s and not noticed:
                 noticed = True
-                self._pauses.noticed()
+                self._pauses.noticed(limit_s)
                 if pause_s == inf:
                     self.found.noticed_s.append((number, limit_s))
                 else:
@@ -146,7 +146,7 @@ class Deployment:
             self._now += max(0.0, pause_s - limit_s)
             yield
             if pause_s > LONG_S:
-                self._pauses.recovered(pause_s)
+                self._pauses.recovered(Came.TEXT, pause_s)
         self._pauses.streams += 1
 
     def _silence(self, pause_s: float) -> Generator[None, None, float]:

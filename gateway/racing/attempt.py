@@ -247,6 +247,8 @@ class Attempt:
         race = self.race
         services = race.open_call.services
         pauses = services.pauses[self.deployment.name]
+        if pauses.pool is None:
+            services.pauses.pool(pauses, race.call.model)
         clocks = AttemptClocks(self.deployment.clocks, self.task, services.clock, race.loop, pauses, silenced=self)
         try:
             try:

@@ -279,7 +279,7 @@ class AnswerReader:
                 meaningful = True
                 self._lesson = event.raw, chunk
         if latest is not None:
-            self._clocks.event(now, came(latest) if latest.meaningful else Came.OTHER, meaningful=meaningful)
+            self._clocks.event(now, came(latest) if latest.meaningful else Came.BOUNDARY, meaningful=meaningful)
         self._take_text(chunks)
         kept = b"".join(forward) if dropped else block
         draft.forward.append(kept)

@@ -6,7 +6,7 @@ stores its time. When the timer fires, it checks that time and, if it is too ear
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
@@ -28,7 +28,8 @@ class Came(Enum):
 
     TEXT = "text"
     THINKING = "thinking"
-    OTHER = "other"  # a call of a tool, which some vendors send only at its end, or the boundary of a block
+    ARGUMENTS = "arguments"  # of a call of a tool: some vendors send them only at their end
+    BOUNDARY = "boundary"  # of a block or an item, or of a tool that the vendor runs itself
 
     __hash__ = object.__hash__  # Enum's own is a Python call
 
@@ -37,63 +38,90 @@ def came(chunk: Chunk) -> Came:
     """Return the kind of an event that is not ``idle``."""
     if chunk.reasoning:
         return Came.THINKING
-    is_text = chunk.answer and chunk.text_chars and not (chunk.tools or chunk.names or chunk.of_tool)
-    return Came.TEXT if is_text else Came.OTHER
+    if chunk.tools or chunk.names:
+        return Came.ARGUMENTS
+    return Came.TEXT if chunk.answer and chunk.text_chars and not chunk.of_tool else Came.BOUNDARY
 
 
-# How long the streams of each deployment pause after text, learnt in this process: a pause that is long for its
-# deployment is noticed, and another deployment is asked beside it.
+# How long the streams of each deployment pause, by what came last, learnt in this process: a pause that is long for
+# its deployment is noticed, and another deployment is asked beside it.
 
 LATEST = 300  # streams whose pauses count
-FEWEST = 100  # streams from which the pauses of a deployment are known,
+FEWEST = 100  # streams from which the pauses of a deployment after text are known,
 UNKNOWN_S = 12.0  # and before that
+POOLED = 1_000  # streams from which those of the same model's other deployments do not count as well
 TIMES = 1.5  # the longest pause
 LEAST_S, MOST_S = 3.0, 30.0
+ABOVE = 1.3  # at least so many times the longest pause, also beyond ``MOST_S``
 LONG_S = LEAST_S / TIMES  # shorter pauses change nothing
-MOST_NOTICED, AMONG = 2, 50  # streams: a deployment with more notices has changed; for so many ``MOST_S`` holds
-NOTICED_S: Mapping[Came, float] = {Came.THINKING: 120.0, Came.OTHER: 60.0}
-MOST_DEPLOYMENTS = 1000  # clients may name their own
+NOTICED_S: Mapping[Came, float] = {Came.THINKING: 120.0, Came.ARGUMENTS: 60.0, Came.BOUNDARY: 60.0}
+
+# A deployment with more notices among so many streams may have changed, and is learnt anew with this limit. A silence
+# that lasts even so long is a stall, and so were the others.
+MOST_NOTICED, AMONG = 2, 50
+CHANGED_S = 45.0
+MOST_DEPLOYMENTS = 1000  # clients may name their own,
+MOST_POOLED = 20  # and of one model
 
 
 class Pauses:
-    """The long pauses after text of one deployment's latest streams."""
+    """The long pauses of one deployment's latest streams."""
 
-    __slots__ = ("_long", "_noticed", "streams")
+    __slots__ = ("_long", "_noticed", "pool", "streams")
 
     def __init__(self) -> None:
         self.streams = 0  # that came to their end: counted by whoever reads them
-        self._long: deque[tuple[int, float]] = deque()  # stream and seconds, ever shorter: the first is the longest
+        self.pool: list[Pauses] | None = None  # those of its model; set by the first stream
+        # By what came last: stream and seconds, ever shorter, so that the first is the longest.
+        self._long: dict[Came, deque[tuple[int, float]]] = {}
         self._noticed: deque[int] = deque(maxlen=MOST_NOTICED)  # how many streams had ended at the latest notices
 
-    def recovered(self, pause_s: float) -> None:
+    def recovered(self, came: Came, pause_s: float) -> None:
         """Count a pause longer than ``LONG_S`` after which the stream went on."""
-        while self._long and self._long[-1][1] <= pause_s:
-            self._long.pop()
-        self._long.append((self.streams, pause_s))
+        long = self._long.setdefault(came, deque())
+        while long and long[-1][1] <= pause_s:
+            long.pop()
+        long.append((self.streams, pause_s))
 
-    def noticed(self) -> None:
-        """Count a pause after which another deployment was asked."""
-        self._noticed.append(self.streams)
+    def refill(self, longest_s: Sequence[float]) -> None:
+        """Count streams of an earlier process by their longest pauses after text, the latest last."""
+        for pause_s in longest_s:
+            if pause_s > LONG_S:
+                self.recovered(Came.TEXT, pause_s)
+            self.streams += 1
 
-    @property
-    def longest_s(self) -> float:
-        """The longest pause from which one of the latest streams recovered; 0 if none was longer than ``LONG_S``."""
-        while self._long and self._long[0][0] <= self.streams - LATEST:
-            self._long.popleft()
-        return self._long[0][1] if self._long else 0.0
+    def noticed(self, limit_s: float) -> None:
+        """Count a pause after text that was noticed after ``limit_s``."""
+        if limit_s >= CHANGED_S:
+            self._noticed.clear()
+        else:
+            self._noticed.append(self.streams)
+
+    def longest_s(self, came: Came = Came.TEXT) -> float:
+        """Return the longest pause from which one of the latest streams recovered; 0: none longer than ``LONG_S``."""
+        long = self._long.get(came, ())
+        while long and long[0][0] <= self.streams - LATEST:
+            long.popleft()
+        return long[0][1] if long else 0.0
 
     def noticed_s(self, came: Came) -> float:
         """Return after how many seconds of silence another deployment should be asked."""
+        if came is Came.TEXT and len(self._noticed) == MOST_NOTICED and self._noticed[0] > self.streams - AMONG:
+            return CHANGED_S
+        few = self.pool is not None and self.streams < POOLED
+        longest_s = max(each.longest_s(came) for each in self.pool or ()) if few else self.longest_s(came)
         if came is not Came.TEXT:
-            return NOTICED_S[came]
-        if len(self._noticed) == MOST_NOTICED and self._noticed[0] > self.streams - AMONG:
-            return MOST_S
+            return max(NOTICED_S[came], TIMES * longest_s)
         least_s = LEAST_S if self.streams >= FEWEST else UNKNOWN_S
-        return min(MOST_S, max(least_s, TIMES * self.longest_s))
+        return max(ABOVE * longest_s, min(MOST_S, max(least_s, TIMES * longest_s)))
 
 
 class PausesByDeployment(dict[str, Pauses]):
     """The pauses of all deployments in this process; beyond ``MOST_DEPLOYMENTS`` nothing is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pools: dict[str, list[Pauses]] = {}
 
     def __missing__(self, deployment: str) -> Pauses:
         """Return the pauses of a deployment that none are known of, and keep them."""
@@ -101,6 +129,18 @@ class PausesByDeployment(dict[str, Pauses]):
         if len(self) < MOST_DEPLOYMENTS:
             self[deployment] = pauses
         return pauses
+
+    def pool(self, pauses: Pauses, model: str) -> None:
+        """Count the pauses of a deployment for the others of ``model``, and theirs for it; only of its first model."""
+        pool = self._pools.setdefault(model, []) if len(self._pools) < MOST_DEPLOYMENTS else []
+        if len(pool) < MOST_POOLED:
+            pool.append(pauses)
+        pauses.pool = pool if pauses in pool else [pauses]
+
+    def refill(self, gaps_ms: Mapping[str, Sequence[float]]) -> None:
+        """Count streams of earlier processes by deployment: the longest gap in the text of each, the latest last."""
+        for deployment, longest_ms in gaps_ms.items():
+            self[deployment].refill([gap_ms / 1000 for gap_ms in longest_ms])
 
 
 class Silenced(Protocol):
@@ -156,7 +196,7 @@ class AttemptClocks:
         self._loop = loop
         self._started = self._quiet_since = clock()
         self._first_token = False
-        self._came = Came.OTHER
+        self._came = Came.BOUNDARY
         self._pauses = pauses
         self._paused_at: float | None = None
         self._finishing = False
@@ -200,8 +240,7 @@ class AttemptClocks:
 
     def _resumed(self, pause_s: float) -> None:
         """Learn from a pause after which the stream goes on."""
-        if self._came is Came.TEXT:
-            self._pauses.recovered(pause_s)
+        self._pauses.recovered(self._came, pause_s)
         if self._still and self._silenced is not None:
             self._still = False
             self._silenced.goes_on()
@@ -231,7 +270,7 @@ class AttemptClocks:
         else:
             quiet_s = clocks.stall_s
             if self._came is Came.TEXT:
-                quiet_s = min(quiet_s, max(TEXT_S, quiet_s / 2, 2 * self._pauses.longest_s))
+                quiet_s = min(quiet_s, max(TEXT_S, quiet_s / 2, 2 * self._pauses.longest_s()))
             quiet_s = min(quiet_s, FINISH_GRACE_S) if self._finishing else quiet_s
             since = self._quiet_since if self._paused_at is None else self._clock()
             due = (since + quiet_s, ErrorKind.STALL_TIMEOUT, quiet_s)
@@ -271,14 +310,14 @@ class AttemptClocks:
         after_text_s = pauses.noticed_s(Came.TEXT)
         if self._silenced is None or not self._first_token or self._finishing or self._paused_at is not None:
             return after_text_s
-        left_s = pauses.noticed_s(self._came) - (now - self._quiet_since)
+        left_s = (limit_s := pauses.noticed_s(self._came)) - (now - self._quiet_since)
         if left_s > SOON_S:
             return min(after_text_s, left_s)
         if now - self._due >= BUSY_S:
             return BUSY_S
         self._still = True
         if self._silenced.stands_still() and self._came is Came.TEXT:
-            pauses.noticed()
+            pauses.noticed(limit_s)
         return AGAIN_S
 
 

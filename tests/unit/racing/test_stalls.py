@@ -10,7 +10,7 @@ from gateway.core.attempts import Role, WinOn
 from gateway.core.calls import CallRecord
 from gateway.fleet.models import Clocks
 from gateway.racing.sinks import GatheringSink
-from gateway.racing.timeouts import UNKNOWN_S, Pauses
+from gateway.racing.timeouts import UNKNOWN_S, Came, Pauses
 from providers import ErrorKind, UpstreamError
 from providers.dialects import CHAT, COMPLETIONS, GEMINI, MESSAGES, RESPONSES, Dialect
 from tests.unit.racing.test_several import candidate
@@ -165,7 +165,7 @@ async def pauses_of(track: Track, *recovered_s: float) -> tuple[CallRecord, Paus
     race = track.race()
     pauses = race.open_call.services.pauses["a"]
     for pause_s in recovered_s:
-        pauses.recovered(pause_s)
+        pauses.recovered(Came.TEXT, pause_s)
     ending = await race.run()
     assert isinstance(ending, CallRecord)
     return ending, pauses
@@ -181,12 +181,12 @@ def test_pauses_after_text_are_learnt_from_streams_that_go_on() -> None:
     thinks, text, end = delta(reasoning_content="hm"), delta("So"), [(60.0, FINISH), (60.0, DONE), (60.0, None)]
     steps: list[tuple[float, Step]] = [(1.0, thinks), (20.0, text), (25.0, text), (33.0, thinks), (60.0, text), *end]
     _, pauses = run(pauses_of(Track(Timetable("a", steps), clocks=PATIENT)))
-    assert (pauses.longest_s, pauses.streams) == (pytest.approx(8.0), 1)
+    assert (pauses.longest_s(), pauses.streams) == (pytest.approx(8.0), 1)
 
 
 def test_a_stream_that_is_cut_for_standing_still_teaches_no_patience() -> None:
     _, pauses = run(pauses_of(Track(Timetable("a", [(1.0, delta("So"))]), clocks=PATIENT)))
-    assert (pauses.longest_s, pauses.streams) == (0.0, 0)
+    assert (pauses.longest_s(), pauses.streams) == (0.0, 0)
 
 
 # Where the client has seen nothing, another is asked beside a silent one, and the first with more goes on.
