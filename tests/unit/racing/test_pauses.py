@@ -121,9 +121,8 @@ def test_names_that_clients_make_up_fill_no_memory() -> None:
     assert pauses["one more"] is not pauses["one more"]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_in_a_fleet_one_healthy_stream_in_a_thousand_is_noticed_and_stopped_ones_within_seconds(seed: int) -> None:
-    results = fleet(60_000, seed)
+def test_in_a_fleet_one_healthy_stream_in_a_thousand_is_noticed_and_stopped_ones_within_seconds() -> None:
+    results = fleet(120_000, seed=1)
     for found in results.values():
         assert len(found.false) <= found.streams / 1_000
     found = together(results)
