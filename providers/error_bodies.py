@@ -19,6 +19,7 @@ from providers.redaction import redact, redact_json
 # milliseconds).
 
 LONGEST_BELIEVED_S = 60.0  # daily quotas send hours; a deployment is tried again every minute nevertheless
+NO_LIMIT = -1.0  # what some send as the remainder, where there is no limit or none is known
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 _UNIT_SECONDS = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
@@ -60,7 +61,7 @@ def headroom(headers: Mapping[str, str]) -> float | None:
         if "ratelimit" not in name or "remaining" not in name:
             continue
         remaining, limit = _leading(text), _leading(headers.get(name.replace("remaining", "limit"), ""))
-        if remaining is None or limit is None or limit <= 0:
+        if remaining is None or limit is None or remaining == NO_LIMIT or limit <= 0:
             continue
         share = min(1.0, max(0.0, remaining / limit))
         least = share if least is None else min(least, share)

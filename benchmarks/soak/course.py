@@ -24,7 +24,7 @@ from benchmarks.harness.servers import Server
 from benchmarks.soak import provider
 from benchmarks.soak.jobs import KINDS, Ending, Job, Made, allowed, drawn, make
 from benchmarks.soak.provider import MEDIAN_S, NOWHERE
-from benchmarks.soak.report import Report, Sample, attempts_of, compared, growth, look, read
+from benchmarks.soak.report import Report, Sample, attempts_of, compared, growth, look, narrowed, read
 from gateway.ledger import create_engine
 from tests.services.servers import free_port
 
@@ -196,6 +196,7 @@ async def _soaked(order: Order, course: Course, database_url: str, log: Path, ti
     engine = create_engine(database_url)
     try:
         rows, refused = await read(engine)
+        reasons = await narrowed(engine)
         amiss = [one for one in course.made if one.ending not in allowed(one.job)]
         away = [one for one in course.made if one.ending is Ending.TURNED_AWAY and one.job.fault is None]
         attempts = await attempts_of(engine, [one.job.request_id for one in (*amiss, *away)])
@@ -212,6 +213,7 @@ async def _soaked(order: Order, course: Course, database_url: str, log: Path, ti
         reloads_seen=len(met.generations - {0}),
         faults={**met.faults, "refused": refused, "leaves": endings[Ending.LEFT]},
         endings={str(ending): number for ending, number in endings.items()},
+        narrowed=reasons,
         amiss=[_told(one, attempts.get(one.job.request_id, ())) for one in amiss],
         turned_away=[_told(one, attempts.get(one.job.request_id, ())) for one in away],
         crashes=list(_crashes(log)),

@@ -133,6 +133,18 @@ async def read(engine: AsyncEngine) -> tuple[list[Row], int]:
         return rows, int((await connection.execute(refused)).scalar_one())
 
 
+async def narrowed(engine: AsyncEngine) -> dict[str, int]:
+    """Return how many calls had fewer attempts than asked for, by model and reason: a question of the guide to SQL."""
+    calls = tables.calls
+    asked = (
+        select(calls.c.model, calls.c.narrowed, func.count())
+        .where(calls.c.narrowed.is_not(None))
+        .group_by("model", "narrowed")
+    )
+    async with engine.connect() as connection:
+        return {f"{model} {reason}": number for model, reason, number in await connection.execute(asked)}
+
+
 async def attempts_of(engine: AsyncEngine, request_ids: Collection[str]) -> dict[str, list[str]]:
     """Return how the attempts of some calls went, in the order of their launch, by request id."""
     calls, attempts = tables.calls, tables.attempts
@@ -183,6 +195,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     reloads_seen: int  # by providers, in what they were sent
     faults: Mapping[str, int]  # how many calls met each
     endings: Mapping[str, int]
+    narrowed: Mapping[str, int]  # calls with fewer attempts than asked for, by model and reason
     amiss: Sequence[str]  # calls that ended as they must not
     turned_away: Sequence[str]  # calls that met nothing themselves; in ``endings`` are also those that did
     crashes: Sequence[str]  # lines of the gateway's log
@@ -244,6 +257,7 @@ def lines(report: Report) -> Iterator[str]:
     yield f"Faults met: {sum(report.faults.values()):,} ({_listed(report.faults)})."
     as_must = report.calls + report.warm_up_calls - len(report.amiss)
     yield f"Ended as they must: {as_must:,} ({_listed(report.endings)}); otherwise: {len(report.amiss):,}."
+    yield f"Fewer attempts than asked for: {_listed(report.narrowed) or 'never'}."
     unbegun = (
         f"; {report.books.unbegun:,} clients left before the gateway had read their calls"
         if report.books.unbegun

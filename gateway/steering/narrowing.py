@@ -16,6 +16,7 @@ from gateway.core.log import get_logger
 RECENT = 20  # calls that could have been narrowed; racing is narrowed if half of them were, for one reason
 FEWEST = 5  # narrowed calls, so that it is never told after one or two
 ENDS_AFTER_S = 60.0  # without that: calls that alternate would else be told one by one
+FEW = RECENT // 4  # of the recent calls at most, when it has ended: on quiet models a minute has few calls
 
 # What the requests themselves or the policy want: nobody has to do anything.
 _EXPECTED = {
@@ -72,7 +73,11 @@ class Narrowings:
             recent.unix_s.append(self._unix_clock())
         if reason is not None and recent.reasons.count(reason) >= max(FEWEST, len(recent.reasons) / 2):
             self._narrowed(model, recent, reason, now_s)
-        elif recent.told is not None and now_s - recent.held_at_s >= ENDS_AFTER_S:
+        elif (
+            recent.told is not None
+            and now_s - recent.held_at_s >= ENDS_AFTER_S
+            and recent.reasons.count(recent.told[0]) <= FEW
+        ):
             self._widened(model, recent)
         if recent.told is None and not any(recent.reasons):
             del self.models[model]

@@ -313,8 +313,10 @@ class Draft:
             return Why.BILLED
         holds = self._terms.holds
         # A fast decoder without measurements looks like a slow one; where answers are held, any other may be one.
+        # If the primary's speed was never measured either, answers here are too short for that.
         unsure = self._others if holds else [rival]
-        if self._lineup.after_s and not all(each.estimate.speed_known for each in unsure):
+        is_measured = self._lineup.after_s and self._primary.estimate.speed_known
+        if is_measured and not all(each.estimate.speed_known for each in unsure):
             return None
         saves_s = worth_s(self._lineup, self._primary, rival, kept=self._kept, holds=holds)
         least_s = floor_s(self._primary, self.race)

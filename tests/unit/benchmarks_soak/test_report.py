@@ -14,7 +14,8 @@ SAMPLES = [Sample(float(at), 100.0 + at / 10, 150, 100, 40, 9.0, calls=400 * at)
 BOOKS = Books(1_140, 0, (), (), (), ())
 GOOD = Report(
     interpreter="CPython", seed=1, calls=1_000, warm_up_calls=140, seconds=3.0, reloads=2, reloads_seen=2,
-    faults={"reset": 9}, endings={"answered": 1_140}, amiss=(), turned_away=(), crashes=(), books=BOOKS,
+    faults={"reset": 9}, endings={"answered": 1_140}, narrowed={"raced cooling": 7},
+    amiss=(), turned_away=(), crashes=(), books=BOOKS,
     start=REST, end=REST,
     rss_mb=Growth(110.0, 112.0), descriptors=Growth(150.0, 151.0), tasks=Growth(100.0, 100.0), samples=SAMPLES,
 )  # fmt: skip

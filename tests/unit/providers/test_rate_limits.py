@@ -57,6 +57,7 @@ def test_a_bare_duration_is_read() -> None:
     ("headers", "share"),
     [
         ({"x-ratelimit-limit-requests": "500", "x-ratelimit-remaining-requests": "125"}, 0.25),
+        ({"x-ratelimit-limit-requests": "500", "x-ratelimit-remaining-requests": "-1"}, None),
         (
             {
                 "x-ratelimit-limit-requests": "500",

@@ -14,12 +14,12 @@ QUIET = {"audit_share": 0.0}
 PRICES = dict.fromkeys("ab", Price(input_usd=1e-6, output_usd=1e-6))
 
 
-def of_two(a_s: tuple[float, ...], b_s: tuple[float, ...]) -> VirtualReplica:
-    """A replica whose two deployments took these times, again and again."""
+def of_two(a_s: tuple[float, ...], b_s: tuple[float, ...], speed_tps: float | None = 50.0) -> VirtualReplica:
+    """A replica whose two deployments took these times, again and again; no speed: answers too short to measure one."""
     replica = VirtualReplica(("a", "b"))
     for number in range(100):
-        replica.win("a", a_s[number % len(a_s)])
-        replica.win("b", b_s[number % len(b_s)])
+        replica.win("a", a_s[number % len(a_s)], speed_tps=speed_tps)
+        replica.win("b", b_s[number % len(b_s)], speed_tps=speed_tps)
     replica.now_s += 1.0
     return replica
 
@@ -40,6 +40,12 @@ def test_a_rival_that_never_wins_waits_as_a_hedge(objective: Objective, *, holds
     assert [launch.why for launch in plan.launches] == [Why.DRAWN, Why.WORTH]
     assert plan.launches[1].delay_s >= 0.27
     assert (plan.width_asked, plan.narrowed) == (2, Narrowed.NO_RIVAL_WORTH_IT)
+
+
+@pytest.mark.parametrize("objective", [Objective.READING, Objective.COMPLETION])
+def test_nor_does_it_start_where_answers_are_too_short_to_measure_a_speed(objective: Objective) -> None:
+    replica = of_two(*CONSTANT, speed_tps=None)
+    assert [launch.why for launch in usual(replica, objective=objective).launches] == [Why.DRAWN, Why.WORTH]
 
 
 @pytest.mark.parametrize("holds", [True, False])

@@ -70,6 +70,15 @@ def test_it_ends_after_a_minute_of_wide_calls(calls: Calls) -> None:
     assert [each["event"] for each in lines] == ["race.narrowed", "race.widened"]
 
 
+def test_on_a_quiet_model_whose_calls_alternate_it_is_told_once(calls: Calls) -> None:
+    with structlog.testing.capture_logs() as lines:
+        calls.end(*[Narrowed.COOLING] * RECENT)
+        for number in range(100):
+            calls.now_s += ENDS_AFTER_S
+            calls.end(Narrowed.COOLING if number % 2 else None)
+    assert [each["event"] for each in lines] == ["race.narrowed"]
+
+
 def test_without_calls_it_is_shown_for_a_minute(calls: Calls) -> None:
     calls.end(*[Narrowed.COOLING] * RECENT)
     calls.now_s += ENDS_AFTER_S - 1

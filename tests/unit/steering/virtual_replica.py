@@ -109,7 +109,7 @@ class VirtualReplica:
         ttft_s: float = 0.3,
         role: Role = Role.PRIMARY,
         *,
-        speed_tps: float = 50.0,
+        speed_tps: float | None = 50.0,
         stall_s: float = 0.0,
         judged_as: AnswerKind | None = None,
         flaw: Flaw | None = None,
