@@ -187,7 +187,7 @@ class RaceHandle(Protocol[Attempt_contra]):
         """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked."""
 
     def goes_on(self, attempt: Attempt_contra) -> None:
-        """Cut whoever was asked beside ``attempt``, which was silent: it has more of its answer."""
+        """Cut the attempts beside ``attempt``, which was silent: it has more of its answer."""
 
     async def begin(self, attempt: Attempt_contra, now: float) -> Forward | None:
         """Start the answer of an attempt that has won with a first token at ``now``."""

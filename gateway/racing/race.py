@@ -227,8 +227,8 @@ class Race:
     def stands_still(self, attempt: Attempt) -> bool:
         """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked.
 
-        While the client has seen nothing of the answer, whoever has the next token goes on, and the other is cut. Of a
-        stream that it sees, the open call's rescue takes care.
+        While the client has seen nothing of the answer, the first with another token goes on, and the other is cut. A
+        stream that it sees is continued by the open call's rescue.
         """
         if attempt is self.winner:
             if self.sink.streams:
@@ -246,7 +246,7 @@ class Race:
         return launch is not None
 
     def goes_on(self, attempt: Attempt) -> None:
-        """Cut whoever was asked beside ``attempt``, which was silent: it has more of its answer."""
+        """Cut the attempts beside ``attempt``, which was silent: it has more of its answer."""
         if attempt is self.winner and not self.sink.streams:
             for rival in self._attempts.others(attempt):
                 if not self.is_standing_by(rival):
