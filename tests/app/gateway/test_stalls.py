@@ -7,7 +7,7 @@ import pytest
 
 from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Raw
 from tests.app.gateway.broken_answers import BODIES
-from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_rescue import PATHS, WHOLE, Answer, asked, attempts, begun, rescuing, rest
 
 WORDS = [f"word{number}" for number in range(40)]
@@ -17,7 +17,8 @@ STALLED = [("alpha", "primary", "stalled"), ("beta", "takeover", "won")]
 
 @pytest.fixture(autouse=True)
 def noticed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.racing.timeouts.UNKNOWN_S", 0.2)
+    for name, seconds in (("UNKNOWN_S", 0.2), ("LEAST_S", 0.2), ("LONG_S", 0.1)):
+        monkeypatch.setattr(f"gateway.racing.timeouts.{name}", seconds)
 
 
 def standing(api: str = "chat", **options: Any) -> dict[str, Any]:
@@ -103,3 +104,43 @@ async def test_tools_are_never_watched(serve: Serve) -> None:
         call = await running.call()
         assert (call["takeover"], call["error_kind"]) == ("tools", "stall_timeout")
         assert running["beta"].counts.requests == 0
+
+
+async def whole(running: RunningGateway) -> str:
+    """Return the text of an answer that is not streamed, from a call that asks alpha first."""
+    body = {"model": MODEL, **BODIES[PATHS["chat"]], "provider": {"order": ["alpha", "beta"]}}
+    async with running.post(body) as response:
+        assert response.status == 200
+        return str((await response.json())["choices"][0]["message"]["content"])
+
+
+def plain() -> dict[str, Any]:
+    """Return a configuration without takeover."""
+    config = standing()
+    del config["models"][MODEL]["takeover"]
+    return config
+
+
+async def test_a_silent_whole_answer_is_given_by_another_without_takeover(serve: Serve) -> None:
+    words = [Delta(f"{word} ") for word in WORDS]
+    async with serve(alpha=[*words[:20], Hang()], beta=[Delta(ALL), Finish(), Done()], config=plain()) as running:
+        assert await whole(running) == ALL
+        assert await attempts(running) == [("alpha", "primary", "stalled"), ("beta", "failover", "won")]
+        await running["alpha"].reach(requests=1)
+        call = await running.call()
+        assert (call["error_kind"], call["takeover"]) == (None, None)
+
+
+async def test_a_whole_answer_that_goes_on_first_is_kept(serve: Serve) -> None:
+    async with serve(alpha=None, beta=[Hang()], config=plain()) as running:
+        asked_other = Gate(running["beta"].requested)
+        running["alpha"].script = [begun(), asked_other, Delta("wn"), Finish(), Done()]
+        assert await whole(running) == "The quick brown"
+        await running["beta"].reach(disconnects_before_first_token=1)
+        assert await attempts(running) == [("alpha", "primary", "won"), ("beta", "failover", "lost")]
+
+
+async def test_a_whole_answer_of_nothing_but_pings_is_given_by_another(serve: Serve) -> None:
+    pings = [step for _ in range(50) for step in (Raw(b": ping\n\n"), Raw(b"event: ping\ndata: {}\n\n"))]
+    async with serve(alpha=[begun(), *pings, Hang()], beta=[Delta(ALL), Finish(), Done()], config=plain()) as running:
+        assert await whole(running) == ALL
