@@ -76,7 +76,7 @@ $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashe
 endef
 
 # make bench WHAT=…
-BENCHES := speed peers instructions path overload limits edge ledger truth fleet steering soak
+BENCHES := speed peers instructions path overload limits edge ledger truth fleet failover steering soak
 # added TTFT, CPU a call and tokens/s of a call beside a pass-through proxy and nginx
 bench_speed = $(BIN)/python -m benchmarks.speed $(if $(QUICK),--quick)
 # beside LiteLLM, Portkey and TensorZero, which are installed under var/
@@ -97,6 +97,8 @@ bench_ledger = $(BIN)/python -m benchmarks.ledger $(if $(QUICK),--quick)
 bench_truth = $(BIN)/python -m benchmarks.truth $(if $(QUICK),--quick) $(if $(FAULTS),--faults)
 # four gateways, six providers, one Redis, real sockets, faults (four minutes)
 bench_fleet = $(BIN)/python -m benchmarks.fleet
+# sixteen ways in which a provider fails, before five setups; writes the table in the documentation (two minutes)
+bench_failover = $(BIN)/python -m benchmarks.failover $(if $(JSON),--json,--write)
 # simulate the steering policy against others (twenty minutes of one core; see benchmarks/steering)
 bench_steering = $(BIN)/python -m benchmarks.steering --plots var/steering --json var/steering.json
 # 100,000 calls, one in twenty with a fault: does the gateway keep anything of them? (five minutes; COUNT=20000)

@@ -188,6 +188,8 @@ class Race:
         self._hold.failed(attempt, self._running)
         if self._winner is not None or self._hold.leader is not None:
             return
+        if attempt.start.role is Role.PROBE and self._schedule.is_in_turn and self._running:
+            return
         if not self._replace() and not self._running:
             self._close(429 if kind is ErrorKind.RATE_LIMITED else 502)
 

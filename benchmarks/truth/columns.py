@@ -229,6 +229,10 @@ CALLS: Mapping[str, Sequence[Rule]] = {
     "region": [same(lambda _: REGION)],
     "request_id": [same(lambda call: str(call.made.job.number))],
     "answered_model": [same(lambda call: "pool" if call.made.job.scenario.name == "fallback" else None)],
+    "extras": [
+        same(lambda call: sum(bool(one.row["is_extra"]) for one in call.attempts)),
+        same(lambda _: 0, only=lambda call: call.row["launched"] == 1, name=", of one attempt"),
+    ],
     "width_asked": [same(lambda call: 2 if mode_of(call) == "race" else 1)],
     "narrowed": [same(lambda _: None, off=0.05)],  # of races, whose budget may be used up for a moment
     "takeover": [same(lambda _: None)],  # calls that have one, and other modes: figures.py, modes.py
@@ -514,6 +518,10 @@ ATTEMPTS: Mapping[str, Sequence[Rule]] = {
     "sentence_ms": [same(lambda _: None)],
     "speech_pause_ms": [same(lambda _: None)],
     "continues": [same(lambda _: None)],
+    "is_extra": [
+        same(lambda _: False, only=lambda one: one.row["number"] == 1),
+        same(lambda _: True, only=lambda one: one.row["role"] == "race", off=0.02, name=", of racers"),
+    ],
     "valid_ms": [same(lambda _: None)],
     "would_take_over": [
         same(lambda _: True, only=_crawls),
@@ -525,6 +533,9 @@ ATTEMPTS: Mapping[str, Sequence[Rule]] = {
     ],
     "is_kept": [same(lambda _: None)],
     "itl_max_ms": [near(lambda one: _gaps_ms(one, 1.0), only=_chunky, ms=1)],
+    "text_gap_max_ms": [
+        near(lambda one: _gaps_ms(one, 1.0), only=lambda one: _chunky(one) and not asks_tools(one.made.job), ms=1)
+    ],
     "itl": [same(_counts, only=_is_stream)],
     "cost_usd": [same(lambda one: bill([one]), only=_is_billed)],
     "cost_low_usd": [same(lambda one: bill([one]), only=_is_billed, name=" of an answer"), _side("low")],

@@ -255,7 +255,8 @@ class CallRunner:
         if sink.delivered is not None:
             from gateway.racing import Rescue  # noqa: PLC0415 - memory: off by default
 
-            rescue = Rescue(call, model, plan, open_call, sink, may_launch=partial(permits, self._context, entry))
+            permitted = partial(permits, self._context, entry)
+            rescue = Rescue(call, model, plan, open_call, sink, may_launch=permitted)
             ending = await rescue.run(prepared_race(self._context, entry, open_call, rescue, self.response_headers))
         else:
             ending = await prepared_race(self._context, entry, open_call, sink, self.response_headers).run()

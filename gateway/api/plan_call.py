@@ -10,7 +10,7 @@ from gateway.api.fitting import ResolvedModel
 from gateway.api.headers import NARROWED
 from gateway.api.overrides import with_override
 from gateway.api.request import ParsedRequest
-from gateway.core.attempts import AnswerKind, Narrowed, WinOn
+from gateway.core.attempts import AnswerKind, Narrowed, Role, WinOn
 from gateway.core.calls import Call, CallRecord, Kind, Mode, Objective
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
@@ -188,8 +188,12 @@ def prepared_race(
         context.services.seats.refused(model.name)
         narrow(Narrowed.CAPACITY)
 
+    is_rescued = False
+
     def may_launch(launch: Launch) -> bool:
-        permitted = permits(context, entry, launch)
+        nonlocal is_rescued
+        permitted = permits(context, entry, launch, is_first=not is_rescued)
+        is_rescued |= permitted and launch.role is Role.FAILOVER
         if steering.refused_by is not None:
             narrow(steering.refused_by)
         return permitted
@@ -201,11 +205,13 @@ def prepared_race(
     return Race(open_call, model, plan, sink, may_launch=may_launch, on_slot_refused=on_slot_refused)
 
 
-def permits(context: CallContext, entry: PlannedCall, launch: Launch) -> bool:
-    """Whether an attempt may start now; if it is extra, charge it."""
-    model = entry.model
+def permits(context: CallContext, entry: PlannedCall, launch: Launch, *, is_first: bool = True) -> bool:
+    """Whether an attempt may start now; if it is extra, charge it. ``is_first``: its call had no rescue yet."""
+    model, is_needed = entry.model, is_first and launch.role is Role.FAILOVER
     cost_usd = entry.plan.cost_usd.get(launch.deployment)
-    return context.steering.permit(model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer)
+    return context.steering.permit(
+        model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer, is_needed=is_needed
+    )
 
 
 def remember_prefix(context: CallContext, entry: PlannedCall, record: CallRecord) -> None:

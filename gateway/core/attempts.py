@@ -155,6 +155,7 @@ class AttemptStart(msgspec.Struct, frozen=True, gc=False):
     in_flight: int | None = None  # running attempts of this deployment in this process
     asked_tokens: int | None = None  # of the prompt, estimated; not a column
     continues: str | None = None  # the attempt whose answer it finishes
+    is_extra: bool | None = None  # another attempt of its call could still answer, or did; None: an older version's
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -171,6 +172,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     outcome: Outcome
     audited: bool = False
     continues: str | None = None  # the attempt whose answer it finishes
+    is_extra: bool | None = None  # at its launch another attempt of its call could still answer, or did
     connect_ms: float | None = None  # None if an open connection was reused
     headers_ms: float | None = None
     first_event_ms: float | None = None
@@ -195,6 +197,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     itl_p50_ms: float | None = None
     itl_p95_ms: float | None = None
     itl_max_ms: float | None = None
+    text_gap_max_ms: float | None = None  # the longest between two pieces of text with nothing else between them
     speech_pause_ms: float | None = None  # the longest time a listener had nothing left to hear; win_on: sentence
     # Of an attempt that lost: the tokens of its answer that were generated for nothing, at least and at most.
     wasted_low_tokens: int | None = None

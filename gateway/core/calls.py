@@ -171,6 +171,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     request_id: str | None = None  # the client's id of the request
     answered_model: str | None = None  # the fallback that answered; None: the requested model
     launched: int  # attempts started
+    extras: int | None = None  # of them, those that started while another one could still answer
     # What mode, width and budget would have launched at the start, at the model that was asked last; None: not raced.
     width_asked: int | None = None
     narrowed: Narrowed | None = None  # why fewer attempts were launched than that, or a later extra one was not

@@ -244,6 +244,7 @@ def _interrupted_call(start: CallStart) -> Row:
     """Return the row of a call whose gateway died: its end is unknown."""
     known = {
         "launched": len(start.attempts),
+        "extras": max(0, len(start.attempts) - 1),  # they were launched at once
         "api": start.endpoint,
         "size_class": decoded_class(start.prompt_class).size,
         "status_code": INTERRUPTED_STATUS,

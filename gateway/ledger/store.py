@@ -9,9 +9,19 @@ from sqlalchemy import text
 from gateway.core.calls import HourlySum, Spent
 from gateway.core.records import PROBES
 from gateway.ledger import folding, inserts, queries, retention
-from gateway.ledger.database import DATABASE_ERRORS, Database, engine_of, is_sqlite, long_turn, release, unreachable
+from gateway.ledger.database import (
+    DATABASE_ERRORS,
+    Database,
+    engine_of,
+    is_sqlite,
+    long_turn,
+    parse_url,
+    release,
+    unreachable,
+    url_of,
+)
 from gateway.ledger.entries import Entry
-from gateway.ledger.reports.reader import paid
+from gateway.ledger.reports.reader import Words, paid
 from providers.dialects import DIALECTS
 
 # The hourly sums of each deployment, read at startup.
@@ -130,6 +140,40 @@ def _spent_written(instant: datetime) -> str:
     return instant.strftime("%Y-%m-%d %H:%M:%S")
 
 
+# How long each deployment's streams paused within their text, read at startup. First the last hour: who had so
+# many streams in it soon learns anew what the day before would tell, and that may have millions of rows.
+STREAMS = 300  # of each deployment, the latest
+ENOUGH = 20_000  # streams of an hour
+_GAPS_QUERY = """
+with streams as (
+  select deployment, text_gap_max_ms, count(*) over () as n,
+    row_number() over (partition by deployment order by started_at desc, id desc) as place
+  from attempts where number > 0 and text_gap_max_ms is not null and started_at >= {since}
+)
+select deployment, text_gap_max_ms, n from streams where place <= {streams} order by deployment, place desc
+"""
+
+
+async def text_gaps(database: Database, now: datetime) -> dict[str, list[float]]:
+    """Return the longest gap of the text of each deployment's latest streams, in milliseconds, the latest last.
+
+    Raises:
+        LedgerError: the database is away, or its schema is older.
+
+    """
+    words = Words(is_postgres=not is_sqlite(parse_url(url_of(database))))
+    gaps_ms: dict[str, list[float]] = {}
+    for hours in (1, HOURS):
+        since = words.instant(now - timedelta(hours=hours))
+        result = await queries.run(database, _GAPS_QUERY.format(since=since, streams=STREAMS))
+        gaps_ms = {}
+        for deployment, gap_ms, _ in result.rows:
+            gaps_ms.setdefault(deployment, []).append(float(gap_ms))
+        if result.rows and result.rows[0][2] >= ENOUGH:
+            break
+    return gaps_ms
+
+
 # Of its own: one ships rows, one those of a dead worker, one adds up. One more is opened while it prunes.
 CONNECTIONS = 3
 
@@ -170,6 +214,14 @@ class Store(Protocol):
 
         Raises:
             LedgerError: it cannot be read.
+
+        """
+
+    async def text_gaps(self, now: datetime) -> dict[str, list[float]]:
+        """Return the longest gap of the text of each deployment's latest streams, in milliseconds, the latest last.
+
+        Raises:
+            LedgerError: they cannot be read.
 
         """
 
@@ -228,6 +280,10 @@ class SqlStore:
         """Return the spending of clients, also if the previous gateway was killed with rows that are in no sum."""
         await self.fold_all()
         return await spent(self._database, now, until)
+
+    async def text_gaps(self, now: datetime) -> dict[str, list[float]]:
+        """Return how long streams paused within their text."""
+        return await text_gaps(self._database, now)
 
     async def aclose(self) -> None:
         """Dispose of the engine."""

@@ -41,6 +41,17 @@ class Pruning:
         self._utc_now = utc_now
         self._problem: str | None = None  # the last one logged
 
+    async def text_gaps(self) -> dict[str, list[float]]:
+        """Return the longest gap of the text of each deployment's latest 300 streams, in milliseconds, the latest last.
+
+        Of the last day, or where that had very many streams of the last hour.
+
+        Raises:
+            LedgerError: the database is away, or its schema is older.
+
+        """
+        return await self._store.text_gaps(self._utc_now())
+
     async def prune(self) -> None:
         """Delete rows that are too old, and make the next partitions, unless another replica does.
 

@@ -161,7 +161,7 @@ class AnswerStream:
             self._clocks.pause(now)  # a slow client must not look like a silent provider
             await sink.write(block)
             if (blocked_s := self._clocks.resume()) > BLOCKED_S:
-                self._measurement.gaps.blocked(blocked_s)
+                self._measurement.blocked(blocked_s)
 
     def forward(self, data: bytes) -> bool:
         """Forward data at once if they only add text; return False if they must be parsed instead."""

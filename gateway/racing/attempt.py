@@ -65,6 +65,7 @@ class State(Enum):
 
 
 ACTIVE = frozenset({State.ASKED, State.HELD, State.EMPTY, State.ANSWERING})  # the attempts that may answer, or do
+RUNNING = ACTIVE - {State.EMPTY}  # of these, those whose providers still work
 UNAWAITED = frozenset({State.WATCHED, State.DRAINING})  # a race does not wait for their end
 
 FOLLOWING: Mapping[State, frozenset[State]] = {
@@ -223,6 +224,7 @@ class Attempt:
         self.deployment = deployment
         self.start = start
         self.state = State.ASKED
+        race.open_call.running += 1
         self.task: asyncio.Task[None] | None = None
         self.still = False  # whether it is silent in its answer, for longer than usual there
         self.ending: Ending | None = None  # set once; nothing is measured after that
@@ -332,6 +334,8 @@ class Attempt:
 
     def _go_to(self, state: State) -> None:
         assert state in FOLLOWING[self.state], f"{self.state} is never followed by {state}"
+        if (state in RUNNING) is not (self.state in RUNNING):
+            self.race.open_call.running += 1 if state in RUNNING else -1
         self.state = state
 
     def _ended(self, _task: asyncio.Task[None]) -> None:

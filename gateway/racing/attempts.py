@@ -10,7 +10,7 @@ import msgspec
 from gateway.core.attempts import AttemptStart, Outcome, Role
 from gateway.core.errors import ApiError, ClientDisconnected, CutByExpiry, CutByRevocation
 from gateway.fleet.models import Model
-from gateway.racing.attempt import ACTIVE, UNAWAITED, Attempt, RaceHandle, State
+from gateway.racing.attempt import ACTIVE, RUNNING, UNAWAITED, Attempt, RaceHandle, State
 from gateway.racing.call import OpenCall
 from gateway.racing.measurement import AUDIT_S, Measurement, Overtaken
 from gateway.racing.slots import Seat
@@ -28,7 +28,6 @@ from providers.dialects import Dialect
 # was launched like any extra attempt, under the same limits, which count a complete answer for each.
 
 _MAY_ANSWER = frozenset({State.ASKED, State.HELD})
-_MAY_BID = ACTIVE - {State.EMPTY}
 
 
 class BackupState(Enum):
@@ -135,7 +134,7 @@ class Attempts:
 
     def others(self, attempt: Attempt) -> list[Attempt]:
         """Return the attempts that may still bid besides ``attempt``."""
-        return [other for other in self.all if other is not attempt and other.state in _MAY_BID]
+        return [other for other in self.all if other is not attempt and other.state in RUNNING]
 
     def is_late(self, name: str) -> bool:
         """Whether it is too late to launch ``name``: two attempts were silent for its timeout, or one twice as long.

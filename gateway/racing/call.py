@@ -97,6 +97,8 @@ class OpenCall:
         self._kept: list[Kept] = [each for each in (fleet, body) if each is not None]
         self.cancelled_as = cancelled_as
         self.launched = 0  # attempts, at all models
+        self.running = 0  # of them, those that may answer, or do
+        self.extras = 0  # of them, those that started while another one ran, whatever their role
         self.width_asked: int | None = None  # attempts to start with, as the current model's plan says; None: no race
         self.narrowed: Narrowed | None = None  # why there were fewer of them, or no later extra one
         self.waited_s = 0.0  # for a seat
@@ -130,6 +132,9 @@ class OpenCall:
         if services.outbox.waiting:
             services.outbox.drain()
         self.launched += 1
+        is_extra = self.running > 0
+        if is_extra:
+            self.extras += 1
         return AttemptStart(
             id=services.new_id(),
             number=self.launched,
@@ -143,6 +148,7 @@ class OpenCall:
             in_flight=services.tasks.in_flight(deployment.name),
             asked_tokens=call.prompt_tokens,
             continues=self.broken[-1].attempt.id if self.broken else None,
+            is_extra=is_extra,
         )
 
     def begin(self, starts: Sequence[AttemptStart]) -> None:
@@ -207,6 +213,7 @@ class OpenCall:
             winner,
             deployments,
             launched=self.launched,
+            extras=self.extras,
             width_asked=self.width_asked,
             narrowed=self.narrowed,
             status_code=status_code,

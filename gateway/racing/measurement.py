@@ -298,6 +298,8 @@ class Measurement:
         "reported",
         "spoken_at",
         "started",
+        "text_at",
+        "text_gap_s",
         "valid_at",
     )
 
@@ -315,6 +317,8 @@ class Measurement:
         self.valid_at: float | None = None  # when it was known to be valid; only looked for with win_on: valid
         self.pause_s: float | None = None  # of speech: the longest time without anything left to hear
         self.last_at: float | None = None
+        self.text_at: float | None = None  # when the latest delta came, if that was text
+        self.text_gap_s = -inf  # between two deltas of text, less the time in which the client did not read
         self.meaningful = 0  # chunks with a meaningful delta
         self.chars = 0
         self.first_chunks = 0  # of them, those that arrived together with the first
@@ -344,6 +348,10 @@ class Measurement:
             self.first_chunks += 1
             self.first_chars += chunk.text_chars
         self.last_at = now
+        is_text = chunk.answer and chunk.text_chars and not (chunk.reasoning or chunk.tools or chunk.names)
+        if is_text and self.text_at is not None and now - self.text_at > self.text_gap_s:
+            self.text_gap_s = now - self.text_at
+        self.text_at = now if is_text else None
 
     def plain(self, number: int, chars: int, now: float) -> None:
         """Record ``number`` events with about ``chars`` of text in all that arrived together; not the first ones."""
@@ -357,6 +365,17 @@ class Measurement:
         self.gaps.add(now - (self.last_at or now))
         self.gaps.together += number - 1
         self.last_at = now
+        if self.text_at is not None and now - self.text_at > self.text_gap_s:
+            self.text_gap_s = now - self.text_at
+        if number > 1 and self.text_gap_s < 0.0:
+            self.text_gap_s = 0.0  # between those that arrived together
+        self.text_at = now
+
+    def blocked(self, seconds: float) -> None:
+        """Record that the client did not read for so many seconds, during the next gap."""
+        self.gaps.blocked(seconds)
+        if self.text_at is not None:
+            self.text_at += seconds
 
     def claims_at(self, win_on: WinOn) -> float | None:
         """Return the time of the delta that it can bid with, under ``win_on``; None before that."""

@@ -317,7 +317,7 @@ class Race:
         elif self._answers_beside(attempt):
             self._schedule.schedule_rescues()
         elif self.phase is Phase.RUNNING:  # else another has an answer; a release may just have made the held one win
-            self._go_on_after(error, was_ahead=was_ahead)
+            self._go_on_after(attempt, error, was_ahead=was_ahead)
 
     def _answers_beside(self, failed: Attempt) -> bool:
         """Whether another was asked beside ``failed``, which was silent. If the winner is silent, replace its rival."""
@@ -325,8 +325,10 @@ class Race:
             self.stands_still(self.winner)
         return self.winner is None and failed.still and bool(self._attempts.others(failed))
 
-    def _go_on_after(self, error: UpstreamError, *, was_ahead: bool) -> None:
+    def _go_on_after(self, attempt: Attempt, error: UpstreamError, *, was_ahead: bool) -> None:
         """Replace an attempt that failed; end the race if no other is left."""
+        if attempt.start.role is Role.PROBE and self._schedule.is_in_turn and self._attempts.active:
+            return  # the call did not wait for it
         is_replaced = self._add_one() if error.kind is ErrorKind.INVALID_ANSWER else self._replace()
         if not is_replaced and not self._attempts.active:
             self._fail()

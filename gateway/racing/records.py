@@ -6,6 +6,7 @@ the hot path.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from math import inf
 from typing import Protocol
 
 import msgspec
@@ -91,6 +92,8 @@ def attempt_record(
     reported, error = measurement.reported, ending.error
     tokens, tools = measurement.tokens(), reported.tool_calls
     gaps = measurement.gaps.figures() if measurement.meaningful else None
+    text_gap_s = measurement.text_gap_s  # as ``milliseconds`` rounds, without a call
+    text_gap_max_ms = None if text_gap_s == -inf else round(max(0.0, text_gap_s) * 1_000_000) / 1000
     secrets = exchange.secrets if exchange is not None else ()
     return AttemptRecord(
         id=start.id,
@@ -104,6 +107,7 @@ def attempt_record(
         outcome=ending.outcome,
         audited=start.audited,
         continues=start.continues,
+        is_extra=start.is_extra,
         connect_ms=measurement.connect_ms,
         headers_ms=headers_ms,
         first_event_ms=first_event_ms,
@@ -137,6 +141,7 @@ def attempt_record(
         itl_p50_ms=gaps.p50_ms if gaps is not None else None,
         itl_p95_ms=gaps.p95_ms if gaps is not None else None,
         itl_max_ms=gaps.max_ms if gaps is not None else None,
+        text_gap_max_ms=text_gap_max_ms,
         speech_pause_ms=None if measurement.pause_s is None else milliseconds(measurement.pause_s),
         itl=gaps.counts if gaps is not None else None,
         model=start.model,
@@ -355,6 +360,7 @@ def call_record(
     deployments: Mapping[str, Deployment],
     *,
     launched: int,
+    extras: int,
     width_asked: int | None,
     narrowed: Narrowed | None,
     status_code: int,
@@ -393,6 +399,7 @@ def call_record(
         first_was_invalid=first_was_invalid(bill.attempts) if call.win_on is WinOn.VALID else None,
         answered_model=answered_model,
         launched=launched,
+        extras=extras,
         width_asked=width_asked,
         narrowed=narrowed,
         winner_attempt_id=winner.id if winner is not None else None,

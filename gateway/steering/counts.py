@@ -9,7 +9,8 @@ failed. With an ``s`` before them (``se17``, ``sae17``, ``|saud``) they count at
 more. ``|n``, ``|err`` (attempts ended with a first token or an error), ``|lim`` (429s), ``|won``, ``|tok``, ``|sec``
 (decode), ``|gtok``, ``|gsec`` (decode with estimated tokens, never published), ``|etok``, ``|esec`` (end to end),
 ``|ans``, ``|burst`` (answers whose speed is measurable; those out of a buffer), ``|stall`` (seconds of unusual silence
-in winners' answers, the longest of each), ``|judged``, ``|flawed`` (winners' complete answers; those with a flaw). For
+in winners' answers, the longest of each), ``|down`` (errors of ``|err`` while the deployment was broken or out, which
+say nothing of the time after it), ``|judged``, ``|flawed`` (winners' complete answers; those with a flaw). For
 the whole model ``req``, ``out`` (calls answered, their tokens).
 """
 
@@ -257,6 +258,7 @@ class Evidence(msgspec.Struct):
 
     n: float = 0.0
     err: float = 0.0
+    down: float = 0.0
     tok: float = 0.0
     sec: float = 0.0
     gtok: float = 0.0
@@ -271,12 +273,14 @@ class Evidence(msgspec.Struct):
     failed: dict[MeasuredApi, float] = {}  # of err, the same
 
     def attempts(self, api: MeasuredApi) -> tuple[float, float]:
-        """Return how many attempts for ``api`` have ended, and how many of these failed."""
+        """Return how many attempts for ``api`` have ended, and how many of these failed, without ``down``.
+
+        Probes that fail would else keep a deployment from its calls for minutes after it has recovered.
+        """
         if api is not MeasuredApi.ANSWERS:
             return self.ended.get(api, 0.0), self.failed.get(api, 0.0)
-        if not self.ended:
-            return self.n, self.err
-        return max(0.0, self.n - sum(self.ended.values())), max(0.0, self.err - sum(self.failed.values()))
+        n, err = self.n - self.down, self.err - self.down
+        return max(0.0, n - sum(self.ended.values())), max(0.0, err - sum(self.failed.values()))
 
 
 def event(deployment: str, api: MeasuredApi, ttft_s: float) -> str:
@@ -289,10 +293,17 @@ def cut(deployment: str, api: MeasuredApi, age_s: float) -> str:
     return _field(deployment, api, "q", bucket(age_s))
 
 
-def of_api(deployment: str, api: MeasuredApi, counts: Mapping[str, float]) -> Counts:
-    """Return the fields that tell ``counts``, of one attempt's end, from those of answers; none if it is for one."""
+def of_api(deployment: str, api: MeasuredApi, counts: Mapping[str, float], *, while_down: bool = False) -> Counts:
+    """Return the fields that tell ``counts``, of one attempt's end, from those of answers; none if it is for one.
+
+    ``while_down``: it failed at a deployment that was broken or out.
+    """
     names = fields(deployment)
-    if api is MeasuredApi.ANSWERS or names.n not in counts:
+    if names.n not in counts:
+        return {}
+    if while_down:
+        return {f"{deployment}|down": counts[names.err]}
+    if api is MeasuredApi.ANSWERS:
         return {}
     owner = f"{deployment}|{encoded_api(api)}"
     failed = {f"{owner}|failed": counts[names.err]} if names.err in counts else {}
@@ -367,4 +378,4 @@ def _evidence_place(field: str) -> tuple[str, str, MeasuredApi | None, int] | No
 
 _OF_API = frozenset({"ended", "failed"})
 _KINDS_OF_API = frozenset({"p", "q", *_OF_API})
-_EVIDENCE_TOTALS = frozenset({"n", "err", "tok", "sec", "gtok", "gsec", "ans", "burst", "won", "stall"})
+_EVIDENCE_TOTALS = frozenset({"n", "err", "down", "tok", "sec", "gtok", "gsec", "ans", "burst", "won", "stall"})

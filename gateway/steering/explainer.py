@@ -11,6 +11,7 @@ from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Objective
 from gateway.settings import RaceSettings
 from gateway.steering.affinity import Held
+from gateway.steering.budget import Budget
 from gateway.steering.candidates import Candidate, Lineup, Terms, Tier, costs_usd, preference
 from gateway.steering.constants import (
     COLD_EVENTS,
@@ -18,12 +19,12 @@ from gateway.steering.constants import (
     EXPLORE_SHARE,
     HEDGE_SHARE,
     MEETS_QUANTILE,
-    NEXT_AT_LATEST_S,
     RESCUE_FACTOR,
-    RESCUE_MAX_S,
-    RESCUE_MIN_S,
+    RESCUED_OF,
+    RESCUED_SHARE,
 )
-from gateway.steering.health import State
+from gateway.steering.estimates import Estimate
+from gateway.steering.health import Condition, State
 from gateway.steering.plans import Explanation, Launch, Plan, Prospect, Start, Why
 
 
@@ -36,21 +37,22 @@ def explained(
     held: Held,
     home: Candidate | None = None,
     answer_tokens: float,
-    tokens: float,
-    usd: float = 0.0,
+    budget: Budget,
+    probes: bool = False,
 ) -> Explanation:
-    """Explain ``plan``, made from ``lineup`` with ``tokens`` in the budget and ``held`` of the prompt in caches.
+    """Explain ``plan``, made from ``lineup`` with this ``budget`` and ``held`` of the prompt in caches.
 
-    ``usd`` are the saved dollars, if extra attempts are limited by cost.
+    ``probes``: whether such calls probe.
 
     ``home`` is the prompt's rendezvous deployment, if no cache is known to hold it.
     """
-    by_name = {each.deployment: each for each in lineup.candidates}
+    tokens, by_name = budget.tokens, {each.deployment: each for each in lineup.candidates}
     known = _Known(
         _chances(lineup, held, home),
         frozenset(each.deployment for each in lineup.near),
         held,
         costs_usd(by_name, answer_tokens, terms),
+        probes and not terms.stateful,
     )
     facts = _facts(plan, by_name, race, known, tokens) if plan.launches else {}
     ranked = sorted(
@@ -70,7 +72,7 @@ def explained(
         budget_tokens=round(tokens, 2),
         value_usd_per_s=race.value_usd_per_s or None,
         extra_usd_per_call=race.extra_usd_per_call,
-        budget_usd=None if race.extra_usd_per_call is None else usd,
+        budget_usd=None if race.extra_usd_per_call is None else budget.usd,
         **_bill(plan, by_name, known.costs),
         deployments=tuple(_prospect(each, race, terms, known) for each in ranked),
         excluded=terms.excluded or {},
@@ -80,7 +82,7 @@ def explained(
         ),
         rest=plan.rest,
         retry_after_s=plan.retry_after_s,
-        notes=(*plan.reasons, *_too_little(plan), *_full(lineup, terms), *_waiting(race, terms)),
+        notes=(*plan.reasons, *_too_little(plan), *_full(lineup, terms), *_waiting(race, terms), *_rescues(budget)),
         width_asked=plan.width_asked,
         narrowed=plan.narrowed,
     )
@@ -100,6 +102,13 @@ def _too_little(plan: Plan) -> tuple[str, ...]:
     return (f"no extra attempt at the start: {saves}",)
 
 
+def _rescues(budget: Budget) -> tuple[str, ...]:
+    if not budget.rescues:
+        return ()
+    most = RESCUED_SHARE * RESCUED_OF
+    return (f"{budget.rescues} rescues in the last {RESCUED_OF} calls; the budget pays for those beyond {most:g}",)
+
+
 def _waiting(race: RaceSettings, terms: Terms) -> tuple[str, ...]:
     if race.win_on is not WinOn.VALID or terms.answer_kind is AnswerKind.PLAIN:
         return ()
@@ -113,6 +122,7 @@ class _Known(msgspec.Struct, frozen=True):
     near: frozenset[str]
     held: Held
     costs: Mapping[str, float]
+    probes: bool
 
 
 def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Known) -> Prospect:
@@ -142,7 +152,7 @@ def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Kn
         canary=candidate.canary or None,
         held_bytes=known.held.get(name),
         score_s=round(candidate.score_s, 4),
-        passed_over=_passed_over(candidate, race, terms),
+        passed_over=_passed_over(candidate, race, terms, probes=known.probes),
         near=name in known.near,
         draw=round(known.chances.get(name, 0.0), 4),
     )
@@ -151,9 +161,9 @@ def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Kn
 _NO_SLOT = "no slot of max_in_flight_fleet is leased here and free"
 
 
-def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms) -> str | None:
+def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms, *, probes: bool) -> str | None:
     if candidate.condition.state is not State.OK:
-        return str(candidate.condition.state)
+        return f"{candidate.condition.state}{_asked_again(candidate.condition, probes=probes)}"
     if candidate.tier >= Tier.FLAWED:
         name = candidate.deployment
         full = _NO_SLOT if name in terms.leased else "max_in_flight requests are in flight"
@@ -165,6 +175,19 @@ def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms) -> str 
     if race.min_tok_s is not None and candidate.estimate.slower_than(race.min_tok_s):
         return f"decodes below min_tok_s {race.min_tok_s:g}"
     return f"too often later than ttft_ms {race.ttft_ms:g}"
+
+
+def _asked_again(condition: Condition, *, probes: bool) -> str:
+    """Return when a deployment that is left out is asked again."""
+    if condition.state is State.COOLING or condition.probe_in_s is None:
+        return ""
+    if probes:
+        return (
+            f": the next probe is due in {condition.probe_in_s:.0f} s" if condition.probe_in_s else ": a probe is due"
+        )
+    if condition.trial_in_s is None:
+        return ": with a budget of 0 no call probes it"
+    return f": with a budget of 0 no call probes it, and one uses it again on trial in {condition.trial_in_s:.0f} s"
 
 
 def _full(lineup: Lineup, terms: Terms) -> Iterator[str]:
@@ -185,7 +208,7 @@ def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, known
         **facts,
     )
     if launch.why is Why.RESCUE and launch.delay_s > cast("float", facts["rescue_s"]):
-        why += f"; the second rescue at twice that, {NEXT_AT_LATEST_S:g} s at most"
+        why += "; the second rescue at twice that"
     return Start(launch.deployment, round(launch.delay_s, 4), launch.role, launch.audited, is_extra, why)
 
 
@@ -234,7 +257,7 @@ def _facts(
         "chosen": _chosen(known.chances[primary], len(known.near)),
         "near": len(known.near),
         "share": 1.0 - min(race.budget, HEDGE_SHARE),
-        "hangs": _hangs(estimate.q95_s),
+        "hangs": _hangs(estimate),
         "offer": _offered(plan, race),
         "rescue_s": min((each.delay_s for each in plan.launches if each.why is Why.RESCUE), default=0.0),
     }
@@ -258,18 +281,14 @@ def _chosen(share: float, near: int) -> str:
     return "chosen for its score" if share >= _ALL else f"chosen for its score, for {share:.0%} of such calls"
 
 
-def _hangs(q95_s: float) -> str:
+def _hangs(estimate: Estimate) -> str:
     """Return when the primary counts as hanging, with the figures of which that is made."""
-    if not isfinite(q95_s):
-        return f"the primary often has no first token; a rescue starts after {RESCUE_MAX_S:g} s"
-    after_s = RESCUE_FACTOR * q95_s
-    limit = ""
-    if after_s < RESCUE_MIN_S:
-        limit = f", but {RESCUE_MIN_S:g} s at least"
-    elif after_s > RESCUE_MAX_S:
-        limit = f", but {RESCUE_MAX_S:g} s at most"
+    after_s, q95_s = estimate.hangs_s, estimate.q95_s
+    if after_s < RESCUE_FACTOR * q95_s:
+        return f"most of the primary's first tokens come much sooner; it counts as hanging after {after_s:.2f} s"
+    least = f", but {after_s:g} s at least" if after_s > RESCUE_FACTOR * q95_s else ""
     usual = f"95% of the primary's first tokens come within {q95_s:.2f} s"
-    return f"{usual}; it counts as hanging after {RESCUE_FACTOR:g} times that{limit}"
+    return f"{usual}; it counts as hanging after {RESCUE_FACTOR:g} times that{least}"
 
 
 def _bill(plan: Plan, by_name: Mapping[str, Candidate], costs: Mapping[str, float]) -> dict[str, float]:
@@ -301,6 +320,7 @@ _WORDS = {
     Why.RENDEZVOUS: "rendezvous: no cache is known to hold this prompt; of {near} that are about equally good, every"
     " replica sends prompts that begin with the same 4 KB to this one",
     Why.FLAWED: f"flawed: a last resort for such calls, but {EXPLORE_FLAWED_SHARE:.0%} of them see if it has recovered",
+    Why.TRIAL: "trial: it was broken, nothing has probed it for a minute, and one call has to show if it has recovered",
     Why.PROBE: "probe: it was broken and may have recovered",
     Why.EXPLORE: "explore: it was not asked for the longest time, and had {events:.1f} first tokens lately;"
     f" {EXPLORE_SHARE:.0%} of the calls ask such a one",

@@ -223,6 +223,8 @@ class Condition(msgspec.Struct, eq=False):
     headroom: float = 1.0  # 0 to 1, the expected unused part of its rate limit
     crowding: float = 1.0  # the factor of the load there on the time to first token
     launched_at_s: float = LONG_AGO_S  # the last launch of this replica
+    probe_in_s: float | None = None  # until a call may probe it; None: it is neither broken nor out
+    trial_in_s: float | None = None  # until one call uses it again, if nothing probes it before; None: it is not broken
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -327,6 +329,11 @@ class Health:
             self.load.crowding(self.in_flight + self.elsewhere, now_s),
             self.launched_at_s,
         )
+        if self._availability.refused:
+            condition.probe_in_s = max(0.0, self._next_probe_at_s - now_s)
+        elif self._open_until_s is not None:
+            condition.probe_in_s = max(0.0, self._next_probe_at_s - now_s)
+            condition.trial_in_s = max(0.0, self._trial_at_s - now_s)
         quiet = self._open_until_s is None and not condition.price_s and condition.headroom == 1.0
         if state is State.OK and quiet and not self.load.elastic:
             self.cached_condition = condition
@@ -527,13 +534,22 @@ class Health:
             return State.OK
         if now_s < self._open_until_s:
             return State.OPEN
-        unprobed_s = now_s - max(self._open_until_s, self._availability.tried_at_s)
-        return State.HALF_OPEN if unprobed_s < UNPROBED_S else State.OK
+        return State.HALF_OPEN if now_s < self._trial_at_s else State.OK
+
+    @property
+    def _trial_at_s(self) -> float:
+        return max(self._open_until_s or 0.0, self._availability.tried_at_s) + UNPROBED_S
+
+    @property
+    def _next_probe_at_s(self) -> float:
+        availability = self._availability
+        if availability.refused:
+            return max(availability.cooling_until_s, availability.tried_at_s + OUT_PROBE_EVERY_S)
+        opens_s = max(availability.cooling_until_s, self._open_until_s or 0.0)
+        return max(opens_s, availability.tried_at_s + PROBE_EVERY_S, self._probed_until_s)
 
     def _probe_due(self, state: State, now_s: float) -> bool:
-        if state is State.HALF_OPEN:
-            return now_s >= max(self._availability.tried_at_s + PROBE_EVERY_S, self._probed_until_s)
-        return state is State.OUT and self._availability.is_due(now_s)
+        return (state is State.HALF_OPEN or state is State.OUT) and now_s >= self._next_probe_at_s
 
     def _price(self, now_s: float) -> float:
         if not self._price_s:

@@ -28,10 +28,7 @@ from gateway.steering.constants import (
     HOME_LOAD,
     HOME_SLACK,
     MEETS_QUANTILE,
-    NEXT_AT_LATEST_S,
-    RESCUE_FACTOR,
-    RESCUE_MAX_S,
-    RESCUE_MIN_S,
+    TRIAL_HEDGED_S,
     WORTH_HELD,
 )
 from gateway.steering.health import State, probe_limit_s
@@ -101,7 +98,9 @@ class Draft:
         self.asked = self.raced = 0  # further attempts at the start: of the settings, and of what limits leave
         self.offer: Offer | None = None  # the further attempt that is worth its cost
         self.long_prompt = terms.prompt_tokens > race.max_prompt_tokens
-        self.launches = [Launch(primary.deployment, 0.0, Role.PRIMARY, why=why)]
+        self.explores = why is Why.TRIAL  # an attempt is watched, though it should lose
+        watch_s = probe_limit_s(primary.estimate.well_q95_s) if self.explores else None
+        self.launches = [Launch(primary.deployment, 0.0, Role.PRIMARY, self.explores, why, watch_s)]
         self.reasons = ["long prompt: hedged"] if self.long_prompt else []
         self._primary = primary
         self._others = others
@@ -115,7 +114,6 @@ class Draft:
         self._terms = terms
         self.cost_first = terms.objective is Objective.COST
         self.random = random
-        self.explores = False
 
     def add_others(self, canary: Candidate | None, tokens: float, *, probes: bool, configured: int) -> float | None:
         """Add all further attempts; return the start of the first rescue, None if two may never run at once.
@@ -123,7 +121,11 @@ class Draft:
         ``canary`` is the one drawn to be tried.
         """
         lineup, race = self._lineup, self.race
+        # A broken canary is tried in its turn: its configured share says how often.
+        probe = canary if canary is not None and canary.condition.probe_due else lineup.probe
         if self.strategy.in_turn:
+            if probe is not None and (race.budget > 0 or probes) and not self._terms.stateful:
+                self._explore(probe, Why.PROBE)
             if race.budget > 0:
                 self.add_rescues_of_one()
             if self._terms.asked is not None:
@@ -134,8 +136,7 @@ class Draft:
             self.ask()
         else:
             if race.budget > 0 or probes:
-                # A broken canary is tried in its turn: its configured share says how often.
-                self.add_second(canary if canary is not None and canary.condition.probe_due else lineup.probe, tokens)
+                self.add_second(probe, tokens)
             number = max(configured, len(lineup.candidates)) - len(lineup.canaries)
             self.add_late_and_raced(alone=not self._others and number <= 1)
         rescue_s = self.add_rescues(lineup.reserve)
@@ -342,17 +343,18 @@ class Draft:
         rescue_s = self._rescue_s()
         spares = [*self._spare, *[each for each in reserve if each is not self._primary]] if reserve else self._spare
         for number, spare in enumerate(spares[:2], start=1):
-            self._launch(spare, min(NEXT_AT_LATEST_S, number * rescue_s), Role.FAILOVER, Why.RESCUE)
+            self._launch(spare, number * rescue_s, Role.FAILOVER, Why.RESCUE)
         return rescue_s
 
     def add_rescues_of_one(self) -> None:
         """Add two rescues for a primary that runs alone and hangs, each if the budget allows it then."""
         rescue_s = self._rescue_s()
         for number, spare in enumerate([each for each in self._spare[:2] if each.tier < Tier.FULL], start=1):
-            self._launch(spare, min(NEXT_AT_LATEST_S, number * rescue_s), Role.HEDGE, Why.RESCUE)
+            self._launch(spare, number * rescue_s, Role.HEDGE, Why.RESCUE)
 
     def _rescue_s(self) -> float:
-        return min(RESCUE_MAX_S, max(RESCUE_MIN_S, RESCUE_FACTOR * self._primary.estimate.q95_s))
+        hangs_s = self._primary.estimate.hangs_s
+        return min(TRIAL_HEDGED_S, hangs_s) if self._why is Why.TRIAL else hangs_s
 
     def audit(self, share: float) -> None:
         """Draw whether attempts that start at once are watched to their first token if they lose.
@@ -397,11 +399,15 @@ class Draft:
 
     def late(self) -> Start:
         """Return the start of a hedge that the budget pays for."""
-        return hedged_at_s(self._primary.estimate.quantile_s(hedge_quantile(self.race.budget))), Why.LATE
+        return self._late_s(1.0 - hedge_quantile(self.race.budget)), Why.LATE
 
     def _late_s(self, share: float) -> float:
-        """Return the time after which only a ``share`` of the primary's first tokens comes, in seconds."""
-        return hedged_at_s(self._primary.estimate.quantile_s(1.0 - share))
+        """Return the time after which only a ``share`` of the primary's first tokens comes, in seconds.
+
+        Not later than the rescue: where many hang, the quantile is among first tokens that never came.
+        """
+        estimate = self._primary.estimate
+        return min(hedged_at_s(estimate.quantile_s(1.0 - share)), estimate.hangs_s)
 
     def _explore(self, candidate: Candidate, why: Why) -> None:
         """Launch ``candidate`` beside the primary, and watch the loser, so that neither figure is censored."""
@@ -478,6 +484,8 @@ def plan(
         chosen, weights_up_to = lineup.eligible(held) if held else (lineup.near, lineup.weights_up_to)
         primary = _draw(chosen, weights_up_to, random)
         why = Why.DRAWN if chosen is lineup.near else Why.CACHE_WARM
+    if primary.condition.trial_in_s == 0.0:
+        why = Why.TRIAL
     others = [each for each in lineup.ranked if each is not primary]
     draft = Draft(
         primary,
@@ -493,10 +501,7 @@ def plan(
         unlimited=unlimited,
     )
     rescue_s = draft.add_others(canary, tokens, probes=probes, configured=configured)
-    width_asked: int = 1
-    narrowed: Narrowed | None = None
-    if draft.asked:
-        width_asked, narrowed = draft.narrowed(limit, configured)
+    width_asked, narrowed = draft.narrowed(limit, configured) if draft.asked else (1, None)
     planned = {launch.deployment for launch in draft.launches}
     last = (*others, *lineup.reserve, *lineup.tripped) if lineup.reserve or lineup.tripped else others
     return Plan(

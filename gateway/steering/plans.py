@@ -22,6 +22,7 @@ class Why(StrEnum):
     CACHE_WARM = "cache warm"  # the primary: near the best, and its cache should hold most of the prompt
     RENDEZVOUS = "rendezvous"  # the primary: selected by the prompt's first bytes, the same in every replica
     FLAWED = "flawed"  # the primary: its answers had more flaws than its peers', and may be good again
+    TRIAL = "trial"  # the primary: broken, and not probed for so long that one call has to show if it has recovered
     PROBE = "probe"  # broken or out, may have recovered
     EXPLORE = "explore"  # the deployment used longest ago
     COLD_START = "cold start"  # the primary is new

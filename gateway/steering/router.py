@@ -30,7 +30,7 @@ from gateway.steering.learning import Lateness, Learning, NeverLate, OwnDelay
 from gateway.steering.narrowing import Narrowings
 from gateway.steering.outages import Outages, Strikes
 from gateway.steering.planner import home_of
-from gateway.steering.plans import Explanation, Launch, Plan
+from gateway.steering.plans import Explanation, Launch, Plan, Why
 from gateway.steering.prediction import size_of
 from gateway.steering.snapshots import Snapshots, recollect
 
@@ -115,10 +115,11 @@ class Steering:
         if race.extra_usd_per_call is not None:
             budget.earn(race.extra_usd_per_call)
         plan = self._planned_for(model, deployments, race, terms, prompt_class, budget=budget, explain=explain)
-        now_s = self._clock()
-        for launch in plan.launches:
-            if launch.role in EXPLORING:
-                self._learning.health_of(launch.deployment).probed(now_s, launch.watch_s)
+        if plan.explores:
+            now_s = self._clock()
+            for launch in plan.launches:
+                if launch.role in EXPLORING or launch.why is Why.TRIAL:
+                    self._learning.health_of(launch.deployment).probed(now_s, launch.watch_s)
         self._forget()
         return plan
 
@@ -163,19 +164,33 @@ class Steering:
         self._affinity.served(model, prefix, deployment, cached_tokens, self._clock())
 
     def permit(
-        self, model: str, launch: Launch, race: RaceSettings, *, cost_usd: float | None, payer: str | None = None
+        self,
+        model: str,
+        launch: Launch,
+        race: RaceSettings,
+        *,
+        cost_usd: float | None,
+        payer: str | None = None,
+        is_needed: bool = False,
     ) -> bool:
         """Whether an attempt may start now; if it is extra, charge it to the model, or to ``payer``, if given.
 
         Called when the attempt would start. ``cost_usd`` is its maximum cost at list price (``Plan.cost_usd``), None if
-        no price of the model is known.
+        no price of the model is known. ``is_needed``: the call's first rescue, which no limit in dollars refuses.
         """
         now_s = self._clock()
         room, _ = self._room(model, self._planned.get(model, ()), now_s)
         if self._full((launch.deployment,), now_s):
             room = 0.0
         limit = self.refused_by = self._budgets.draw(
-            model, launch.role, race, cost_usd=cost_usd, payer=payer or model, room=room, now_s=now_s
+            model,
+            launch.role,
+            race,
+            cost_usd=cost_usd,
+            payer=payer or model,
+            room=room,
+            is_needed=is_needed,
+            now_s=now_s,
         )
         if limit is not None and self._on_refused is not None:
             self._on_refused(model, limit)
@@ -339,7 +354,15 @@ class Steering:
         if explain:
             answer = expected_tokens(standings, terms)
             told = explained(
-                plan, lineup, race, terms, held=held, home=home, answer_tokens=answer, tokens=tokens, usd=budget.usd
+                plan,
+                lineup,
+                race,
+                terms,
+                held=held,
+                home=home,
+                answer_tokens=answer,
+                budget=budget,
+                probes=probes or race.budget > 0,
             )
             plan = msgspec.structs.replace(plan, explanation=told)
         return plan

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
@@ -147,6 +147,12 @@ class Gate(msgspec.Struct, frozen=True):
     event: asyncio.Event
 
 
+class Pause(msgspec.Struct, frozen=True):
+    """Wait so many seconds."""
+
+    seconds: float
+
+
 class Hang(msgspec.Struct, frozen=True):
     """Wait until the client hangs up."""
 
@@ -170,6 +176,7 @@ Step = (
     | Done
     | ErrorEvent
     | Gate
+    | Pause
     | Hang
     | Drop
 )
@@ -199,6 +206,8 @@ class Performance(ABC):
             match step:
                 case Gate(opened):
                     await opened.wait()
+                case Pause(seconds):
+                    await asyncio.sleep(seconds)
                 case Hang():
                     await asyncio.Event().wait()
                 case Drop():
@@ -396,6 +405,7 @@ class ScriptedProvider:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.script: Sequence[Step] = answer("Hello", " there", "!") if script is None else script
+        self.answers: Callable[[Any], Sequence[Step]] | None = None  # the script by a request's body, instead
         self.base_url = ""
         self.received: list[Received] = []
         self._once: deque[Sequence[Step]] = deque()
@@ -454,7 +464,9 @@ class ScriptedProvider:
     async def _receive(self, request: web.Request) -> tuple[Sequence[Step], Any]:
         body = msgspec.json.decode(await request.read())
         self._keep(request, body)
-        return (self._once.popleft() if self._once else self.script), body
+        if self._once:
+            return self._once.popleft(), body
+        return (self.script if self.answers is None else self.answers(body)), body
 
     def _keep(self, request: web.Request, body: Any) -> None:
         headers = {name.lower(): value for name, value in request.headers.items()}

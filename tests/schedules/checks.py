@@ -239,6 +239,9 @@ def each_attempt_has_one_outcome(evidence: Evidence) -> Iterator[str]:
         of_call = [each for each in evidence.store.attempts.values() if each.call_id == call.id]
         if call.launched != len(of_call):
             yield f"call {call.id}: launched {call.launched}, rows {len(of_call)}"
+        extra = [each.number for each in of_call if each.is_extra]
+        if call.extras != len(extra) or 1 in extra:
+            yield f"call {call.id}: {call.extras} extra attempts, the rows say {extra}"
         if sorted(each.number for each in of_call) != list(range(1, len(of_call) + 1)):
             yield f"call {call.id}: attempts numbered {sorted(each.number for each in of_call)}"
         won = [each for each in of_call if each.outcome is Outcome.WON]

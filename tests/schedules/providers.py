@@ -73,7 +73,12 @@ class Simulated:
     def behaviour(self, request: Request) -> Behaviour:
         """Return what it does with its next request."""
         del request
-        return self.behaviours[len(self.asked) % len(self.behaviours)] if self.behaviours else Behaviour()
+        found = self.behaviours[len(self.asked) % len(self.behaviours)] if self.behaviours else Behaviour()
+        if found.recovers_s is not None:
+            began_s = next((each.at for each in self.asked if each.behaviour.recovers_s is not None), self.loop.time())
+            if self.loop.time() - began_s >= found.recovers_s:
+                return msgspec.structs.replace(found, refusal=None, status=None)
+        return found
 
     def begin(self, request: Request, path: str) -> Asked:
         behaviour = self.behaviour(request)
@@ -167,9 +172,11 @@ class SimulatedUpstream:
         status = STATUS.get(kind) if kind is not None else behaviour.status
         if kind is None and status is not None:
             kind = kind_of_status(status)
+        if asked.begun and behaviour.habit == "refuses":
+            kind, status = ErrorKind.BAD_REQUEST, STATUS[ErrorKind.BAD_REQUEST]
         if kind is not None:
             self.provider.over(asked, "refused")
-            message = f"refused {asked.tag}"
+            message = behaviour.says or f"refused {asked.tag}"
             raise UpstreamError(kind, message, status=status, retry_after_s=behaviour.retry_after_s)
         asked.opened_at = self.provider.loop.time()
         return asked

@@ -41,6 +41,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     refusal: str | None = None  # an error kind, instead of headers
     status: int | None = None  # likewise, by the status of its HTTP answer
     retry_after_s: float | None = None
+    says: str | None = None  # the message of its refusal
+    recovers_s: float | None = None  # after the first that it refuses so: then it does no more
     first_s: float = 0.05  # when its first event comes, after the headers
     gap_s: float = 0.02  # between two events
     tokens: int = 4
@@ -60,7 +62,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     slow_at: int | None = None  # from this event on ``slow_gap_s`` is between two
     fast_at: int | None = None  # until this one
     slow_gap_s: float = 1.0
-    habit: str = "repeats"  # how it goes on with a text, one of HABITS
+    habit: str = "repeats"  # how it goes on with a text, one of HABITS; or "refuses" to
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +118,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     usual_tps: dict[str, float] = {}  # by provider: what is known of its speed
     stall_s: float = STALL_S
     total_s: float = TOTAL_S
+    models: dict[str, Any] = {}  # more of them, as a configuration has them
 
     def written(self) -> str:
         """Return it as JSON."""

@@ -114,6 +114,9 @@ class MemoryStore:
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         return []
 
+    async def text_gaps(self, now: datetime) -> dict[str, list[float]]:
+        return {}
+
     async def aclose(self) -> None:
         self.closed = True
 
@@ -438,6 +441,7 @@ def configured(scenario: Scenario, folder: Path, version: int) -> Settings:
             SPARE_MODEL: {"deployments": deployments(providers[2:], SPARE_MODEL), "race": {"mode": "single"}},
             VECTORS: {"deployments": deployments(providers, VECTORS)},
             VOICE: {"deployments": deployments(providers[:2], VOICE)},
+            **scenario.models,
         },
     }
     return load(None, {}, data, catalog=catalog())

@@ -313,6 +313,7 @@ _OF_PAGE: Mapping[str, Any] = {
         "error_kind": str | None,
         "ttft_ms total_ms": float | None,
         "launched": (int | None, "Attempts."),
+        "extras": (int | None, "Of these, those that started while another one of the call ran."),
         "width_asked": (
             int | None,
             "Attempts that its mode, width and budget would start with; null: it is not raced.",

@@ -443,20 +443,32 @@ async def test_what_a_process_has_spent_itself_is_not_of_before_its_start(ledger
     await engine.dispose()
 
 
-@pytest.fixture
-def of_0027(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Store rows with the columns of 0027, which every later schema takes."""
-    for table, record, names, json, added in (
-        ("attempts", AttemptRecord, "ATTEMPT_COLUMNS", ("price", "itl"), {"system_fingerprint"}),
-        ("calls", CallRecord, "CALL_COLUMNS", ("dropped", "tags"), {"narrowed", "width_asked"}),
+OF_0035 = frozenset({"extras", "is_extra", "text_gap_max_ms"})
+OF_0033 = OF_0035 | {"narrowed", "width_asked"}
+
+
+def without(added: frozenset[str], patch: pytest.MonkeyPatch) -> None:
+    """Store rows without these columns, as older versions do, which every later schema takes."""
+    for table, record, names, json in (
+        ("attempts", AttemptRecord, "ATTEMPT_COLUMNS", ("price", "itl")),
+        ("calls", CallRecord, "CALL_COLUMNS", ("dropped", "tags")),
     ):
         omitted = {*record.__struct_fields__} - {*getattr(ledger_entries, names)}
-        columns = ledger_entries.Columns(record, left_out=frozenset(added | omitted), json=json)
-        monkeypatch.setattr(ledger_entries, f"_{table.upper()}", columns)
-        monkeypatch.setattr(inserts, names, columns.names)
+        columns = ledger_entries.Columns(record, left_out=added | omitted, json=json)
+        patch.setattr(ledger_entries, f"_{table.upper()}", columns)
+        patch.setattr(inserts, names, columns.names)
         now, before = inserts._NAMES[table], ", ".join(columns.names)
-        monkeypatch.setitem(inserts._NAMES, table, before)
-        monkeypatch.setitem(inserts._TAKE_OVER, table, inserts._TAKE_OVER[table].replace(now, before))
+        patch.setitem(inserts._NAMES, table, before)
+        patch.setitem(inserts._TAKE_OVER, table, inserts._TAKE_OVER[table].replace(now, before))
+        fewer = now.count(",") - before.count(",")
+        on_sqlite = inserts._INSERT_SQLITE[table].replace(now, before).replace(", ?" * fewer, "", 1)
+        patch.setitem(inserts._INSERT_SQLITE, table, on_sqlite)
+
+
+@pytest.fixture
+def of_0027(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Store rows with the columns of 0027."""
+    without(OF_0033 | {"system_fingerprint"}, monkeypatch)
 
 
 @pytest.mark.usefixtures("of_0027")

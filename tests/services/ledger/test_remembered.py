@@ -4,16 +4,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from statistics import fmean
+from typing import Any
 
 import pytest
 
-from gateway.core.calls import Objective
+from gateway.core.calls import CallRecord, Objective
 from gateway.core.prompt_classes import answer_class
 from gateway.ledger.errors import SchemaOutdatedError
-from gateway.ledger.store import remembered
+from gateway.ledger.store import STREAMS, remembered, text_gaps
 from gateway.settings import RaceSettings
 from gateway.steering import MemoryBoard, Steering, Terms
 from tests.services.ledger.test_leaderboard import stored, traffic
+from tests.unit.ledger.records import call, new_id, won
 
 MODEL = "llama"
 
@@ -67,3 +69,36 @@ async def test_the_last_ten_minutes_are_left_to_the_board(ledger_url: str, tmp_p
     assert await remembered(ledger_url, now) == []
     later = await remembered(ledger_url, now + timedelta(minutes=30))
     assert sum(each.n for each in later if each.metric == "n") > 0
+
+
+def streams(deployment: str, at: datetime, *gaps_ms: float | None, **facts: Any) -> list[CallRecord]:
+    """Return calls a second apart, the last at this instant, whose text paused for so long at most."""
+    begun = [at - timedelta(seconds=len(gaps_ms) - number) for number in range(1, len(gaps_ms) + 1)]
+    return [
+        call(won(new_id(), deployment=deployment, started_at=each, text_gap_max_ms=gap_ms, **facts), started_at=each)
+        for each, gap_ms in zip(begun, gaps_ms, strict=True)
+    ]
+
+
+async def test_a_gateway_that_starts_knows_how_long_the_text_of_each_deployments_latest_streams_paused(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    now = datetime.now(UTC)
+    long_ago = streams("slow/x", now - timedelta(days=2), 9_000.0)
+    this_day = streams("rare/x", now - timedelta(hours=20), 4_000.0, None, 500.0)
+    latest = streams("quick/x", now, 8_000.0, *(float(number) for number in range(STREAMS)))
+    probes = streams("probed/x", now, 1_000.0, number=0)
+    await stored(ledger_url, tmp_path, [*long_ago, *latest, *this_day, *probes])
+    found = await text_gaps(ledger_url, now)
+    assert found == {"quick/x": [float(number) for number in range(STREAMS)], "rare/x": [4_000.0, 500.0]}
+
+
+async def test_where_an_hour_has_enough_streams_the_day_before_it_is_not_read(
+    ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = datetime.now(UTC)
+    records = [*streams("quick/x", now, 1.0, 2.0, 3.0), *streams("rare/x", now - timedelta(hours=2), 4_000.0)]
+    await stored(ledger_url, tmp_path, records)
+    assert set(await text_gaps(ledger_url, now)) == {"quick/x", "rare/x"}
+    monkeypatch.setattr("gateway.ledger.store.ENOUGH", 3)
+    assert await text_gaps(ledger_url, now) == {"quick/x": [1.0, 2.0, 3.0]}

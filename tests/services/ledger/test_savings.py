@@ -154,7 +154,11 @@ async def test_where_nobody_overtakes_racing_saved_nothing_and_that_is_told_with
     young = await value(ledger_url)
     assert (young["saved_ms"], young["saved_low_ms"], young["saved_high_ms"]) == (0.0, None, None)
     assert (young["verdict"], young["calls_more"]) == (("not yet", 1) if extra else (None, None))
-    await stored(ledger_url, tmp_path, *(one() for _ in range(171)))
+    await stored(ledger_url, tmp_path, *(one() for _ in range(71)))
+    wide = await value(ledger_url)  # nothing, or more than that: its calls do not say yet
+    assert wide["saved_low_ms_per_call"] == 0.0
+    assert (wide["verdict"], wide["calls_more"]) == (("not yet", pytest.approx(85, abs=1)) if extra else (None, None))
+    await stored(ledger_url, tmp_path, *(one() for _ in range(100)))
     row = await value(ledger_url)
     assert (row["basis"], row["saved_ms"], row["saved_low_ms"]) == ("seen", 0.0, 0.0)
     assert row["saved_high_ms_per_call"] == pytest.approx(high_ms, abs=0.1)

@@ -79,6 +79,7 @@ def rows() -> list[CallRecord]:
             prompt_tokens=50,
             wasted_low_tokens=0,
             wasted_high_tokens=400,
+            is_extra=True,
         )
         made.append(
             call(

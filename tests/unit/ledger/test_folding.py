@@ -54,6 +54,9 @@ class Notes:
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         return []
 
+    async def text_gaps(self, now: datetime) -> dict[str, list[float]]:
+        return {}
+
     async def aclose(self) -> None: ...
 
 

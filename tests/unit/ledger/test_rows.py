@@ -22,6 +22,8 @@ from gateway.ledger.entries import (
     Started,
     attempt_rows,
     call_rows,
+    decode,
+    encode,
     refusal_rows,
 )
 from gateway.ledger.tables import attempts, calls, refusals
@@ -128,8 +130,19 @@ def test_a_call_that_never_ended_is_interrupted_and_so_are_its_attempts() -> Non
     rows = Rows(Started(start))
     call = dict(zip(CALL_COLUMNS, rows.calls[0], strict=True))
     assert (call["status_code"], call["error_kind"], call["launched"]) == (500, "interrupted", 2)
+    assert call["extras"] == 1
     assert (call["total_ms"], call["winner_attempt_id"], call["cost_usd"]) == (None, None, None)
     assert (call["request_id"], call["answered_model"], call["dropped"]) == ("mine", None, None)
     assert (call["api"], call["size_class"]) == (start.endpoint, start.prompt_class % 10)
     first = dict(zip(ATTEMPT_COLUMNS, rows.attempts[0], strict=True))
     assert (first["call_id"], first["outcome"], first["censored_at_ms"]) == (start.id, "interrupted", None)
+
+
+def test_a_line_of_a_version_that_counted_no_extra_attempts_is_a_row_without_them() -> None:
+    line = msgspec.json.decode(encode(Finished(raced_call(extras=1))))
+    del line["call"]["extras"]
+    for each in line["call"]["attempts"]:
+        del each["is_extra"], each["text_gap_max_ms"]
+    rows = Rows(decode(msgspec.json.encode(line)))
+    assert rows.calls[0][CALL_COLUMNS.index("extras")] is None
+    assert {row[ATTEMPT_COLUMNS.index("is_extra")] for row in rows.attempts} == {None}

@@ -1,5 +1,6 @@
 import random
 from collections import Counter
+from math import inf
 
 import pytest
 
@@ -231,3 +232,41 @@ def test_of_short_gaps_the_quantiles_of_an_answer_are_exact() -> None:
     figures = gaps.figures()
     assert figures is not None
     assert (figures.p50_ms, figures.p95_ms, figures.max_ms) == (2.1, 3.4, 3.4)
+
+
+CALLED = delta(tool_calls=[{"index": 0, "id": "t", "function": {"name": "weather", "arguments": "{}"}}])
+
+
+@pytest.mark.parametrize(
+    ("timetable", "gap_s"),
+    [
+        ([(0.5, ROLE), (0.6, delta("a")), (0.7, delta("b")), (2.0, delta("c")), (2.1, delta("d"))], 1.3),
+        ([(0.5, delta(reasoning_content="hm")), (40.5, delta("a")), (40.6, delta("b"))], 0.1),
+        ([(0.5, delta("a")), (0.7, delta("b")), (9.0, delta(reasoning_content="hm")), (20.0, delta("c"))], 0.2),
+        ([(0.5, delta("a")), (0.7, delta("b")), (9.0, CALLED), (20.0, delta("c"))], 0.2),
+        ([(0.5, delta("a")), (0.6, ROLE), (0.9, delta("b")), (0.9, delta("c"))], 0.4),
+        ([(0.5, delta("a")), (9.0, usage())], None),
+        ([(0.5, delta("a")), (9.0, CALLED)], None),
+    ],
+)
+def test_the_longest_gap_of_the_text_leaves_out_what_lies_beside_thinking_and_tools(
+    timetable: list[tuple[float, bytes]], gap_s: float | None
+) -> None:
+    found = measured(*timetable).text_gap_s
+    assert found == (-inf if gap_s is None else pytest.approx(gap_s))
+
+
+def test_text_that_is_not_parsed_event_by_event_is_text_too() -> None:
+    measurement = measured((0.5, delta("a")), (0.7, delta("b")))
+    measurement.plain(5, 20, 13.2)
+    measurement.event(read_event(delta("c").removeprefix(b"data: ").strip()), 13.3)
+    assert measurement.text_gap_s == pytest.approx(2.5)
+
+
+def test_the_time_in_which_the_client_did_not_read_is_no_gap_of_the_text() -> None:
+    measurement = measured((0.5, delta("a")), (1.0, delta("b")))
+    measurement.blocked(30.0)
+    measurement.event(read_event(delta("c").removeprefix(b"data: ").strip()), 41.3)
+    assert measurement.text_gap_s == pytest.approx(0.5)
+    measurement.event(read_event(delta("d").removeprefix(b"data: ").strip()), 43.3)
+    assert measurement.text_gap_s == pytest.approx(2.0)

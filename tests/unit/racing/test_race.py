@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from gateway.core.attempts import Outcome, Role, WinOn
+from gateway.core.calls import Mode
 from gateway.core.errors import ShuttingDown
 from gateway.core.race_failures import (
     AllProvidersFailed,
@@ -563,3 +564,36 @@ def test_a_losers_cost_depends_on_whether_its_vendor_stops_the_bill(
     track = Track(answers("slow", 5.0), answers("quick", 0.1), price=price, bills_after_disconnect=bills)
     lost = run(track.run()).attempts[0]
     assert (lost.cost_usd, lost.cost_is_lower_bound) == (pytest.approx(cost_usd), lower_bound)
+
+
+def test_in_mode_single_a_probe_that_fails_is_not_replaced_while_the_call_has_its_own_attempt() -> None:
+    launches = [("good", 0.0, Role.PRIMARY), ("probed", 0.0, Role.PROBE)]
+    track = Track(
+        answers("good", 0.4),
+        refuses("probed", ErrorKind.SERVER_ERROR, 503, at=0.1),
+        answers("third", 0.1),
+        launches=launches,
+        rest=["third"],
+        mode=Mode.SINGLE,
+    )
+    record = run(track.run())
+    assert [(each.deployment, each.role) for each in record.attempts] == [
+        ("good", Role.PRIMARY),
+        ("probed", Role.PROBE),
+    ]
+    assert record.ttft_ms == pytest.approx(400)
+
+
+def test_in_mode_single_a_primary_that_fails_is_replaced_though_a_probe_still_runs() -> None:
+    launches = [("bad", 0.0, Role.PRIMARY), ("probed", 0.0, Role.PROBE)]
+    track = Track(
+        refuses("bad", ErrorKind.SERVER_ERROR, 503, at=0.1),
+        answers("probed", 60.0),
+        answers("third", 0.1),
+        launches=launches,
+        rest=["third"],
+        mode=Mode.SINGLE,
+    )
+    record = run(track.run())
+    assert track.outcomes == {"bad": Outcome.FAILED, "probed": Outcome.LOST, "third": Outcome.WON}
+    assert record.ttft_ms == pytest.approx(200)

@@ -300,6 +300,7 @@ class Track:
         open_call: OpenCall | None = None,
         fields: Mapping[str, Any] | None = None,
         deadline_ms: float | None = None,
+        mode: Mode = Mode.RACE,
     ) -> None:
         self.seats = seats or Seats()
         self.full: list[str] = []  # extra launches that found no room
@@ -320,7 +321,7 @@ class Track:
                 for name, delay, role in launches
             ),
             rest=tuple(rest),
-            mode=Mode.RACE,
+            mode=mode,
             rescue_s=rescue_s,
             tripped=frozenset(tripped),
             decode_s=decode_s or {},

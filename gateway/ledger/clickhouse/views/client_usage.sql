@@ -37,7 +37,7 @@ asked as (
     count() as n,
     countIf(error_kind is not null and (status_code in (424, 429) or status_code not between 400 and 499)) as n_failed,
     countIf(status_code = 499) as n_left,
-    countIf(launched > 1) as n_raced,
+    countIf(coalesce(extras, launched - 1) > 0) as n_raced,
     count(calls.ttft_ms) as n_ttft,
     sum(calls.ttft_ms) as ttft_ms,
     countIf(error_kind is null and calls.total_ms is not null) as n_total,

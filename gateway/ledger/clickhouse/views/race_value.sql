@@ -4,9 +4,9 @@ with asked as (
   select
     model,
     count() as calls,
-    countIf(calls.launched > 1) as calls_with_extra,
+    countIf(coalesce(calls.extras, calls.launched - 1) > 0) as calls_with_extra,
     sum(calls.launched) as launched,
-    sum(greatest(calls.launched - 1, 0)) as extra,
+    sum(coalesce(calls.extras, greatest(calls.launched - 1, 0))) as extra,
     sum(calls.abandoned_cost_low_usd) as abandoned_cost_low_usd,
     sum(calls.abandoned_cost_high_usd) as abandoned_cost_high_usd,
     countIf(is_compared) as n_compared,
@@ -135,11 +135,12 @@ ratio as (
       gross_ms) - held_ms * (1 + held_error) as low_ms,
     most_ms * pow(1 - high_square / 9 + 1.96 * sqrt(high_square) / 3, 3) - held_ms * (1 - held_error) as high_ms,
     is_enough and (is_audited or high_ms <= 5 * n_compared or high_ms <= 0.05 * ttft_ms) as is_told,
+    greatest(1, high_ms / 5 - n_compared) as few,  -- calls more that bring what is allowed to 5 ms a call
     multiIf(
       n_compared < 30 and (is_audited or n_compared * 6 < 30 * n), 30 - toFloat64(n_compared),
-      is_audited, 1,
-      n > 0, n_compared * (6 - n) / n,
-      n_sampled < 100, toFloat64(n_compared) * 6,
+      is_enough and is_audited, few,
+      n > 0, least(n_compared * (6 - n) / n, few),
+      n_sampled < 100, least(toFloat64(n_compared) * 6, few),
       null) as more
   from asked
   left join tried using (model)
@@ -239,6 +240,10 @@ select
     not is_told, 'not yet',
     high_ms < 0, 'lost',
     high_ms <= 5 * n_compared or high_ms <= 0.01 * ttft_ms, 'nothing worth its price',
+    low_ms <= 0, 'not yet',
     'saved') as verdict,
-  if(is_known and calls_with_extra > 0 and not is_told, toInt64(round(more + 0.499)), null) as calls_more
+  if(
+    is_known and calls_with_extra > 0
+      and (not is_told or (low_ms <= 0 and high_ms > 5 * n_compared and high_ms > 0.01 * ttft_ms)),
+    toInt64(round(more + 0.499)), null) as calls_more
 from placed

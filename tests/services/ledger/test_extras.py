@@ -1,0 +1,115 @@
+"""Extra attempts in the ledger: beside rows of versions that did not count them, and over upgrades."""
+
+from typing import Any
+
+import pytest
+
+from gateway.core.attempts import Role
+from gateway.core.calls import CallRecord
+from gateway.ledger import queries
+from gateway.ledger.database import create_engine, downgrade, migrate
+from gateway.ledger.entries import Finished
+from gateway.ledger.folding import fold_all
+from gateway.ledger.inserts import insert
+from tests.services.ledger.test_folding import OF_0035, without
+from tests.services.ledger.test_rollups import rows, store
+from tests.unit.ledger.records import call, failed, lost, new_id, won
+
+
+def alone() -> CallRecord:
+    return call(won(new_id(), is_extra=False, text_gap_max_ms=712.5), launched=1, extras=0)
+
+
+def failover() -> CallRecord:
+    """A call whose first attempt failed: the second replaced it."""
+    call_id = new_id()
+    second = won(call_id, 2, role=Role.FAILOVER, is_extra=False)
+    return call(failed(call_id, is_extra=False), second, launched=2, extras=0)
+
+
+def rescue() -> CallRecord:
+    """A call whose first attempt was silent, and was cut when the second answered."""
+    call_id = new_id()
+    second = won(call_id, 2, role=Role.FAILOVER, is_extra=True)
+    return call(lost(call_id, 1, is_extra=False), second, launched=2, extras=1)
+
+
+def race() -> CallRecord:
+    """A race of two, in which one failed and was replaced while the other ran."""
+    call_id = new_id()
+    others = failed(call_id, 2, is_extra=True), lost(call_id, 3, role=Role.FAILOVER, is_extra=True)
+    return call(won(call_id, is_extra=False), *others, launched=3, extras=2)
+
+
+def all_kinds() -> list[Any]:
+    return [Finished(each()) for each in (alone, failover, rescue, race)]
+
+
+async def told(url: str) -> tuple[int, int, float, int]:
+    """Return calls, those with an extra attempt, the extra attempts of all, and the calls of clients with one."""
+    (value,) = await rows(url, "select calls, calls_with_extra, extra_per_call from race_value")
+    (usage,) = await rows(url, "select sum(n_raced) as n_raced from client_usage")
+    calls, with_extra, per_call = value.values()
+    return int(calls), int(with_extra), round(per_call * calls, 6), int(usage["n_raced"])
+
+
+NEW = (4, 2, 3.0, 2)  # of ``all_kinds``, counted as they happened
+OLD = (4, 3, 4.0, 3)  # and by the number of attempts: failovers too
+
+
+async def test_what_replaced_a_failed_attempt_is_no_extra_one(ledger_url: str) -> None:
+    await store(ledger_url, all_kinds())
+    assert await told(ledger_url) == NEW
+    by_role = await rows(
+        ledger_url, "select role, count(*) as n from attempts where is_extra group by role order by role"
+    )
+    assert by_role == [{"role": "failover", "n": 2}, {"role": "race", "n": 1}]
+    assert await rows(ledger_url, "select text_gap_max_ms from attempts where text_gap_max_ms is not null") == [
+        {"text_gap_max_ms": 712.5}
+    ]
+
+
+async def test_rows_of_a_version_that_runs_on_count_as_they_did(
+    ledger_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        without(OF_0035, patch)
+        await store(ledger_url, all_kinds())
+    assert await rows(ledger_url, "select distinct extras from calls") == [{"extras": None}]
+    assert await told(ledger_url) == OLD
+    await store(ledger_url, all_kinds())
+    assert await told(ledger_url) == tuple(a + b for a, b in zip(OLD, NEW, strict=True))
+
+
+async def test_an_upgrade_leaves_sums_as_they_are_and_so_does_the_way_back(
+    ledger_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store(ledger_url, all_kinds())
+    await downgrade(ledger_url, "0034")
+    assert await told(ledger_url) == NEW  # as it was added up
+    with monkeypatch.context() as patch:
+        without(OF_0035, patch)
+        await store(ledger_url, all_kinds())
+    before = tuple(a + b for a, b in zip(OLD, NEW, strict=True))
+    assert await told(ledger_url) == before
+    await migrate(ledger_url)
+    assert await told(ledger_url) == before
+    assert await rows(ledger_url, "select distinct extras from calls") == [{"extras": None}]
+    await store(ledger_url, all_kinds())
+    assert await told(ledger_url) == tuple(a + b for a, b in zip(before, NEW, strict=True))
+
+
+async def test_rows_that_the_version_before_stored_are_added_up_after_the_upgrade(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await downgrade(postgres_url, "0034")
+    engine = create_engine(postgres_url)
+    with monkeypatch.context() as patch:
+        without(OF_0035, patch)
+        await insert(engine, all_kinds())
+    await migrate(postgres_url)
+    await insert(engine, all_kinds())
+    await fold_all(engine)
+    await engine.dispose()
+    assert await told(postgres_url) == tuple(a + b for a, b in zip(OLD, NEW, strict=True))
+    assert len((await queries.run(postgres_url, "select 1 from rollup_fresh")).rows) == 0
