@@ -14,7 +14,10 @@ _TIMEOUTS: Reasons = {
         " deployment is started much sooner. Thoughts, and pieces of calls, also end this wait if the client's API does"
         " not show them."
     ),
-    "stall_timeout_s": "How long a stream may pause between two events. Comments and pings do not count as events.",
+    "stall_timeout_s": (
+        "How long a stream may stand still; after text 60 s at most, or half of the setting if that is more. Comments,"
+        " pings and events with nothing in them do not count."
+    ),
     "total_timeout_s": "How long the whole answer may take. Off by default, as it cuts long answers.",
 }
 _LIMITS: Reasons = {

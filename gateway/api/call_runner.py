@@ -11,7 +11,7 @@ import msgspec
 
 from gateway.api.call_context import CallContext
 from gateway.api.headers import NARROWED, PLAN_HEADER, written
-from gateway.api.plan_call import PlanCall, PlannedCall, is_counted, prepared_race
+from gateway.api.plan_call import PlanCall, PlannedCall, is_counted, permits, prepared_race
 from gateway.api.preferences import Preferences, is_passed_on
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
@@ -302,10 +302,11 @@ class CallRunner:
             sink.delivered = delivered_of(used.call, used.model, open_call)
 
         ending: CallRecord | Unanswered | Broken
-        if model.takeover.slow is not None and sink.delivered is not None:
+        if sink.delivered is not None:
             from gateway.racing import Rescue  # noqa: PLC0415 - memory: off by default
 
-            rescue = Rescue(call, model, plan, open_call, sink)
+            permitted = partial(permits, self._context, entry)
+            rescue = Rescue(call, model, plan, open_call, sink, may_launch=permitted)
             race = prepared_race(self._context, entry, open_call, rescue, self.response_headers)
             ending = await self._hedged(race, partial(rescue.run, race), sink, entry, keep)
         else:

@@ -203,12 +203,8 @@ def prepared_race(
 
     def may_launch(launch: Launch) -> bool:
         nonlocal is_rescued
-        cost_usd, rescues = plan.cost_usd.get(launch.deployment), launch.role is Role.FAILOVER
-        is_needed = rescues and not is_rescued
-        permitted = steering.permit(
-            model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer, is_needed=is_needed
-        )
-        is_rescued |= rescues and permitted
+        permitted = permits(context, entry, launch, is_first=not is_rescued)
+        is_rescued |= permitted and launch.role is Role.FAILOVER
         if steering.refused_by is not None:
             narrow(steering.refused_by)
         return permitted
@@ -219,6 +215,15 @@ def prepared_race(
 
     call = entry.call
     return Race(open_call, model, plan, sink, may_launch=may_launch, on_slot_refused=on_slot_refused, call=call)
+
+
+def permits(context: CallContext, entry: PlannedCall, launch: Launch, *, is_first: bool = True) -> bool:
+    """Whether an attempt may start now; if it is extra, charge it. ``is_first``: its call had no rescue yet."""
+    model, is_needed = entry.model, is_first and launch.role is Role.FAILOVER
+    cost_usd = entry.plan.cost_usd.get(launch.deployment)
+    return context.steering.permit(
+        model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer, is_needed=is_needed
+    )
 
 
 def remember_prefix(context: CallContext, entry: PlannedCall, record: CallRecord) -> None:

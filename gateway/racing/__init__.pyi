@@ -40,6 +40,8 @@ from .takeover import Delivered as Delivered
 from .takeover import Takeover as Takeover
 from .takeover import delivered_of as delivered_of
 from .timeouts import AttemptClocks as AttemptClocks
+from .timeouts import Pauses as Pauses
+from .timeouts import PausesByDeployment as PausesByDeployment
 from .validation import CUT_SHORT as CUT_SHORT
 from .validation import Requested as Requested
 from .validation import answer_kind as answer_kind

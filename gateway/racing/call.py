@@ -69,7 +69,10 @@ class Rivals(Protocol[Race_contra]):
 
 
 class Rescuing(Protocol):
-    """The rescue of an answer that nearly stopped, by another deployment."""
+    """The rescue of an answer that stands still or nearly stopped, by another deployment."""
+
+    def stands_still(self, attempt: Any) -> bool:
+        """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked."""
 
     def settle(self) -> None:
         """Stop the continuation that runs beside the attempt that is about to end the call."""

@@ -114,15 +114,15 @@ class LaunchSchedule:
             self._take(name)
         return name
 
-    def extra(self) -> Launch | None:
-        """Return an extra launch beside an attempt whose answer is unusable; None if there is none.
+    def beside(self, role: Role) -> Launch | None:
+        """Return an extra launch beside an attempt whose answer is unusable, or that is silent; None if there is none.
 
         It uses the budget. A deployment that the budget refuses stays what it was: a rescue keeps its time.
         """
         name = self._chosen()
         if name is None:
             return None
-        launch = Launch(deployment=name, delay_s=0.0, role=Role.HEDGE)
+        launch = Launch(deployment=name, delay_s=0.0, role=role)
         if not self._may_launch(launch):
             return None
         self._take(name)

@@ -14,7 +14,7 @@ from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError
 from gateway.core.log import get_logger
 from gateway.fleet.models import Model
-from gateway.racing.attempt import Attempt, Bid
+from gateway.racing.attempt import Attempt, Bid, State
 from gateway.racing.attempts import Attempts
 from gateway.racing.call import Broken, OpenCall, Times, Unanswered
 from gateway.racing.hold import Hold
@@ -201,6 +201,8 @@ class Race:
         if self._over.cancelled():  # the client has just gone, and ``run`` has not been resumed yet
             self._abort(self.open_call.cancelled_as())
         if (phase := self.phase) in {Phase.ANSWERING, Phase.OVER}:
+            if phase is Phase.ANSWERING and self._overtakes_silence(attempt, now):
+                return Bid.WON
             return Bid.HELD if self.is_standing_by(attempt) else Bid.LOST
         # A single attempt has no other to wait for or to cut.
         may_be_held = len(self._attempts.all) > 1 and phase is Phase.RUNNING and attempt not in self._attempts.empty
@@ -227,6 +229,52 @@ class Race:
         self._win(attempt, self.open_call.services.clock())
         attempt.end_hold()
 
+    def stands_still(self, attempt: Attempt) -> bool:
+        """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked.
+
+        While the client has seen nothing of the answer, the first with another token goes on, and the other is cut. A
+        stream that it sees is continued by the open call's rescue.
+        """
+        if attempt is self.winner:
+            if self.sink.streams:
+                rescue = self.open_call.rescue
+                return rescue is not None and rescue.stands_still(attempt)
+            if self._attempts.call_backup(lambda backup: self._replace_silent(backup, self.open_call.services.clock())):
+                return True
+        elif self.phase is not Phase.RUNNING or attempt.state is not State.ASKED:
+            return False
+        if any(not other.still for other in self._attempts.others(attempt)):
+            return False  # another is asked already
+        launch = self._schedule.beside(Role.FAILOVER)
+        if launch is not None:
+            self._guarded(lambda: self._attempts.launch_next(launch.deployment))
+        return launch is not None
+
+    def goes_on(self, attempt: Attempt) -> None:
+        """Cut the attempts beside ``attempt``, which was silent: it has more of its answer."""
+        if attempt is self.winner and not self.sink.streams:
+            for rival in self._attempts.others(attempt):
+                if not self.is_standing_by(rival):
+                    rival.cut(Outcome.LOST)
+                    self._schedule.add(rival.deployment.name)
+
+    def _overtakes_silence(self, attempt: Attempt, now: float) -> bool:
+        """Let ``attempt`` win in place of a silent winner, of which the client has seen nothing; return if it may."""
+        winner = self.winner
+        if winner is None or not winner.still or self.sink.streams or self.is_standing_by(attempt):
+            return False
+        error = UpstreamError(ErrorKind.STALL_TIMEOUT, "stood still until another deployment answered")
+        self._failures.append((winner.deployment.name, error))
+        winner.failed_at = now
+        winner.cut(Outcome.STALLED, error)
+        self._win(attempt, now)
+        return True
+
+    def _replace_silent(self, backup: Attempt, now: float) -> None:
+        """Let a backup that has its first token win in place of the silent winner."""
+        if self._overtakes_silence(backup, now):
+            backup.end_hold()
+
     async def begin(self, attempt: Attempt, now: float) -> Forward | None:
         """Start the answer of ``attempt``, which has won with a first token at ``now``."""
         assert attempt.exchange is not None
@@ -243,6 +291,8 @@ class Race:
     async def complete(self, last: Block) -> None:
         """End the race with the winner's complete answer; its ``last`` events have not been sent yet."""
         if not self.call.streamed:
+            if self.winner is not None and self.winner.still:
+                self.goes_on(self.winner)
             self._attempts.dismiss_backup()
         self._close(200, None)
         await self.sink.end(last)
@@ -269,8 +319,16 @@ class Race:
         if was_winner and self._attempts.call_backup(self.release):
             if self.phase is Phase.RUNNING:  # if the backup fails too, it is replaced
                 self._schedule.schedule_rescues()
+        elif self._answers_beside(attempt):
+            self._schedule.schedule_rescues()
         elif self.phase is Phase.RUNNING:  # else another has an answer; a release may just have made the held one win
             self._go_on_after(attempt, error, was_ahead=was_ahead)
+
+    def _answers_beside(self, failed: Attempt) -> bool:
+        """Whether another was asked beside ``failed``, which was silent. If the winner is silent, replace its rival."""
+        if self.winner is not None and self.winner.still:
+            self.stands_still(self.winner)
+        return self.winner is None and failed.still and bool(self._attempts.others(failed))
 
     def _go_on_after(self, attempt: Attempt, error: UpstreamError, *, was_ahead: bool) -> None:
         """Replace an attempt that failed; end the race if no other is left."""
@@ -303,7 +361,7 @@ class Race:
             return None
         return Broken(winner.so_far(), error, self._claim.times(self._attempts.all, winner))
 
-    def supersede(self, error: UpstreamError) -> Broken | None:
+    def supersede(self, error: UpstreamError, outcome: Outcome) -> Broken | None:
         """Cut the winner and end the race without a record: another deployment continues the answer.
 
         Returns the delivered part as an answer that broke off with ``error``; None if the race was over.
@@ -312,7 +370,7 @@ class Race:
         if winner is None or self.phase is Phase.OVER or winner.ending is not None:
             return None
         times = self._claim.times(self._attempts.all, winner)
-        winner.cut(Outcome.SUPERSEDED)
+        winner.cut(outcome, None if outcome is Outcome.SUPERSEDED else error)
         self.open_call.services.outbox.drain()
         assert winner.record is not None  # built by the outbox
         broken = Broken(winner.record, error, times)
@@ -418,7 +476,7 @@ class Race:
         """Launch one more attempt beside an invalid answer: an extra one from the budget, or the next one in order."""
         if self._schedule.is_in_turn:
             return self._replace()
-        return self._attempts.launch_extra(self._schedule.extra())
+        return self._attempts.launch_extra(self._schedule.beside(Role.HEDGE))
 
     def _replace(self) -> bool:
         return self._replacements.replace()
