@@ -517,7 +517,7 @@ def a_rival_answers_when_its_winner_breaks(evidence: Evidence) -> Iterator[str]:
             yield f"call {call.id}: kept {[row.deployment for row in kept]}"
         behind = [row for row in of_model if row.is_overtaken and row.finish_reason is None]
         # A fallback beside it that has a first token may have overtaken it: then none of its own attempts has won.
-        is_alone = all(row.role is not Role.FALLBACK or row.token_ms is None for row in rows)
+        is_alone = all(row.model == MODEL or row.token_ms is None for row in rows)
         if keeps and behind and not kept and is_alone:
             yield f"call {call.id}: {[row.deployment for row in behind]} lost, and none of them was kept"
         for row in kept:
