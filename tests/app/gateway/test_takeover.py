@@ -459,7 +459,7 @@ OTHER, THIRD = "other", "third"
 def falling_back(*, other: dict[str, Any] | None = None, **model: Any) -> dict[str, Any]:
     """Return a configuration in which MODEL, at ``alpha``, has the fallbacks OTHER, at ``beta``, and THIRD."""
     single = {"race": {"mode": "single", "budget": 0}}
-    models = {
+    models: dict[str, dict[str, Any]] = {
         name: {"deployments": [{"deployment": f"{provider}/m", "continues": "prefix"}], **single}
         for name, provider in ((MODEL, "alpha"), (OTHER, "beta"), (THIRD, "gamma"))
     }
@@ -524,7 +524,11 @@ async def test_each_fallback_is_asked_until_one_continues(serve: Serve) -> None:
         falling_back(other={"takeover": "asked"}),
         falling_back(fallbacks=[{"model": OTHER, "causes": ["context"]}, THIRD]),
         falling_back(other={"deployments": [{"deployment": "beta/m", "continues": "no"}]}),
-        falling_back(other={"deployments": [{"deployment": "beta/m", "context_tokens": 10, "continues": "prefix"}]}),
+        falling_back(
+            other={
+                "deployments": [{"deployment": "beta/m", "capabilities": {"context_tokens": 10}, "continues": "prefix"}]
+            }
+        ),
         falling_back(
             other={
                 "deployments": [
@@ -565,16 +569,14 @@ async def test_a_fallback_that_breaks_as_well_is_continued_by_the_next(serve: Se
 
 
 async def test_one_that_was_asked_beside_it_in_vain_may_finish_it(serve: Serve) -> None:
-    async with serve(alpha=None, beta=None, config=falling_back(fallbacks=[OTHER], fallback_after=0.05)) as running:
+    async with serve(alpha=None, beta=None, gamma=None, config=falling_back(fallback_after=0.05)) as running:
+        lost = asyncio.Event()
         running["beta"].script = [Hang()]
-        running["alpha"].script = [Gate(running["beta"].requested), *half(Drop())]
-
-        async def later() -> None:
-            await running["beta"].disconnected.wait()
-            running["beta"].script = whole(REST)
-
-        changed = asyncio.create_task(later())
-        assert (await told(running))[0] == WHOLE
-        await changed
+        running["alpha"].script = [Gate(running["beta"].requested), *half(Gate(lost), Drop())]
+        asking = asyncio.create_task(told(running))
+        await running["beta"].disconnected.wait()
+        running["beta"].script = whole(REST)
+        lost.set()
+        assert (await asking)[0] == WHOLE
         asked = [BROKE, (OTHER, "fallback", "lost"), (OTHER, "takeover", "won")]
         assert await models_asked(running) == asked
