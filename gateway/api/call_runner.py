@@ -13,6 +13,7 @@ from gateway.api.call_context import CallContext
 from gateway.api.headers import NARROWED, PLAN_HEADER, written
 from gateway.api.plan_call import PlanCall, PlannedCall, is_counted, permits, prepared_race
 from gateway.api.preferences import Preferences, is_passed_on
+from gateway.core.attempts import Role
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
 from gateway.core.race_failures import NotAsked, RaceFailed, RejectedByProvider, all_cooling, race_failed
@@ -30,8 +31,8 @@ from gateway.racing import (
     Unanswered,
     delivered_of,
 )
-from gateway.settings import Cause, FallbackAfter
-from gateway.steering import Plan
+from gateway.settings import Cause, FallbackAfter, When
+from gateway.steering import Launch, Plan
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -105,6 +106,7 @@ class FallbackChain:
         self._tried = {asked}
         self._only_after_failure: set[str] = set()  # not asked beside a late model, as that may not pay for them
         self._failed: list[tuple[str, Cause]] = []  # models that could not answer, with the cause
+        self.continuing: dict[str, PlannedCall] = {}  # fallbacks that may continue an answer
         self._first_call: Call | None = None  # its id and times are kept by the calls for fallbacks
         try:
             self.entry = plan_model(asked, None)
@@ -131,6 +133,24 @@ class FallbackChain:
     def beside(self, late: str) -> PlannedCall | None:
         """Build the call for the next model, which is asked beside the model ``late``; None if there is none."""
         return self._first_usable([(late, Cause.FAILED)], beside=True)
+
+    def to_continue(self, *, beside: bool) -> Iterator[PlannedCall]:
+        """Yield the fallbacks that may continue the answer of the current model; ``beside``: while it runs.
+
+        One that was asked beside it in vain may be among them. A fallback's own ``takeover`` counts if it is set.
+        """
+        failed = [*self._failed, (self.entry.model.name, Cause.FAILED)]
+        passed = {name for name, _ in failed}
+        for name, after in self._listed(failed):
+            needs_failure = after == "failure" or name in self._only_after_failure
+            if name in passed or (beside and needs_failure):
+                continue
+            passed.add(name)
+            with suppress(ApiError):
+                if name not in self.continuing:
+                    self.continuing[name] = self._plan_model(name, self._first_call)
+                if _takes_over(self.continuing[name].model):
+                    yield self.continuing[name]
 
     def keep(self, name: str) -> None:
         """Ask the model ``name`` only after a failure: the late model may not pay for it."""
@@ -181,6 +201,16 @@ class FallbackChain:
         self.response_headers.update(entry.response_headers)
         if entry.plan.explanation is not None:
             self.response_headers[PLAN_HEADER] = written(entry.plan.explanation)
+
+
+def _takes_over(fallback: Model) -> bool:
+    """Whether its deployments may continue another model's answer: unless its own ``takeover`` says otherwise."""
+    return fallback.takeover.when is When.ALWAYS or "when" not in fallback.takeover.model_fields_set
+
+
+def _alone(entry: PlannedCall, launch: Launch) -> PlannedCall:
+    """Return a fallback's call with nothing but this launch, which continues another model's answer."""
+    return msgspec.structs.replace(entry, plan=msgspec.structs.replace(entry.plan, launches=(launch,)))
 
 
 # The expected use of limits by a planned call, and the model that pays for it.
@@ -305,8 +335,15 @@ class CallRunner:
         if sink.delivered is not None:
             from gateway.racing import Rescue  # noqa: PLC0415 - memory: off by default
 
-            permitted = partial(permits, self._context, entry)
-            rescue = Rescue(call, model, plan, open_call, sink, may_launch=permitted)
+            def permitted(launch: Launch) -> bool:
+                name = launch.deployment  # of the model, or of a fallback that continues
+                known = () if name in model.deployments else self._fallbacks.continuing.values()
+                other = next((each for each in known if name in each.names), None)
+                if other is None:
+                    return permits(self._context, entry, launch)
+                return self._permits(_alone(other, launch), entry, is_second=False)
+
+            rescue = Rescue(call, model, plan, open_call, sink, may_launch=permitted, fallbacks=self)
             race = prepared_race(self._context, entry, open_call, rescue, self.response_headers)
             ending = await self._hedged(race, partial(rescue.run, race), sink, entry, keep)
         else:
@@ -314,8 +351,18 @@ class CallRunner:
             ending = await (self._hedged(race, race.run, sink, entry, keep) if self._fallbacks.hedges else race.run())
         while isinstance(ending, Broken):
             entry = self.entry  # of the model whose answer has begun
-            ending = await Takeover(entry.call, entry.model, entry.plan, open_call, sink).finish(ending)
+            takeover = Takeover(entry.call, entry.model, entry.plan, open_call, sink, fallbacks=self)
+            ending = await takeover.finish(ending)
         return ending
+
+    def to_continue(self, *, beside: bool) -> Iterator[PlannedCall]:
+        """Yield the fallbacks that may continue the answer of the current model; ``beside``: while it runs."""
+        return self._fallbacks.to_continue(beside=beside)
+
+    async def hold(self, model: str, deployment: str) -> bool:
+        """Hold the expected use of limits by a fallback's continuation; return whether they allow it."""
+        planned = self._fallbacks.continuing[model]
+        return await self._holds(_alone(planned, Launch(deployment, 0.0, Role.TAKEOVER)))
 
     async def _hedged(
         self,

@@ -235,7 +235,7 @@ def remember_prefix(context: CallContext, entry: PlannedCall, record: CallRecord
     if entry.prefix is None:
         return
     winner = next((each for each in record.attempts if each.id == record.winner_attempt_id), None)
-    if winner is not None:
+    if winner is not None and winner.deployment in entry.names:  # not a fallback's, which continued the answer
         context.steering.served(entry.model.name, entry.prefix, winner.deployment, record.cached_tokens)
 
 
