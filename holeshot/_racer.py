@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -205,6 +205,7 @@ class Racer:
                 tracing=Tracing(off, worker="", clock=runtime.clock),
                 replica=settings.replica or "racer",
             )
+            stack.callback(self._context.work_thread.close)
             self._exit = stack.pop_all()
         return self
 
@@ -275,7 +276,7 @@ class Racer:
     ) -> CallRecord:
         client = ClientContext(client=LOCAL)
 
-        def plan(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
+        def plan(name: str, instead_of: Call | None, *, fleet: Fleet) -> Awaitable[PlannedCall]:
             return plan_call(context, request, client, name=name, fleet=fleet, instead_of=instead_of)
 
         def cancelled_as() -> type[ApiError]:
@@ -283,6 +284,7 @@ class Racer:
 
         with context.fleet:
             runner = CallRunner(context, request.model, request.preferences, plan, cancelled_as=cancelled_as)
+            await runner.begin()
             run = partial(runner.stream, sink) if isinstance(sink, _ChunkSink) else partial(runner.gather, sink)
             record = await runner.run(run)
         assert isinstance(record, CallRecord)  # only ``answer_here`` returns anything else

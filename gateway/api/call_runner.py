@@ -62,7 +62,7 @@ def cause_of(error: ApiError) -> Cause | None:
 FALLBACK = "x-holeshot-fallback"  # the model that was used instead of the requested one
 
 # Builds the call for a model; the second argument is the same call as built for the first model.
-PlanModel = Callable[[str, Call | None], PlannedCall]
+PlanModel = Callable[[str, Call | None], Awaitable[PlannedCall]]
 
 
 class FallbackChain:
@@ -75,47 +75,54 @@ class FallbackChain:
     def __init__(
         self, fleet: Fleet, asked: str, wanted: Sequence[str], plan_model: PlanModel, *, may_fall_back: bool = True
     ) -> None:
-        """Build the call for the model ``asked``, or for the first usable fallback.
+        """``asked``: the model; ``wanted``: the request's own fallbacks. ``begin`` must be called before all else.
 
-        ``wanted``: the request's own fallbacks. ``plan_model`` must not refer to this object: it would be a cycle.
-
-        Raises:
-            ApiError: no model can be used.
-
+        ``plan_model`` must not refer to this object: it would be a cycle.
         """
         self.response_headers: dict[str, str] = {}  # besides those of the answer
         self._fleet = fleet
         self._wanted = wanted
         self._plan_model = plan_model
         self._may_fall_back = may_fall_back
+        self._asked = asked
         self._tried = {asked}
         self._failed: list[tuple[str, Cause]] = []  # models that could not answer, with the cause
         self._first_call: Call | None = None  # its id and times are kept by the calls for fallbacks
+        self.entry: PlannedCall
+
+    async def begin(self) -> PlannedCall:
+        """Build the call for the model that was asked for, or for the first usable fallback.
+
+        Raises:
+            ApiError: no model can be used.
+
+        """
         try:
-            self.entry = plan_model(asked, None)
+            self.entry = await self._plan_model(self._asked, None)
             self._set_headers(self.entry)
         except ApiError as error:
-            found = self._after(error, asked)
+            found = await self._after(error, self._asked)
             if found is None:
                 raise
             self.entry = found
         self._first_call = self.entry.call
+        return self.entry
 
-    def advance(self, error: ApiError) -> bool:
+    async def advance(self, error: ApiError) -> bool:
         """Move on to the next model after ``error``; return whether there is one."""
-        following = self._after(error, self.entry.model.name)
+        following = await self._after(error, self.entry.model.name)
         if following is not None:
             self.entry = following
         return following is not None
 
-    def _after(self, error: ApiError, failed: str) -> PlannedCall | None:
+    async def _after(self, error: ApiError, failed: str) -> PlannedCall | None:
         """Build the call for the first usable fallback of the model ``failed``; None if there is none."""
         for name in self._names(error, failed):
             if name in self._tried:
                 continue
             self._tried.add(name)
             try:
-                entry = self._plan_model(name, self._first_call)
+                entry = await self._plan_model(name, self._first_call)
             except ApiError:
                 continue
             self._set_headers(entry)
@@ -183,15 +190,11 @@ class CallRunner:
         services: Services | None = None,
         body: Kept | None = None,
     ) -> None:
-        """Build the call for its model, or for the first fallback that can be used.
+        """``begin`` must be called before all else.
 
         ``begun``: what limits have already counted of the call; ``cancelled_as`` returns the error of a cancellation;
         ``answer_here`` may answer when no model is left; ``services`` replace the gateway's own;
         ``body`` is the request's.
-
-        Raises:
-            ApiError: no model can be used.
-
         """
         fleet = context.fleet
         self._context = context
@@ -200,16 +203,31 @@ class CallRunner:
         self._fallbacks = FallbackChain(
             fleet, model, preferences.models[1:], partial(plan, fleet=fleet), may_fall_back=may_fall_back
         )
-        self.first_call = self._fallbacks.entry.call  # as built for the first usable model
-        self.entry: PlannedCall = self._fallbacks.entry  # the current model's
+        self.first_call: Call  # as built for the first usable model
+        self.entry: PlannedCall  # the current model's
+        self.open_call: OpenCall
         self.response_headers = self._fallbacks.response_headers  # besides those of the answer
         self._limit_headers: dict[str, str] = {}  # with the remaining amounts of limits
+        self._fleet = fleet
+        self._services = services or context.services
+        self._body = body
+        self._cancelled_as = cancelled_as
+
+    async def begin(self) -> None:
+        """Build the call for its model, or for the first fallback that can be used.
+
+        Raises:
+            ApiError: no model can be used.
+
+        """
+        entry = self.entry = await self._fallbacks.begin()
+        self.first_call = entry.call
         self.open_call = OpenCall(
-            services or context.services,
-            self.entry.call,
-            fleet=fleet,
-            body=body,
-            cancelled_as=cancelled_as,
+            self._services,
+            entry.call,
+            fleet=self._fleet,
+            body=self._body,
+            cancelled_as=self._cancelled_as,
         )
 
     @property
@@ -281,7 +299,7 @@ class CallRunner:
                     begun=self._begun,
                 )
             except LimitReached as error:
-                if not error.of_model or not self._fallbacks.advance(error):
+                if not error.of_model or not await self._fallbacks.advance(error):
                     raise
                 self.entry = self._fallbacks.entry
                 self.open_call.continue_as(self.entry.call)
@@ -292,7 +310,7 @@ class CallRunner:
 
     async def _advance(self, error: ApiError) -> bool:
         """Move on to the next model whose limits allow the call; return whether there is one."""
-        while self._fallbacks.advance(error):
+        while await self._fallbacks.advance(error):
             self.entry = entry = self._fallbacks.entry
             if is_counted(entry.call, entry.model):
                 try:

@@ -20,7 +20,7 @@ from gateway.api.refusals import Refusals
 from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.fleet.fleet import Fleet
 from gateway.limits import Begun, Limits
-from gateway.overload.bodies import Bodies
+from gateway.overload.bodies import Bodies, Body
 from gateway.overload.intake import Intake
 from gateway.racing import Services
 from gateway.settings import Settings
@@ -183,6 +183,15 @@ class Context(CallContext):
         self.body_work = BodyWork()
         self.wrong_keys = WrongKeys()
         self.phase = Phase.SERVING
+
+    def lend(self, client: str | None, size: int) -> Body:
+        """Count ``size`` bytes beside the bodies.
+
+        Raises:
+            TooManyBodies, Overloaded: there is no room for them.
+
+        """
+        return self.bodies.whole(client, size)
 
     def cancelled_as(self, request: web.Request | None = None) -> type[ApiError]:
         """Return the error for a call that is cancelled now: the gateway stops, or its client is gone or was cut."""

@@ -291,7 +291,11 @@ def answering(surface: Endpoint, admit: Admit | None = None) -> Handler:
         context = request.app[CONTEXT]
         origin = client_context(request, context, client, received, waited_s)
         contents = await read_contents(
-            received.take(), context.body_work, surface.dialect.requests.prompt, surface.media
+            received.take(),
+            context.body_work,
+            surface.dialect.requests.prompt,
+            surface.media,
+            most_values=context.settings.limits.max_values,
         )
         if surface.addressed is not None:
             contents = surface.addressed(request, contents)
@@ -331,7 +335,7 @@ class _Answer:
     def __init__(
         self, context: Context, request: web.Request, asked: ParsedRequest, origin: ClientContext, made_by: str | None
     ) -> None:
-        def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
+        def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> Awaitable[PlannedCall]:
             return plan_call(context, asked, origin, name=name, fleet=fleet, made_by=made_by, instead_of=instead_of)
 
         self._context = context
@@ -352,6 +356,7 @@ class _Answer:
     async def give(self) -> web.StreamResponse:
         """Run the call and return its HTTP response."""
         journey = self._journey
+        await journey.begin()
         if not self._asked.stream:
             return await self._whole()
         keep = self._keep if self._asked.stores else None

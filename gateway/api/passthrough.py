@@ -243,7 +243,9 @@ async def receive(
         return default_model(api, context.fleet, origin.client)
 
     if request.content_type == JSON:
-        contents = await read_contents(body, context.body_work, prompt, media)
+        contents = await read_contents(
+            body, context.body_work, prompt, media, most_values=context.settings.limits.max_values
+        )
         if (model := request.match_info.get("model")) is not None:  # if the URL has it
             contents.fields["model"] = raw_json(model)
         asked = read_json(api, contents, race, default)
@@ -272,7 +274,7 @@ async def answered(
     response_headers: dict[str, str]
     answer: Relayed | None = None
 
-    def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
+    async def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
         return plan_relay(context, api, asked, origin, name=name, fleet=fleet, instead_of=instead_of)
 
     async def run(entry: PlannedCall) -> CallRecord | Unanswered:
@@ -293,6 +295,7 @@ async def answered(
             cancelled_as=partial(context.cancelled_as, request),
             answer_here=answer_here,
         )
+        await journey.begin()
     except ApiError as error:
         if (own := answer_here(error)) is None:
             raise

@@ -1,7 +1,7 @@
 """One race of a prompt, run in this process with the gateway's parts, without a server."""
 
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
@@ -122,12 +122,13 @@ async def run_race(gateway: Gateway, question: Question, view: View) -> Lanes:
     lanes = Lanes(services.clock, view, services.outbox.drain)
     shown = msgspec.structs.replace(services, recorder=_TwoRecorders(services.recorder, lanes))
 
-    def plan(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
+    def plan(name: str, instead_of: Call | None, *, fleet: Fleet) -> Awaitable[PlannedCall]:
         client = ClientContext(client=LOCAL, tags=TAGS)
         return plan_call(context, request, client, name=name, fleet=fleet, instead_of=instead_of, allow=_with_budget)
 
     with context.fleet:
         runner = CallRunner(context, request.model, request.preferences, plan, may_fall_back=False, services=shown)
+        await runner.begin()
         view.begins(lanes)
         try:
             await runner.run(partial(runner.stream, lanes))

@@ -262,7 +262,7 @@ def without_translated_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
     if _MARK not in bytes(fields.get("input", b"")):
         return Wording(fields)
     items = decoded(fields["input"], list[dict[str, msgspec.Raw]], "input")
-    kept = [item for item in items if not bytes(item.get("id", b"")).startswith(_MARK)]
+    kept = [item for item in items if not _is_translated(item)]
     losses = tuple(
         Loss(
             f"input[{number}]",
@@ -270,9 +270,13 @@ def without_translated_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
             hint=True,
         )
         for number, item in enumerate(items)
-        if item not in kept
+        if _is_translated(item)
     )
     return Wording({**fields, "input": raw_json(kept)}, losses) if losses else Wording(fields)
+
+
+def _is_translated(item: Mapping[str, msgspec.Raw]) -> bool:
+    return bytes(memoryview(item.get("id", b""))[: len(_MARK)]) == _MARK
 
 
 # The items of an output as they arrive: one follows the other; only calls stay open together until the end.
