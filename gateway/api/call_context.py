@@ -108,7 +108,7 @@ class CallContext:
         self.work_thread = WorkThread()
 
     def lend(self, client: str | None, size: int) -> Lent | None:
-        """Count ``size`` bytes that work on a request of ``client`` takes; None if nobody counts them.
+        """Count ``size`` bytes that work on a request of ``client`` takes; None where none is counted.
 
         Raises:
             ApiError: there is no room for them.
