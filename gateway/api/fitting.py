@@ -11,6 +11,7 @@ from gateway.api.request import Needs, ParsedRequest
 from gateway.core.attempts import Role
 from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, ResponseNotFound
 from gateway.fleet.models import Deployment, Model, Parameters
+from gateway.limits import Use
 from gateway.settings import DataPolicy, RaceSettings
 from gateway.steering import Launch, Plan, Start
 from providers.dialects import DIALECTS, Dialect, Fields, Habits, Malformed, Wording, rendered
@@ -290,6 +291,16 @@ class ResolvedModel:
             values = finished(values_of(self.fields.values(), most))
         self._values = values
         return values
+
+    def least_use(self) -> Use:
+        """Return what the prompt alone takes of limits, where it costs least."""
+        tokens, prices = self.needs.prompt_tokens, self.model.prices
+        known = [prices[each.name] for each in self._deployments if each.name in prices]
+        each_usd = [
+            price.input_usd if price.cached_input_usd is None else min(price.input_usd, price.cached_input_usd)
+            for price in known
+        ]
+        return Use(tokens, tokens, tokens * min(each_usd) if len(known) == len(self._deployments) else 0.0)
 
     def bytes_to_build(self, values: int, most: int) -> int:
         """Return what the objects of ``values`` take while they are translated; 0 if nothing is."""

@@ -27,6 +27,7 @@ from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound
 from gateway.fleet.fleet import Fleet
+from gateway.overload.bodies import SEATED_BYTES
 from gateway.racing import (
     Block,
     ClientGone,
@@ -299,7 +300,10 @@ def answering(surface: Endpoint, admit: Admit | None = None) -> Handler:
         )
         if surface.addressed is not None:
             contents = surface.addressed(request, contents)
+        began_s = context.services.clock()
         asked = surface.read(contents, request.headers.get(HEADER), context.settings)
+        if contents.size > SEATED_BYTES:
+            context.body_work.turns.note("request", began_s)
         if (deadlines := read_deadlines(request.headers)) is not NOTHING:
             asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
             if asked.preferences is not NO_PREFERENCES:  # they override the race settings

@@ -151,6 +151,7 @@ async def plan_call(
 async def _fitted_aside(context: CallContext, resolved: ResolvedModel, origin: ClientContext) -> Fitting:
     """Translate a long request in the thread, if its client may still use anything and there is memory for it."""
     context.limits.check(origin.levels)
+    context.limits.check_least(origin.levels, resolved.least_use())
     client, most, run = origin.client, context.settings.limits.max_values, context.work_thread.run
     values = await run(lambda: resolved.counted(most))
     return await run(

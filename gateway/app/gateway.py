@@ -209,6 +209,7 @@ class Gateway:
             live=self.live,
             live_sharing=self.live_sharing,
             tracing=self.tracing,
+            turns=self.context.body_work.turns,
         )
         add_health(
             self.metrics, steering=self.steering, ledger=self.ledger, board=self.redis_board, clock=runtime.clock

@@ -210,6 +210,10 @@ _ECHOED: Mapping[str, Any] = {
 }
 
 
+# Longer fields are not repeated: each of three events would be copied, and read again, with all of it.
+LONGEST_ECHO_BYTES = 256 * 1024
+
+
 class Echo:
     """One response, as its events repeat it."""
 
@@ -230,11 +234,13 @@ class Echo:
 
 
 def _or(raw: msgspec.Raw | None, otherwise: Any) -> Any:
-    return otherwise if raw is None or raw == _NULL else raw
+    return otherwise if raw is None or len(memoryview(raw)) > LONGEST_ECHO_BYTES or raw == _NULL else raw
 
 
 def _tools(raw: msgspec.Raw | None) -> list[dict[str, Any]]:
     """Return the tools with all fields that the API echoes."""
+    if raw is None or len(memoryview(raw)) > LONGEST_ECHO_BYTES:
+        return []
     tools: list[Object] = decoded(raw, list[Object], "tools") or []
     return [{"parameters": None, "strict": None, **tool} if _is_function(tool) else tool for tool in tools]
 

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from hashlib import sha256
 from io import BytesIO
 from typing import Any
 
@@ -141,3 +142,40 @@ async def test_another_deployment_in_the_clients_own_api_still_answers(serve: Se
         async with running.post(written(asked), path="/v1/messages") as response:
             assert (response.status, await response.read()) == (200, MESSAGE_BYTES)
         assert not running["alpha"].received
+
+
+async def test_the_longest_turn_of_the_loop_is_told_by_what_ran(serve: Serve) -> None:
+    async with serve() as running:
+        asked = {"model": MODEL, "messages": [{"role": "user", "content": "x" * (2 * 2**20)}]}
+        async with running.post(written(asked)) as response:
+            assert response.status == 200
+        async with running.get("/metrics") as response:
+            page = await response.text()
+    said = {line.split()[0]: float(line.split()[1]) for line in page.splitlines() if "longest_turn_seconds{" in line}
+    assert said.keys() == {
+        f'holeshot_loop_longest_turn_seconds{{work="{work}"}}' for work in ("any", "body", "request")
+    }
+    assert all(0 <= seconds < 60 for seconds in said.values())
+
+
+async def test_a_client_with_too_little_left_has_nothing_translated(serve: Serve) -> None:
+    deployment = {"deployment": "alpha/m", "price_per_mtok": {"input": 5.0, "output": 5.0}}
+    mine = {"key_sha256": sha256(b"hs-mine").hexdigest(), "usd_per_day": 0.0001}
+    config: dict[str, Any] = {"clients": {"me": mine}, "models": {MODEL: {"deployments": [deployment]}}}
+    config["providers"] = {"alpha": speaking("chat")}
+    async with serve(config=config, key="hs-mine") as running:
+        asked, headers = written(body_of("/v1/messages", 10_000)), {"authorization": "Bearer hs-mine"}
+        async with running.post(asked, path="/v1/messages", headers=headers) as response:
+            assert response.status == 429, await response.text()
+        assert running.gateway.context.work_thread.runs == 0
+
+
+async def test_no_translation_begins_for_which_there_is_no_memory(serve: Serve) -> None:
+    async with serve(config={"providers": {"alpha": speaking("chat")}}) as running:
+        bodies = running.gateway.context.bodies
+        bodies.most_bytes = 8 * 2**20  # for the body, and not for its objects
+        async with running.post(written(body_of("/v1/messages", 16_000)), path="/v1/messages") as response:
+            assert response.status == 429, await response.text()
+        assert (bodies.size, running["alpha"].received) == (0, [])
+        async with running.post(written(body_of("/v1/messages", 3_000)), path="/v1/messages") as response:
+            assert response.status == 200, await response.text()
