@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -16,13 +16,12 @@ from gateway.api.call_runner import CallRunner
 from gateway.api.client import LOCAL
 from gateway.api.endpoints import read_chat
 from gateway.api.json_body import Contents
-from gateway.api.plan_call import PlannedCall, plan_call, remember_prefix
+from gateway.api.plan_call import plan_call, remember_prefix
 from gateway.api.request import ParsedRequest
 from gateway.app.engine import Engine, EngineRecorder, Runtime
-from gateway.core.calls import Call, CallRecord
+from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InvalidRequest, ModelNotFound, ShuttingDown
 from gateway.core.race_failures import RaceFailed
-from gateway.fleet.fleet import Fleet
 from gateway.racing import Block, ClientSink, GatheringSink, Winner
 from gateway.settings import ConfigurationError, Problem, TracingSettings, load
 from gateway.tracing.tracing import Tracing
@@ -276,8 +275,7 @@ class Racer:
     ) -> CallRecord:
         client = ClientContext(client=LOCAL)
 
-        def plan(name: str, instead_of: Call | None, *, fleet: Fleet) -> Awaitable[PlannedCall]:
-            return plan_call(context, request, client, name=name, fleet=fleet, instead_of=instead_of)
+        plan = partial(plan_call, context, request, client)
 
         def cancelled_as() -> type[ApiError]:
             return ShuttingDown if self._is_closing else ClientDisconnected

@@ -98,7 +98,7 @@ def outline(answer: bytes) -> bytes:
     begin, end = answer.find(b"["), answer.rfind(b"]")
     if begin < 0 or begin + len(answer) - end > LARGE_BYTES:
         return answer
-    outlined = b"%b[%b" % (memoryview(answer)[:begin], memoryview(answer)[end:])
+    outlined = b"".join((answer[:begin], b"[", answer[end:]))
     try:
         return outlined if _answers.decode(outlined).usage else answer
     except UNREADABLE:

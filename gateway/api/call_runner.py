@@ -98,8 +98,9 @@ class FallbackChain:
 
         """
         try:
-            self.entry = await self._plan_model(self._asked, None)
-            self._set_headers(self.entry)
+            entry = self.entry = await self._plan_model(self._asked, None)
+            if entry.response_headers or entry.plan.explanation is not None:
+                self._set_headers(entry)
         except ApiError as error:
             found = await self._after(error, self._asked)
             if found is None:

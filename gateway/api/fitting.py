@@ -274,8 +274,6 @@ class ResolvedModel:
     def is_light(self, most_values: int) -> bool:
         """Whether ``fitted`` takes well under a hundredth of a second: the request is short, or nothing is built."""
         dialect, size = self._asked.dialect, self._asked.size
-        if size <= SHORT_BYTES:
-            return True
         if all(each.spoken_to(dialect) is dialect for each in self._deployments):
             if dialect.requests.without_foreign_thoughts is None:
                 return True

@@ -20,13 +20,12 @@ from gateway.api.client import Client
 from gateway.api.context import BEGUN, CONTEXT, Context, Phase
 from gateway.api.endpoint import Endpoint
 from gateway.api.overrides import HEADER, NOTHING, read_deadlines, tightened
-from gateway.api.plan_call import PlannedCall, plan_call, remember_prefix
+from gateway.api.plan_call import plan_call, remember_prefix
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.request import ParsedRequest
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound
-from gateway.fleet.fleet import Fleet
 from gateway.overload.bodies import SEATED_BYTES
 from gateway.racing import (
     Block,
@@ -300,9 +299,10 @@ def answering(surface: Endpoint, admit: Admit | None = None) -> Handler:
         )
         if surface.addressed is not None:
             contents = surface.addressed(request, contents)
-        began_s = context.services.clock()
+        is_long = contents.size > SEATED_BYTES
+        began_s = context.services.clock() if is_long else 0.0
         asked = surface.read(contents, request.headers.get(HEADER), context.settings)
-        if contents.size > SEATED_BYTES:
+        if is_long:
             context.body_work.turns.note("request", began_s)
         if (deadlines := read_deadlines(request.headers)) is not NOTHING:
             asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
@@ -339,9 +339,6 @@ class _Answer:
     def __init__(
         self, context: Context, request: web.Request, asked: ParsedRequest, origin: ClientContext, made_by: str | None
     ) -> None:
-        def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> Awaitable[PlannedCall]:
-            return plan_call(context, asked, origin, name=name, fleet=fleet, made_by=made_by, instead_of=instead_of)
-
         self._context = context
         self._request = request
         self._asked = asked
@@ -350,7 +347,7 @@ class _Answer:
             context,
             asked.model,
             asked.preferences,
-            entered,
+            partial(plan_call, context, asked, origin, made_by=made_by),
             may_fall_back=made_by is None,
             begun=request.get(BEGUN),
             cancelled_as=partial(context.cancelled_as, request),

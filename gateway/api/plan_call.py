@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.api.call_context import CallContext, ClientContext, new_call
-from gateway.api.fitting import Fitting, ResolvedModel
+from gateway.api.fitting import SHORT_BYTES, Fitting, ResolvedModel
 from gateway.api.headers import NARROWED
 from gateway.api.overrides import with_override
 from gateway.api.request import ParsedRequest
@@ -45,11 +45,11 @@ async def plan_call(
     context: CallContext,
     asked: ParsedRequest,
     origin: ClientContext,
-    *,
     name: str,
+    instead_of: Call | None,
+    *,
     fleet: Fleet,
     made_by: str | None = None,
-    instead_of: Call | None = None,
     allow: Callable[[Model], Model] = lambda model: model,
 ) -> PlannedCall:
     """Build and plan the call that ``asked`` requests from the model ``name``. The plan is counted in the standings.
@@ -72,7 +72,8 @@ async def plan_call(
     )
     if made_by is not None:
         resolved.restrict_to(made_by)
-    if resolved.is_light(most := context.settings.limits.max_values):
+    most = context.settings.limits.max_values
+    if asked.size <= SHORT_BYTES or resolved.is_light(most):
         fitting = resolved.fitted(origin.client, most)
     else:
         fitting = await _fitted_aside(context, resolved, origin)
