@@ -315,7 +315,27 @@ async def answered(
     fields = relayed_headers(answer, response_headers)
     if record.cost_usd is not None:
         fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
+    if len(answer.answer.body) > LARGE_BYTES:
+        return await _in_pieces(request, answer.answer.body, answer.answer.status, fields)
     return web.Response(body=answer.answer.body, status=answer.answer.status, headers=fields)
+
+
+PIECE_BYTES = 256 * 1024  # of a large answer: in one piece, it would be copied in one turn of the loop
+
+
+async def _in_pieces(request: web.Request, body: bytes, status: int, fields: dict[str, str]) -> web.StreamResponse:
+    response = web.StreamResponse(status=status, headers=fields)
+    response.content_length = len(body)
+    view = memoryview(body)
+    try:
+        await response.prepare(request)
+        for at in range(0, len(body), PIECE_BYTES):
+            await response.write(bytes(view[at : at + PIECE_BYTES]))
+            await asyncio.sleep(0)  # a fast client never makes ``write`` wait
+        await response.write_eof()
+    except ConnectionError:
+        raise ClientDisconnected("the client disconnected") from None
+    return response
 
 
 # Counts the tokens of a prompt, by a deployment that has the client's API; estimated if none has it.
