@@ -1,12 +1,12 @@
 """From a request to a race: builds the call, selects its deployments, plans it, and prepares the race."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 import msgspec
 
 from gateway.api.call_context import CallContext, ClientContext, new_call
-from gateway.api.fitting import ResolvedModel
+from gateway.api.fitting import SHORT_BYTES, Fitting, ResolvedModel
 from gateway.api.headers import NARROWED
 from gateway.api.overrides import with_override
 from gateway.api.request import ParsedRequest
@@ -32,7 +32,7 @@ class PlannedCall(msgspec.Struct, frozen=True):
 class PlanCall(Protocol):
     """Builds the call for one model; ``instead_of`` is the same call as built for the first model."""
 
-    def __call__(self, name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
+    def __call__(self, name: str, instead_of: Call | None, *, fleet: Fleet) -> Awaitable[PlannedCall]:
         """Build the call for the model ``name`` of ``fleet``.
 
         Raises:
@@ -41,15 +41,15 @@ class PlanCall(Protocol):
         """
 
 
-def plan_call(
+async def plan_call(
     context: CallContext,
     asked: ParsedRequest,
     origin: ClientContext,
-    *,
     name: str,
+    instead_of: Call | None,
+    *,
     fleet: Fleet,
     made_by: str | None = None,
-    instead_of: Call | None = None,
     allow: Callable[[Model], Model] = lambda model: model,
 ) -> PlannedCall:
     """Build and plan the call that ``asked`` requests from the model ``name``. The plan is counted in the standings.
@@ -61,6 +61,8 @@ def plan_call(
     Raises:
         ModelNotFound, Forbidden, InvalidRequest: the client may not send this request to this model.
         NoDeploymentFits: no deployment of the model can answer it.
+        TooManyValues: it has too many values to be translated.
+        LimitReached, Overloaded, TooManyBodies: likewise, before a long request is translated.
 
     """
     origin.client.check_model(name)
@@ -70,7 +72,11 @@ def plan_call(
     )
     if made_by is not None:
         resolved.restrict_to(made_by)
-    fitting = resolved.fitted(origin.client)
+    most = context.settings.limits.max_values
+    if asked.size <= SHORT_BYTES or resolved.is_light(most):
+        fitting = resolved.fitted(origin.client, most)
+    else:
+        fitting = await _fitted_aside(context, resolved, origin)
     model, race_asked = resolved.model, resolved.asked
     if asked.stateful:
         race_asked = with_override(found, asked.race, origin.client, stateful=False).race
@@ -144,6 +150,17 @@ def plan_call(
         model.name, names, model.race, terms, call.prompt_class, explain=origin.explain, payer=model.payer
     )
     return PlannedCall(call, model, resolved.applied_to(plan), resolved.response_headers, prefix, tuple(names))
+
+
+async def _fitted_aside(context: CallContext, resolved: ResolvedModel, origin: ClientContext) -> Fitting:
+    """Translate a long request in the thread, if its client may still use anything and there is memory for it."""
+    context.limits.check(origin.levels)
+    context.limits.check_least(origin.levels, resolved.least_use())
+    client, most, run = origin.client, context.settings.limits.max_values, context.work_thread.run
+    values = await run(lambda: resolved.counted(most))
+    return await run(
+        lambda: resolved.fitted(client, most), lambda: context.lend(client.name, resolved.bytes_to_build(values, most))
+    )
 
 
 def _win_on(win_on: WinOn, kind: AnswerKind, *, streamed: bool, stateful: bool, several: bool) -> WinOn:
