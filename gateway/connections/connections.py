@@ -19,6 +19,7 @@ from aiohttp import web
 from gateway.api.auth import FORWARDED_FOR, Trust, counted_as, read_address
 from gateway.app.gateway import Gateway
 from gateway.connections.connection import Connection, FastRefusal
+from gateway.connections.framing import Pace
 from gateway.core.errors import ClientStalled, HeadersTimeout, HeadersTooLarge
 from gateway.keys.table import Ended
 from gateway.settings import ConnectionSettings
@@ -272,6 +273,7 @@ class Connections:
         self.most = most
         self._options = {"fast_refusal": FastRefusal(gateway.context), **options}
         self._loop = asyncio.get_running_loop()
+        self.pace = Pace(self._loop.time)
         self._all: set[Connection] = set()
         self._opening: set[asyncio.Task[None]] = set()
         self._strangers: Strangers[Connection] = Strangers()
