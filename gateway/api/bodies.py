@@ -6,6 +6,7 @@ import sys
 import zlib
 from array import array
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from io import BytesIO
 from itertools import accumulate
 from typing import Protocol, cast
 
@@ -203,7 +204,7 @@ class _Arriving:
         self._context = context
         self._inflater = inflater
         self._limit = _most_bytes(context)
-        self._body = bytearray()
+        self._body = BytesIO()  # unlike a bytearray it becomes bytes without a copy, which takes long for megabytes
         self._clock: asyncio.Timeout | None = None
 
     async def whole(self, owner: Hashable) -> Received:
@@ -215,7 +216,7 @@ class _Arriving:
             await self._collect(budgeted)
             if self._inflater is not None:
                 self._inflater.end()
-            body = bytes(self._body)
+            body, self._body = self._body.getvalue(), BytesIO()
         except BaseException:
             budgeted.release()
             raise
@@ -224,7 +225,7 @@ class _Arriving:
 
     def _cut(self) -> None:
         """Drop the received part, and end the wait for more."""
-        self._body.clear()
+        self._body = BytesIO()
         if self._clock is not None and not self._clock.expired():
             self._clock.reschedule(asyncio.get_running_loop().time())
 
@@ -255,7 +256,7 @@ class _Arriving:
                         raise _too_large(self._context)
                     if self._inflater is None:
                         budgeted.grow(len(data))
-                        self._body += data
+                        self._body.write(data)
                     else:
                         await self._inflate(self._inflater, data, budgeted)
                     clock.reschedule(deadline + received / bytes_per_s)
@@ -276,10 +277,10 @@ class _Arriving:
             if not piece:
                 return
             work.inflated_bytes += len(piece)
-            if len(self._body) + len(piece) > self._limit:
+            if self._body.tell() + len(piece) > self._limit:
                 raise _too_large(self._context)
             budgeted.grow(len(piece))
-            self._body += piece
+            self._body.write(piece)
 
 
 def _most_bytes(context: Context) -> int:

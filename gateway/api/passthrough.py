@@ -12,14 +12,14 @@ from aiohttp.hdrs import METH_GET, METH_HEAD
 from gateway.api import headers
 from gateway.api.admission import Handler, admitted_call, client_context
 from gateway.api.auth import JSON
-from gateway.api.bodies import Received, read_contents
+from gateway.api.bodies import LARGE_BYTES, Received, read_contents
 from gateway.api.call_context import ClientContext, new_call
 from gateway.api.call_runner import CallRunner
 from gateway.api.client import Client
 from gateway.api.context import BEGUN, CONTEXT, Context
 from gateway.api.endpoint import Endpoint
 from gateway.api.fitting import IGNORED, in_order, policy_violation
-from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, is_set, size_class
+from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, finished, is_set, size_class
 from gateway.api.overrides import HEADER, with_override
 from gateway.api.overrides import NOTHING as NO_OVERRIDE
 from gateway.api.passthrough_requests import (
@@ -27,8 +27,8 @@ from gateway.api.passthrough_requests import (
     RelayedRequest,
     counting_api,
     default_model,
+    multipart_steps,
     read_json,
-    read_multipart,
 )
 from gateway.api.plan_call import PlannedCall, is_counted
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
@@ -248,7 +248,8 @@ async def receive(
             contents.fields["model"] = raw_json(model)
         asked = read_json(api, contents, race, default)
     else:
-        asked = read_multipart(api, request.headers["content-type"], body, race, default)
+        steps = multipart_steps(api, request.headers["content-type"], body, race, default)
+        asked = finished(steps) if len(body) <= LARGE_BYTES else await context.body_work.run(steps)
     return asked, origin
 
 

@@ -153,7 +153,6 @@ async def test_cut_connections_leave_nothing_for_the_collector(serve: Serve) -> 
                 await asyncio.sleep(0)
             assert memory_mb() - before <= 10
             assert sum(isinstance(each, Connection) for each in gc.get_objects()) < len(CUT) * 5
-            assert gc.collect() < 2_000  # not even one object of each
         finally:
             gc.enable()
 
