@@ -5,11 +5,13 @@ import codecs
 import sys
 import zlib
 from array import array
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from io import BytesIO
 from itertools import accumulate
+from typing import Protocol, cast
 
 import msgspec
-from aiohttp import HttpVersion11, web
+from aiohttp import HttpVersion11, StreamReader, web
 
 from gateway.api.auth import FORWARDED_FOR, counted_address
 from gateway.api.context import BodyWork, Context
@@ -216,7 +218,7 @@ class _Arriving:
         self._context = context
         self._inflater = inflater
         self._limit = _most_bytes(context)
-        self._body = bytearray()
+        self._body = BytesIO()  # unlike a bytearray it becomes bytes without a copy, which takes long for megabytes
         self._clock: asyncio.Timeout | None = None
 
     async def whole(self, owner: Hashable) -> Received:
@@ -228,7 +230,7 @@ class _Arriving:
             await self._collect(budgeted)
             if self._inflater is not None:
                 self._inflater.end()
-            body = bytes(self._body)
+            body, self._body = self._body.getvalue(), BytesIO()
         except BaseException:
             budgeted.release()
             raise
@@ -237,7 +239,7 @@ class _Arriving:
 
     def _cut(self) -> None:
         """Drop the received part, and end the wait for more."""
-        self._body.clear()
+        self._body = BytesIO()
         if self._clock is not None and not self._clock.expired():
             self._clock.reschedule(asyncio.get_running_loop().time())
 
@@ -268,7 +270,7 @@ class _Arriving:
                         raise _too_large(self._context)
                     if self._inflater is None:
                         budgeted.grow(len(data))
-                        self._body += data
+                        self._body.write(data)
                     else:
                         await self._inflate(self._inflater, data, budgeted)
                     clock.reschedule(deadline + received / bytes_per_s)
@@ -289,10 +291,10 @@ class _Arriving:
             if not piece:
                 return
             work.inflated_bytes += len(piece)
-            if len(self._body) + len(piece) > self._limit:
+            if self._body.tell() + len(piece) > self._limit:
                 raise _too_large(self._context)
             budgeted.grow(len(piece))
-            self._body += piece
+            self._body.write(piece)
 
 
 def _most_bytes(context: Context) -> int:
@@ -445,21 +447,53 @@ DRAINED_BYTES = 16 * 2**20  # reading so much is cheaper than the new connection
 DRAINED_S = 5.0
 
 
+class Wire(Protocol):
+    """A client's connection."""
+
+    def drop_rest(self, dropped: Callable[[int], object]) -> None:
+        """Parse nothing more: drop what comes, and pass its bytes to ``dropped``."""
+
+
 async def answer_first(request: web.Request, response: web.StreamResponse, work: BodyWork) -> None:
-    """Send ``response`` to a request whose body was not fully read, then read the rest or close the connection."""
+    """Send ``response`` to a request whose body was not fully read, then read the rest or close the connection.
+
+    A chunked rest is not parsed: its framing may take much CPU.
+    """
     length = request.content_length
     if length is None or length > DRAINED_BYTES or "expect" in request.headers:
         response.force_close()  # many clients stop sending when they see this header
     content = request.content
-    left = DRAINED_BYTES
     try:
         async with asyncio.timeout(DRAINED_S):
             await response.prepare(request)
             await response.write_eof()
-            while left > 0 and (data := await content.readany()):
-                left -= len(data)
-                work.drained_bytes += len(data)
+            if length is None:
+                await _drop(cast("Wire", request.protocol), work)
+            else:
+                await _drain(content, work)
     except (TimeoutError, ConnectionError, web.RequestPayloadError):
         pass
     if not content.is_eof():
         response.force_close()
+
+
+async def _drain(content: StreamReader, work: BodyWork) -> None:
+    left = DRAINED_BYTES
+    while left > 0 and (data := await content.readany()):
+        left -= len(data)
+        work.drained_bytes += len(data)
+
+
+async def _drop(wire: Wire, work: BodyWork) -> None:
+    left = DRAINED_BYTES
+    end = asyncio.get_running_loop().create_future()
+
+    def dropped(number: int) -> None:
+        nonlocal left
+        left -= number
+        work.drained_bytes += number
+        if left <= 0 and not end.done():
+            end.set_result(None)
+
+    wire.drop_rest(dropped)
+    await end

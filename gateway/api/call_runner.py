@@ -2,10 +2,10 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -76,7 +76,7 @@ def cause_of(error: ApiError) -> Cause | None:
 FALLBACK = "x-holeshot-fallback"  # the model that was used instead of the requested one
 
 # Builds the call for a model; the second argument is the same call as built for the first model.
-PlanModel = Callable[[str, Call | None], Awaitable[PlannedCall]]
+PlanModel = Callable[[str, Call | None], Coroutine[Any, Any, PlannedCall]]
 
 
 class FallbackChain:
@@ -156,10 +156,10 @@ class FallbackChain:
                 continue
             passed.add(name)
             with suppress(ApiError):
-                if name not in self.continuing:
-                    self.continuing[name] = self._plan_model(name, self._first_call)
-                if _takes_over(self.continuing[name].model):
-                    yield self.continuing[name]
+                planned = self.continuing.get(name) or _at_once(self._plan_model(name, self._first_call))
+                if planned is not None and _takes_over(planned.model):
+                    self.continuing[name] = planned
+                    yield planned
 
     def keep(self, name: str) -> None:
         """Ask the model ``name`` only after a failure: the late model may not pay for it."""
@@ -210,6 +210,16 @@ class FallbackChain:
         self.response_headers.update(entry.response_headers)
         if entry.plan.explanation is not None:
             self.response_headers[PLAN_HEADER] = written(entry.plan.explanation)
+
+
+def _at_once(planning: Coroutine[Any, Any, PlannedCall]) -> PlannedCall | None:
+    """Return the planned call; None for a request so long that it is translated in a thread: nobody waits for that."""
+    try:
+        planning.send(None)
+    except StopIteration as planned:
+        return cast("PlannedCall", planned.value)
+    planning.close()
+    return None
 
 
 def _takes_over(fallback: Model) -> bool:

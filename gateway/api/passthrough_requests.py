@@ -212,7 +212,7 @@ def multipart_steps(
         own = {name: _as_json(name, form.text(name)) for name in form.names & (_OWN | {"model"})}
         stream = (form.text("stream") or "").strip().lower() in _YES or form.text("stream_format") == "sse"
         names = form.names
-        form = form.without(_OWN)
+        form = yield from form.without_steps(_OWN)
     except Malformed as malformed:
         raise InvalidRequest(malformed.message, param=malformed.param) from None
     for name in names:

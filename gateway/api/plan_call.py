@@ -1,7 +1,7 @@
 """From a request to a race: builds the call, selects its deployments, plans it, and prepares the race."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
@@ -32,7 +32,7 @@ class PlannedCall(msgspec.Struct, frozen=True):
 class PlanCall(Protocol):
     """Builds the call for one model; ``instead_of`` is the same call as built for the first model."""
 
-    def __call__(self, name: str, instead_of: Call | None, *, fleet: Fleet) -> Awaitable[PlannedCall]:
+    def __call__(self, name: str, instead_of: Call | None, *, fleet: Fleet) -> Coroutine[Any, Any, PlannedCall]:
         """Build the call for the model ``name`` of ``fleet``.
 
         Raises:

@@ -26,6 +26,7 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── NoWebSocket                 426  the client tries a WebSocket where only POST works
 ├── TooManyBodies               429  of its client: too many unfinished, or too many bytes
 ├── HeadersTooLarge             431
+├── TooMuchFraming              400  of a chunked body: chunk sizes, extensions, trailers
 ├── ClientDisconnected          499  never sent; the status of the call's row
 │   ├── ClientStalled           499  the same; the client did not read its answer, and was cut
 │   ├── CutByRevocation         499  the same; its key was revoked, replaced or removed
@@ -336,6 +337,18 @@ class HeadersTooLarge(ApiError):
     status = 431
     type = "invalid_request_error"
     code = "headers_too_large"
+
+
+class TooMuchFraming(ApiError):
+    """A chunked body has too many bytes that are not of the body."""
+
+    # Means: The chunk sizes, extensions and trailers of the body are longer than 16 bytes for each byte of the body, or
+    # its trailers longer than 8 KB. The connection is closed.
+    # Retry: no.
+    # Caller: Send the body with a `content-length`, or in larger chunks; leave out trailers.
+    status = 400
+    type = "invalid_request_error"
+    code = "too_much_framing"
 
 
 class ClientDisconnected(ApiError):
