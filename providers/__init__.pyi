@@ -63,6 +63,7 @@ from .sendings import SendCount as SendCount
 from .sse import BACKSLASH as BACKSLASH
 from .sse import Event as Event
 from .sse import EventSplitter as EventSplitter
+from .sse import Masking as Masking
 from .sse import as_sent as as_sent
 from .sse import broken_within as broken_within
 from .sse import complains as complains

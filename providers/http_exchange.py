@@ -13,8 +13,10 @@ from providers.exchange import Exchange
 from providers.http import Body, Response
 from providers.redaction import holds, redact
 from providers.sse import (
+    MOST_SILENT_BYTES,
     Event,
     EventSplitter,
+    Masking,
     broken_within,
     complains,
     cut_within_event,
@@ -23,6 +25,8 @@ from providers.sse import (
     masked,
     masked_answer,
     masked_body,
+    silent_bytes,
+    too_many_comments,
 )
 from providers.surrogates import HalfCharacters, without_halves
 from providers.usage import Usage, reported
@@ -123,6 +127,7 @@ class TranslatedExchange:
         self._unsaid = unsaid
         self._splitter = EventSplitter()
         self._halves = HalfCharacters()
+        self._silent_bytes = 0
         self._over = False
 
     @property
@@ -143,6 +148,9 @@ class TranslatedExchange:
             self._over = not data
             try:
                 whole = self._splitter.feed(data) if data else self._splitter.rest()
+                self._silent_bytes += silent_bytes(whole)
+                if self._silent_bytes > MOST_SILENT_BYTES:
+                    raise too_many_comments()
                 block = self._translated(self._halves.mend(whole))
             except UpstreamError as error:
                 self.abort()
@@ -367,6 +375,7 @@ class _Stream:
         self.error: UpstreamError | None = None
         self.begun = False  # there was an event that is not a comment
         self._secrets = secrets
+        self._masking = Masking(secrets)
         self._splitter = EventSplitter(tail_limit_bytes=_HTTP_ANSWER_LARGEST_ANSWER_BYTES)
         self._halves = HalfCharacters()
         self._looks = True
@@ -399,7 +408,7 @@ class _Stream:
 
     def _see(self, event: Event) -> Event:
         if not event.is_one_line:
-            event = masked(event, self._secrets)
+            event = self._masking.masked(event)
         if not event.data:
             return event
         self.begun = True
