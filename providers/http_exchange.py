@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import msgspec
 
-from providers.dialects import DIALECTS, Translation
+from providers.dialects import DIALECTS, DONE, Translation
 from providers.error_bodies import error_in, named_error, read_answer, says_error
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Exchange
@@ -179,10 +179,15 @@ class TranslatedExchange:
         self._exchange.abort()
 
     def _translated(self, block: bytes) -> bytes:
-        """Apply all translations to ``block``; at the end of the stream, end each after the one before it."""
+        """Apply all translations to ``block``; at the end of the answer, end each after the one before it.
+
+        The answer ends with [DONE], also where the target has no event that says so: what follows is not waited for.
+        """
         if block.find(b"event:") >= 0 or block.find(b"data: [{") >= 0 or block.find(b"data:[{") >= 0:
             self._check_errors(block)
         for translation in self._translations:
+            if block.find(DONE) >= 0 and any(event.data.strip() == DONE for event in events(block)):
+                self._over = True
             block = translation.feed(block) if block else b""
             if self._over:
                 block += translation.end()

@@ -11,6 +11,12 @@ from typing import Any, Protocol
 from gateway.fleet.models import Clocks
 from providers import ErrorKind, UpstreamError
 
+# A timer that is later than this has waited for the event loop. What the provider sent meanwhile is read first: within
+# ``READ_S``, and within that again while the loop goes on standing still.
+LATE_S = 0.1
+READ_S = 0.05
+MOST_WAITS = 5
+
 FINISH_GRACE_S = 5.0  # time for usage and [DONE] after a finish reason; the answer itself is complete
 
 
@@ -33,6 +39,7 @@ class AttemptClocks:
         "_started",
         "_task",
         "_timer",
+        "_waits",
     )
 
     def __init__(
@@ -47,6 +54,7 @@ class AttemptClocks:
         self._paused_at: float | None = None
         self._finishing = False
         self._expired: UpstreamError | None = None
+        self._waits = 0  # for data that came while the event loop stood still, one after the other
         self._due = 0.0  # when the timer fires
         self._timer: asyncio.TimerHandle | None = self._sleep(self._next()[0])
 
@@ -123,8 +131,14 @@ class AttemptClocks:
 
     def _fire(self) -> None:
         at, kind, limit_s = self._next()
-        if at > self._clock():
+        now = self._clock()
+        if at > now:
+            self._waits = 0
             self._timer = self._sleep(at)
+            return
+        if now - self._due > LATE_S and self._waits < MOST_WAITS:
+            self._waits += 1
+            self._timer = self._sleep(now + READ_S)
             return
         self._timer = None
         self._expired = UpstreamError(kind, f"no {_WAITED_FOR[kind]} within {limit_s:g} s")
