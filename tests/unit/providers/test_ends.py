@@ -1,7 +1,8 @@
 """An answer ends with its API's last event, whether or not its connection ends."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import pytest
 
@@ -25,7 +26,7 @@ class Open:
     """An exchange with one read, whose connection stays open after it."""
 
     status = 200
-    headers: dict[str, str] = {}
+    headers: Mapping[str, str] = MappingProxyType({})
     connect_ms = None
     secrets: tuple[str, ...] = ()
     ended = False
