@@ -169,7 +169,9 @@ def _most_tokens(
     return max(seen + UNSEEN_TOKENS, LONGER * answered if answered else ANSWER_TOKENS * asked.answers)
 
 
-_BESIDE = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE, Role.PROBE})  # a call without racing would not have them
+_BESIDE = frozenset(
+    {Role.RACE, Role.HEDGE, Role.FALLBACK, Role.EXPLORE, Role.PROBE}
+)  # a call without racing would not have them
 
 
 class Sum(msgspec.Struct, frozen=True):

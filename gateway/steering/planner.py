@@ -28,10 +28,6 @@ from gateway.steering.constants import (
     HOME_LOAD,
     HOME_SLACK,
     MEETS_QUANTILE,
-    NEXT_AT_LATEST_S,
-    RESCUE_FACTOR,
-    RESCUE_MAX_S,
-    RESCUE_MIN_S,
     TRIAL_HEDGED_S,
     WORTH_HELD,
 )
@@ -347,18 +343,18 @@ class Draft:
         rescue_s = self._rescue_s()
         spares = [*self._spare, *[each for each in reserve if each is not self._primary]] if reserve else self._spare
         for number, spare in enumerate(spares[:2], start=1):
-            self._launch(spare, min(NEXT_AT_LATEST_S, number * rescue_s), Role.FAILOVER, Why.RESCUE)
+            self._launch(spare, number * rescue_s, Role.FAILOVER, Why.RESCUE)
         return rescue_s
 
     def add_rescues_of_one(self) -> None:
         """Add two rescues for a primary that runs alone and hangs, each if the budget allows it then."""
         rescue_s = self._rescue_s()
         for number, spare in enumerate([each for each in self._spare[:2] if each.tier < Tier.FULL], start=1):
-            self._launch(spare, min(NEXT_AT_LATEST_S, number * rescue_s), Role.HEDGE, Why.RESCUE)
+            self._launch(spare, number * rescue_s, Role.HEDGE, Why.RESCUE)
 
     def _rescue_s(self) -> float:
-        most_s = TRIAL_HEDGED_S if self._why is Why.TRIAL else RESCUE_MAX_S
-        return min(most_s, max(RESCUE_MIN_S, RESCUE_FACTOR * self._primary.estimate.q95_s))
+        hangs_s = self._primary.estimate.hangs_s
+        return min(TRIAL_HEDGED_S, hangs_s) if self._why is Why.TRIAL else hangs_s
 
     def audit(self, share: float) -> None:
         """Draw whether attempts that start at once are watched to their first token if they lose.
@@ -403,11 +399,15 @@ class Draft:
 
     def late(self) -> Start:
         """Return the start of a hedge that the budget pays for."""
-        return hedged_at_s(self._primary.estimate.quantile_s(hedge_quantile(self.race.budget))), Why.LATE
+        return self._late_s(1.0 - hedge_quantile(self.race.budget)), Why.LATE
 
     def _late_s(self, share: float) -> float:
-        """Return the time after which only a ``share`` of the primary's first tokens comes, in seconds."""
-        return hedged_at_s(self._primary.estimate.quantile_s(1.0 - share))
+        """Return the time after which only a ``share`` of the primary's first tokens comes, in seconds.
+
+        Not later than the rescue: where many hang, the quantile is among first tokens that never came.
+        """
+        estimate = self._primary.estimate
+        return min(hedged_at_s(estimate.quantile_s(1.0 - share)), estimate.hangs_s)
 
     def _explore(self, candidate: Candidate, why: Why) -> None:
         """Launch ``candidate`` beside the primary, and watch the loser, so that neither figure is censored."""

@@ -116,7 +116,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     if said == DONE:
         return Chunk(data, done=True)
     if not said:
-        return Chunk(data)
+        return Chunk(data, idle=True)
     try:
         event = _decoder.decode(data)
     except msgspec.ValidationError:
@@ -203,7 +203,7 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
         tools,
         names,
         refused,
-        not (answer or reasoning_chars or finish_reason) and bool(event.choices),
+        not (answer or reasoning_chars or finish_reason) and (bool(event.choices) or usage is None),
         event.system_fingerprint,
     )
 

@@ -187,7 +187,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     if said == DONE:
         return Chunk(data, done=True)
     if not said:
-        return Chunk(data)
+        return Chunk(data, idle=True)
     try:
         event = _events_events.decode(data)
     except msgspec.ValidationError:
@@ -211,7 +211,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
         model=event.model,
         id=event.id,
         finish_reason=finish_reason,
-        idle=bool(choices) and not chars and finish_reason is None,
+        idle=not chars and finish_reason is None and (bool(choices) or event.usage is None),
         fingerprint=event.system_fingerprint,
     )
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway.fleet.models import Clocks
-from gateway.racing.timeouts import LATE_S, MOST_WAITS, READ_S, AttemptClocks
+from gateway.racing.timeouts import LATE_S, MOST_WAITS, READ_S, AttemptClocks, Came, Pauses
 from providers import ErrorKind
 from tests.unit.racing.virtual_time import VirtualTimeLoop, run
 
@@ -20,7 +20,7 @@ class _Loop:
         assert isinstance(loop, VirtualTimeLoop)
         self.loop = loop
         self.task = loop.create_task(asyncio.Event().wait())
-        self.clocks = AttemptClocks(CLOCKS, self.task, loop.time, loop)  # type: ignore[arg-type] # its result is not used
+        self.clocks = AttemptClocks(CLOCKS, self.task, loop.time, loop, Pauses())  # type: ignore[arg-type] # its result is not used
 
     async def stand_still(self, seconds: float) -> None:
         """Wait for nothing while the clock goes on; then let one turn of the loop pass."""
@@ -38,7 +38,7 @@ def test_data_that_came_while_the_loop_stood_still_is_read_before_an_attempt_tim
     async def stands_still() -> None:
         looped = _Loop()
         await looped.stand_still(CLOCKS.ttft_s + 1)
-        looped.clocks.event(looped.loop.time(), meaningful=True)
+        looped.clocks.event(looped.loop.time(), Came.TEXT, meaningful=True)
         await asyncio.sleep(CLOCKS.stall_s - LATE_S)
         assert not looped.task.done()
         await asyncio.sleep(2 * LATE_S)
