@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from io import BytesIO
 
 import msgspec
 
@@ -18,6 +19,7 @@ from providers.sse import (
     EventSplitter,
     Masking,
     broken_within,
+    check_values,
     complains,
     cut_within_event,
     events,
@@ -32,7 +34,7 @@ from providers.surrogates import HalfCharacters, without_halves
 from providers.usage import Usage, reported
 
 _MIB = 1024 * 1024
-_LARGEST_ANSWER_BYTES = 128 * _MIB  # of a whole body; two thousand embeddings are about 80 MiB
+_LARGEST_ANSWER_BYTES = 64 * _MIB  # of a whole body: 48 MiB of pictures
 
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _FIELD = re.compile(rb"(?:data|event|id|retry)?:")
@@ -103,7 +105,9 @@ class HttpExchange:
         declared = "event-stream" in self.headers.get("content-type", "")
         if declared and start[:1] not in {b"{", b"[", b"<"}:
             return head
-        return self._events_of_answer(await read_body(self._response, _LARGEST_ANSWER_BYTES, head), self.secrets)
+        body = await read_body(self._response, _LARGEST_ANSWER_BYTES, head)
+        check_values(body)
+        return self._events_of_answer(body, self.secrets)
 
 
 class TranslatedExchange:
@@ -148,6 +152,7 @@ class TranslatedExchange:
             self._over = not data
             try:
                 whole = self._splitter.feed(data) if data else self._splitter.rest()
+                check_values(whole)
                 self._silent_bytes += silent_bytes(whole)
                 if self._silent_bytes > MOST_SILENT_BYTES:
                     raise too_many_comments()
@@ -215,13 +220,14 @@ async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> byte
 
     """
     response.expect_all()
-    body = bytearray(head)
+    body = BytesIO()  # which gives its bytes away without a copy
+    body.write(head)
     while data := await response.read():
-        body += data
-        if len(body) > limit_bytes:
+        body.write(data)
+        if body.tell() > limit_bytes:
             limit_mib = limit_bytes / _MIB
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"answered with more than {limit_mib:g} MiB")
-    return without_halves(bytes(body).removeprefix(_BOM))
+    return without_halves(body.getvalue().removeprefix(_BOM))
 
 
 def masked_headers(headers: Mapping[str, str], secrets: Sequence[str], *, relayed: bool = False) -> Mapping[str, str]:

@@ -21,6 +21,8 @@ _MIB = 1024 * 1024
 # one is broken or hostile, and its answer ends with an error.
 MOST_LINES = 1000  # of one event
 MOST_SILENT_BYTES = 1024 * 1024  # of comments, and of other events without data, in one stream
+LARGE_BYTES = 64 * 1024  # of data; in a larger one values are counted before it is read
+MOST_VALUES = 100_000  # of JSON in one event or whole answer
 MOST_MASKED = 256  # comments and lines of fields that are searched for keys; further ones are removed
 
 _BOM = b"\xef\xbb\xbf"
@@ -30,6 +32,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 # Atomic groups keep a CRLF together. A CR at the end may be the first half of a CRLF, so it does not count yet.
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r(?!\Z))")
 _LONGEST_BLANK_LINE_BYTES = 4
+_QUOTES = 4  # at most, for a field's name and its text
 _LINES_AT_END = 2  # nothing, after the last line's end and after the blank line's
 _WITHOUT_DATA = (b":", b"id:", b"retry:")  # lines that need no data after them
 _JSON_BEGINS = (b"{", b"[", b'"')
@@ -114,6 +117,26 @@ class EventSplitter:
 def too_many_lines() -> UpstreamError:
     """Return the error of an event with more lines than any provider sends."""
     return UpstreamError(ErrorKind.INVALID_RESPONSE, f"one event of the stream has more than {MOST_LINES} lines")
+
+
+def check_values(data: bytes) -> None:
+    """Check how many values JSON has, without building any; it need not be valid.
+
+    Raises:
+        UpstreamError: they are more than ``MOST_VALUES`` (invalid_response).
+
+    """
+    if len(data) <= LARGE_BYTES or _commas(data) <= MOST_VALUES:  # those within texts count as well
+        return
+    bare = data.replace(rb"\\", b"").replace(b'\\"', b"")  # escapes, so that every quote begins or ends a text
+    if bare.count(QUOTE) <= _QUOTES * MOST_VALUES and _commas(b"".join(bare.split(b'"')[::2])) <= MOST_VALUES:
+        return
+    raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"the answer has more than {MOST_VALUES} values in one event")
+
+
+def _commas(data: bytes) -> int:
+    """Count what precedes the values of JSON, as far as its texts have none."""
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
 
 
 def silent_bytes(block: bytes) -> int:

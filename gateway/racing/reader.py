@@ -13,6 +13,7 @@ from gateway.racing.measurement import Measurement
 from gateway.racing.timeouts import AttemptClocks, Came, came
 from providers import (
     BACKSLASH,
+    LARGE_BYTES,
     UNREADABLE,
     ErrorKind,
     Event,
@@ -22,6 +23,7 @@ from providers import (
     UpstreamError,
     as_sent,
     broken_within,
+    check_values,
     complains,
     cut_within_event,
     events,
@@ -169,6 +171,8 @@ class AnswerReader:
         if not data:
             return self._read_end(now)
         block = self._splitter.feed(data)
+        if len(block) > LARGE_BYTES:
+            check_values(block)
         # The first look costs a tenth of the second.
         if (BACKSLASH in block and block.find(b"\\u") >= 0) or self._halves.held:
             block = self._halves.mend(block)
