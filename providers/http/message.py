@@ -144,7 +144,6 @@ class Response:
                 return b""
             await self._more()
         if self.buffered > self._most:
-            await asyncio.sleep(0)  # others' turn: a reader may take long for each part of what came at once
             data = self._first()
         else:
             data = self._joined()
