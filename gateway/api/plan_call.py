@@ -203,6 +203,10 @@ def prepared_race(
 
     def may_launch(launch: Launch) -> bool:
         nonlocal is_rescued
+        if plan.withheld_by is not None and launch is plan.withheld:
+            steering.left_out(model.name, plan)
+            narrow(plan.withheld_by)
+            return False
         permitted = permits(context, entry, launch, is_first=not is_rescued)
         is_rescued |= permitted and launch.role is Role.FAILOVER
         if steering.refused_by is not None:
