@@ -39,7 +39,10 @@ def patterns() -> list[Found]:
     listed = subprocess.run(
         [sys.executable, "-m", "tests.unit.patterns"], cwd=_ROOT, check=True, capture_output=True, text=True
     )
-    return [Found(*each[:4], tuple(each[4])) for each in json.loads(listed.stdout)]
+    return [
+        Found(where, text, flags, is_bytes, tuple(methods))
+        for where, text, flags, is_bytes, methods in json.loads(listed.stdout)
+    ]
 
 
 def _list() -> list[Any]:
@@ -160,7 +163,7 @@ def _sample(item: Any, *, fewest: bool = False) -> str:
     """Return a text that an item of a pattern matches; repeats once, or with ``fewest`` as few times as possible."""
     name, value = str(item[0]), item[1]
     if name == "LITERAL":
-        return chr(value)
+        return chr(int(value))
     if name in {"NOT_LITERAL", "ANY"}:
         return "a" if value != ord("a") else "b"
     if name == "IN":
@@ -168,7 +171,7 @@ def _sample(item: Any, *, fewest: bool = False) -> str:
     if name in {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}:
         least, most, inner = value
         times = least if fewest else min(max(1, least), most)
-        return "".join(_sample(each, fewest=fewest) for each in inner) * min(times, 50)
+        return str("".join(_sample(each, fewest=fewest) for each in inner) * min(times, 50))
     inner = [] if name in {"ASSERT", "ASSERT_NOT"} else _inside(item)
     return "".join(_sample(each, fewest=fewest) for each in inner[0]) if inner else ""
 

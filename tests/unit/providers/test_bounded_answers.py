@@ -51,13 +51,15 @@ def test_a_chunk_has_two_thousand_choices_and_calls_at_most(data: bytes) -> None
 def test_calls_that_come_one_by_one_are_bounded_as_well() -> None:
     answers = DIALECTS["chat"].answers
     gathering = answers.gathering()
-    for n in range(MOST_OF_ANSWER):
-        call = {"index": n, "id": f"c{n}", "function": {"name": "f", "arguments": "{}"}}
+
+    def take(number: int) -> None:
+        call = {"index": number, "id": f"c{number}", "function": {"name": "f", "arguments": "{}"}}
         gathering.take(answers.read_event(chat({"index": 0, "delta": {"tool_calls": [call]}}), ()))
+
+    for number in range(MOST_OF_ANSWER):
+        take(number)
     with pytest.raises(UpstreamError, match="more than 2048 tool calls"):
-        gathering.take(
-            answers.read_event(chat({"index": 0, "delta": {"tool_calls": [{**call, "index": n + 1, "id": ""}]}}), ())
-        )
+        take(MOST_OF_ANSWER)
 
 
 def test_pieces_of_every_field_are_joined_in_their_order() -> None:

@@ -1,7 +1,7 @@
 """An answer ends with its API's last event, whether or not its connection ends."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import pytest
@@ -27,8 +27,8 @@ class Open:
 
     status = 200
     headers: Mapping[str, str] = MappingProxyType({})
-    connect_ms = None
-    secrets: tuple[str, ...] = ()
+    connect_ms: float | None = None
+    secrets: Sequence[str] = ()
     ended = False
     finishing = False
 
