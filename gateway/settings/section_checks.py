@@ -442,7 +442,7 @@ def _corrected(text: str) -> str | None:
 # The paths that the gateway adds to a base URL. Not "models": Azure's AI Foundry has its chat API below such a path.
 _PATHS = (*(dialect.path for dialect in DIALECTS.values()), "embeddings")
 _OF_ONE_API = re.compile(rf"/({'|'.join(path.replace('{model}', '[^/]+') for path in _PATHS)})/*$")
-_VERSION = re.compile(r"/v\d+[a-z0-9]*$")
+_VERSION = re.compile(r"/v\d[a-z0-9]*$")
 
 
 def path_of_one_api(base_url: str) -> str | None:
